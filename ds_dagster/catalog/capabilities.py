@@ -1,0 +1,50 @@
+"""What a store kind can do: one flat record. Nobody outside a store's own file asks for the kind's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Delivery = Literal["exactly_once", "idempotent_by_key", "at_least_once"]
+RecordTime = Literal["broker", "producer", "by_entity", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """Facts of a store kind.
+
+    Attributes:
+        reads_streams: may stand behind a declared STREAM or CHANGELOG.
+        writes_streams: may be the sink of CSAS, CCAS, INSERT INTO a stream.
+        writes_tables: may be the sink of CTAS.
+        serves_views: may hold materialized views and answer pull queries.
+        record_keys: records have keys of their own (``key.*`` properties, PARTITION BY).
+        count_properties: WITH properties that size a new entity (``topic.partitions``, …); copied from a left-most source with
+            the same ones.
+        entity_settings_prefix: prefix of pass-through settings copied with them (``kafka.topic.``), empty for none.
+        stream_delivery, changelog_delivery, table_delivery: guarantee of its sinks.
+        supports_delete, supports_upsert: of its table or view sinks.
+        record_time: who sets a record's timestamp.
+        max_key_characters: limit of a record key, None for none.
+        dagster_kinds: chips on the asset, most telling first.
+        storage_kind: ``dagster/storage_kind``.
+        not_built: abilities of the dialect this kind lacks here, name → reason (the matrix in the docs shows them).
+    """
+
+    reads_streams: bool = False
+    writes_streams: bool = False
+    writes_tables: bool = False
+    serves_views: bool = False
+    record_keys: bool = False
+    count_properties: tuple[str, ...] = ()
+    entity_settings_prefix: str = ""
+    stream_delivery: Delivery = "at_least_once"
+    changelog_delivery: Delivery = "at_least_once"
+    table_delivery: Delivery = "at_least_once"
+    supports_delete: bool = False
+    supports_upsert: bool = False
+    record_time: RecordTime = "none"
+    max_key_characters: int | None = None
+    dagster_kinds: tuple[str, ...] = ()
+    storage_kind: str = ""
+    not_built: tuple[tuple[str, str], ...] = ()

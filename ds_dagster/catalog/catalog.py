@@ -1,0 +1,37 @@
+"""Immutable lookup of stores and relations, with nearest names in its refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.names import QualifiedName, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Stores by folded name, relations by qualified name, databases and schemas that were created or are defaults."""
+
+    stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
+    relations: Mapping[QualifiedName, Relation] = field(default_factory=lambda: MappingProxyType({}))
+    schemas: frozenset[tuple[str, str]] = frozenset()
+
+    def store(self, name: str, span: Span | None = None) -> StoreDefinition:
+        """Raises: UserError UNKNOWN_STORE with the nearest names."""
+        found = self.stores.get(name.lower())
+        if found is None:
+            raise error("UNKNOWN_STORE", span=span, name=name, nearest=did_you_mean(name, self.stores))
+        return found
+
+    def relation(self, name: QualifiedName, span: Span | None = None) -> Relation:
+        """Raises: UserError UNKNOWN_RELATION with the nearest names."""
+        found = self.relations.get(name)
+        if found is None:
+            known = [str(other) for other in self.relations]
+            raise error("UNKNOWN_RELATION", span=span, name=str(name), nearest=did_you_mean(str(name), known))
+        return found

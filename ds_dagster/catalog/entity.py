@@ -1,0 +1,58 @@
+"""The physical thing in a store, as found there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class EntityFacts:
+    """What a store says of one entity.
+
+    Attributes:
+        name: as the store spells it.
+        counts: sizes by WITH property name (``topic.partitions`` → 3).
+        settings: configuration as the store reports it (topic configs without prefix).
+        record_time: broker or producer set timestamps (``message.timestamp.type``), None for tables.
+        size: records or rows if cheap to know.
+    """
+
+    name: str
+    counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    record_time: Literal["broker", "producer"] | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPlan:
+    """What an entity must be before a query starts. Empty ``counts`` = must exist, or the store's default where it has one."""
+
+    name: str
+    counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    used_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """One record as it stands in a store, for ``ds print`` and for checks of topics."""
+
+    partition: str
+    position: str
+    timestamp_millis: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """Whether a store answers, in what time, and what to fix."""
+
+    ok: bool
+    message: str
+    milliseconds: int = 0
+    hint: str = ""

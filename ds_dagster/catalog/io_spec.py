@@ -1,0 +1,186 @@
+"""Read and write specs: plain data a store returns and ``spark/`` interprets, so that neither imports the other.
+
+Option values may hold ``${NAME}`` references and file references; they are resolved in the engine only, through the
+:class:`Resolver` it passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from ds_dagster.catalog.capabilities import Delivery
+from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.datatypes import DataType
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Resolver = Callable[[PropertyValue], str]
+Options = Mapping[str, PropertyValue]
+TimeAuthority = Literal["broker", "producer"]
+RecordPart = Literal["key_bytes", "key_text", "value_bytes", "value_bytes_or_empty"]
+WriteMode = Literal["append", "upsert"]
+RefreshMode = Literal["incremental", "full", "continuous"]
+
+
+def _no_options() -> Options:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Spark SQL expressions over the raw columns of a source format.
+
+    Attributes:
+        key, value: binary (or text castable to binary) or ``CAST(NULL AS BINARY)``.
+        timestamp: TIMESTAMP, the record's own.
+        partition: text, names one ordered part of the entity.
+        order: text that sorts as the record's position inside its partition.
+        metadata: STRUCT shown by ``rowmetadata()``.
+    """
+
+    key: str
+    value: str
+    timestamp: str
+    partition: str
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """How Spark reads one entity as a stream.
+
+    Attributes:
+        format: Spark source name.
+        provider: import path ``module:Class`` of a Python data source to register first; empty for built-in formats.
+        options: Spark options, references unresolved.
+        envelope: where key, value, timestamp and position stand.
+        time_authority: ``broker`` (record timestamps set on arrival, monotone: an input read to its end is complete up to the last
+            look) or ``producer``.
+        empty_is_delete: an empty value means delete (Kinesis); a null value always does.
+        limit_option: option that bounds one batch (records), empty when the format has none.
+        clock_guard: what the engine's clock must ask about open upstream transactions (``kafka``) or empty.
+        entity: shown in errors and progress, ``store.entity``.
+    """
+
+    format: str
+    envelope: Envelope
+    entity: str
+    provider: str = ""
+    options: Options = field(default_factory=_no_options)
+    time_authority: TimeAuthority = "producer"
+    empty_is_delete: bool = False
+    limit_option: str = ""
+    clock_guard: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """One column of a table or view sink. ``as_json``: the value travels as JSON text (STRUCT, MAP, ARRAY where the store has no
+    such type) and is cast by the store's own statements."""
+
+    name: str
+    type: DataType
+    native_type: str
+    nullable: bool = True
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableTarget:
+    """A table or view to load.
+
+    Attributes:
+        path: parts of its name in the store (schema, table).
+        columns, primary_key: in order.
+        mode: append, or upsert by ``primary_key`` with deletes.
+        refresh: ``continuous`` for views; ``incremental`` or ``full`` for CTAS.
+    """
+
+    path: tuple[str, ...]
+    columns: tuple[TableColumn, ...]
+    primary_key: tuple[str, ...] = ()
+    mode: WriteMode = "append"
+    refresh: RefreshMode = "continuous"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSpec:
+    """How Spark writes the sink of a query.
+
+    Attributes:
+        kind: ``stream``: a Spark streaming format writes records; ``batch``: a loader gets each micro-batch as an Arrow table.
+        format: Spark sink name (kind stream).
+        provider: import path of a Python data source to register, empty for built-in or jar formats.
+        options: Spark options (stream) or connection settings (batch), references unresolved.
+        record: output columns of a stream sink: (column name, which part of the record).
+        loader: import path ``module:function`` of :class:`LoaderFactory` (kind batch).
+        table: kind batch.
+        delivery: guarantee, shown by ``ds check``.
+        transactional: the format keeps one transaction per batch; the compiler adds the job's identity options.
+        max_key_characters: refuse longer keys on write.
+        entity: shown in errors, ``store.entity``.
+    """
+
+    kind: Literal["stream", "batch"]
+    entity: str
+    delivery: Delivery
+    format: str = ""
+    provider: str = ""
+    options: Options = field(default_factory=_no_options)
+    record: tuple[tuple[str, RecordPart], ...] = ()
+    loader: str = ""
+    table: TableTarget | None = None
+    transactional: bool = False
+    max_key_characters: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkIdentity:
+    """Who writes: ``job`` (environment + journal uuid + query name) and ``version`` (checkpoint version). A ledger row is
+    (job, version, epoch); a transactional id is the job alone."""
+
+    job: str
+    version: int
+
+    @property
+    def ledger(self) -> str:
+        """Ledger key and marker group."""
+        return f"{self.job}/v{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What one batch did. ``replayed``: the ledger had the epoch already and nothing was written."""
+
+    rows: int
+    replayed: bool = False
+
+
+class BatchLoader(Protocol):
+    """Loads micro-batches into one table or view; data and ledger row in one transaction.
+
+    Rows arrive with the target's columns plus ``__deleted`` (boolean) when the mode is upsert, at most one row per key.
+    """
+
+    def prepare(self) -> None:
+        """Create or verify target and ledger. Raises a user condition with the difference when the target is another shape."""
+
+    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
+        """Apply one batch exactly once."""
+
+    def finish(self) -> int:
+        """After the last batch of a finite run: publish (full refresh); returns rows the run loaded in all."""
+
+    def close(self) -> None:
+        """Release connections; never raises."""
+
+
+class LoaderFactory(Protocol):
+    """What ``WriteSpec.loader`` names."""
+
+    def __call__(self, spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> BatchLoader:
+        """Open the loader; connects lazily or at once."""

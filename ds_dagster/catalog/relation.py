@@ -1,0 +1,106 @@
+"""A relation: the typed view of an entity in a store, and how its records are keyed, timed and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.datatypes import DataType
+from ds_dagster.diagnostics import Span
+from ds_dagster.names import QualifiedName
+from ds_dagster.sql.statements import Comment, Origin, RelationKind
+
+ValueFormat = Literal["json", "primitive"]
+KeyFormat = Literal["none", "json", "primitive"]
+StartingPosition = Literal["earliest", "latest"]
+TimestampFormat = Literal["sql", "iso8601"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a relation, in order."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKey:
+    """How a record's key is made or read.
+
+    Attributes:
+        format: none (no key), json (object of the columns) or primitive (text/bytes of one column).
+        columns: value columns the key is built from (write side: ``key.columns``, PARTITION BY, PRIMARY KEY; read side:
+            PRIMARY KEY columns that are also in the value).
+        type: ``key.type`` of a declared relation whose key is not in the value.
+        exclude: ``value.columns.exclude``: columns kept in the key only.
+    """
+
+    format: KeyFormat = "none"
+    columns: tuple[str, ...] = ()
+    type: DataType | None = None
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """``column`` None: the record's own timestamp (arrival). ``format``: how text timestamps of the value are written."""
+
+    column: str | None = None
+    format: TimestampFormat = "sql"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Everything that is known of a relation after inference.
+
+    Attributes:
+        name, kind: see the glossary.
+        store: folded name of its store; for a materialized view ``views`` of the settings (``sqlite``) or a store.
+        entity: topic, Kinesis stream, table path ("schema.table") or view table in that store.
+        columns: in order; empty only for a placeholder whose query did not bind.
+        primary_key: of changelogs, keyed views and keyed tables.
+        value_format, key, event_time: of the records.
+        properties: converted WITH properties by name (partitions, topic settings, refresh mode, …), inferred ones included.
+        declared: made by DDL with a column list (filled by others or by INSERT INTO), not by CREATE … AS.
+        span: of its name.
+    """
+
+    name: QualifiedName
+    kind: RelationKind
+    store: str
+    entity: str
+    columns: tuple[Column, ...]
+    span: Span
+    origin: Origin
+    primary_key: tuple[str, ...] = ()
+    value_format: ValueFormat = "json"
+    key: RecordKey = RecordKey()
+    event_time: EventTime = EventTime()
+    starting_position: StartingPosition = "earliest"
+    properties: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
+    declared: bool = True
+
+    @property
+    def comment(self) -> Comment:
+        """The comment above its statement."""
+        return self.origin.comment
+
+    @property
+    def is_changelog(self) -> bool:
+        """Records are upserts and deletes by primary key."""
+        return self.kind == "changelog" or (self.kind in ("materialized_view", "table") and bool(self.primary_key))
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name, or None."""
+        return next((column for column in self.columns if column.name == name), None)
+
+    def option(self, name: str) -> str | int | bool | None:
+        """The value of a property, references unresolved, or None when it is not set."""
+        found = self.properties.get(name)
+        return None if found is None else found.value

@@ -1,0 +1,109 @@
+"""A declared store, and what a store kind must offer (implemented once per file in ``stores/``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+from ds_dagster.catalog.capabilities import Capabilities
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpec
+from ds_dagster.catalog.properties import PropertySpec
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.datatypes import DataType
+from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.sql.statements import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDefinition:
+    """CREATE STORE after conversion: folded name, kind (``KAFKA``), properties (config_file and overlay merged in)."""
+
+    name: str
+    kind: str
+    span: Span
+    origin: Origin
+    properties: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
+    overlaid: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Everything a FROM clause decides about reading (relation default, overridden by WITH after the source).
+
+    Attributes:
+        starting_position: earliest (our default) or latest.
+        max_records_per_batch: bound of one batch, None for none.
+        idle_timeout_millis, lateness_millis: event time, see the plan's scan node.
+    """
+
+    starting_position: str = "earliest"
+    max_records_per_batch: int | None = None
+
+
+class StoreAdmin(Protocol):
+    """A connection for control: probe, look at, create, list, print. Every call is time-boxed; failures are conditions
+    STORE_UNREACHABLE (external), STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED (user)."""
+
+    def probe(self) -> ProbeResult:
+        """Does it answer, may we log in."""
+
+    def describe(self, entity: str) -> EntityFacts | None:
+        """Facts of one entity, None when it does not exist."""
+
+    def ensure(self, plan: EntityPlan) -> EntityFacts:
+        """Make sure it exists with these counts: create when absent, refuse when it differs.
+
+        Raises:
+            UserError: ENTITY_MISSING (absent and counts unknown), ENTITY_COUNT_DIFFERS.
+        """
+
+    def entities(self) -> Sequence[EntityFacts]:
+        """All entities one may see, sorted by name."""
+
+    def records(
+        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
+    ) -> Iterator[RawRecord]:
+        """Records for printing; without a limit, until ``stopped`` says so."""
+
+    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
+        """Records between these read positions and the end (lag)."""
+
+    def close(self) -> None:
+        """Release the connection; never raises."""
+
+
+class StoreKind(Protocol):
+    """One kind of store: facts, specs, DDL, probe. One file each in ``stores/``, same order of parts in every file."""
+
+    name: str
+    aliases: tuple[str, ...]
+    capabilities: Capabilities
+    store_properties: tuple[PropertySpec, ...]
+    relation_properties: tuple[PropertySpec, ...]
+
+    def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
+        """What one property alone does not tell: missing combinations, contradictions."""
+
+    def native_type(self, type_: DataType) -> str | None:
+        """The store's type for a table column, None when it has none (then ``as_json`` or a refusal)."""
+
+    def read_spec(
+        self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
+    ) -> ReadSpec:
+        """How Spark reads the relation's entity. ``facts`` None: offline (explain, tests)."""
+
+    def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
+        """How Spark writes into the relation's entity."""
+
+    def entity_plan(self, relation: Relation) -> EntityPlan:
+        """What the relation asks of its entity."""
+
+    def uri(self, store: StoreDefinition, relation: Relation) -> str:
+        """Where the data is, without credentials, references unresolved (``kafka://…/topic``)."""
+
+    def admin(self, store: StoreDefinition, resolve: Resolver) -> StoreAdmin:
+        """Connect for control."""

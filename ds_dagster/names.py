@@ -1,0 +1,55 @@
+"""Names of things: folding, qualification, nearest match, spelling that is safe outside SQL."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QualifiedName:
+    """``database.schema.name``, each part already folded (unquoted parts are lower case)."""
+
+    database: str
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.schema}.{self.name}"
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """The asset key, in this order."""
+        return (self.database, self.schema, self.name)
+
+    @classmethod
+    def parse(cls, text: str, database: str = "", schema: str = "") -> QualifiedName:
+        """``a.b.c``, ``b.c`` or ``c`` with the missing parts given; parts are taken as folded already."""
+        parts = text.split(".")
+        filled = [database, schema, ""][: 3 - len(parts)] + parts
+        return cls(*filled)
+
+
+def fold(identifier: str, *, quoted: bool = False) -> str:
+    """Fold an identifier as the dialect does: unquoted to lower case, quoted as written."""
+    return identifier if quoted else identifier.lower()
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
+    """The closest known names, best first; compares without case."""
+    by_fold = {candidate.lower(): candidate for candidate in known}
+    found = difflib.get_close_matches(name.lower(), list(by_fold), n=count, cutoff=0.5)
+    return tuple(by_fold[key] for key in found)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``a, b`` for a hint; all known names (at most twelve) when nothing is close, ``(none)`` when there are none."""
+    candidates = list(known)
+    return ", ".join(nearest(name, candidates) or sorted(candidates)[:12]) or "(none)"
+
+
+def safe_name(text: str, limit: int = 200) -> str:
+    """Letters, digits and underscore only, never empty: folder names, Spark source names, Dagster keys."""
+    return (re.sub(r"[^A-Za-z0-9_]", "_", text) or "_")[:limit]

@@ -1,0 +1,359 @@
+"""Plan nodes: frozen, checked when built, each knowing its fields, key, event time and changelog kind.
+
+Expressions are sqlglot trees after binding (:class:`BoundExpression`): every column is ``exp.Column`` with one quoted identifier,
+the *internal* name of a field of the node's input (scan fields are ``alias$column``), every function call is ``exp.Anonymous``
+whose ``this`` is a key of ``plan/functions.py``, everything else is one of the node classes ``plan/expressions.py`` lists. So a
+printer needs no scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from sqlglot import exp
+
+from ds_dagster.catalog.relation import Relation, StartingPosition
+from ds_dagster.datatypes import TIMESTAMP_LTZ, DataType
+from ds_dagster.errors import error
+
+ChangelogKind = Literal["append", "upsert"]
+JoinKind = Literal["inner", "left"]
+BadRecords = Literal["terminate", "ignore"]
+AggregateFunction = Literal["COUNT", "SUM", "AVG", "MIN", "MAX"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One output column of a node: internal name, type, whether it may be NULL."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BoundExpression:
+    """A typed expression over the fields of a node's input."""
+
+    tree: exp.Expression
+    type: DataType
+    nullable: bool = True
+
+    def columns(self) -> frozenset[str]:
+        """Internal names of the fields it reads."""
+        return frozenset(column.name for column in self.tree.find_all(exp.Column))
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An expression and the internal name of the field it makes."""
+
+    name: str
+    expression: BoundExpression
+
+    @property
+    def field(self) -> Field:
+        """The field it makes."""
+        return Field(self.name, self.expression.type, self.expression.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """One aggregate: ``argument`` None for COUNT(*); ``distinct`` only where a check allowed it; ``filter`` a condition."""
+
+    name: str
+    function: AggregateFunction
+    argument: BoundExpression | None
+    type: DataType
+    distinct: bool = False
+    filter: BoundExpression | None = None
+    nullable: bool = True
+
+    @property
+    def field(self) -> Field:
+        """The field it makes."""
+        return Field(self.name, self.type, self.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTime:
+    """Event time of one source.
+
+    Attributes:
+        column: internal name of the field that carries it, None = the record's own timestamp (arrival).
+        format: of text timestamps in the value.
+        lateness_millis: bound (``source.allow.latency.millis``); None = default: 500 ms where the broker stamps, 10 s otherwise.
+        idle_millis: ``source.idle.timeout.millis``, default 10,000.
+    """
+
+    column: str | None = None
+    format: Literal["sql", "iso8601"] = "sql"
+    lateness_millis: int | None = None
+    idle_millis: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Base of all nodes."""
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        """Fields in order."""
+        raise NotImplementedError
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        """Whether rows are appended for good or replace one another by ``key``."""
+        return "append"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Internal names of the fields rows are upserted by; empty for append."""
+        return ()
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether this node itself keeps state in the checkpoint."""
+        return False
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Direct inputs, left to right."""
+        return tuple(v for f in fields(self) if isinstance(v := getattr(self, f.name), Node))
+
+    def walk(self) -> Iterator[Node]:
+        """This node and everything below it, top down, left to right."""
+        yield self
+        for child in self.inputs:
+            yield from child.walk()
+
+    def has(self, name: str) -> bool:
+        """Whether a field of that internal name comes out."""
+        return any(field.name == name for field in self.output)
+
+
+def _require(node: Node, names: frozenset[str], what: str) -> None:
+    missing = sorted(name for name in names if not node.has(name))
+    if missing:
+        raise error("INTERNAL", where=f"{what}: fields {missing} are not in {[f.name for f in node.output]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Node):
+    """Reads a relation. Fields are ``alias$column`` for all its columns.
+
+    ``source_name`` names the Spark source inside its checkpoint (letters, digits, underscore; unique in the query and stable
+    under edits of the projection). A changelog scan yields upserts and deletes by ``key``.
+    """
+
+    relation: Relation
+    alias: str
+    source_name: str
+    time: SourceTime = SourceTime()
+    starting_position: StartingPosition = "earliest"
+    bad_records: BadRecords = "terminate"
+    max_records_per_batch: int | None = None
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return tuple(Field(self.field_name(c.name), c.type, c.nullable) for c in self.relation.columns)
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return "upsert" if self.relation.is_changelog else "append"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return tuple(self.field_name(name) for name in self.relation.primary_key) if self.relation.is_changelog else ()
+
+    def field_name(self, column: str) -> str:
+        """Internal name of a column of the relation."""
+        return f"{self.alias}${column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Node):
+    """Keeps rows whose condition is true. Over an upsert input a row that fails becomes a delete of its key."""
+
+    input: Node
+    condition: BoundExpression
+
+    def __post_init__(self) -> None:
+        _require(self.input, self.condition.columns(), "filter")
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return self.input.output
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return self.input.changelog
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.input.key
+
+
+@dataclass(frozen=True, slots=True)
+class Project(Node):
+    """Computes columns. Over an upsert input the key fields must pass through unchanged (``key`` gives their new names)."""
+
+    input: Node
+    columns: tuple[Named, ...]
+    key_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for named in self.columns:
+            _require(self.input, named.expression.columns(), f"projection {named.name}")
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return tuple(named.field for named in self.columns)
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return self.input.changelog
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.key_names
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Node):
+    """Assigns rows to tumbling windows of event time: adds ``window_start`` and ``window_end`` (TIMESTAMP_LTZ), named
+    ``alias$window_start`` and ``alias$window_end``. Windows are aligned to the epoch, [start, end)."""
+
+    input: Node
+    alias: str
+    size_millis: int
+    function: Literal["TUMBLE"] = "TUMBLE"
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        bounds = (Field(self.start, TIMESTAMP_LTZ, False), Field(self.end, TIMESTAMP_LTZ, False))
+        return (*self.input.output, *bounds)
+
+    @property
+    def start(self) -> str:
+        """Internal name of the window's start."""
+        return f"{self.alias}$window_start"
+
+    @property
+    def end(self) -> str:
+        """Internal name of the window's end."""
+        return f"{self.alias}$window_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(Node):
+    """GROUP BY. With a Window below and both bounds in ``group``: one final row per group when time passes the window's end
+    (``updates`` False), or refinements. Without: the last value of each changed group per batch. Upsert by ``group``."""
+
+    input: Node
+    group: tuple[Named, ...]
+    calls: tuple[AggregateCall, ...]
+    window: Window | None = None
+    updates: bool = False
+
+    def __post_init__(self) -> None:
+        if self.input.changelog != "append":
+            raise error("INTERNAL", where="aggregate over an upsert input")
+        for named in self.group:
+            _require(self.input, named.expression.columns(), f"group {named.name}")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return (*(named.field for named in self.group), *(call.field for call in self.calls))
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return "upsert"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return tuple(named.name for named in self.group)
+
+    @property
+    def is_stateful(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalJoin(Node):
+    """Stream ⋈ stream: keys equal and ``|left time − right time| ≤ within``. NULL keys match nothing."""
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    left_key: BoundExpression
+    right_key: BoundExpression
+    within_millis: int
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return (*self.left.output, *_maybe_null(self.right, self.kind))
+
+    @property
+    def is_stateful(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalJoin(Node):
+    """Stream ⋈ changelog: each left row meets the right version valid at its event time. ``right`` is a scan of a changelog
+    whose primary key is ``right_key``; INNER drops rows without a version, LEFT keeps them with NULLs."""
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    left_key: BoundExpression
+    right_key: BoundExpression
+    immediate: bool = False
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return (*self.left.output, *_maybe_null(self.right, self.kind))
+
+    @property
+    def is_stateful(self) -> bool:
+        return True
+
+
+def _maybe_null(node: Node, kind: JoinKind) -> tuple[Field, ...]:
+    return tuple(Field(f.name, f.type, True if kind == "left" else f.nullable) for f in node.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Sink(Node):
+    """The root: writes its input into a relation. ``columns``: internal names in the order of the relation's columns.
+    """
+
+    input: Node
+    relation: Relation
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _require(self.input, frozenset(self.columns), "sink")
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        by_name = {field.name: field for field in self.input.output}
+        return tuple(
+            Field(column.name, by_name[name].type, by_name[name].nullable)
+            for column, name in zip(self.relation.columns, self.columns, strict=True)
+        )
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return self.input.changelog
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.relation.primary_key

@@ -1,0 +1,194 @@
+"""Settings of a project: ``[tool.ds-dagster]`` in pyproject.toml, or ds.toml without that prefix.
+
+Order of precedence, last wins: defaults, file, ``DS_…`` environment variables, arguments. The overlay of local servers
+(``.ds/local.toml``, or the file ``DS_PROFILE`` names) changes store properties only and is kept apart.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """The process that hosts jobs. ``launcher``: local | external; ``cores``: Spark slots; ``memory``: driver heap; ``master``:
+    Spark master URL, default ``local[cores]``."""
+
+    launcher: str = "local"
+    cores: int = 2
+    memory: str = "1g"
+    master: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """Store properties that replace the written ones: by folded store name, then by kind for stores it does not name.
+
+    ``path`` is shown by every command while it is in force; empty when there is none. A value is a text, number or boolean, or
+    a reference ``{env = "NAME"}`` / ``{file = "path relative to the state folder"}``.
+    """
+
+    path: str = ""
+    stores: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    kinds: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a project says about itself; paths are absolute.
+
+    Attributes:
+        root: the project's folder.
+        sql: folder of statements.
+        state: journal, checkpoints, views, logs, pid files; local disk.
+        database, schema, store: defaults for names that are not qualified and for CREATE … AS without ``'store'``.
+        views: ``sqlite`` or the name of a declared Postgres store.
+        journal: ``sqlite`` or an SQLAlchemy URL / ``${NAME}`` reference to one.
+        environment: part of every job's identity (``dev``).
+        engine, spark: see :class:`EngineSettings`; any Spark property.
+    """
+
+    root: Path
+    sql: Path
+    state: Path
+    database: str = "default"
+    schema: str = "public"
+    store: str = ""
+    views: str = "sqlite"
+    journal: str = "sqlite"
+    environment: str = "dev"
+    engine: EngineSettings = EngineSettings()
+    spark: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    overlay: Overlay = Overlay()
+    file: str = ""
+
+
+_TEXT = ("database", "schema", "store", "views", "journal", "environment")
+_PATHS = {"sql": "sql", "state": ".ds"}
+_SECTIONS = ("engine", "spark")
+_KNOWN = (*_TEXT, *_PATHS, *_SECTIONS)
+
+
+def find_project(start: Path) -> Path:
+    """The nearest folder upward that holds settings.
+
+    Raises:
+        UserError: PROJECT_NOT_FOUND.
+    """
+    for folder in (start, *start.parents):
+        if _table(folder) is not None:
+            return folder
+    raise error("PROJECT_NOT_FOUND", folder=str(start))
+
+
+def load_settings(root: Path, **overrides: object) -> Settings:
+    """Read a project's settings. A folder without any file gets the defaults.
+
+    Args:
+        root: the project's folder.
+        overrides: values that win over file and environment (``state=Path(…)``, ``store="x"``).
+
+    Raises:
+        UserError: SETTING_INVALID, SETTING_UNKNOWN.
+    """
+    root = root.resolve()
+    found = _table(root)
+    name, table = found if found else ("(defaults)", {})
+    for key in table:
+        if key not in _KNOWN:
+            raise error("SETTING_UNKNOWN", name=key, file=name, nearest=did_you_mean(key, _KNOWN))
+    values: dict[str, Any] = {key: _text(table, key, name) for key in _TEXT if key in table}
+    values |= {key: os.environ[f"DS_{key.upper()}"] for key in _TEXT if f"DS_{key.upper()}" in os.environ}
+    for key, default in _PATHS.items():
+        values[key] = (root / str(os.environ.get(f"DS_{key.upper()}", table.get(key, default)))).resolve()
+    settings = Settings(
+        root=root,
+        engine=_engine(table.get("engine", {}), name),
+        spark=MappingProxyType({str(k): _spark_text(v) for k, v in _flatten(table.get("spark", {})).items()}),
+        file=name,
+        **values,
+    )
+    settings = replace(settings, **{k: v for k, v in overrides.items() if v is not None})  # type: ignore[arg-type]
+    return replace(settings, overlay=load_overlay(settings))
+
+
+def load_overlay(settings: Settings) -> Overlay:
+    """The overlay in force: the file ``DS_PROFILE`` names (``none`` = no overlay), else ``local.toml`` of the state folder."""
+    profile = os.environ.get("DS_PROFILE", "")
+    if profile == "none":
+        return Overlay()
+    path = (settings.root / profile) if profile else settings.state / "local.toml"
+    if not path.is_file():
+        if profile:
+            raise error("SETTING_INVALID", name="DS_PROFILE", file=str(path), reason="no such file", allowed="a TOML file or none")
+        return Overlay()
+    table = _read(path)
+    return Overlay(path=str(path), stores=table.get("stores", {}), kinds=table.get("kinds", {}))
+
+
+def _table(folder: Path) -> tuple[str, dict[str, Any]] | None:
+    single = folder / "ds.toml"
+    if single.is_file():
+        return "ds.toml", _read(single)
+    project = folder / "pyproject.toml"
+    if project.is_file():
+        table = _read(project).get("tool", {}).get("ds-dagster")
+        if table is not None:
+            return "pyproject.toml", table
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise error("SETTING_INVALID", name="(file)", file=str(path), reason=str(problem), allowed="TOML") from problem
+
+
+def _text(table: Mapping[str, Any], key: str, file: str) -> str:
+    if not isinstance(table[key], str):
+        raise error("SETTING_INVALID", name=key, file=file, reason="not a text", allowed="a text in quotes")
+    return str(table[key])
+
+
+def _engine(table: Any, file: str) -> EngineSettings:
+    if not isinstance(table, dict):
+        raise error("SETTING_INVALID", name="engine", file=file, reason="not a table", allowed="[engine] with keys")
+    for key in table:
+        if key not in EngineSettings.__slots__:
+            known = EngineSettings.__slots__
+            raise error("SETTING_UNKNOWN", name=f"engine.{key}", file=file, nearest=did_you_mean(key, known))
+    engine = EngineSettings(**table)
+    if engine.launcher not in ("local", "external"):
+        raise error("SETTING_INVALID", name="engine.launcher", file=file, reason=engine.launcher, allowed="local, external")
+    if not isinstance(engine.cores, int) or engine.cores < 1:
+        raise error("SETTING_INVALID", name="engine.cores", file=file, reason=str(engine.cores), allowed="a whole number ≥ 1")
+    return engine
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _spark_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

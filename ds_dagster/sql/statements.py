@@ -1,0 +1,223 @@
+"""Frozen statement records: the only thing most layers see of SQL text.
+
+Identifiers are folded already (unquoted → lower case). Names keep the parts that were written; the catalog completes them from
+the context. sqlglot trees occur only as SELECT bodies (:class:`SelectBody`), made of sqlglot's own nodes and those of
+``sql/expressions.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import DataType
+from ds_dagster.diagnostics import Diagnostic, Span
+
+RelationKind = Literal["stream", "changelog", "materialized_view", "table"]
+ValueKind = Literal["string", "number", "boolean", "word", "identifier"]
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """``'name' = value`` of a WITH clause. ``name`` is lower case; ``value`` is the text, number or boolean as written;
+    ``${NAME}`` references are still in it. ``kind`` tells how it was written."""
+
+    name: str
+    value: str | int | float | bool
+    kind: ValueKind
+    span: Span
+    value_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """The comment right above a statement: free text and ``@`` tags (``-- @owner team:x``, ``@group``, ``@freshness 10m``)."""
+
+    description: str = ""
+    owners: tuple[str, ...] = ()
+    group: str = ""
+    freshness: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What ``USE`` had set where the statement stands; empty parts come from the settings."""
+
+    database: str = ""
+    schema: str = ""
+    store: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a statement stands: span, its text (without the semicolon), the comment above it, the context of USE."""
+
+    span: Span
+    text: str
+    comment: Comment = Comment()
+    context: Context = Context()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenName:
+    """A name of one to three parts as written, folded, with its place."""
+
+    parts: tuple[str, ...]
+    span: Span
+
+    def __str__(self) -> str:
+        return ".".join(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """``name TYPE [NOT NULL]`` in a column list."""
+
+    name: str
+    type: DataType
+    nullable: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SelectBody:
+    """A SELECT and what belongs to the query around it.
+
+    Attributes:
+        tree: ``exp.Select`` (later also set operations). Sources in FROM and JOIN are ``expressions.RelationRef``,
+            ``expressions.WindowRef`` or ``exp.Subquery``, each with an alias; WITH after a source is in the node's
+            ``properties`` argument (a list of :class:`Property`); ``WITHIN`` is the ``within`` argument (milliseconds) of
+            ``expressions.StreamJoin``.
+        partition_by: columns of PARTITION BY behind the select.
+        query_properties: QUERY WITH (…).
+        span: where the SELECT begins.
+    """
+
+    tree: exp.Expression
+    span: Span
+    partition_by: tuple[WrittenName, ...] = ()
+    query_properties: tuple[Property, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateStore:
+    """CREATE STORE name WITH (…)."""
+
+    origin: Origin
+    name: WrittenName
+    properties: tuple[Property, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateDatabase:
+    """CREATE DATABASE [IF NOT EXISTS] name."""
+
+    origin: Origin
+    name: WrittenName
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSchema:
+    """CREATE SCHEMA [IF NOT EXISTS] name [IN DATABASE db] or CREATE SCHEMA db.name."""
+
+    origin: Origin
+    name: WrittenName
+    database: WrittenName | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateEntity:
+    """CREATE ENTITY path [IN STORE s] [WITH (…)]."""
+
+    origin: Origin
+    path: WrittenName
+    store: WrittenName | None = None
+    properties: tuple[Property, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRelation:
+    """CREATE {STREAM|CHANGELOG|TABLE} name (columns[, PRIMARY KEY (…)]) WITH (…): a relation over an entity that others fill,
+    or a sink of INSERT INTO."""
+
+    origin: Origin
+    kind: RelationKind
+    name: WrittenName
+    columns: tuple[ColumnDefinition, ...]
+    primary_key: tuple[WrittenName, ...] = ()
+    properties: tuple[Property, ...] = ()
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateAsSelect:
+    """CREATE {STREAM|CHANGELOG|MATERIALIZED VIEW|TABLE} name [WITH (…)] AS select: a relation and the query that fills it."""
+
+    origin: Origin
+    kind: RelationKind
+    name: WrittenName
+    body: SelectBody
+    properties: tuple[Property, ...] = ()
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertInto:
+    """INSERT INTO relation select: a further query that fills a declared relation."""
+
+    origin: Origin
+    target: WrittenName
+    body: SelectBody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """USE {DATABASE|SCHEMA|STORE} name: holds to the end of its file; already applied to the origins behind it."""
+
+    origin: Origin
+    what: Literal["database", "schema", "store"]
+    name: WrittenName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interactive:
+    """SELECT, PRINT, LIST or DESCRIBE: skipped with a warning in a file, meant for the shell. ``body`` for SELECT only."""
+
+    origin: Origin
+    what: str
+    body: SelectBody | None = None
+
+
+Statement = (
+    CreateStore | CreateDatabase | CreateSchema | CreateEntity | CreateRelation | CreateAsSelect | InsertInto | Use
+    | Interactive
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFile:
+    """What came out of one file: statements in order and everything wrong with it.
+
+    ``broken`` holds statements that did not parse but whose relation name could be read, so that a broken file becomes a
+    failing asset: (kind, name, index into ``diagnostics``).
+    """
+
+    path: str
+    statements: tuple[Statement, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    broken: tuple[BrokenStatement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenStatement:
+    """A statement that was refused; ``name`` where it could be read."""
+
+    origin: Origin
+    condition: str
+    kind: RelationKind | None = None
+    name: WrittenName | None = None
