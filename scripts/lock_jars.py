@@ -1,0 +1,90 @@
+"""Write ds_dagster/jars.lock.json anew: every jar with its exact coordinates, size and SHA-256.
+
+Usage: python scripts/lock_jars.py            (needs pyspark and Java; asks the Maven repository)
+
+Change a version in ROOTS, run this, read the difference, commit both. ``transitive`` sets take the runtime dependencies as the
+artifact's own metadata names them; the others are exactly what is written here, because Spark's class path must not get
+second copies of what PySpark brings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+LOCK = Path(__file__).parent.parent / "ds_dagster" / "jars.lock.json"
+
+
+class Root(NamedTuple):
+    """One requested artifact of a set."""
+
+    coordinates: str
+    transitive: bool = False
+
+
+ROOTS: dict[str, tuple[str, tuple[Root, ...]]] = {
+    "spark-kafka": (
+        "Spark's Kafka connector with exactly what PySpark does not bring",
+        (
+            Root("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"),
+            Root("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"),
+            Root("org.apache.kafka:kafka-clients:3.9.2"),
+            Root("org.apache.commons:commons-pool2:2.13.1"),
+        ),
+    ),
+    "kafka-broker": (
+        "the local Kafka broker with its runtime dependencies and a log binding",
+        (
+            Root("org.apache.kafka:kafka_2.13:4.3.1", transitive=True),
+            Root("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"),
+        ),
+    ),
+    "ecj": ("the Java compiler for machines with a runtime only", (Root("org.eclipse.jdt:ecj:3.38.0"),)),
+}
+
+
+def ivy_jar() -> Path:
+    """The Ivy inside PySpark."""
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        sys.exit("pyspark is not installed")
+    return next(Path(spec.submodule_search_locations[0], "jars").glob("ivy-*.jar"))
+
+
+def fetch(root: Root, work: Path) -> list[dict[str, object]]:
+    """Resolve one root and describe each jar it brings."""
+    out = work / root.coordinates.replace(":", "_")
+    pattern = "[organisation]@[artifact]@[revision].[ext]"
+    configuration = "default" if root.transitive else "master"
+    command = ["java", "-jar", str(ivy_jar()), "-cache", str(work / "cache"), "-confs", configuration]
+    command += ["-dependency", *root.coordinates.split(":"), "-retrieve", f"{out}/{pattern}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return [
+        {
+            "coordinates": ":".join(jar.name.removesuffix(".jar").split("@")),
+            "size": jar.stat().st_size,
+            "sha256": hashlib.sha256(jar.read_bytes()).hexdigest(),
+        }
+        for jar in out.glob("*.jar")
+    ]
+
+
+def main() -> None:
+    """Resolve all sets and write the lock."""
+    sets: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (why, roots) in ROOTS.items():
+            print(f"resolving {name}", file=sys.stderr)
+            jars = [jar for root in roots for jar in fetch(root, Path(folder))]
+            sets[name] = {"why": why, "jars": sorted(jars, key=lambda jar: str(jar["coordinates"]))}
+    LOCK.write_text(json.dumps({"version": 1, "sets": sets}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
