@@ -1,1 +1,1 @@
-"""cli"""
+"""The command line ``ds`` / ``ds-dagster``. Nothing heavy is imported before a command needs it."""

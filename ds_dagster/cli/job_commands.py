@@ -1,0 +1,254 @@
+"""Commands about jobs: plan, apply, ps, logs, stop, restart, reset, gc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, show_diagnostics, table
+from ds_dagster.errors import DsError, ProjectError, error
+from ds_dagster.names import did_you_mean
+from ds_dagster.project import Project, load_project
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.status import Action, JobStatus
+
+REQUESTED_BY = "ds"
+WAIT_SECONDS = 180.0
+SETTLED = ("RUNNING", "FINISHED", "STOPPED")
+
+
+@click.command("plan")
+@click.argument("select", nargs=-1)
+@project_option
+@json_option
+def plan_command(select: tuple[str, ...], project: Path | None, as_json: bool) -> int:
+    """What `apply` would do: each query against what runs, with the rule that decides. SELECT: query names or patterns."""
+    loaded, control = _open(project, as_json)
+    changes = control.changes(loaded, _chosen(loaded, select))
+    if as_json:
+        emit_json([asdict(change) for change in changes])
+        return 0
+    table(["query", "verdict", "because"], [(c.name, c.verdict.replace("_", " "), c.rule) for c in changes])
+    return 0
+
+
+@click.command("apply")
+@click.argument("select", nargs=-1)
+@click.option("--wait/--no-wait", default=True, help="Wait until every query runs.", show_default=True)
+@click.option("--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait.")
+@project_option
+@json_option
+def apply_command(select: tuple[str, ...], wait: bool, timeout: float, project: Path | None, as_json: bool) -> int:
+    """Make sure the project's long-lived queries run, without Dagster. Finite loads are left to a scheduler."""
+    loaded, control = _open(project, as_json)
+    if loaded.errors:
+        raise ProjectError(loaded.errors)
+    names = [name for name in _chosen(loaded, select) if not loaded.queries[name].is_finite]
+    return _converge(loaded, control, names, "ensure", wait, timeout, as_json)
+
+
+@click.command("ps")
+@project_option
+@json_option
+def ps_command(project: Path | None, as_json: bool) -> int:
+    """Engines and jobs."""
+    control = Control.open(settings_of(project, quiet=as_json))
+    engines, statuses = control.engines(), control.statuses()
+    if as_json:
+        emit_json({"engines": [_engine_json(e) for e in engines], "jobs": [_job_json(s) for s in statuses]})
+        return 0
+    for engine in engines:
+        note(f"engine {engine.name}: {engine.state.lower()}" + (f", pid {engine.pid} on {engine.host}" if engine.pid else ""))
+    now = control.now()
+    headers = ["query", "state", "batch", "rows/s", "rows", "lag", "lag s", "watermark", "late", "ckpt", "reason"]
+    table(headers, [_row(status, now) for status in statuses], right=(2, 3, 4, 5, 6, 8, 9))
+    return 0
+
+
+def _row(status: JobStatus, now: float) -> Sequence[object]:
+    reason = status.message
+    if status.state == "BACKING_OFF" and status.next_retry is not None:
+        reason = f"next try in {max(0.0, status.next_retry - now):.0f} s: {reason}"
+    state = status.state if status.desired != "STOPPED" or status.state == "STOPPED" else f"{status.state} (to stop)"
+    mark = clock(status.watermark)
+    return (
+        status.name, state, status.batch, status.rows_per_second, status.rows, status.lag_records, status.lag_seconds,
+        mark, status.late_rows, f"v{status.checkpoint_version}", reason or None,
+    )  # fmt: skip
+
+
+def _engine_json(engine: object) -> dict[str, object]:
+    values = asdict(engine)  # type: ignore[call-overload]
+    return {key: values[key] for key in ("name", "pid", "host", "state", "version")}
+
+
+def _job_json(status: JobStatus) -> dict[str, object]:
+    reason = f"{status.condition}: {status.message}" if status.condition else ""
+    return {
+        "name": status.name,
+        "relations": [status.relation],
+        "state": status.state,
+        "desired": status.desired,
+        "reason": reason,
+        "batch": status.batch,
+        "rows": status.rows,
+        "rows_per_s": status.rows_per_second,
+        "lag_records": status.lag_records,
+        "lag_seconds": status.lag_seconds,
+        "watermark": status.watermark,
+        "late_rows": status.late_rows,
+        "bad_records": status.bad_records,
+        "checkpoint": status.checkpoint_version,
+        "fingerprint": status.fingerprint,
+        "next_retry": status.next_retry,
+    }
+
+
+@click.command("logs")
+@click.argument("query", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines arrive, until Ctrl-C.")
+@click.option("-n", "--lines", default=50, show_default=True, help="Lines from the end.")
+@project_option
+def logs_command(query: str | None, follow: bool, lines: int, project: Path | None) -> int:
+    """The log of QUERY, or of the engine."""
+    from ds_dagster.cli.follow import follow_file, tail_lines
+
+    control = Control.open(settings_of(project))
+    if query is not None and query not in (known := [status.name for status in control.statuses()]):
+        raise error("UNKNOWN_QUERY", name=query, nearest=did_you_mean(query, known))
+    path = control.log_path(query)
+    for line in tail_lines(path, lines):
+        click.echo(line)
+    if follow:
+        follow_file(path, click.echo)
+    return 0
+
+
+@click.command("stop")
+@click.argument("queries", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All queries, orphans included.")
+@project_option
+@json_option
+def stop_command(queries: tuple[str, ...], everything: bool, project: Path | None, as_json: bool) -> int:
+    """Stop queries after their batch; they stay stopped until asked for again."""
+    control = Control.open(settings_of(project, quiet=as_json))
+    known = [status.name for status in control.statuses()]
+    names = known if everything else list(queries)
+    if not names and not everything:
+        raise click.UsageError("stop needs query names, or --all")
+    for name in names:
+        if name not in known:
+            raise error("UNKNOWN_QUERY", name=name, nearest=did_you_mean(name, known))
+    ensured = control.stop(names, requested_by=REQUESTED_BY)
+    control.wait({e.name: e.generation for e in ensured}, timeout=WAIT_SECONDS)
+    if as_json:
+        emit_json([asdict(e) for e in ensured])
+    return 0
+
+
+def _act(action: Action, queries: tuple[str, ...], wait: bool, project: Path | None, as_json: bool) -> int:
+    loaded, control = _open(project, as_json)
+    if not queries:
+        raise click.UsageError(f"{action} needs query names")
+    return _converge(loaded, control, _chosen(loaded, queries), action, wait, WAIT_SECONDS, as_json)
+
+
+@click.command("restart")
+@click.argument("queries", nargs=-1)
+@click.option("--wait/--no-wait", default=True, show_default=True)
+@project_option
+@json_option
+def restart_command(queries: tuple[str, ...], wait: bool, project: Path | None, as_json: bool) -> int:
+    """Stop and start QUERIES with today's definition; the checkpoint is kept, or the change is refused."""
+    return _act("restart", queries, wait, project, as_json)
+
+
+@click.command("reset")
+@click.argument("queries", nargs=-1)
+@click.option("--wait/--no-wait", default=True, show_default=True)
+@project_option
+@json_option
+def reset_command(queries: tuple[str, ...], wait: bool, project: Path | None, as_json: bool) -> int:
+    """Start QUERIES over from a new checkpoint; the old one is kept until `ds gc`."""
+    return _act("reset", queries, wait, project, as_json)
+
+
+@click.command("gc")
+@click.option("--yes", is_flag=True, help="Delete; without it only list.")
+@project_option
+@json_option
+def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
+    """Old checkpoint versions that no job needs any more."""
+    control = Control.open(settings_of(project, quiet=as_json))
+    found = control.gc(delete=yes)
+    if as_json:
+        emit_json([{"path": str(item.path), "bytes": item.bytes, "deleted": yes} for item in found])
+        return 0
+    for item in found:
+        click.echo(f"{'deleted' if yes else 'would delete'} {item.path} ({item.bytes / 1e6:.1f} MB)")
+    return 0
+
+
+def _open(project: Path | None, as_json: bool) -> tuple[Project, Control]:
+    settings = settings_of(project, quiet=as_json)
+    loaded = load_project(settings.root, settings=settings)
+    if not as_json:
+        show_diagnostics(loaded.errors)
+    return loaded, Control.open(settings)
+
+
+def _chosen(project: Project, select: Sequence[str]) -> list[str]:
+    from fnmatch import fnmatchcase
+
+    if not select:
+        return list(project.queries)
+    chosen: list[str] = []
+    for pattern in select:
+        found = [name for name in project.queries if fnmatchcase(name, pattern.lower())]
+        if not found:
+            raise error("UNKNOWN_QUERY", name=pattern, nearest=did_you_mean(pattern, project.queries))
+        chosen += [name for name in found if name not in chosen]
+    return chosen
+
+
+def _converge(
+    project: Project, control: Control, names: Sequence[str], action: Action, wait: bool, timeout: float, as_json: bool
+) -> int:
+    generations: dict[str, int] = {}
+    outcomes: dict[str, str] = {}
+    refused: list[DsError] = []
+    for name in names:
+        try:
+            (ensured,) = control.ensure(project, [name], action=action, requested_by=REQUESTED_BY)
+        except DsError as problem:
+            refused.append(problem)
+        else:
+            generations[name], outcomes[name] = ensured.generation, ensured.outcome
+    if generations:
+        control.ensure_engine(wait=True)
+    statuses = {}
+    if wait and generations:
+        statuses = control.wait(
+            generations, timeout=timeout, on_change=None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
+        )
+    bad = [status for status in statuses.values() if status.state not in SETTLED]
+    if as_json:
+        emit_json(
+            {
+                "ok": not (bad or refused),
+                "queries": [{"name": n, "outcome": o, "state": _state(statuses.get(n))} for n, o in outcomes.items()],
+                "diagnostics": [problem.diagnostic().json() for problem in refused],
+            }
+        )
+        return 1 if bad or refused else 0
+    show_diagnostics([problem.diagnostic() for problem in refused])
+    for status in bad:
+        note(f"{status.name} is {status.state}: {status.message or 'not up in time'}" + (f" (hint: {status.hint})" if status.hint else ""))
+    return 1 if bad or refused else 0
+
+
+def _state(status: JobStatus | None) -> str | None:
+    return status.state if status else None

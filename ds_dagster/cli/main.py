@@ -1,0 +1,105 @@
+"""Entry point: the group of commands, loaded lazily, and the one boundary that turns exceptions into exit codes.
+
+Exit codes: 0 done, 1 the project or a job is at fault, 2 usage, 3 our bug. Progress goes to stderr, results to stdout.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from ds_dagster.cli.output import fail
+from ds_dagster.errors import DsError, InternalError
+from ds_dagster.version import __version__
+
+COMMANDS: Mapping[str, str] = {
+    "check": "project_commands",
+    "explain": "project_commands",
+    "lineage": "project_commands",
+    "ls": "project_commands",
+    "init": "project_commands",
+    "plan": "job_commands",
+    "apply": "job_commands",
+    "ps": "job_commands",
+    "logs": "job_commands",
+    "stop": "job_commands",
+    "restart": "job_commands",
+    "reset": "job_commands",
+    "gc": "job_commands",
+    "engine": "engine_commands",
+    "print": "data_commands",
+    "query": "data_commands",
+    "test": "test_command",
+    "up": "server_commands",
+    "down": "server_commands",
+    "doctor": "server_commands",
+    "demo": "demo_command",
+}
+"""Command → module of this package that defines it as ``<name>_command``."""
+
+EXIT_PROJECT, EXIT_USAGE, EXIT_BUG = 1, 2, 3
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"ds_dagster.cli.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS:
+            from ds_dagster.names import nearest
+
+            close = nearest(args[0], COMMANDS)
+            hint = f" Did you mean {', '.join(close)}?" if close else " See `ds --help`."
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="ds-dagster")
+def cli() -> None:
+    """Streaming SQL as Dagster assets, on Spark."""
+
+
+def main() -> None:
+    """Console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; returns the exit code (no exception leaves)."""
+    try:
+        outcome = cli.main(args=arguments, prog_name="ds", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as problem:
+        problem.show()
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 0
+    except InternalError as problem:
+        fail(problem, as_json="--json" in arguments)
+        return EXIT_BUG
+    except DsError as problem:
+        fail(problem, as_json="--json" in arguments)
+        return EXIT_PROJECT
+    except Exception:
+        traceback.print_exc()
+        click.echo("this is a bug of ds-dagster: please report it with the text above", err=True)
+        return EXIT_BUG
+    return outcome if isinstance(outcome, int) else 0

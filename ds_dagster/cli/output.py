@@ -1,0 +1,110 @@
+"""How results and failures look: tables for people, JSON for machines, notes on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.errors import DsError, ProjectError
+from ds_dagster.settings import Settings, find_project, load_settings
+
+
+def project_option(function: Any) -> Any:
+    """``--project DIR``: default the nearest folder upward with settings."""
+    return click.option(
+        "--project",
+        "project",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=None,
+        help="Project folder (default: the nearest one upward with settings).",
+    )(function)
+
+
+def json_option(function: Any) -> Any:
+    """``--json``: one JSON document on stdout."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(function)
+
+
+def settings_of(project: Path | None, *, quiet: bool = False) -> Settings:
+    """Settings of the chosen project; says on stderr when an overlay is in force."""
+    settings = load_settings(find_project((project or Path.cwd()).resolve()))
+    if settings.overlay.path and not quiet:
+        shown = Path(settings.overlay.path)
+        inside = shown.relative_to(settings.root) if shown.is_relative_to(settings.root) else shown
+        note(f"store addresses come from {inside} (DS_PROFILE=none ignores it)")
+    return settings
+
+
+def note(text: str) -> None:
+    """Progress and remarks, on stderr."""
+    click.echo(f"ds: {text}", err=True)
+
+
+def emit_json(value: object) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(value, default=jsonable, ensure_ascii=False, indent=2))
+
+
+def jsonable(value: object) -> object:
+    """Values JSON has no form for."""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> None:
+    """A plain aligned table without borders; nothing but headers when there are no rows. ``right``: right-aligned columns."""
+    shown = [[_cell(value) for value in row] for row in rows]
+    widths = [max([len(header), *(len(row[i]) for row in shown)]) for i, header in enumerate(headers)]
+    for row in [[header.upper() for header in headers], *shown]:
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        click.echo("  ".join(cells).rstrip())
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | dict):
+        return json.dumps(value, default=jsonable, ensure_ascii=False)
+    return str(value)
+
+
+def clock(seconds: float | None) -> str:
+    """A time of day (UTC) for tables."""
+    return "-" if seconds is None else datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def show_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
+    """All of them, on stderr, with colours on a terminal."""
+    colours = {"error": "red", "warning": "yellow"}
+    for diagnostic in diagnostics:
+        text = diagnostic.text()
+        if sys.stderr.isatty():
+            head, _, rest = text.partition("\n")
+            text = click.style(head, fg=colours[diagnostic.severity]) + (f"\n{rest}" if rest else "")
+        click.echo(text, err=True)
+
+
+def fail(problem: DsError, *, as_json: bool) -> None:
+    """The last word of a failed command."""
+    diagnostics = problem.diagnostics if isinstance(problem, ProjectError) else (problem.diagnostic(),)
+    if as_json:
+        emit_json({"ok": False, "diagnostics": [diagnostic.json() for diagnostic in diagnostics]})
+    else:
+        show_diagnostics(diagnostics)
