@@ -1,10 +1,10 @@
 """Jars: exact sets of Maven coordinates, fetched once into a cache, and our own operator jar.
 
-``jars.lock.json`` beside this file names every jar with its coordinates, size and SHA-256; nothing is resolved transitively at
-run time. A set is fetched by ``mvn`` where it is on the path, else by the Ivy inside PySpark, into a folder that appears only
-when it is complete. Later calls look at the files and return: no network, no subprocess.
+``jars.lock.json`` beside this file names every jar with its coordinates, size and SHA-256; nothing is resolved
+transitively at run time. A set is fetched by ``mvn`` where it is on the path, else by the Ivy inside PySpark, into a
+folder that appears only when it is complete. Later calls look at the files and return: no network, no subprocess.
 
-The cache is ``DS_CACHE``, else the user's cache folder. Two processes at once are safe: a file lock serialises the work.
+The cache is ``DS_CACHE``, else the user's cache folder. Two processes at once are safe: a file lock serialises them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from ds_dagster.errors import DsError, error
@@ -42,7 +43,9 @@ FETCH_SECONDS = 900.0
 
 _PACKAGE = Path(__file__).parent
 _LOCK_FILE = _PACKAGE / "jars.lock.json"
-_MISSING = re.compile(r"(?:UNRESOLVED DEPENDENCY: |Could not find artifact )([\w.\-]+)[#:]([\w.\-]+)(?::jar)?[;:]([\w.\-]+)")
+_MISSING = re.compile(
+    r"(?:UNRESOLVED DEPENDENCY: |Could not find artifact )([\w.\-]+)[#:]([\w.\-]+)(?::jar)?[;:]([\w.\-]+)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file, waiting for whoever has it; the operating system frees it when a process dies."""
+    """Hold an exclusive lock on a file, waiting for whoever has it; the system frees it when a process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -126,7 +129,8 @@ def java_command() -> str:
     home = os.environ.get("JAVA_HOME", "")
     path = shutil.which(str(Path(home, "bin", "java")) if home else "java")
     if path is None:
-        raise error("JAVA_MISSING", searched=f"JAVA_HOME={home}" if home else "JAVA_HOME is not set, no java on the path")
+        searched = f"JAVA_HOME={home}" if home else "JAVA_HOME is not set, no java on the path"
+        raise error("JAVA_MISSING", searched=searched)
     version = java_version(path)
     if int(version.split(".")[0]) < JAVA_RELEASE:
         raise error("JAVA_TOO_OLD", found=version, path=path, needed=JAVA_RELEASE)
@@ -160,12 +164,12 @@ def java_version(path: str) -> str:
 def locked_sets() -> dict[str, tuple[Artifact, ...]]:
     """All sets of the lock file by name."""
     table = json.loads(_LOCK_FILE.read_text(encoding="utf-8"))
-    return {
-        name: tuple(
-            Artifact(*jar["coordinates"].split(":"), size=jar["size"], sha256=jar["sha256"]) for jar in entry["jars"]
-        )
-        for name, entry in table["sets"].items()
-    }
+    return {name: tuple(_artifact(jar) for jar in entry["jars"]) for name, entry in table["sets"].items()}
+
+
+def _artifact(jar: Mapping[str, Any]) -> Artifact:
+    group, artifact, version = jar["coordinates"].split(":")
+    return Artifact(group, artifact, version, jar["size"], jar["sha256"])
 
 
 def set_folder(set_name: str) -> Path:
@@ -322,7 +326,7 @@ def _verify(artifacts: Sequence[Artifact], folder: Path) -> None:
 
 
 def operator_jar(progress: Progress | None = None) -> Path:
-    """The jar of Java operators: the wheel's where it was built from the same sources and versions, else built and cached.
+    """The jar of Java operators: the wheel's where sources and versions are the same, else one built and cached.
 
     Raises:
         UserError: OPERATOR_BUILD_FAILED with the compiler's messages; what :func:`resolve` raises.
@@ -392,7 +396,8 @@ def build_operator_jar(sources: JavaSources, target: Path, progress: Progress | 
         options = ["-encoding", "UTF-8", "-nowarn", "-d", str(classes), "-cp", os.pathsep.join(map(str, class_path))]
         arguments.write_text("\n".join(f'"{text}"' for text in [*options, *files]), encoding="utf-8")
         classes.mkdir()
-        done = subprocess.run([*compiler, f"@{arguments}"], capture_output=True, text=True, errors="replace", check=False)
+        command = [*compiler, f"@{arguments}"]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             raise error("OPERATOR_BUILD_FAILED", compiler=name, detail=(done.stdout + done.stderr).strip()[-8000:])
         _pack(classes, sources, jar)

@@ -2,9 +2,9 @@
 
 Usage: python scripts/lock_jars.py            (needs pyspark and Java; asks the Maven repository)
 
-Change a version in ROOTS, run this, read the difference, commit both. ``transitive`` sets take the runtime dependencies as the
-artifact's own metadata names them; the others are exactly what is written here, because Spark's class path must not get
-second copies of what PySpark brings.
+Change a version in ROOTS, run this, read the difference, commit both. ``transitive`` sets take the runtime
+dependencies as the artifact's own metadata names them; the others are exactly what is written here, because Spark's
+class path must not get second copies of what PySpark brings.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ds_dagster.conditions.base import Condition
 
 _JAVA = (
-    "install a Java runtime 17 or newer (Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`) or point JAVA_HOME at one"
+    "install a Java runtime 17 or newer (Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`) "
+    "or point JAVA_HOME at one"
 )
 
 CONDITIONS: tuple[Condition, ...] = (
@@ -21,7 +22,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "JAR_NOT_FOUND",
         "external",
         "the Maven repository does not have {coordinates}",
-        "check the mirror that mvn (~/.m2/settings.xml) or Ivy (DS_IVY_SETTINGS names its settings file) uses; it has to carry these",
+        "check the mirror that mvn (~/.m2/settings.xml) or Ivy (DS_IVY_SETTINGS names its settings file) uses",
     ),
     Condition(
         "JARS_FETCH_FAILED",
@@ -112,6 +113,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "the local Postgres data in {folder} was written by version {found}, this server is version {needed}",
         "move the folder away (the data in it is lost to this server) and run `ds up` again",
+    ),
+    Condition(
+        "POSTGRES_PASSWORD_LOST",
+        "user",
+        "the password of the local Postgres data in {folder} is gone: {file} is missing",
+        "put the file back, or move the data folder away and run `ds up` again",
     ),
     Condition(
         "LOCAL_PACKAGE_MISSING",

@@ -1,0 +1,75 @@
+"""The overlay that ``ds up`` writes: addresses of the local servers as store properties, by kind of store.
+
+It stays after ``ds down``: while a project has local servers its statements never reach for the published addresses by
+accident. Remove the file, or set ``DS_PROFILE=none``, to use those.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from ds_dagster.local import postgres
+from ds_dagster.local.addresses import LocalAddresses
+
+HEADER = """\
+# Written by `ds up`, which writes it anew each time: store properties of the servers on this machine, by kind of store.
+# While this file is here it is in force and every command says so; DS_PROFILE=none leaves it out.
+"""
+ANY_KEY = "local"  # the local Kinesis takes any credentials, but a request has to carry some
+
+Value = str | bool | Mapping[str, str]
+
+
+def overlay_file(state: Path) -> Path:
+    """Where the overlay stands."""
+    return state / "local.toml"
+
+
+def overlay_kinds(state: Path, addresses: LocalAddresses) -> dict[str, dict[str, Value]]:
+    """Kind of store → property → value; a secret is a reference to a file, relative to the state folder."""
+    kinds: dict[str, dict[str, Value]] = {}
+    if addresses.kafka:
+        kinds["kafka"] = {"uris": addresses.kafka, "tls.disabled": True, "kafka.sasl.hash_function": "NONE"}
+    if addresses.kinesis:
+        kinds["kinesis"] = {
+            "uris": addresses.kinesis,
+            "kinesis.access_key_id": ANY_KEY,
+            "kinesis.secret_access_key": ANY_KEY,
+            "tls.disabled": True,
+        }
+    if addresses.postgres:
+        kinds["postgresql"] = {
+            "uris": addresses.postgres,
+            "postgres.username": postgres.USER,
+            "postgres.password": {"file": postgres.password_file(state).relative_to(state).as_posix()},
+            "tls.disabled": True,
+        }
+    return kinds
+
+
+def write_overlay(state: Path, addresses: LocalAddresses) -> Path:
+    """Write the overlay in one step and return its path; an unchanged one is left alone."""
+    path = overlay_file(state)
+    text = HEADER + "".join(_section(kind, values) for kind, values in overlay_kinds(state, addresses).items())
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        staged = path.with_name(".local.toml.new")
+        staged.write_text(text, encoding="utf-8")
+        staged.replace(path)
+    return path
+
+
+def _section(kind: str, values: Mapping[str, Value]) -> str:
+    return f"\n[kinds.{kind}]\n" + "".join(f"{_key(key)} = {_value(value)}\n" for key, value in values.items())
+
+
+def _key(key: str) -> str:
+    return json.dumps(key) if "." in key else key
+
+
+def _value(value: Value) -> str:
+    """A TOML value; a JSON text is a TOML basic string, true and false are the same."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {json.dumps(text)}" for key, text in value.items()) + " }"
+    return json.dumps(value)
