@@ -1,7 +1,109 @@
-"""Conditions of the topic: syntax."""
+"""Conditions of the topic: what SQL text may look like (grammar, names, comments, statements that have no meaning here)."""
 
 from __future__ import annotations
 
 from ds_dagster.conditions.base import Condition
 
-CONDITIONS: tuple[Condition, ...] = ()
+_REFERENCE = "see docs/dialect.md for the grammar"
+
+GRAMMAR: tuple[Condition, ...] = (
+    Condition("SYNTAX_EXPECTED", "user", "expected {expected}, found {found}", _REFERENCE, "42601"),
+    Condition("SYNTAX_UNEXPECTED", "user", "unexpected {found}", "remove it or end the statement before it; " + _REFERENCE, "42601"),
+    Condition("SYNTAX_UNTERMINATED", "user", "{what} is never closed", "close it with {closing}", "42601"),
+    Condition("SYNTAX_BAD_CHARACTER", "user", "character {character} has no meaning here", "remove it, or quote the name: \"…\"", "42601"),
+    Condition("SYNTAX_TOO_DEEP", "user", "expression is nested more than {limit} levels deep", "split the query into two relations", "42601"),
+    Condition("SYNTAX_RESERVED_WORD", "user", "{word} is a reserved word and cannot be {role}", 'quote it: "{word}"', "42601"),
+    Condition("TYPOGRAPHIC_QUOTE", "user", "typographic quote {character} is read as {plain}", "write {plain}"),
+    Condition("STATEMENT_UNKNOWN", "user", "no statement begins with {word}", "did you mean {nearest}?", "42601"),
+    Condition("CREATE_UNKNOWN", "user", "no statement CREATE {word}", "did you mean CREATE {nearest}?", "42601"),
+    Condition("COMMENT_TAG_UNKNOWN", "user", "unknown tag @{tag} in a comment", "did you mean @{nearest}?"),
+    Condition("NAME_TOO_LONG", "user", "name {name} has {count} parts, at most {limit} are allowed here", "write {limit} parts at most", "42601"),
+)
+
+PROPERTIES: tuple[Condition, ...] = (
+    Condition("PROPERTY_NAME_NOT_QUOTED", "user", "property name {name} is not quoted", "write '{name}' = …", "42601"),
+    Condition("PROPERTY_VALUE_NOT_QUOTED", "user", "value of property {name} is not quoted", "write '{name}' = '…'", "42601"),
+    Condition("PROPERTY_DUPLICATE", "user", "property {name} is given twice, also at {other}", "keep one of the two", "42601"),
+    Condition("ENVIRONMENT_REFERENCE_IN_QUERY", "user", "environment reference {reference} inside a query",
+              "references are allowed in WITH values only, since a query must mean the same everywhere; write the value or use a column"),
+)  # fmt: skip
+
+RELATIONS: tuple[Condition, ...] = (
+    Condition("COLUMN_DEFINED_TWICE", "user", "column {name} is defined twice, also at {other}", "rename or remove one of the two", "42601"),
+    Condition("COLUMN_LIST_EMPTY", "user", "column list of {name} is empty", "write at least one column, or leave the list out", "42601"),
+    Condition("COLUMNS_AND_SELECT", "user", "{name} has a column list and AS SELECT", "remove the list: the columns come from the SELECT", "42601"),
+    Condition("VIEW_WITHOUT_SELECT", "user", "materialized view {name} has no AS SELECT", "write CREATE MATERIALIZED VIEW {name} AS SELECT …", "42601"),
+    Condition("PRIMARY_KEY_NOT_ALLOWED", "user", "{kind} {name} cannot have a primary key", "make it a CHANGELOG, or remove PRIMARY KEY", "42601"),
+    Condition("PRIMARY_KEY_MISSING", "user", "changelog {name} has no primary key", "write PRIMARY KEY (column, …) as the last item of the column list", "42601"),
+    Condition("PRIMARY_KEY_DUPLICATE", "user", "{name} has two primary keys, also at {other}", "write one PRIMARY KEY (column, …)", "42601"),
+    Condition("PRIMARY_KEY_INLINE", "user", "PRIMARY KEY behind column {column}", "write PRIMARY KEY ({column}) as the last item of the column list", "42601"),
+    Condition("COLUMN_CONSTRAINT_UNSUPPORTED", "unsupported", "column constraint {constraint} is not supported", "only NOT NULL may follow a column's type", "0A000"),
+    Condition("TYPE_UNKNOWN", "user", "unknown type {name}", "did you mean {nearest}?", "42601"),
+    Condition("TYPE_PARAMETER_INVALID", "user", "{name} does not allow {value} here", "allowed: {allowed}", "42601"),
+    Condition("VIRTUAL_NOT_YET", "not_yet", "virtual relations is not built yet", "write a relation with a topic of its own; what it costs is one topic", "0A000"),
+    Condition("OR_REPLACE_UNSUPPORTED", "unsupported", "CREATE OR REPLACE is not supported",
+              "write CREATE and change it in place: a changed definition is compared with what runs when it is applied", "0A000"),
+)  # fmt: skip
+
+QUERIES: tuple[Condition, ...] = (
+    Condition("CLAUSE_UNSUPPORTED", "unsupported", "clause {clause} is not supported", "remove it; " + _REFERENCE, "0A000"),
+    Condition("CLAUSE_TWICE", "user", "clause {clause} is written twice", "keep one of the two", "42601"),
+    Condition("HINT_UNSUPPORTED", "unsupported", "hints /*+ … */ is not supported", "remove it; use the properties of a source: FROM r WITH ('name' = value)", "0A000"),
+    Condition("EMIT_UNSUPPORTED", "unsupported", "clause EMIT is not supported", "write 'emit.mode' = 'updates' in the WITH of the relation", "0A000"),
+    Condition("FETCH_UNSUPPORTED", "unsupported", "clause FETCH is not supported", "write LIMIT", "0A000"),
+    Condition("ORDER_BY_IN_PERSISTENT_QUERY", "unsupported", "ORDER BY in a query that never ends is not supported",
+              "remove it, and sort when reading: ds query \"SELECT … ORDER BY …\"", "0A000"),
+    Condition("LIMIT_IN_PERSISTENT_QUERY", "unsupported", "{clause} in a query that never ends is not supported",
+              "remove it, and limit when reading: ds query \"SELECT … LIMIT …\"", "0A000"),
+    Condition("SET_OPERATION_NOT_YET", "not_yet", "{operation} is not built yet", "write one INSERT INTO per part into one declared relation", "0A000"),
+    Condition("CTE_NOT_YET", "not_yet", "WITH name AS (SELECT …) is not built yet", "write the part as a sub-select in FROM or as a relation of its own", "0A000"),
+    Condition("MATCH_RECOGNIZE_NOT_YET", "not_yet", "MATCH_RECOGNIZE is not built yet", "use joins and windows until it is there", "0A000"),
+    Condition("OVER_NOT_YET", "not_yet", "OVER (…) in a query that never ends is not built yet", "use a windowed GROUP BY, or OVER in ds query on a view", "0A000"),
+    Condition("DISTINCT_NOT_YET", "not_yet", "SELECT DISTINCT in a query that never ends is not built yet", "write GROUP BY over the same columns into a CHANGELOG", "0A000"),
+    Condition("SUBQUERY_NOT_YET", "not_yet", "sub-select inside an expression is not built yet", "write it in FROM or join with it", "0A000"),
+    Condition("FROM_MISSING", "user", "SELECT without FROM", "name a relation: SELECT … FROM relation", "42601"),
+    Condition("COMMA_JOIN_UNSUPPORTED", "unsupported", "a list of relations in FROM is not supported", "write JOIN … ON …", "0A000"),
+    Condition("JOIN_UNSUPPORTED", "unsupported", "{join} JOIN is not supported", "INNER, LEFT and FULL exist; swap the sides of a RIGHT JOIN and write LEFT JOIN", "0A000"),
+    Condition("JOIN_WITHOUT_ON", "user", "JOIN {name} has no ON", "write ON left.column = right.column", "42601"),
+    Condition("JOIN_USING_UNSUPPORTED", "unsupported", "JOIN … USING is not supported", "write ON left.column = right.column", "0A000"),
+    Condition("SOURCE_UNSUPPORTED", "unsupported", "{source} as a source is not supported", "a source is a relation, TUMBLE(…), HOP(…), CUMULATE(…) or a sub-select", "0A000"),
+    Condition("DURATION_INVALID", "user", "{value} is not a duration", "write a whole number above zero and one of {units}", "42601"),
+    Condition("INSERT_COLUMNS_UNSUPPORTED", "unsupported", "a column list behind INSERT INTO {name} is not supported", "name the columns in the SELECT: SELECT a AS column, …", "0A000"),
+    Condition("INSERT_VALUES_UNSUPPORTED", "unsupported", "INSERT INTO {name} VALUES is not supported", "send records with the store's own tools; queries are INSERT INTO {name} SELECT …", "0A000"),
+)  # fmt: skip
+
+STATEMENTS: tuple[Condition, ...] = (
+    Condition("HOSTED_ROLES", "unsupported", "{statement} belongs to the hosted service",
+              "remove it; access is managed in the stores and in Dagster; an owner is a comment: -- @owner team:name", "0A000"),
+    Condition("HOSTED_USERS", "unsupported", "{statement} belongs to the hosted service", "remove it; users are managed where Dagster runs", "0A000"),
+    Condition("HOSTED_ORGANIZATION", "unsupported", "{statement} belongs to the hosted service",
+              "remove it; a project folder with its settings takes the place of an organization", "0A000"),
+    Condition("HOSTED_TOKEN", "unsupported", "{statement} belongs to the hosted service",
+              "remove it; commands need no token, secrets of stores are ${{NAME}} references", "0A000"),
+    Condition("HOSTED_INTEGRATION", "unsupported", "{statement} belongs to the hosted service",
+              "remove it; metrics are on the assets in Dagster and in ds ps --json", "0A000"),
+    Condition("HOSTED_SANDBOX", "unsupported", "{statement} belongs to the hosted service", "run ds up for local servers", "0A000"),
+    Condition("HOSTED_SETTING", "unsupported", "{statement} belongs to the hosted service",
+              "write database, schema and store in the project's settings", "0A000"),
+    Condition("COMPUTE_POOL_NOT_YET", "not_yet", "{statement} is not built yet", "all jobs run in the project's one engine; its size is in the settings: [tool.ds-dagster.engine]", "0A000"),
+    Condition("APPLICATION_NOT_YET", "not_yet", "BEGIN APPLICATION is not built yet", "write its statements without BEGIN and END; each query runs as a job of its own", "0A000"),
+    Condition("FUNCTION_NOT_YET", "not_yet", "{statement} is not built yet", "use the built-in functions listed in docs/dialect.md", "0A000"),
+    Condition("DESCRIPTOR_NOT_YET", "not_yet", "{statement} is not built yet", "use 'value.format' = 'json'", "0A000"),
+    Condition("SCHEMA_REGISTRY_NOT_YET", "not_yet", "{statement} is not built yet", "use 'value.format' = 'json' and write the columns", "0A000"),
+    Condition("SECRET_NOT_YET", "not_yet", "{statement} is not built yet", "write ${{NAME}} as the value of a store's property", "0A000"),
+    Condition("INDEX_NOT_YET", "not_yet", "{statement} is not built yet", "views are indexed by their key", "0A000"),
+    Condition("UPDATE_DEFINITION", "unsupported", "{statement} is not supported", "change the CREATE statement in the file and apply it: ds apply", "0A000"),
+    Condition("INSERT_INTO_ENTITY_NOT_YET", "not_yet", "INSERT INTO ENTITY is not built yet", "send records with the store's own tools", "0A000"),
+    Condition("GENERATE_NOT_YET", "not_yet", "{statement} is not built yet", "write the columns by hand; ds print shows records of an entity", "0A000"),
+    Condition("DROP_IN_FILE", "unsupported", "{statement} in a file is not supported", "remove the CREATE statement; ds stop --orphans ends jobs whose statement is gone", "0A000"),
+    Condition("TERMINATE_IN_FILE", "unsupported", "{statement} in a file is not supported", "run: ds stop NAME", "0A000"),
+    Condition("RESTART_IN_FILE", "unsupported", "{statement} in a file is not supported", "run: ds restart NAME", "0A000"),
+    Condition("ALTER_IN_FILE", "unsupported", "{statement} in a file is not supported",
+              "change the CREATE statement, its comment (the description) or its -- @owner tag, then run: ds apply", "0A000"),
+    Condition("EXPLAIN_IN_FILE", "unsupported", "{statement} in a file is not supported", "run: ds explain NAME", "0A000"),
+    Condition("CREATE_VIEW_UNSUPPORTED", "unsupported", "CREATE VIEW is not supported", "write CREATE MATERIALIZED VIEW … AS SELECT, or a STREAM", "0A000"),
+    Condition("CHANGE_DATA_UNSUPPORTED", "unsupported", "{statement} is not supported", "data is changed by queries only: INSERT INTO relation SELECT …", "0A000"),
+    Condition("SESSION_STATEMENT_UNSUPPORTED", "unsupported", "{statement} is not supported", "remove it; properties are written in WITH and QUERY WITH", "0A000"),
+)  # fmt: skip
+
+CONDITIONS: tuple[Condition, ...] = GRAMMAR + PROPERTIES + RELATIONS + QUERIES + STATEMENTS

@@ -104,11 +104,12 @@ class SelectBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateStore:
-    """CREATE STORE name WITH (…)."""
+    """CREATE STORE [IF NOT EXISTS] name WITH (…)."""
 
     origin: Origin
     name: WrittenName
     properties: tuple[Property, ...]
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,224 @@
+"""The lowest layer of the parser: a cursor over one statement's tokens, and how it refuses.
+
+Words are matched by their folded text. A mistake that makes the rest unreadable raises :class:`Refusal`; one that does not
+(a duplicate property, a clause that has no meaning) is noted, so that several are reported at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from sqlglot.parser import Parser
+from sqlglot.tokens import Token, TokenType
+
+from ds_dagster.diagnostics import Span
+from ds_dagster.names import fold
+from ds_dagster.sql.mistakes import Mistake, Refusal
+from ds_dagster.sql.source import LITERALS, Source
+from ds_dagster.sql.statements import WrittenName
+
+T = TypeVar("T")
+MAX_DEPTH = 50
+END = Token(TokenType.SENTINEL, "")
+RESERVED = frozenset(
+    """
+    all and as between by case cast create cross distinct else end except exists false from full group having in inner insert
+    intersect into is join left like limit natural not null offset on or order outer partition right select then true try_cast
+    union using values when where with within
+    """.split()
+)
+_EXPECTING = re.compile(r"Expect(?:ing|ed) (?P<what>.+?)(?: but got.*)?$")
+
+
+class CursorParser(Parser):
+    """Cursor, names, spans and refusals."""
+
+    def begin(self, source: Source, tokens: tuple[Token, ...]) -> None:
+        """Point the parser at the tokens of one statement."""
+        self.reset()
+        self.source = source
+        self.notes: list[Mistake] = []
+        self._depth = 0
+        self._tokens = list(tokens)
+        self._tokens_size = len(self._tokens)
+        self._advance(0)
+
+    # looking
+
+    def at(self, word: str) -> bool:
+        """Whether the next token is this word (lower case)."""
+        token = self._curr
+        return token.text == word and token.token_type is TokenType.VAR
+
+    def at_any(self, words: frozenset[str] | dict[str, object]) -> bool:
+        """Whether the next token is one of these words."""
+        return self._curr.token_type is TokenType.VAR and self._curr.text in words
+
+    def at_words(self, *words: str) -> bool:
+        """Whether the next tokens are these words."""
+        tokens, index = self._tokens, self._index
+        if index + len(words) > self._tokens_size:
+            return False
+        return all(
+            tokens[index + position].text == word and tokens[index + position].token_type is TokenType.VAR
+            for position, word in enumerate(words)
+        )
+
+    def at_symbol(self, symbol: TokenType) -> bool:
+        """Whether the next token is this symbol."""
+        return self._curr.token_type is symbol
+
+    def ahead(self, count: int = 1) -> Token:
+        """The token ``count`` places behind the next one, or the end."""
+        index = self._index + count
+        return self._tokens[index] if index < self._tokens_size else END
+
+    @property
+    def ended(self) -> bool:
+        """Whether no token is left."""
+        return self._index >= self._tokens_size
+
+    # taking
+
+    def take(self, *words: str) -> bool:
+        """Consume these words if they come next, all or none."""
+        if not self.at_words(*words):
+            return False
+        self._advance(len(words))
+        return True
+
+    def take_symbol(self, symbol: TokenType) -> bool:
+        """Consume a symbol if it comes next."""
+        if self._curr.token_type is not symbol:
+            return False
+        self._advance()
+        return True
+
+    def need(self, *words: str) -> None:
+        """Consume these words or refuse."""
+        for word in words:
+            if not self.take(word):
+                raise self.expected(word.upper())
+
+    def need_symbol(self, symbol: TokenType, shown: str) -> Token:
+        """Consume a symbol or refuse; ``shown`` is how messages call it."""
+        if self._curr.token_type is not symbol:
+            raise self.expected(shown)
+        self._advance()
+        return self._prev
+
+    def next_token(self) -> Token:
+        """Consume whatever comes next."""
+        self._advance()
+        return self._prev
+
+    def listed(self, item: Callable[[], T], closing: str = ")") -> list[T]:
+        """``( item, … )``."""
+        self.need_symbol(TokenType.L_PAREN, "(")
+        items = [item()]
+        while self.take_symbol(TokenType.COMMA):
+            items.append(item())
+        self.need_symbol(TokenType.R_PAREN, f"',' or '{closing}'")
+        return items
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        """One level of nesting; refuses when there are too many."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self.refuse("SYNTAX_TOO_DEEP", limit=MAX_DEPTH)
+        yield
+        self._depth -= 1
+
+    # names
+
+    def name_token(self, role: str) -> Token:
+        """Consume an identifier: quoted, or a word that is not reserved."""
+        token = self._curr
+        if token.token_type is TokenType.IDENTIFIER:
+            if not token.text:
+                raise self.expected(role)
+        elif token.token_type is not TokenType.VAR:
+            raise self.expected(role)
+        elif token.text in RESERVED:
+            raise self.refuse("SYNTAX_RESERVED_WORD", word=token.text.upper(), role=role)
+        elif not token.text.isidentifier():
+            raise self.refuse("SYNTAX_BAD_CHARACTER", character=_odd_character(token.text))
+        self._advance()
+        return token
+
+    def simple_name(self, role: str) -> WrittenName:
+        """A name of one part."""
+        token = self.name_token(role)
+        return WrittenName((self.folded(token),), self.span(token))
+
+    def written_name(self, role: str, limit: int = 3) -> WrittenName:
+        """A name of up to ``limit`` parts with dots between them."""
+        first = token = self.name_token(role)
+        parts = [self.folded(first)]
+        while self.take_symbol(TokenType.DOT):
+            token = self.name_token("a name behind the dot")
+            parts.append(self.folded(token))
+        if len(parts) > limit:
+            raise self.refuse("NAME_TOO_LONG", first, name=".".join(parts), count=len(parts), limit=limit)
+        return WrittenName(tuple(parts), self.span(first, token))
+
+    @staticmethod
+    def folded(token: Token) -> str:
+        """The identifier a token stands for."""
+        return fold(token.text, quoted=token.token_type is TokenType.IDENTIFIER)
+
+    # refusing
+
+    def span(self, first: Token, last: Token | None = None) -> Span:
+        """Span from one token to another (or the same)."""
+        return self.source.span(first.start, (last or first).end + 1)
+
+    def refuse(
+        self, condition: str, token: Token | None = None, *, related: tuple[Span, ...] = (), **params: object
+    ) -> Refusal:
+        """The refusal to raise, at ``token`` or where the cursor stands."""
+        return Refusal(self._mistake(condition, token, related, params))
+
+    def note(
+        self, condition: str, token: Token | None = None, *, related: tuple[Span, ...] = (), **params: object
+    ) -> None:
+        """Remember a mistake and read on."""
+        self.notes.append(self._mistake(condition, token, related, params))
+
+    def _mistake(
+        self, condition: str, token: Token | None, related: tuple[Span, ...], params: dict[str, object]
+    ) -> Mistake:
+        at = token or (self._prev if self.ended and self._index else self._curr)
+        return Mistake(self.source, at.start, at.end + 1, condition, params, related)
+
+    def expected(self, what: str) -> Refusal:
+        """Refuse because something else should stand here."""
+        return self.refuse("SYNTAX_EXPECTED", expected=what, found=self.found())
+
+    def found(self, token: Token | None = None) -> str:
+        """How a message calls a token; texts in quotes are never shown, they may be secrets."""
+        token = token or self._curr
+        if self.ended and token is self._curr:
+            return "the end of the statement"
+        if token.token_type is TokenType.STRING:
+            return "a text in quotes"
+        if token.token_type in LITERALS or token.token_type is not TokenType.VAR:
+            return self.source.text[token.start : token.end + 1]
+        return token.text.upper()
+
+    def raise_error(self, message: str, token: Token = END) -> None:
+        """sqlglot's own refusals, in our words."""
+        at = token if token.token_type is not TokenType.SENTINEL else None
+        match = _EXPECTING.match(message)
+        if match:
+            raise self.refuse("SYNTAX_EXPECTED", at, expected=match["what"], found=self.found(at))
+        raise self.refuse("SYNTAX_UNEXPECTED", at, found=self.found(at))
+
+
+def _odd_character(text: str) -> str:
+    odd = next((character for character in text if not character.isidentifier() and not character.isdigit()), text[:1])
+    return repr(odd)

@@ -1,0 +1,483 @@
+"""The grammar of expressions: precedence climbing over sqlglot's nodes.
+
+Stricter than sqlglot's own (``BETWEEN 1 2``, a trailing comma, two texts side by side are mistakes here), and positions stand on
+every leaf. Operators from loose to tight: OR · AND · NOT · comparison, IS, IN, BETWEEN, LIKE · ``+ - ||`` · ``* / %`` · unary
+sign · ``.`` ``->`` ``[ ]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from ds_dagster.sql.cursor import RESERVED
+from ds_dagster.sql.expressions import FieldAccess
+from ds_dagster.sql.typetext import TypeParser, type_node
+
+OR, AND, NOT, COMPARISON, SUM, PRODUCT = range(1, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Infix:
+    """A binary operator: how tight it binds and the node it makes."""
+
+    level: int
+    node: type[exp.Expression]
+
+
+INFIX_WORDS: dict[str, Infix] = {"or": Infix(OR, exp.Or), "and": Infix(AND, exp.And)}
+INFIX_SYMBOLS: dict[TokenType, Infix] = {
+    TokenType.EQ: Infix(COMPARISON, exp.EQ),
+    TokenType.NEQ: Infix(COMPARISON, exp.NEQ),
+    TokenType.LT: Infix(COMPARISON, exp.LT),
+    TokenType.LTE: Infix(COMPARISON, exp.LTE),
+    TokenType.GT: Infix(COMPARISON, exp.GT),
+    TokenType.GTE: Infix(COMPARISON, exp.GTE),
+    TokenType.PLUS: Infix(SUM, exp.Add),
+    TokenType.DASH: Infix(SUM, exp.Sub),
+    TokenType.DPIPE: Infix(SUM, exp.DPipe),
+    TokenType.STAR: Infix(PRODUCT, exp.Mul),
+    TokenType.SLASH: Infix(PRODUCT, exp.Div),
+    TokenType.MOD: Infix(PRODUCT, exp.Mod),
+}
+PREDICATES = frozenset({"is", "in", "between", "like", "not"})
+AGGREGATES: dict[str, type[exp.Expression]] = {
+    "count": exp.Count,
+    "sum": exp.Sum,
+    "avg": exp.Avg,
+    "min": exp.Min,
+    "max": exp.Max,
+}
+WITHOUT_PARENTHESES = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
+NOT_CALLED = (RESERVED - {"left", "right"}) | {"array"}
+TYPED_LITERALS = frozenset({"date", "time", "timestamp"})
+INTERVAL_UNITS = {
+    name: unit
+    for unit in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+    for name in (unit.lower(), unit.lower() + "s")
+}
+MAX_COLUMN_PARTS = 4
+
+
+class ExpressionParser(TypeParser):
+    """The grammar of expressions."""
+
+    def expr(self, level: int = OR) -> exp.Expression:
+        """An expression whose operators bind at least as tight as ``level``."""
+        self._depth += 1
+        if self._depth > 50:
+            raise self.refuse("SYNTAX_TOO_DEEP", limit=50)
+        left = self._negation() if level <= NOT and self.at("not") else self._unary()
+        while True:
+            infix = self._infix()
+            if infix is None:
+                if level <= COMPARISON and self.at_any(PREDICATES):
+                    after = self._predicate(left)
+                    if after is not None:
+                        left = after
+                        continue
+                break
+            if infix.level < level:
+                break
+            self._advance()
+            right = self.expr(infix.level + 1)
+            left = infix.node(this=left, expression=right)
+            if infix.node is exp.Div:
+                left.set("typed", True)
+                left.set("safe", False)
+        self._depth -= 1
+        return left
+
+    def _infix(self) -> Infix | None:
+        token = self._curr
+        if token.token_type is TokenType.VAR:
+            return INFIX_WORDS.get(token.text)
+        return INFIX_SYMBOLS.get(token.token_type)
+
+    def _negation(self) -> exp.Expression:
+        self.need("not")
+        return exp.Not(this=self.expr(NOT))
+
+    def _predicate(self, left: exp.Expression) -> exp.Expression | None:
+        """``IS …``, ``[NOT] IN (…)``, ``[NOT] BETWEEN a AND b``, ``[NOT] LIKE p``; None if NOT belongs to something else."""
+        if self.take("is"):
+            return self._is(left)
+        negated = self.at("not")
+        word = self.ahead().text if negated else self._curr.text
+        parse = _PREDICATE_PARSERS.get(word)
+        if parse is None or (negated and self.ahead().token_type is not TokenType.VAR):
+            return None
+        self._advance(2 if negated else 1)
+        made = parse(self, left)
+        return exp.Not(this=made) if negated else made
+
+    def _is(self, left: exp.Expression) -> exp.Expression:
+        negated = self.take("not")
+        if self.take("distinct", "from"):
+            node = exp.NullSafeEQ if negated else exp.NullSafeNEQ
+            return node(this=left, expression=self.expr(SUM))
+        for word, value in _IS_VALUES.items():
+            if self.take(word):
+                made = exp.Is(this=left, expression=value())
+                return exp.Not(this=made) if negated else made
+        raise self.expected("NULL, TRUE, FALSE or DISTINCT FROM")
+
+    def _in(self, left: exp.Expression) -> exp.Expression:
+        if self.at_symbol(TokenType.L_PAREN) and self.ahead().text == "select":
+            self._advance()
+            query = self.query()
+            self.need_symbol(TokenType.R_PAREN, "')'")
+            return exp.In(this=left, query=exp.Subquery(this=query))
+        return exp.In(this=left, expressions=self.listed(self.expr))
+
+    def _between(self, left: exp.Expression) -> exp.Expression:
+        low = self.expr(SUM)
+        self.need("and")
+        return exp.Between(this=left, low=low, high=self.expr(SUM))
+
+    def _like(self, left: exp.Expression) -> exp.Expression:
+        made: exp.Expression = exp.Like(this=left, expression=self.expr(SUM))
+        if self.take("escape"):
+            made = exp.Escape(this=made, expression=self._text_literal())
+        return made
+
+    def _unary(self) -> exp.Expression:
+        if self.take_symbol(TokenType.DASH):
+            with self.nested():
+                return exp.Neg(this=self._unary())
+        if self.take_symbol(TokenType.PLUS):
+            with self.nested():
+                return self._unary()
+        return self._postfix(self._primary())
+
+    def _postfix(self, this: exp.Expression) -> exp.Expression:
+        while True:
+            if self.take_symbol(TokenType.ARROW):
+                this = FieldAccess(this=this, expression=self.identifier("a field's name behind ->"))
+            elif self.take_symbol(TokenType.L_BRACKET):
+                this = exp.Bracket(this=this, expressions=[self.expr()])
+                self.need_symbol(TokenType.R_BRACKET, "']'")
+            elif self.at_symbol(TokenType.DCOLON):
+                raise self.refuse("CLAUSE_UNSUPPORTED", clause=":: (write CAST(value AS type))")
+            else:
+                return this
+
+    def _primary(self) -> exp.Expression:
+        token = self._curr
+        kind = token.token_type
+        if kind is TokenType.VAR:
+            return self._word(token)
+        if kind is TokenType.IDENTIFIER:
+            return self._column()
+        symbol = _SYMBOL_PARSERS.get(kind)
+        if symbol is None:
+            if kind is TokenType.DOLLAR and self.ahead().token_type is TokenType.L_BRACE:
+                raise self.refuse("ENVIRONMENT_REFERENCE_IN_QUERY", reference="${" + self.ahead(2).text.upper() + "}")
+            raise self.expected("an expression")
+        return symbol(self)
+
+    def _word(self, token: Token) -> exp.Expression:
+        special = _WORD_PARSERS.get(token.text)
+        next_kind = self.ahead().token_type
+        if special:
+            return special(self)
+        if next_kind is TokenType.L_PAREN and token.text not in NOT_CALLED:
+            call = _CALL_PARSERS.get(token.text)
+            return call(self) if call else self._call(token)
+        if next_kind is TokenType.STRING and token.text in TYPED_LITERALS:
+            return self._typed_literal()
+        if token.text == "interval" and next_kind in (TokenType.STRING, TokenType.NUMBER):
+            return self._interval()
+        if token.text == "array" and next_kind is TokenType.L_BRACKET:
+            return self._array_literal()
+        if token.text in WITHOUT_PARENTHESES:
+            self._advance()
+            return _placed(exp.Anonymous(this=token.text.upper(), expressions=[]), token)
+        if token.text in RESERVED:
+            raise self.expected("an expression")
+        return self._column()
+
+    # leaves
+
+    def identifier(self, role: str) -> exp.Identifier:
+        """An identifier node with its position."""
+        token = self.name_token(role)
+        node = exp.Identifier(this=token.text, quoted=token.token_type is TokenType.IDENTIFIER)
+        node.update_positions(token)
+        return node
+
+    def _column(self) -> exp.Expression:
+        parts = [self.identifier("a column's name")]
+        while self.at_symbol(TokenType.DOT):
+            first = self._curr
+            self._advance()
+            if self.at_symbol(TokenType.STAR):
+                raise self.refuse("SYNTAX_EXPECTED", expected="a column's name", found="*")
+            if len(parts) == MAX_COLUMN_PARTS:
+                raise self.refuse("NAME_TOO_LONG", first, name="of the column", count=len(parts) + 1, limit=MAX_COLUMN_PARTS)
+            parts.append(self.identifier("a name behind the dot"))
+        return exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(parts), strict=False)))
+
+    def _text_literal(self) -> exp.Expression:
+        token = self.need_symbol(TokenType.STRING, "a text in quotes")
+        if self.at_symbol(TokenType.STRING):
+            raise self.refuse("SYNTAX_UNEXPECTED", found="a second text in quotes")
+        if "${" in token.text:
+            reference = token.text[token.text.index("${") :].partition("}")[0] + "}"
+            self.note("ENVIRONMENT_REFERENCE_IN_QUERY", token, reference=reference)
+        return _placed(exp.Literal(this=token.text, is_string=True), token)
+
+    def _number_literal(self) -> exp.Expression:
+        token = self.next_token()
+        self._no_word_glued_to(token)
+        return _placed(exp.Literal(this=token.text, is_string=False), token)
+
+    def _no_word_glued_to(self, token: Token) -> None:
+        if self._curr.token_type is TokenType.VAR and self._curr.start == token.end + 1:
+            raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())
+
+    def _parentheses(self) -> exp.Expression:
+        self._advance()
+        if self.at("select"):
+            query = self.query()
+            self.need_symbol(TokenType.R_PAREN, "')'")
+            return exp.Subquery(this=query)
+        inner = self.expr()
+        if self.at_symbol(TokenType.COMMA):
+            raise self.refuse("CLAUSE_UNSUPPORTED", clause="row values (a, b)")
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return exp.Paren(this=inner)
+
+    def _constant(self) -> exp.Expression:
+        token = self.next_token()
+        return _placed(_IS_VALUES[token.text](), token)
+
+    def _typed_literal(self) -> exp.Expression:
+        token = self.next_token()
+        self._retreat(self._index - 1)
+        type_ = type_node(self.data_type())
+        return _placed(exp.Cast(this=self._text_literal(), to=type_), token)
+
+    def _interval(self) -> exp.Expression:
+        token = self.next_token()
+        amount = self.next_token()
+        unit = INTERVAL_UNITS.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
+        if unit is None:
+            raise self.expected(" or ".join(sorted({*INTERVAL_UNITS.values()})))
+        self._advance()
+        return _placed(exp.Interval(this=exp.Literal.string(amount.text), unit=exp.Var(this=unit)), token)
+
+    def _array_literal(self) -> exp.Expression:
+        token = self.next_token()
+        self._advance()
+        items = [self.expr()]
+        while self.take_symbol(TokenType.COMMA):
+            items.append(self.expr())
+        self.need_symbol(TokenType.R_BRACKET, "',' or ']'")
+        return _placed(exp.Array(expressions=items), token)
+
+    # what looks like a function
+
+    def _call(self, token: Token) -> exp.Expression:
+        if not token.text.isidentifier():
+            raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())
+        self._advance(2)
+        arguments = self._arguments()
+        self.need_symbol(TokenType.R_PAREN, "',' or ')'")
+        node = AGGREGATES.get(token.text)
+        if node is None:
+            made: exp.Expression = exp.Anonymous(this=token.text.upper(), expressions=arguments)
+        elif len(arguments) != 1:
+            raise self.refuse("SYNTAX_EXPECTED", token, expected=f"one argument of {token.text.upper()}", found=len(arguments))
+        else:
+            made = node(this=arguments[0], **({"big_int": True} if node is exp.Count else {}))
+        return self._behind_call(_placed(made, token))
+
+    def _arguments(self) -> list[exp.Expression]:
+        if self.at_symbol(TokenType.R_PAREN):
+            return []
+        if self.at_symbol(TokenType.STAR):
+            return [self.star()]
+        distinct = self.take("distinct")
+        arguments = [self.expr()]
+        while self.take_symbol(TokenType.COMMA):
+            arguments.append(self.expr())
+        return [exp.Distinct(expressions=arguments)] if distinct else arguments
+
+    def _behind_call(self, call: exp.Expression) -> exp.Expression:
+        if self.at("filter") and self.ahead().token_type is TokenType.L_PAREN:
+            self._advance(2)
+            self.need("where")
+            call = exp.Filter(this=call, expression=exp.Where(this=self.expr()))
+            self.need_symbol(TokenType.R_PAREN, "')'")
+        if self.at("over") and self.ahead().token_type is TokenType.L_PAREN:
+            call = self._over(call)
+        return call
+
+    def _over(self, call: exp.Expression) -> exp.Expression:
+        over = self.next_token()
+        self._advance()
+        partition: list[exp.Expression] = []
+        if self.take("partition", "by"):
+            partition = self.separated(self.expr)
+        order = self.order_by() if self.at("order") else None
+        if self.at("rows") or self.at("range"):
+            raise self.refuse("CLAUSE_UNSUPPORTED", clause=self._curr.text.upper() + " in OVER")
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return _placed(exp.Window(this=call, partition_by=partition, order=order, over="OVER"), over)
+
+    def _case(self) -> exp.Expression:
+        token = self.next_token()
+        subject = None if self.at("when") else self.expr()
+        branches = []
+        while self.take("when"):
+            condition = self.expr()
+            self.need("then")
+            branches.append(exp.If(this=condition, true=self.expr()))
+        if not branches:
+            raise self.expected("WHEN")
+        default = self.expr() if self.take("else") else None
+        self.need("end")
+        return _placed(exp.Case(this=subject, ifs=branches, default=default), token)
+
+    def _cast(self) -> exp.Expression:
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        value = self.expr()
+        self.need("as")
+        type_ = type_node(self.data_type())
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        node = exp.TryCast if token.text == "try_cast" else exp.Cast
+        return _placed(node(this=value, to=type_), token)
+
+    def _exists(self) -> exp.Expression:
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        query = self.query()
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return _placed(exp.Exists(this=query), token)
+
+    def _extract(self) -> exp.Expression:
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        unit = self.name_token("a unit of time")
+        self.need("from")
+        value = self.expr()
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return _placed(exp.Extract(this=exp.Var(this=unit.text.upper()), expression=value), token)
+
+    def _trim(self) -> exp.Expression:
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        where = next((word for word in ("leading", "trailing", "both") if self.take(word)), None)
+        removed = None if where and self.at("from") else self.expr()
+        if self.take("from"):
+            text = self.expr()
+        elif removed is None or where:
+            raise self.expected("FROM")
+        else:
+            text, removed = removed, None
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return _placed(exp.Trim(this=text, expression=removed, position=where and where.upper()), token)
+
+    def _position(self) -> exp.Expression:
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        needle = self.expr(SUM)
+        if not self.take_symbol(TokenType.COMMA):
+            self.need("in")
+        text = self.expr(SUM)
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return _placed(exp.Anonymous(this="POSITION", expressions=[needle, text]), token)
+
+    def _coalesce(self) -> exp.Expression:
+        token = self.next_token()
+        first, *rest = self.listed(self.expr)
+        return _placed(exp.Coalesce(this=first, expressions=rest), token)
+
+    # shared with the grammar of queries
+
+    def star(self) -> exp.Expression:
+        """``*``."""
+        token = self.need_symbol(TokenType.STAR, "*")
+        return _placed(exp.Star(), token)
+
+    def separated(self, item: Callable[[], exp.Expression]) -> list[exp.Expression]:
+        """Items with commas between them, at least one."""
+        items = [item()]
+        while self.take_symbol(TokenType.COMMA):
+            items.append(item())
+        return items
+
+    def order_by(self) -> exp.Order:
+        """``ORDER BY e [ASC|DESC] [NULLS FIRST|LAST], …``."""
+        self.need("order", "by")
+        return exp.Order(expressions=self.separated(self._ordered))
+
+    def _ordered(self) -> exp.Expression:
+        this = self.expr()
+        descending = self.take("desc")
+        if not descending:
+            self.take("asc")
+        first = None
+        if self.take("nulls", "first"):
+            first = True
+        elif self.take("nulls", "last"):
+            first = False
+        nulls_first = first if first is not None else not descending
+        return exp.Ordered(this=this, desc=descending or None, nulls_first=nulls_first)
+
+    def query(self) -> exp.Select:
+        """A SELECT; the grammar of queries has it."""
+        raise NotImplementedError
+
+    # the same through sqlglot's own doors (exp.condition, maybe_parse)
+
+    def _parse_expression(self) -> exp.Expression:
+        return self.expr()
+
+    def _parse_assignment(self) -> exp.Expression:
+        return self.expr()
+
+    def _parse_disjunction(self) -> exp.Expression:
+        return self.expr()
+
+
+def _placed(node: exp.Expression, token: Token) -> exp.Expression:
+    node.update_positions(token)
+    return node
+
+
+_IS_VALUES: dict[str, Callable[[], exp.Expression]] = {
+    "null": exp.Null,
+    "true": lambda: exp.Boolean(this=True),
+    "false": lambda: exp.Boolean(this=False),
+}
+_PREDICATE_PARSERS: dict[str, Callable[[ExpressionParser, exp.Expression], exp.Expression]] = {
+    "in": ExpressionParser._in,
+    "between": ExpressionParser._between,
+    "like": ExpressionParser._like,
+}
+_SYMBOL_PARSERS: dict[TokenType, Callable[[ExpressionParser], exp.Expression]] = {
+    TokenType.STRING: ExpressionParser._text_literal,
+    TokenType.NUMBER: ExpressionParser._number_literal,
+    TokenType.L_PAREN: ExpressionParser._parentheses,
+}
+_WORD_PARSERS: dict[str, Callable[[ExpressionParser], exp.Expression]] = {
+    "null": ExpressionParser._constant,
+    "true": ExpressionParser._constant,
+    "false": ExpressionParser._constant,
+    "case": ExpressionParser._case,
+    "cast": ExpressionParser._cast,
+    "try_cast": ExpressionParser._cast,
+    "exists": ExpressionParser._exists,
+}
+_CALL_PARSERS: dict[str, Callable[[ExpressionParser], exp.Expression]] = {
+    "extract": ExpressionParser._extract,
+    "trim": ExpressionParser._trim,
+    "position": ExpressionParser._position,
+    "coalesce": ExpressionParser._coalesce,
+}

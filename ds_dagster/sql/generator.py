@@ -1,0 +1,144 @@
+"""Printing: SELECT trees through sqlglot's generator, statement records through :func:`print_statement`.
+
+Parse → print → parse gives the same records (apart from places) for every statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.generator import Generator
+
+from ds_dagster.sql.expressions import FieldAccess, RelationRef, StreamJoin, WindowRef
+from ds_dagster.sql.statements import Property
+from ds_dagster.sql.typetext import type_of_node
+
+_UNITS = (("DAY", 86_400_000), ("HOUR", 3_600_000), ("MINUTE", 60_000), ("SECOND", 1000), ("MILLISECOND", 1))
+_WINDOW_WORDS = {
+    "TUMBLE": ("SIZE", ""),
+    "HOP": ("SIZE", "ADVANCE BY"),
+    "CUMULATE": ("SIZE", "STEP"),
+    "SESSION": ("GAP", ""),
+}
+_NEGATABLE = (exp.Is, exp.In, exp.Between, exp.Like)
+
+
+def duration_text(millis: int) -> str:
+    """``300000`` → ``5 MINUTES``: the largest unit that divides it."""
+    name, size = next((name, size) for name, size in _UNITS if millis % size == 0)
+    count = millis // size
+    return f"{count} {name}" + ("" if count == 1 else "S")
+
+
+def property_text(item: Property) -> str:
+    """``'name' = value`` as it was written."""
+    return f"{_quoted(item.name)} = {_VALUE_TEXTS[item.kind](item.value)}"
+
+
+def properties_text(items: tuple[Property, ...] | list[Property]) -> str:
+    """``WITH ('name' = value, …)``, empty without items."""
+    return "WITH (" + ", ".join(map(property_text, items)) + ")" if items else ""
+
+
+def name_text(part: str) -> str:
+    """An identifier, quoted unless it is plain and free."""
+    return part if is_plain(part) else '"' + part.replace('"', '""') + '"'
+
+
+def is_plain(part: str) -> bool:
+    """Whether a name can stand without quotes and come back the same."""
+    return part.isidentifier() and part == part.lower() and part not in _words_to_quote()
+
+
+def _words_to_quote() -> frozenset[str]:
+    from ds_dagster.sql.cursor import RESERVED  # the parser's table; importing it here keeps the dialect free of a cycle
+
+    return RESERVED
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+_VALUE_TEXTS: dict[str, Callable[[Any], str]] = {
+    "string": lambda value: _quoted(str(value)),
+    "number": str,
+    "boolean": lambda value: str(value).upper(),
+    "word": str,
+    "identifier": lambda value: '"' + str(value).replace('"', '""') + '"',
+}
+
+
+class DeltaStreamGenerator(Generator):
+    """sqlglot's generator with our nodes."""
+
+    TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
+        **Generator.TRANSFORMS,
+        RelationRef: lambda self, node: self.relationref_sql(node),
+        WindowRef: lambda self, node: self.windowref_sql(node),
+        StreamJoin: lambda self, node: self.streamjoin_sql(node),
+        FieldAccess: lambda self, node: self.fieldaccess_sql(node),
+        exp.Subquery: lambda self, node: self.source_subquery_sql(node),
+        exp.Not: lambda self, node: self.negation_sql(node),
+        exp.Array: lambda self, node: f"ARRAY[{self.expressions(node, flat=True)}]",
+        exp.Interval: lambda self, node: f"INTERVAL {self.sql(node, 'this')} {self.sql(node, 'unit')}",
+    }
+
+    def relationref_sql(self, node: RelationRef) -> str:
+        """``db.schema.name [AS alias] [WITH (…)]``."""
+        parts = [self.sql(node, part) for part in ("catalog", "db", "this") if node.args.get(part)]
+        same = node.this.name == node.alias
+        return self._behind_source(".".join(parts), node, same)
+
+    def windowref_sql(self, node: WindowRef) -> str:
+        """``HOP(source, SIZE n unit, ADVANCE BY n unit) [AS alias] [WITH (…)]``."""
+        function = str(node.args["function"])
+        size_word, step_word = _WINDOW_WORDS[function]
+        inner = node.this
+        text = f"{function}({self.sql(inner)}, {size_word} {duration_text(node.args['size_millis'])}"
+        if node.args.get("step_millis") is not None:
+            text += f", {step_word} {duration_text(node.args['step_millis'])}"
+        return self._behind_source(text + ")", node, inner.alias == node.alias)
+
+    def source_subquery_sql(self, node: exp.Subquery) -> str:
+        """``(SELECT …) [AS alias] [WITH (…)]``."""
+        return self._behind_source(self.wrap(node.this), node, not node.args.get("alias"))
+
+    def _behind_source(self, text: str, node: exp.Expr, default_alias: bool) -> str:
+        alias = "" if default_alias else " AS " + self.sql(node.args["alias"].this)
+        properties = properties_text(node.args.get("properties") or [])
+        return text + alias + (f" {properties}" if properties else "")
+
+    def streamjoin_sql(self, node: StreamJoin) -> str:
+        """``[LEFT|FULL] JOIN source [WITHIN n unit] ON condition``."""
+        side = f"{node.args['side']} " if node.args.get("side") else ""
+        within = f" WITHIN {duration_text(node.args['within'])}" if node.args.get("within") is not None else ""
+        return self.seg(f"{side}JOIN {self.sql(node, 'this')}{within} ON {self.sql(node, 'on')}")
+
+    def fieldaccess_sql(self, node: FieldAccess) -> str:
+        """``struct->field``."""
+        return f"{self.sql(node, 'this')}->{self.sql(node, 'expression')}"
+
+    def negation_sql(self, node: exp.Not) -> str:
+        """``a IS NOT NULL``, ``a NOT IN (…)``; otherwise ``NOT a``."""
+        inner = node.this
+        if not isinstance(inner, _NEGATABLE):
+            return f"NOT {self.sql(inner)}"
+        left = self.sql(inner, "this")
+        text = self.sql(inner)
+        behind = text[len(left) :].lstrip()
+        return f"{left} IS NOT{behind.removeprefix('IS')}" if isinstance(inner, exp.Is) else f"{left} NOT {behind}"
+
+    def datatype_sql(self, expression: exp.DataType) -> str:
+        """The dialect's type text."""
+        return str(type_of_node(expression))
+
+    def div_sql(self, expression: exp.Div) -> str:
+        """``a / b`` as it was written."""
+        return self.binary(expression, "/")
+
+    def anonymous_sql(self, expression: exp.Anonymous) -> str:
+        """``NAME(arguments)``."""
+        return f"{expression.this}({self.expressions(expression, flat=True)})"

@@ -1,0 +1,93 @@
+"""What the rest of the package may rely on in a SELECT, and what a query that never ends cannot have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from ds_dagster.diagnostics import Span
+from ds_dagster.sql.mistakes import Mistake
+from ds_dagster.sql.source import Source
+
+_AGGREGATES: dict[type[exp.Expression], str] = {
+    exp.Count: "COUNT",
+    exp.Sum: "SUM",
+    exp.Avg: "AVG",
+    exp.Min: "MIN",
+    exp.Max: "MAX",
+}
+_FINITE_ONLY: dict[str, tuple[str, dict[str, str]]] = {
+    "order": ("ORDER_BY_IN_PERSISTENT_QUERY", {}),
+    "limit": ("LIMIT_IN_PERSISTENT_QUERY", {"clause": "LIMIT"}),
+    "offset": ("LIMIT_IN_PERSISTENT_QUERY", {"clause": "OFFSET"}),
+    "distinct": ("DISTINCT_NOT_YET", {}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A call, whichever node it is. ``name`` is upper case; ``distinct`` is ``COUNT(DISTINCT x)``."""
+
+    name: str
+    arguments: tuple[exp.Expression, ...]
+    distinct: bool = False
+
+
+def function_call(node: exp.Expression) -> FunctionCall | None:
+    """Name and arguments of a call; None for any other node.
+
+    COUNT, SUM, AVG, MIN, MAX and COALESCE are sqlglot's nodes, every other function is ``exp.Anonymous``.
+    """
+    if isinstance(node, exp.Anonymous):
+        return FunctionCall(str(node.this), *_arguments(node.expressions))
+    if isinstance(node, exp.Coalesce):
+        return FunctionCall("COALESCE", (node.this, *node.expressions))
+    name = _AGGREGATES.get(type(node))
+    return FunctionCall(name, *_arguments([node.this])) if name else None
+
+
+def _arguments(written: list[exp.Expression]) -> tuple[tuple[exp.Expression, ...], bool]:
+    if len(written) == 1 and isinstance(written[0], exp.Distinct):
+        return tuple(written[0].expressions), True
+    return tuple(written), False
+
+
+def span_of(node: exp.Expression, otherwise: Span) -> Span:
+    """Where a node of a SELECT stands: its own place or that of its left-most part; ``otherwise`` names the file and is the
+    answer when no part has a place."""
+    places = [part.meta for part in node.walk() if "start" in part.meta]
+    if not places:
+        return otherwise
+    first = min(places, key=lambda meta: int(meta["start"]))
+    length = int(first["end"]) - int(first["start"]) + 1
+    line, column = int(first["line"]), int(first["col"])
+    return Span(otherwise.file, line, column, line, column + length)
+
+
+def refuse_in_persistent_query(tree: exp.Expression, source: Source) -> list[Mistake]:
+    """Clauses that only a question asked once can have."""
+    found: list[Mistake] = []
+    for node in tree.walk():
+        if isinstance(node, exp.Select):
+            found.extend(
+                _at(argument_node, source, condition, params)
+                for argument, (condition, params) in _FINITE_ONLY.items()
+                if (argument_node := node.args.get(argument)) is not None
+            )
+        elif isinstance(node, exp.Window):
+            found.append(_at(node, source, "OVER_NOT_YET", {}))
+        elif isinstance(node, exp.Exists) or _is_expression_subquery(node):
+            found.append(_at(node, source, "SUBQUERY_NOT_YET", {}))
+    return found
+
+
+def _is_expression_subquery(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Subquery) and node.args.get("alias") is None
+
+
+def _at(node: exp.Expression, source: Source, condition: str, params: dict[str, str]) -> Mistake:
+    owner = node if node.meta.get("start") is not None else next((p for p in node.walk() if "start" in p.meta), None)
+    owner = owner or node.parent
+    start, end = (int(owner.meta["start"]), int(owner.meta["end"])) if owner and "start" in owner.meta else (0, 0)
+    return Mistake(source, start, end + 1, condition, params)

@@ -1,0 +1,304 @@
+"""The grammar of statements: tokens of one statement → its record. What is not in these tables is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from ds_dagster.datatypes import DataType
+from ds_dagster.names import did_you_mean
+from ds_dagster.sql.lowering import refuse_in_persistent_query
+from ds_dagster.sql.query_grammar import QueryParser
+from ds_dagster.sql.refusals import refused
+from ds_dagster.sql.source import Source
+from ds_dagster.sql.statements import (
+    ColumnDefinition,
+    CreateAsSelect,
+    CreateDatabase,
+    CreateEntity,
+    CreateRelation,
+    CreateSchema,
+    CreateStore,
+    InsertInto,
+    Interactive,
+    Origin,
+    Property,
+    RelationKind,
+    SelectBody,
+    Statement,
+    Use,
+    WrittenName,
+)
+
+INTERACTIVE = ("select", "print", "list", "show", "describe")
+USABLE: tuple[Literal["database", "schema", "store"], ...] = ("database", "schema", "store")
+RELATION_KINDS: dict[tuple[str, ...], RelationKind] = {
+    ("stream",): "stream",
+    ("changelog",): "changelog",
+    ("table",): "table",
+    ("materialized", "view"): "materialized_view",
+}
+SHOWN_KINDS: dict[RelationKind, str] = {kind: " ".join(words).upper() for words, kind in RELATION_KINDS.items()}
+KEYED_KINDS: frozenset[RelationKind] = frozenset({"changelog", "table"})
+MAX_ENTITY_PARTS = 8
+
+
+class DeltaStreamParser(QueryParser):
+    """The whole grammar. One instance reads any number of statements, one after the other."""
+
+    def begin(self, source: Source, tokens: tuple[Token, ...]) -> None:
+        """Point the parser at the tokens of one statement and forget the last one."""
+        super().begin(source, tokens)
+        self._sub_selects = 0
+        self.kind: RelationKind | None = None
+        self.name: WrittenName | None = None
+
+    def statement(self, origin: Origin) -> Statement:
+        """The record of the statement.
+
+        ``kind`` and ``name`` of the parser say what was read before a refusal; ``notes`` holds mistakes that did not stop it.
+
+        Raises:
+            Refusal: the statement cannot be read.
+        """
+        first = self._curr
+        parse = _STATEMENTS.get(first.text) if first.token_type is TokenType.VAR else None
+        if parse is None:
+            raise self._unknown_statement()
+        made = parse(self, origin)
+        self.nothing_left()
+        return made
+
+    def nothing_left(self) -> None:
+        """Refuse what stands behind the end."""
+        if not self.ended:
+            self._refuse_clause()
+            raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())
+
+    def _unknown_statement(self) -> Exception:
+        known = self._refused_form()
+        if known:
+            return known
+        if self._curr.token_type is not TokenType.VAR:
+            return self.expected("a statement")
+        return self.refuse("STATEMENT_UNKNOWN", word=self.found(), nearest=did_you_mean(self._curr.text, _STATEMENTS).upper())
+
+    def _refused_form(self) -> Exception | None:
+        words = []
+        for token in self._tokens[self._index : self._index + 4]:
+            if token.token_type is not TokenType.VAR:
+                break
+            words.append(token.text)
+        found = refused(tuple(words))
+        if found is None:
+            return None
+        shown = " ".join(found[0]).upper()
+        return self.refuse(found[1], statement=shown, found=shown)
+
+    # CREATE
+
+    def _create(self, origin: Origin) -> Statement:
+        known = self._refused_form()
+        if known:
+            raise known
+        self.need("create")
+        for words, kind in RELATION_KINDS.items():
+            if self.take(*words):
+                return self._create_relation(origin, kind)
+        parse = _CREATES.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
+        if parse is None:
+            if self._curr.token_type is not TokenType.VAR:
+                raise self.expected("what to create")
+            kinds = [*_CREATES, *(" ".join(words) for words in RELATION_KINDS)]
+            raise self.refuse("CREATE_UNKNOWN", word=self.found(), nearest=did_you_mean(self._curr.text, kinds).upper())
+        self._advance()
+        return parse(self, origin)
+
+    def _if_not_exists(self) -> bool:
+        if not self.at("if"):
+            return False
+        self.need("if", "not", "exists")
+        return True
+
+    def _create_store(self, origin: Origin) -> Statement:
+        if_not_exists = self._if_not_exists()
+        name = self.simple_name("a store's name")
+        return CreateStore(origin=origin, name=name, properties=self.with_properties(), if_not_exists=if_not_exists)
+
+    def _create_database(self, origin: Origin) -> Statement:
+        if_not_exists = self._if_not_exists()
+        return CreateDatabase(origin=origin, name=self.simple_name("a database's name"), if_not_exists=if_not_exists)
+
+    def _create_schema(self, origin: Origin) -> Statement:
+        if_not_exists = self._if_not_exists()
+        name = self.written_name("a schema's name", limit=2)
+        database = None
+        if len(name.parts) == 2:
+            database, name = WrittenName(name.parts[:1], name.span), WrittenName(name.parts[1:], name.span)
+        elif self.take("in", "database"):
+            database = self.simple_name("a database's name")
+        return CreateSchema(origin=origin, name=name, database=database, if_not_exists=if_not_exists)
+
+    def _create_entity(self, origin: Origin) -> Statement:
+        path = self.written_name("an entity's path", limit=MAX_ENTITY_PARTS)
+        store = self.simple_name("a store's name") if self.take("in", "store") else None
+        return CreateEntity(origin=origin, path=path, store=store, properties=self._optional_with())
+
+    def _optional_with(self) -> tuple[Property, ...]:
+        return self.with_properties() if self.at("with") else ()
+
+    def _create_relation(self, origin: Origin, kind: RelationKind) -> Statement:
+        self.kind = kind
+        if_not_exists = self._if_not_exists()
+        self.name = name = self.written_name("a relation's name")
+        listed = self._curr if self.at_symbol(TokenType.L_PAREN) else None
+        columns, key = self._columns() if listed else ((), ())
+        properties = self._optional_with()
+        if self.take("as"):
+            if listed:
+                raise self.refuse("COLUMNS_AND_SELECT", listed, name=name)
+            body = self._persistent_body()
+            return CreateAsSelect(
+                origin=origin, kind=kind, name=name, body=body, properties=properties, if_not_exists=if_not_exists
+            )
+        if not listed and not properties:
+            raise self.expected("'(', WITH or AS")
+        if kind == "materialized_view":
+            raise self.refuse("VIEW_WITHOUT_SELECT", name=name)
+        return CreateRelation(
+            origin=origin,
+            kind=kind,
+            name=name,
+            columns=columns,
+            primary_key=key,
+            properties=properties,
+            if_not_exists=if_not_exists,
+        )
+
+    def _columns(self) -> tuple[tuple[ColumnDefinition, ...], tuple[WrittenName, ...]]:
+        opening = self.need_symbol(TokenType.L_PAREN, "(")
+        if self.at_symbol(TokenType.R_PAREN):
+            raise self.refuse("COLUMN_LIST_EMPTY", opening, name=self.name)
+        columns: dict[str, ColumnDefinition] = {}
+        key: tuple[WrittenName, ...] = ()
+        key_token: Token | None = None
+        while True:
+            if self.at_words("primary", "key") and self.ahead(2).token_type is TokenType.L_PAREN:
+                if key_token:
+                    raise self.refuse("PRIMARY_KEY_DUPLICATE", name=self.name, other=self.span(key_token))
+                key_token, key = self._curr, self._primary_key()
+            else:
+                self._column_definition(columns)
+            if not self.take_symbol(TokenType.COMMA):
+                break
+        self.need_symbol(TokenType.R_PAREN, "',' or ')'")
+        self._check_key(opening, key_token, columns)
+        return tuple(columns.values()), key
+
+    def _check_key(self, opening: Token, key: Token | None, columns: dict[str, ColumnDefinition]) -> None:
+        kind = self.kind or "stream"
+        if not columns:
+            raise self.refuse("COLUMN_LIST_EMPTY", opening, name=self.name)
+        if key and kind not in KEYED_KINDS:
+            self.note("PRIMARY_KEY_NOT_ALLOWED", key, kind=SHOWN_KINDS[kind], name=self.name)
+        if not key and kind == "changelog":
+            self.note("PRIMARY_KEY_MISSING", opening, name=self.name)
+
+    def _primary_key(self) -> tuple[WrittenName, ...]:
+        self.need("primary", "key")
+        return tuple(self.listed(lambda: self.simple_name("a column's name")))
+
+    def _column_definition(self, columns: dict[str, ColumnDefinition]) -> None:
+        token = self.name_token("a column's name")
+        name = self.folded(token)
+        type_ = self._column_type()
+        nullable = not self.take("not", "null")
+        if self.at_words("primary", "key"):
+            raise self.refuse("PRIMARY_KEY_INLINE", column=name)
+        if self._curr.token_type is TokenType.VAR:
+            raise self.refuse("COLUMN_CONSTRAINT_UNSUPPORTED", constraint=self.found())
+        column = ColumnDefinition(name, type_, nullable, self.span(token))
+        first = columns.setdefault(name, column)
+        if first is not column:
+            self.note("COLUMN_DEFINED_TWICE", token, related=(first.span,), name=name, other=first.span)
+
+    def _column_type(self) -> DataType:
+        return self.data_type()
+
+    # INSERT, USE, questions
+
+    def _insert(self, origin: Origin) -> Statement:
+        known = self._refused_form()
+        if known:
+            raise known
+        self.need("insert", "into")
+        self.name = name = self.written_name("a relation's name")
+        if self.at_symbol(TokenType.L_PAREN) and self.ahead().text != "select":
+            raise self.refuse("INSERT_COLUMNS_UNSUPPORTED", name=name)
+        if self.at("values") or self.at("value"):
+            raise self.refuse("INSERT_VALUES_UNSUPPORTED", name=name)
+        return InsertInto(origin=origin, target=name, body=self._persistent_body())
+
+    def _persistent_body(self) -> SelectBody:
+        body = self.select_body()
+        self.nothing_left()
+        self.notes.extend(refuse_in_persistent_query(body.tree, self.source))
+        return body
+
+    def _use(self, origin: Origin) -> Statement:
+        known = self._refused_form()
+        if known:
+            raise known
+        self.need("use")
+        for what in USABLE:
+            if self.take(what):
+                return Use(origin=origin, what=what, name=self.written_name(f"a {what}'s name", 2 if what == "schema" else 1))
+        raise self.expected("DATABASE, SCHEMA or STORE")
+
+    def _select(self, origin: Origin) -> Statement:
+        return Interactive(origin=origin, what="SELECT", body=self.select_body())
+
+    def _question(self, origin: Origin) -> Statement:
+        known = self._refused_form()
+        if known:
+            raise known
+        what = self.next_token().text.upper()
+        if self.ended:
+            raise self.expected(f"what to {what}")
+        self._advance(self._tokens_size - self._index)
+        return Interactive(origin=origin, what=what)
+
+    # sqlglot's own door (sqlglot.parse_one, exp.select(...).where(...))
+
+    def _parse_statement(self) -> exp.Expression:
+        if not hasattr(self, "source"):
+            self.begin_loose()
+        if self.at("select"):
+            return self.query()
+        return self.expr()
+
+    def begin_loose(self) -> None:
+        """Prepare for tokens that came through sqlglot's own functions."""
+        self.source = Source("<text>", self.sql)
+        self.notes, self._depth, self._sub_selects = [], 0, 0
+
+
+_STATEMENTS: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
+    "create": DeltaStreamParser._create,
+    "insert": DeltaStreamParser._insert,
+    "use": DeltaStreamParser._use,
+    "select": DeltaStreamParser._select,
+    "print": DeltaStreamParser._question,
+    "list": DeltaStreamParser._question,
+    "show": DeltaStreamParser._question,
+    "describe": DeltaStreamParser._question,
+}
+_CREATES: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
+    "store": DeltaStreamParser._create_store,
+    "database": DeltaStreamParser._create_database,
+    "schema": DeltaStreamParser._create_schema,
+    "entity": DeltaStreamParser._create_entity,
+}

@@ -1,0 +1,418 @@
+"""The grammar of SELECT: sources, windows, joins, WITH, and the clauses around a query.
+
+What may stand where depends on who reads the result: a query that never ends has no ORDER BY and no LIMIT, a question asked once
+has. That difference is judged behind the grammar, in :mod:`ds_dagster.sql.lowering`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from ds_dagster.sql.cursor import RESERVED
+from ds_dagster.sql.expression_grammar import ExpressionParser
+from ds_dagster.sql.expressions import RelationRef, StreamJoin, WindowRef
+from ds_dagster.sql.mistakes import Refusal
+from ds_dagster.sql.statements import Property, SelectBody, ValueKind, WrittenName
+
+UNITS: dict[str, int] = {
+    name: millis
+    for unit, millis in (
+        ("millisecond", 1),
+        ("second", 1000),
+        ("minute", 60_000),
+        ("hour", 3_600_000),
+        ("day", 86_400_000),
+    )
+    for name in (unit, unit + "s")
+}
+_SHOWN_UNITS = "MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowForm:
+    """What stands between the parentheses of a window function: the words before its durations."""
+
+    size: tuple[str, ...]
+    step: tuple[str, ...] = ()
+
+
+WINDOWS: dict[str, WindowForm] = {
+    "tumble": WindowForm(("size",)),
+    "hop": WindowForm(("size",), ("advance", "by")),
+    "cumulate": WindowForm(("size",), ("step",)),
+    "session": WindowForm(("gap",)),
+}
+JOINS: dict[tuple[str, ...], dict[str, str]] = {
+    ("join",): {},
+    ("inner", "join"): {},
+    ("left", "join"): {"side": "LEFT"},
+    ("left", "outer", "join"): {"side": "LEFT"},
+    ("full", "join"): {"side": "FULL"},
+    ("full", "outer", "join"): {"side": "FULL"},
+}
+_REFUSED_JOINS: tuple[tuple[str, ...], ...] = tuple(
+    words
+    for side in ("right", "cross", "natural", "semi", "anti", "asof", "lateral", "straight")
+    for words in ((side, "join"), (side, "outer", "join"), (side, "left", "join"), (side, "inner", "join"))
+) + (("left", "semi", "join"), ("left", "anti", "join"))
+_JOIN_WORDS = frozenset(words[0] for words in (*JOINS, *_REFUSED_JOINS))
+_REFUSED_SOURCES = frozenset({"unnest", "lateral", "table", "values", "generate_series"})
+REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
+    "union": ("SET_OPERATION_NOT_YET", "operation", "UNION"),
+    "intersect": ("SET_OPERATION_NOT_YET", "operation", "INTERSECT"),
+    "except": ("SET_OPERATION_NOT_YET", "operation", "EXCEPT"),
+    "match_recognize": ("MATCH_RECOGNIZE_NOT_YET", "clause", "MATCH_RECOGNIZE"),
+    "emit": ("EMIT_UNSUPPORTED", "clause", "EMIT"),
+    "fetch": ("FETCH_UNSUPPORTED", "clause", "FETCH"),
+    **{
+        word: ("CLAUSE_UNSUPPORTED", "clause", word.upper())
+        for word in (
+            "for", "qualify", "window", "tablesample", "pivot", "unpivot", "cluster", "sort", "distribute", "into",
+            "connect", "settings", "lateral", "prewhere", "sample", "option",
+        )
+    },
+}  # fmt: skip
+_NO_ALIAS = RESERVED | frozenset(REFUSED_CLAUSES) | {"semi", "anti", "asof", "straight"}
+
+
+class QueryParser(ExpressionParser):
+    """The grammar of SELECT."""
+
+    def select_body(self) -> SelectBody:
+        """A SELECT with ``PARTITION BY`` and ``QUERY WITH`` behind it, in either order."""
+        first = self._curr
+        tree = self.query()
+        partition: tuple[WrittenName, ...] = ()
+        properties: tuple[Property, ...] = ()
+        while not self.ended:
+            if self.at_words("partition", "by"):
+                self._once(bool(partition), "PARTITION BY")
+                self._advance(2)
+                partition = self._partition_columns()
+            elif self.at_words("query", "with"):
+                self._once(bool(properties), "QUERY WITH")
+                self._advance()
+                properties = self.with_properties()
+            else:
+                break
+        return SelectBody(tree, self.span(first, self._prev), partition, properties)
+
+    def _partition_columns(self) -> tuple[WrittenName, ...]:
+        names = [self.written_name("a column's name")]
+        while self.take_symbol(TokenType.COMMA):
+            names.append(self.written_name("a column's name"))
+        return tuple(names)
+
+    def _once(self, present: bool, clause: str) -> None:
+        if present:
+            raise self.refuse("CLAUSE_TWICE", clause=clause)
+
+    def query(self) -> exp.Select:
+        """``SELECT … FROM … [JOIN …] [WHERE] [GROUP BY] [HAVING] [ORDER BY] [LIMIT] [OFFSET]``."""
+        self._depth += 1
+        if self.at("with"):
+            raise self.refuse("CTE_NOT_YET")
+        first = self._curr
+        self.need("select")
+        if self.at_symbol(TokenType.HINT):
+            raise self.refuse("HINT_UNSUPPORTED")
+        tree = exp.Select()
+        tree.update_positions(first)
+        if self.take("distinct"):
+            if self.at("on"):
+                raise self.refuse("CLAUSE_UNSUPPORTED", clause="DISTINCT ON")
+            tree.set("distinct", exp.Distinct())
+        else:
+            self.take("all")
+        tree.set("expressions", self.separated(self._projection))
+        if not self.at("from"):
+            raise self._not_from()
+        self._advance()
+        tree.set("from_", exp.From(this=self.source_reference()))
+        tree.set("joins", self._joins())
+        self._clauses(tree)
+        self._depth -= 1
+        return tree
+
+    def _not_from(self) -> Refusal:
+        if self.ended or self.at_symbol(TokenType.R_PAREN) or self.at_any(_QUERY_CLAUSES):
+            return self.refuse("FROM_MISSING")
+        if self.at("into"):
+            return self.refuse("CLAUSE_UNSUPPORTED", clause="INTO")
+        return self.expected("',' or FROM")
+
+    def _clauses(self, tree: exp.Select) -> None:
+        for words, (argument, parse) in _CLAUSES.items():
+            if self.take(*words):
+                tree.set(argument, parse(self))
+        if self._curr.token_type is TokenType.VAR:
+            self._refuse_clause()
+
+    def _refuse_clause(self) -> None:
+        refused = REFUSED_CLAUSES.get(self._curr.text)
+        if refused:
+            condition, parameter, shown = refused
+            raise self.refuse(condition, **{parameter: shown})
+
+    def _projection(self) -> exp.Expression:
+        if self.at_symbol(TokenType.STAR):
+            return self.star()
+        if self._relation_star():
+            return self._qualified_star()
+        this = self.expr()
+        if self.take("as"):
+            return exp.Alias(this=this, alias=self.identifier("a column's name behind AS"))
+        if self._at_alias():
+            return exp.Alias(this=this, alias=self.identifier("a column's name"))
+        return this
+
+    def _relation_star(self) -> bool:
+        names = (TokenType.VAR, TokenType.IDENTIFIER)
+        return (
+            self._curr.token_type in names
+            and self.ahead().token_type is TokenType.DOT
+            and self.ahead(2).token_type is TokenType.STAR
+        )
+
+    def _qualified_star(self) -> exp.Expression:
+        relation = self.identifier("a relation's name")
+        self._advance()
+        return exp.Column(this=self.star(), table=relation)
+
+    def _at_alias(self) -> bool:
+        token = self._curr
+        if token.token_type is TokenType.IDENTIFIER:
+            return True
+        if token.token_type is not TokenType.VAR or token.text in _NO_ALIAS:
+            return False
+        return not (token.text == "query" and self.ahead().text == "with")
+
+    # sources
+
+    def source_reference(self) -> exp.Expression:
+        """A relation, a window over one, or a sub-select; always with an alias."""
+        if self.at_symbol(TokenType.L_PAREN):
+            return self._sub_select()
+        token = self._curr
+        if token.token_type is TokenType.VAR and self.ahead().token_type is TokenType.L_PAREN:
+            form = WINDOWS.get(token.text)
+            if form is None:
+                raise self.refuse("SOURCE_UNSUPPORTED", source=f"{token.text.upper()}(…)")
+            return self._window(token, form)
+        if self.at_any(_REFUSED_SOURCES) and self.ahead().token_type is not TokenType.DOT:
+            if token.text in RESERVED or not self._ends_source(self.ahead()):
+                raise self.refuse("SOURCE_UNSUPPORTED", source=token.text.upper())
+        return self._relation()
+
+    def _ends_source(self, token: Token) -> bool:
+        return token.token_type is not TokenType.VAR or token.text in _NO_ALIAS or token.text == "query"
+
+    def _relation(self) -> exp.Expression:
+        parts = [self.identifier("a relation's name")]
+        while self.take_symbol(TokenType.DOT):
+            if len(parts) == 3:
+                raise self.refuse("NAME_TOO_LONG", name="of the relation", count=4, limit=3)
+            parts.append(self.identifier("a name behind the dot"))
+        node = RelationRef(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
+        return self._alias_and_properties(node, parts[-1])
+
+    def _sub_select(self) -> exp.Expression:
+        self._advance()
+        query = self.query()
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        self._sub_selects += 1
+        unnamed = exp.to_identifier(f"_{self._sub_selects}")
+        return self._alias_and_properties(exp.Subquery(this=query), unnamed)
+
+    def _window(self, token: Token, form: WindowForm) -> exp.Expression:
+        self._advance(2)
+        with self.nested():
+            inner = self.source_reference()
+        size: int | None = None
+        step: int | None = None
+        while self.take_symbol(TokenType.COMMA):
+            if size is None and self.take(*form.size):
+                size = self.duration()
+            elif form.step and step is None and self.take(*form.step):
+                step = self.duration()
+            else:
+                raise self.expected(_window_words(form, size, step))
+        if size is None or (form.step and step is None):
+            raise self.expected("', " + _window_words(form, size, step) + "'")
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        node = WindowRef(this=inner, function=token.text.upper(), size_millis=size, step_millis=step)
+        node.update_positions(token)
+        return self._alias_and_properties(node, inner.args["alias"].this.copy())
+
+    def _alias_and_properties(self, node: exp.Expression, default: exp.Identifier) -> exp.Expression:
+        alias = default
+        if self.take("as") or self._at_alias():
+            alias = self.identifier("an alias")
+        else:
+            alias = default.copy()
+        node.set("alias", exp.TableAlias(this=alias))
+        if self.at("with") and self.ahead().token_type is TokenType.L_PAREN:
+            node.set("properties", list(self.with_properties()))
+        if self.at("match_recognize"):
+            raise self.refuse("MATCH_RECOGNIZE_NOT_YET")
+        return node
+
+    def duration(self) -> int:
+        """``n unit`` in milliseconds, above zero."""
+        token = self.need_symbol(TokenType.NUMBER, "a whole number")
+        millis = UNITS.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
+        if not token.text.isdecimal() or int(token.text) == 0 or millis is None:
+            shown = token.text if self.ended else f"{token.text} {self.found()}"
+            raise self.refuse("DURATION_INVALID", token, value=shown, units=_SHOWN_UNITS)
+        self._advance()
+        return int(token.text) * millis
+
+    # joins
+
+    def _joins(self) -> list[exp.Expression]:
+        joins: list[exp.Expression] = []
+        while True:
+            if self.at_symbol(TokenType.COMMA):
+                raise self.refuse("COMMA_JOIN_UNSUPPORTED")
+            if not self.at_any(_JOIN_WORDS):
+                return joins
+            words = next((words for words in JOINS if self.take(*words)), None)
+            if words is None:
+                self._refuse_join()
+                return joins
+            joins.append(self._join(words))
+
+    def _refuse_join(self) -> None:
+        for words in _REFUSED_JOINS:
+            if self.at_words(*words):
+                raise self.refuse("JOIN_UNSUPPORTED", join=" ".join(words[:-1]).upper())
+
+    def _join(self, words: tuple[str, ...]) -> exp.Expression:
+        token = self._prev
+        source = self.source_reference()
+        within = self.duration() if self.take("within") else None
+        if self.at("using"):
+            raise self.refuse("JOIN_USING_UNSUPPORTED")
+        if not self.take("on"):
+            raise self.refuse("JOIN_WITHOUT_ON", token, name=source.alias)
+        condition = self.expr()
+        node = StreamJoin(this=source, on=condition, **JOINS[words])
+        if within is not None:
+            node.set("within", within)
+        node.update_positions(token)
+        return node
+
+    # clauses
+
+    def _where(self) -> exp.Expression:
+        return exp.Where(this=self.expr())
+
+    def _group(self) -> exp.Expression:
+        for word in ("rollup", "cube", "grouping"):
+            if self.at(word):
+                raise self.refuse("CLAUSE_UNSUPPORTED", clause=f"GROUP BY {word.upper()}")
+        return exp.Group(expressions=self.separated(self.expr))
+
+    def _having(self) -> exp.Expression:
+        return exp.Having(this=self.expr())
+
+    def _order(self) -> exp.Expression:
+        return exp.Order(expressions=self.separated(self._ordered))
+
+    def _limit(self) -> exp.Expression:
+        return exp.Limit(expression=self._row_count())
+
+    def _offset(self) -> exp.Expression:
+        return exp.Offset(expression=self._row_count())
+
+    def _row_count(self) -> exp.Expression:
+        token = self.need_symbol(TokenType.NUMBER, "a whole number")
+        if not token.text.isdecimal():
+            raise self.refuse("SYNTAX_EXPECTED", token, expected="a whole number", found=token.text)
+        return exp.Literal.number(token.text)
+
+    # WITH
+
+    def with_properties(self) -> tuple[Property, ...]:
+        """``WITH ('name' = value, …)``; names are folded, a name given twice is noted."""
+        self.need("with")
+        seen: dict[str, Property] = {}
+        for item in self.listed(self._property):
+            first = seen.setdefault(item.name, item)
+            if first is not item:
+                self._note_duplicate(first, item)
+        return tuple(seen.values())
+
+    def _note_duplicate(self, first: Property, second: Property) -> None:
+        token = next(token for token in self._tokens if (token.line, token.col) == (second.span.line, second.span.column))
+        self.note("PROPERTY_DUPLICATE", token, related=(first.span,), name=f"'{second.name}'", other=first.span)
+
+    def _property(self) -> Property:
+        name = self._curr
+        if name.token_type is not TokenType.STRING:
+            if name.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
+                raise self.refuse("PROPERTY_NAME_NOT_QUOTED", name=name.text)
+            raise self.expected("a property name in quotes")
+        if not name.text.strip():
+            raise self.expected("a property name in quotes")
+        self._advance()
+        self.need_symbol(TokenType.EQ, "=")
+        first = self._curr
+        kind, value = self._property_value(name.text)
+        return Property(name.text.lower(), value, kind, self.span(name), self.span(first, self._prev))
+
+    def _property_value(self, name: str) -> tuple[ValueKind, Any]:
+        token = self._curr
+        negative = self.take_symbol(TokenType.DASH)
+        number = self._curr
+        if negative or number.token_type is TokenType.NUMBER:
+            self.need_symbol(TokenType.NUMBER, "a number")
+            self._value_ends(name)
+            return "number", _number(number.text, negative)
+        parse = _VALUE_KINDS.get(token.token_type)
+        if parse is None:
+            if token.token_type is TokenType.DOLLAR:
+                raise self.refuse("PROPERTY_VALUE_NOT_QUOTED", name=name)
+            raise self.expected("a value")
+        if parse == "word" and not token.text.isidentifier():
+            raise self.refuse("PROPERTY_VALUE_NOT_QUOTED", name=name)
+        self._advance()
+        self._value_ends(name)
+        if parse == "word" and token.text in ("true", "false"):
+            return "boolean", token.text == "true"
+        return parse, self.source.text[token.start : token.end + 1] if parse == "word" else token.text
+
+    def _value_ends(self, name: str) -> None:
+        if self._curr.token_type in (TokenType.DASH, TokenType.DOT, TokenType.COLON, TokenType.SLASH):
+            raise self.refuse("PROPERTY_VALUE_NOT_QUOTED", name=name)
+
+
+def _number(text: str, negative: bool) -> int | float:
+    value = int(text) if text.isdecimal() else float(text)
+    return -value if negative else value
+
+
+def _window_words(form: WindowForm, size: int | None, step: int | None) -> str:
+    missing = [words for words, given in ((form.size, size), (form.step, step)) if words and given is None]
+    return ", ".join(" ".join(words).upper() + " n unit" for words in missing) or "')'"
+
+
+_VALUE_KINDS: dict[TokenType, ValueKind] = {
+    TokenType.STRING: "string",
+    TokenType.VAR: "word",
+    TokenType.IDENTIFIER: "identifier",
+}
+_CLAUSES: dict[tuple[str, ...], tuple[str, Callable[[QueryParser], exp.Expression]]] = {
+    ("where",): ("where", QueryParser._where),
+    ("group", "by"): ("group", QueryParser._group),
+    ("having",): ("having", QueryParser._having),
+    ("order", "by"): ("order", QueryParser._order),
+    ("limit",): ("limit", QueryParser._limit),
+    ("offset",): ("offset", QueryParser._offset),
+}
+_QUERY_CLAUSES = frozenset(words[0] for words in _CLAUSES)

@@ -1,0 +1,198 @@
+"""Files and texts → statement records. The front door of the package ``sql``.
+
+:func:`parse_file` never raises for what is wrong with the SQL: it reports every mistake of a file and goes on with the next
+statement. The other functions read one thing and raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from ds_dagster.datatypes import DataType
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.sql.comments import comment_above
+from ds_dagster.sql.dialect import DeltaStream
+from ds_dagster.sql.mistakes import Mistake, Refusal
+from ds_dagster.sql.parser import DeltaStreamParser
+from ds_dagster.sql.source import Piece, Source, plain_quotes, split
+from ds_dagster.sql.statements import (
+    BrokenStatement,
+    Comment,
+    Context,
+    Origin,
+    ParsedFile,
+    SelectBody,
+    Statement,
+    Use,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _File:
+    """What a file has yielded so far."""
+
+    source: Source
+    context: Context = Context()
+    statements: list[Statement] = field(default_factory=list)
+    mistakes: list[Mistake] = field(default_factory=list)
+    broken: list[BrokenStatement] = field(default_factory=list)
+
+
+def parse_file(path: str, text: str) -> ParsedFile:
+    """Read all statements of a file. ``path`` is what spans show (relative to the project where possible)."""
+    file = _read_file(path, text)
+    file.mistakes.sort(key=lambda mistake: mistake.start)
+    diagnostics = tuple(mistake.diagnostic() for mistake in file.mistakes)
+    return ParsedFile(path, tuple(file.statements), diagnostics, tuple(file.broken))
+
+
+def parse_statement(text: str, path: str = "<statement>") -> Statement:
+    """Read one statement; a semicolon behind it is allowed.
+
+    Raises:
+        DsError: the first thing that is wrong with it.
+    """
+    file = _read_file(path, text)
+    for mistake in file.mistakes:
+        if mistake.severity == "error":
+            raise mistake.exception()
+    if len(file.statements) != 1:
+        raise error("SYNTAX_EXPECTED", span=Span(path, 1), expected="one statement", found=len(file.statements))
+    return file.statements[0]
+
+
+def parse_select(text: str, path: str = "<query>") -> SelectBody:
+    """Read one SELECT as asked once (``ds query``): ORDER BY, LIMIT, OFFSET, joins and sub-selects are allowed.
+
+    Raises:
+        DsError: what is wrong with it.
+    """
+    return _one(text, path, DeltaStreamParser.select_body)
+
+
+def parse_type(text: str, path: str = "<type>") -> DataType:
+    """Read the text of a type: ``STRUCT<phone VARCHAR, zip INTEGER>``.
+
+    Raises:
+        DsError: what is wrong with it.
+    """
+    return _one(text, path, DeltaStreamParser.data_type)
+
+
+def _one(text: str, path: str, read: Callable[[DeltaStreamParser], T]) -> T:
+    file = _open(path, text)
+    pieces = split(file.source)
+    if len(pieces) != 1:
+        raise error("SYNTAX_EXPECTED", span=Span(path, 1), expected="one text", found=len(pieces))
+    lexical = _lexical(file.source, pieces[0])
+    if lexical:
+        raise lexical.exception()
+    parser = _parser()
+    parser.begin(file.source, pieces[0].tokens)
+    try:
+        made = read(parser)
+        parser.nothing_left()
+    except Refusal as refusal:
+        raise refusal.mistake.exception() from None
+    if parser.notes:
+        raise parser.notes[0].exception()
+    return made
+
+
+def _parser() -> DeltaStreamParser:
+    return DeltaStreamParser(dialect=DeltaStream)
+
+
+def _open(path: str, text: str) -> _File:
+    plain, typographic = plain_quotes(" " + text[1:] if text.startswith("\ufeff") else text)
+    source = Source(path, plain)
+    warnings = [
+        Mistake(
+            source,
+            quote.offset,
+            quote.offset + 1,
+            "TYPOGRAPHIC_QUOTE",
+            {"character": quote.character, "plain": quote.plain},
+            severity="warning",
+        )
+        for quote in typographic
+    ]
+    return _File(source, mistakes=warnings)
+
+
+def _read_file(path: str, text: str) -> _File:
+    file = _open(path, text)
+    parser = _parser()
+    application = False
+    for piece in split(file.source):
+        begins, ends = _begins(piece, "begin", "application"), _begins(piece, "end", "application")
+        if not application:
+            _read(parser, file, piece)
+        application = begins or (application and not ends)
+    return file
+
+
+def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
+    source = file.source
+    comment = _comment(file, piece)
+    text = source.text[piece.start : piece.end]
+    origin = Origin(source.span(piece.start, piece.end), text, comment, file.context)
+    parser.begin(source, piece.tokens)
+    statement: Statement | None = None
+    mistakes: list[Mistake] = []
+    try:
+        statement = parser.statement(origin)
+    except Refusal as refusal:
+        mistakes = [refusal.mistake]
+    lexical = _lexical(source, piece)
+    mistakes = [lexical] if lexical else [*parser.notes, *mistakes]
+    file.mistakes.extend(mistakes)
+    if mistakes or statement is None:
+        file.broken.append(BrokenStatement(origin, mistakes[0].condition, parser.kind, parser.name))
+        return
+    file.statements.append(statement)
+    if isinstance(statement, Use):
+        file.context = _used(file.context, statement)
+
+
+def _comment(file: _File, piece: Piece) -> Comment:
+    comment, misspelt = comment_above(file.source, piece.gap, piece.start)
+    file.mistakes.extend(
+        Mistake(
+            file.source,
+            tag.offset,
+            tag.offset + 1,
+            "COMMENT_TAG_UNKNOWN",
+            {"tag": tag.tag, "nearest": tag.nearest},
+            severity="warning",
+        )
+        for tag in misspelt
+    )
+    return comment
+
+
+def _lexical(source: Source, piece: Piece) -> Mistake | None:
+    open_ = piece.mistake
+    if open_ is None:
+        return None
+    params = {"what": open_.what, "closing": open_.closing}
+    return Mistake(source, open_.offset, open_.offset + 1, "SYNTAX_UNTERMINATED", params)
+
+
+def _used(context: Context, use: Use) -> Context:
+    """The context behind a USE. Another database begins in its default schema."""
+    parts = use.name.parts
+    if use.what == "database":
+        return replace(context, database=parts[0], schema="")
+    if use.what == "store":
+        return replace(context, store=parts[0])
+    return replace(context, schema=parts[-1], database=parts[0] if len(parts) == 2 else context.database)
+
+
+def _begins(piece: Piece, *words: str) -> bool:
+    return tuple(token.text for token in piece.tokens[: len(words)]) == words

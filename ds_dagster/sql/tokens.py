@@ -1,0 +1,34 @@
+"""The dialect's tokenizer. All words come out as ``VAR``: the grammar decides by text what is a keyword, so that nearly every word
+may be a column's name and no clause of another dialect is understood by accident."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot.tokens import Tokenizer, TokenType
+
+
+class DeltaStreamTokenizer(Tokenizer):
+    """Quotes: ``'text'`` (doubled inside), ``"name"`` and back-ticks; comments: ``--`` and ``/* */`` (not nested)."""
+
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {
+        "/*+": TokenType.HINT,
+        "<=": TokenType.LTE,
+        ">=": TokenType.GTE,
+        "<>": TokenType.NEQ,
+        "!=": TokenType.NEQ,
+        "||": TokenType.DPIPE,
+        "->": TokenType.ARROW,
+        "::": TokenType.DCOLON,
+    }
+    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
+    NESTED_COMMENTS = False
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+# Template comments are no comments here.
+DeltaStreamTokenizer._COMMENTS = {
+    opening: closing for opening, closing in DeltaStreamTokenizer._COMMENTS.items() if opening != "{#"
+}
+# N'…' is no string here.
+DeltaStreamTokenizer._FORMAT_STRINGS = {}
