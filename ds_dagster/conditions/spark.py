@@ -88,6 +88,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "choose a shorter key",
     ),
     Condition(
+        "KINESIS_SPOOL_FAILED",
+        "external",
+        "fetched records could not be kept in {folder}",
+        "free disk space, or move the project's state folder; the job retries",
+    ),
+    Condition(
         "KINESIS_OFFSET_INVALID",
         "internal",
         "the checkpoint's offset of stream {stream} is not readable: {offset}",

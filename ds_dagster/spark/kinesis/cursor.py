@@ -1,0 +1,180 @@
+"""Reading one shard page by page from a position, through expired iterators, empty pages and the shard's end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ds_dagster.errors import error
+from ds_dagster.spark.kinesis.client import Exchange, KinesisClient, Reply
+from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis
+from ds_dagster.spark.kinesis.offsets import Position, sequence_key
+
+PAGE_RECORDS = 10_000
+"""Kinesis gives at most 10,000 records or 10 MB a page."""
+TIMESTAMP_SECONDS = 3.0
+"""How long to wait for an iterator by time: a test server never answers when no record is that young."""
+
+EXPIRED = frozenset({"ExpiredIteratorException"})
+INVALID = frozenset({"InvalidArgumentException"})
+UNANSWERED = frozenset({"ReadTimeoutError"})
+"""The client's code of an answer that did not come in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer of a shard.
+
+    Attributes:
+        records: raw, in order; empty pages are normal.
+        exchange: when it was.
+        millis_behind: how far the page's end is behind the shard's newest record.
+        at_end: nothing further stood in the shard when the request was answered.
+        finished: the shard is closed and read to its end.
+    """
+
+    records: list[RawRecord]
+    exchange: Exchange
+    millis_behind: int
+    at_end: bool
+    finished: bool
+
+
+class ShardCursor:
+    """Reads one shard forward. Not thread-safe: one thread per cursor.
+
+    Args:
+        client: the API.
+        stream, shard: what to read.
+        position: where to begin; advances by what is returned.
+        ending: sequence number at which ListShards says that the shard ends; empty if open or unknown.
+        survives_trim: asked when the record we were behind is gone; answers whether nothing can have been lost. None:
+            the caller finds out by itself.
+    """
+
+    def __init__(
+        self,
+        client: KinesisClient,
+        stream: str,
+        shard: str,
+        position: Position,
+        *,
+        ending: str = "",
+        survives_trim: Callable[[str, Position], bool] | None = None,
+    ) -> None:
+        self.position = position
+        self.ending = ending
+        self._client = client
+        self._stream = stream
+        self._shard = shard
+        self._survives_trim = survives_trim
+        self._iterator: str | None = None
+        self._anchor = ""
+
+    def next_page(self) -> Page:
+        """Fetch one page.
+
+        Raises:
+            UserError: stream, position or records are gone.
+            ExternalError: Kinesis throttles or does not answer beyond the retry budget.
+        """
+        reply = self._fetch()
+        body = reply.body
+        records: list[RawRecord] = body.get("Records") or []
+        self._iterator = body.get("NextShardIterator")
+        behind = int(body.get("MillisBehindLatest") or 0)
+        # a server may say 0 behind for every page; a full page is never the end
+        at_end = self._iterator is None or (behind == 0 and len(records) < PAGE_RECORDS)
+        records = self._without_anchor(records, at_end)
+        if self.position.kind == "time":
+            records = [r for r in records if arrival_millis(r) >= self.position.time]
+        if records:
+            self.position = self.position.advanced(records[-1]["SequenceNumber"], len(records))
+        return Page(records, reply.exchange, behind, at_end, self._is_finished(records, at_end))
+
+    def _fetch(self) -> Reply:
+        while True:
+            if self._iterator is None:
+                self._iterator = self._open()
+            request = {"ShardIterator": self._iterator, "Limit": PAGE_RECORDS}
+            reply = self._client.call("GetRecords", request, expected=EXPIRED)
+            if not reply.code:
+                return reply
+            self._iterator = None
+
+    def _open(self) -> str:
+        position = self.position
+        self._anchor = ""
+        if position.kind in ("after", "closed") and position.after:
+            # at, not after: the record itself comes first exactly if nothing behind it was trimmed
+            self._anchor = position.after
+            return self._request_iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=position.after)
+        if position.kind == "time":
+            return self._open_at_time(position.time)
+        return self._request_iterator("TRIM_HORIZON")
+
+    def _open_at_time(self, millis: int) -> str:
+        reply = self._client.call(
+            "GetShardIterator",
+            self._iterator_request("AT_TIMESTAMP", Timestamp=millis / 1000),
+            expected=INVALID | UNANSWERED,
+            read_seconds=TIMESTAMP_SECONDS,
+        )
+        if not reply.code:
+            return str(reply.body["ShardIterator"])
+        # refused: that time is still to come by the server's clock; not answered: read all, next_page() drops the older
+        return self._request_iterator("LATEST" if reply.code in INVALID else "TRIM_HORIZON")
+
+    def _iterator_request(self, kind: str, **more: object) -> dict[str, Any]:
+        return {"StreamName": self._stream, "ShardId": self._shard, "ShardIteratorType": kind, **more}
+
+    def _request_iterator(self, kind: str, **more: object) -> str:
+        reply = self._client.call("GetShardIterator", self._iterator_request(kind, **more), expected=INVALID)
+        if reply.code:
+            raise error(
+                "KINESIS_POSITION_FOREIGN",
+                stream=self._stream,
+                shard=self._shard,
+                after=self.position.after,
+                detail=reply.message,
+            )
+        return str(reply.body["ShardIterator"])
+
+    def _without_anchor(self, records: list[RawRecord], at_end: bool) -> list[RawRecord]:
+        """Drop the record we were behind; if it is gone, ask whether that can be a loss."""
+        if not self._anchor or not (records or at_end):
+            return records
+        anchor, self._anchor = self._anchor, ""
+        if records and records[0]["SequenceNumber"] == anchor:
+            return records[1:]
+        if self._survives_trim and not self._survives_trim(self._shard, self.position):
+            raise error(
+                "KINESIS_POSITION_TRIMMED",
+                stream=self._stream,
+                shard=self._shard,
+                after=anchor,
+                hours=retention_hours(self._client, self._stream),
+            )
+        return [r for r in records if sequence_key(r["SequenceNumber"]) > sequence_key(anchor)]
+
+    def _is_finished(self, records: list[RawRecord], at_end: bool) -> bool:
+        if self._iterator is None:
+            return True
+        if not self.ending:
+            return False
+        if self.position.after and sequence_key(self.position.after) >= sequence_key(self.ending):
+            return True
+        return at_end and not records
+
+
+def stream_summary(client: KinesisClient, stream: str) -> Mapping[str, Any]:
+    """``StreamDescriptionSummary`` of the API."""
+    reply = client.call("DescribeStreamSummary", {"StreamName": stream})
+    summary: Mapping[str, Any] = reply.body["StreamDescriptionSummary"]
+    return summary
+
+
+def retention_hours(client: KinesisClient, stream: str) -> int:
+    """How long the stream keeps a record."""
+    return int(stream_summary(client, stream).get("RetentionPeriodHours") or 24)

@@ -1,0 +1,141 @@
+"""Options of the data source: flat strings in, one checked record out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where Kinesis is and who asks. Without keys, botocore's default chain is used.
+
+    Attributes:
+        region: AWS region; part of the signature even for a local server.
+        endpoint_url: replaces AWS's own endpoint; empty for AWS.
+    """
+
+    region: str
+    endpoint_url: str = ""
+    access_key_id: str = field(default="", repr=False)
+    secret_access_key: str = field(default="", repr=False)
+    session_token: str = field(default="", repr=False)
+
+    @property
+    def place(self) -> str:
+        """Shown in errors."""
+        return self.endpoint_url or self.region
+
+
+@dataclass(frozen=True, slots=True)
+class KinesisOptions:
+    """Checked options of one source or sink.
+
+    Attributes:
+        stream: name of the stream.
+        connection: see :class:`Connection`.
+        starting_position: ``earliest`` or ``latest``; of a first start only.
+        max_records: most records of one batch.
+        spool: folder on the driver for fetched records and notes; empty: a temporary one.
+        poll_seconds: pause between looks at a shard that was read to its end. AWS allows five looks a second and shard.
+        discovery_seconds: pause between looks at the list of shards (a closed shard triggers one at once).
+        buffer_bytes: records fetched ahead, over all shards; one page per shard is always allowed.
+        on_trimmed: ``fail`` or ``skip`` when records that were not read yet have passed the stream's retention.
+        lanes: requests a sink task keeps under way; a partition key stays in one lane.
+        retry_seconds: how long a request is retried without any success.
+    """
+
+    stream: str
+    connection: Connection
+    starting_position: str = "earliest"
+    max_records: int = 100_000
+    spool: str = ""
+    poll_seconds: float = 0.2
+    discovery_seconds: float = 10.0
+    buffer_bytes: int = 64 * 1024 * 1024
+    on_trimmed: str = "fail"
+    lanes: int = 4
+    retry_seconds: float = 60.0
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> KinesisOptions:
+        """Read Spark's options; keys are case-insensitive, an unknown key with a dot or of our own is refused.
+
+        Raises:
+            UserError: KINESIS_OPTION_INVALID or KINESIS_OPTION_UNKNOWN.
+        """
+        given = {key.lower(): value for key, value in options.items()}
+        for key in given.keys() - OPTIONS.keys() - IGNORED:
+            raise error("KINESIS_OPTION_UNKNOWN", name=key, nearest=did_you_mean(key, OPTIONS))
+        values = {
+            option.field: option.convert(name, given[name])
+            for name, option in OPTIONS.items()
+            if given.get(name, "") != ""
+        }
+        for name in ("stream", "region"):
+            if not values.get(name):
+                raise error("KINESIS_OPTION_INVALID", name=name, value="", allowed="a name; the option is required")
+        connection = Connection(**{f.name: values.pop(f.name) for f in fields(Connection) if f.name in values})
+        return cls(connection=connection, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    field: str
+    convert: Callable[[str, str], Any]
+
+
+def _text(_: str, value: str) -> str:
+    return value
+
+
+def _choice(*allowed: str) -> Callable[[str, str], str]:
+    def convert(name: str, value: str) -> str:
+        if value.lower() not in allowed:
+            raise error("KINESIS_OPTION_INVALID", name=name, value=value, allowed=allowed)
+        return value.lower()
+
+    return convert
+
+
+def _whole(least: int) -> Callable[[str, str], int]:
+    def convert(name: str, value: str) -> int:
+        if not value.strip().isdecimal() or int(value) < least:
+            raise error("KINESIS_OPTION_INVALID", name=name, value=value, allowed=f"a whole number, at least {least}")
+        return int(value)
+
+    return convert
+
+
+def _seconds(least_millis: int) -> Callable[[str, str], float]:
+    whole = _whole(least_millis)
+
+    def convert(name: str, value: str) -> float:
+        return whole(name, value) / 1000
+
+    return convert
+
+
+OPTIONS: Mapping[str, _Option] = {
+    "stream": _Option("stream", _text),
+    "region": _Option("region", _text),
+    "endpoint_url": _Option("endpoint_url", _text),
+    "access_key_id": _Option("access_key_id", _text),
+    "secret_access_key": _Option("secret_access_key", _text),
+    "session_token": _Option("session_token", _text),
+    "starting.position": _Option("starting_position", _choice("earliest", "latest")),
+    "max.records.per.batch": _Option("max_records", _whole(1)),
+    "spool": _Option("spool", _text),
+    "poll.interval.millis": _Option("poll_seconds", _seconds(1)),
+    "discovery.interval.millis": _Option("discovery_seconds", _seconds(10)),
+    "buffer.bytes": _Option("buffer_bytes", _whole(1)),
+    "on.trimmed": _Option("on_trimmed", _choice("fail", "skip")),
+    "send.lanes": _Option("lanes", _whole(1)),
+    "retry.millis": _Option("retry_seconds", _seconds(1)),
+}
+IGNORED = frozenset({"checkpointlocation", "path", "queryname"})
+"""Options that Spark itself adds to every writer."""

@@ -1,0 +1,81 @@
+"""The shards of a stream and their ancestry: which ones to read first, and which may start when others are done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ds_dagster.spark.kinesis.client import Exchange, KinesisClient
+from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, Position
+
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One shard as ListShards shows it. ``ending``: last sequence number of a closed shard, empty while it is open."""
+
+    id: str
+    parents: tuple[str, ...] = ()
+    ending: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Still written to."""
+        return not self.ending
+
+
+@dataclass(frozen=True, slots=True)
+class ShardList:
+    """One look at the stream, and when it was."""
+
+    shards: Mapping[str, Shard]
+    exchange: Exchange
+
+
+def list_shards(client: KinesisClient, stream: str) -> ShardList:
+    """All shards the stream still remembers. Raises KINESIS_STREAM_NOT_FOUND."""
+    found: dict[str, Shard] = {}
+    request: dict[str, Any] = {"StreamName": stream, "MaxResults": PAGE}
+    while True:
+        reply = client.call("ListShards", request)
+        for entry in reply.body.get("Shards", ()):
+            parents = (entry.get("ParentShardId"), entry.get("AdjacentParentShardId"))
+            ending = entry.get("SequenceNumberRange", {}).get("EndingSequenceNumber")
+            found[entry["ShardId"]] = Shard(entry["ShardId"], tuple(p for p in parents if p), str(ending or ""))
+        token = reply.body.get("NextToken")
+        if not token:
+            return ShardList(found, reply.exchange)
+        request = {"NextToken": token, "MaxResults": PAGE}
+
+
+def first_positions(shards: Mapping[str, Shard], starting_position: str, now_millis: int) -> dict[str, Position]:
+    """Where a first start begins.
+
+    ``earliest``: every shard without a remembered parent, at its oldest record; children follow when parents are done.
+    ``latest``: every open shard as of ``now_millis``; closed ones count as read, so that only new children follow.
+    """
+    if starting_position == "latest":
+        end = Position("latest", time=now_millis)
+        return {shard.id: end if shard.open else Position("closed") for shard in shards.values()}
+    return {
+        shard.id: TRIM_HORIZON for shard in shards.values() if not any(parent in shards for parent in shard.parents)
+    }
+
+
+def startable(shards: Mapping[str, Shard], positions: Mapping[str, Position]) -> list[str]:
+    """Shards to add now: not read yet, and every parent is read to its end or forgotten by the stream.
+
+    A parent that is remembered but neither read nor being read holds its children back: it becomes startable first.
+    """
+
+    def done(parent: str) -> bool:
+        return positions[parent].closed if parent in positions else parent not in shards
+
+    return sorted(s.id for s in shards.values() if s.id not in positions and all(done(p) for p in s.parents))
+
+
+def forgotten(shards: Mapping[str, Shard], positions: Mapping[str, Position]) -> list[str]:
+    """Closed positions of shards the stream does not remember any more; they may leave the offset."""
+    return sorted(shard for shard, position in positions.items() if position.closed and shard not in shards)

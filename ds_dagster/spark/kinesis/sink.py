@@ -1,0 +1,58 @@
+"""The Spark side of the sink: Arrow batches in, PutRecords out. At least once: a replayed batch is written again."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ds_dagster.spark.kinesis.client import KinesisClient
+from ds_dagster.spark.kinesis.options import KinesisOptions
+from ds_dagster.spark.kinesis.put import OutRecord, Putter
+from ds_dagster.spark.kinesis.timing import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    rows: int
+
+
+class KinesisStreamWriter(DataSourceStreamArrowWriter):
+    """Writes ``data`` (binary; empty or null is a delete) and ``partition_key`` (text; null gives a random one).
+
+    Records of one key keep their order within a task, so a query has to bring a key's rows into one partition.
+    """
+
+    def __init__(self, options: KinesisOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one task's rows.
+
+        Raises:
+            UserError: a record or key is over Kinesis's limits.
+            ExternalError: Kinesis throttles or does not answer beyond the retry budget.
+        """
+        policy = RetryPolicy(budget=self._options.retry_seconds)
+        client = KinesisClient(self._options.connection, policy, stopped=threading.Event())
+        putter = Putter(client, self._options.stream, self._options.lanes)
+        rows = 0
+        for batch in iterator:
+            putter.put(_records(batch))
+            rows += batch.num_rows
+        client.close()
+        return Written(rows)
+
+
+def _records(batch: pa.RecordBatch) -> list[OutRecord]:
+    data = batch.column("data").to_pylist()
+    keys = batch.column("partition_key").to_pylist()
+    return [
+        OutRecord(uuid.uuid4().hex if key is None else key, value or b"") for key, value in zip(keys, data, strict=True)
+    ]

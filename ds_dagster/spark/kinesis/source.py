@@ -1,0 +1,254 @@
+"""The Spark side of the source: offsets, partitions and reading."""
+# ruff: noqa: N802, ARG002 -- names and arguments of these methods are Spark's
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from ds_dagster.spark.kinesis.client import KinesisClient
+from ds_dagster.spark.kinesis.decode import RECORD_DDL
+from ds_dagster.spark.kinesis.offsets import (
+    TRIM_HORIZON,
+    JsonOffset,
+    Position,
+    offset_json,
+    parse_offset,
+)
+from ds_dagster.spark.kinesis.options import KinesisOptions
+from ds_dagster.spark.kinesis.prefetch import Freeze, Prefetcher
+from ds_dagster.spark.kinesis.ranges import ShardRange, read_range
+from ds_dagster.spark.kinesis.shards import first_positions, forgotten, list_shards, startable
+from ds_dagster.spark.kinesis.sink import KinesisStreamWriter
+from ds_dagster.spark.kinesis.spool import Spool, read_spooled
+from ds_dagster.spark.kinesis.timing import Clock, RetryPolicy, SystemClock
+
+ROWS_PER_TASK = 20_000
+"""A task costs tens of milliseconds before its first row, so small batches of many shards share one."""
+NOTE_SECONDS = 30.0
+"""Pause between notes of how far shards were seen to their end."""
+
+
+class KinesisDataSource(DataSource):
+    """``ds_kinesis``: reads and writes one Kinesis stream. Options: ``OPTIONS`` of the module ``options``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name for ``spark.readStream.format``."""
+        return "ds_kinesis"
+
+    def schema(self) -> str:
+        """Columns of the source."""
+        return RECORD_DDL
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The streaming source; raises KINESIS_OPTION_INVALID."""
+        return KinesisStreamReader(KinesisOptions.parse(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The streaming sink (at least once); raises KINESIS_OPTION_INVALID."""
+        return KinesisStreamWriter(KinesisOptions.parse(self.options))
+
+
+class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Streaming reader of one stream.
+
+    Spark makes one in the process that plans batches (it gets threads and a spool on first use) and ships copies to
+    tasks (they only ``read``).
+    """
+
+    def __init__(self, options: KinesisOptions, clock: Clock | None = None) -> None:
+        self._options = options
+        self._clock: Clock = clock or SystemClock()
+        self._client: KinesisClient | None = None
+        self._prefetcher: Prefetcher | None = None
+        self._spool: Spool | None = None
+        self._freeze: Freeze | None = None
+        self._noted_at = 0.0
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (KinesisStreamReader, (self._options,))
+
+    # -- planning -------------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> JsonOffset:
+        """Where a query without a checkpoint begins. Raises KINESIS_STREAM_NOT_FOUND."""
+        listing = list_shards(self._connect(), self._options.stream)
+        now = int(listing.exchange.latest * 1000)
+        positions = first_positions(listing.shards, self._options.starting_position, now)
+        return offset_json(self._options.stream, positions)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Option ``max.records.per.batch``."""
+        return ReadMaxRows(self._options.max_records)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """A finite run reads what had arrived by now."""
+        exchange = list_shards(self._connect(), self._options.stream).exchange
+        self._freeze = Freeze(exchange.asked_at, int(exchange.latest * 1000))
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> JsonOffset:
+        """End of the next batch: what is buffered, at most ``limit``; ``start`` itself when there is nothing.
+
+        A finite run waits for the network here, since "nothing" would end it.
+        """
+        stream = self._options.stream
+        positions = parse_offset(stream, start)
+        pinned = _pinned(positions)
+        if pinned != positions:
+            # an empty first batch writes the moment of `latest` into the checkpoint
+            return offset_json(stream, pinned)
+        prefetcher = self._read_ahead(positions)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        while True:
+            end = self._advance(prefetcher, positions, most)
+            if end != positions or self._freeze is None or not prefetcher.wait_for_news():
+                return offset_json(stream, end)
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        """``{shard: {"complete_until": epoch ms, "millis_behind": ms}}`` of the shards being read; None before the start.
+
+        ``complete_until`` is the last moment at which the shard was seen at its end with nothing left in the buffer:
+        every record that arrived before it is part of the offsets given out so far. It is absent until that happened.
+        """
+        if self._prefetcher is None:
+            return None
+        report: dict[str, dict[str, int]] = {}
+        for shard, look in self._prefetcher.looks().items():
+            values = {"complete_until": look.complete_until, "millis_behind": look.millis_behind}
+            report[shard] = {name: value for name, value in values.items() if value is not None}
+        return report
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """Ranges with records, grouped into tasks of about :data:`ROWS_PER_TASK`."""
+        stream = self._options.stream
+        before, after = parse_offset(stream, start), parse_offset(stream, end)
+        ranges = []
+        for shard, position in after.items():
+            first = before.get(shard, TRIM_HORIZON)
+            if position.count > first.count:
+                path = self._spool.find(shard, first.count, position.count) if self._spool else ""
+                ranges.append(ShardRange(shard, first, position, path))
+        return [InputPartition(group) for group in _grouped(ranges)]
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """The batch that ends here is finished: its spool files go."""
+        if self._spool is None:
+            return
+        for shard, position in parse_offset(self._options.stream, end).items():
+            self._spool.forget(shard, position.count)
+        if self._clock.monotonic() - self._noted_at >= NOTE_SECONDS:
+            self._note()
+
+    def stop(self) -> None:
+        """End threads, remove spool files."""
+        if self._prefetcher is not None:
+            self._prefetcher.stop()
+            self._note()
+            self._prefetcher = None
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # -- in a task ------------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one partition: from the spool, or after a restart (or on another machine) from the stream.
+
+        Raises:
+            UserError: KINESIS_RANGE_TRIMMED.
+        """
+        wanted: ShardRange
+        for wanted in partition.value:
+            spooled = _spooled(wanted.path)
+            if spooled is not None:
+                yield from spooled
+            else:
+                yield from read_range(self._connect(), self._options.stream, wanted)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> KinesisClient:
+        if self._client is None:
+            policy = RetryPolicy(budget=self._options.retry_seconds)
+            self._client = KinesisClient(self._options.connection, policy, self._clock, threading.Event())
+        return self._client
+
+    def _read_ahead(self, positions: Mapping[str, Position]) -> Prefetcher:
+        if self._prefetcher is None:
+            self._prefetcher = Prefetcher(self._connect(), self._options, self._files().seen(), self._freeze)
+        self._prefetcher.follow(positions)
+        return self._prefetcher
+
+    def _files(self) -> Spool:
+        if self._spool is None:
+            self._spool = Spool(self._options.spool, self._options.stream)
+        return self._spool
+
+    def _advance(
+        self, prefetcher: Prefetcher, positions: Mapping[str, Position], most: int | None
+    ) -> dict[str, Position]:
+        """Take what is buffered, close what ended, begin what may begin; the same positions when nothing happened."""
+        end = dict(positions)
+        for shard, taken in prefetcher.take(most).items():
+            self._files().write(shard, taken.start.count, taken.end.count, taken.batches)
+            end[shard] = taken.end
+        for shard in prefetcher.drained():
+            end[shard] = end[shard].ended()
+        children = dict.fromkeys(startable(prefetcher.shards, end), TRIM_HORIZON)
+        prefetcher.follow(children)
+        end.update(children)
+        if end == positions:
+            return end
+        gone = set(forgotten(prefetcher.shards, end))
+        return {shard: position for shard, position in end.items() if shard not in gone}
+
+    def _note(self) -> None:
+        if self._spool is not None and self._prefetcher is not None:
+            self._spool.note_seen(self._prefetcher.sightings())
+            self._noted_at = self._clock.monotonic()
+
+
+def _pinned(positions: Mapping[str, Position]) -> dict[str, Position]:
+    return {
+        shard: Position("time", time=position.time) if position.kind == "latest" else position
+        for shard, position in positions.items()
+    }
+
+
+def _grouped(ranges: Sequence[ShardRange]) -> list[tuple[ShardRange, ...]]:
+    """Fill tasks in order until each has about :data:`ROWS_PER_TASK`."""
+    groups: list[tuple[ShardRange, ...]] = []
+    current: tuple[ShardRange, ...] = ()
+    for wanted in ranges:
+        if current and sum(r.rows for r in current) + wanted.rows > ROWS_PER_TASK:
+            groups.append(current)
+            current = ()
+        current = (*current, wanted)
+    return [*groups, current] if current else groups
+
+
+def _spooled(path: str) -> Iterator[pa.RecordBatch] | None:
+    """The spool file's batches, or None when it is not here (removed, or on another machine)."""
+    if not path:
+        return None
+    batches = read_spooled(path)
+    try:
+        first = next(batches)
+    except FileNotFoundError:
+        return None
+
+    def chain() -> Iterator[pa.RecordBatch]:
+        yield first
+        yield from batches
+
+    return chain()

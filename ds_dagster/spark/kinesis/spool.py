@@ -1,0 +1,138 @@
+"""Fetched records on the driver's disk until their batch is finished, and notes that outlive the process.
+
+Layout: ``<folder>/seen-<stream>.json`` (how far each shard was seen to its end; survives restarts, may be deleted) and
+one folder per process, locked while it lives, so that a start removes what dead processes left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from ds_dagster.errors import error
+from ds_dagster.names import safe_name
+from ds_dagster.spark.kinesis.decode import RECORD_SCHEMA
+
+READ_ROWS = 20_000
+"""Rows of one record batch handed to Spark."""
+LOCK = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """At ``until`` (epoch ms) the record ``after`` was the last one of its shard."""
+
+    after: str
+    until: int
+
+
+class Spool:
+    """Files of one reader. Made lazily; ``close`` removes them.
+
+    Args:
+        folder: where; empty for a temporary folder that is removed on close.
+        stream: name of the stream, for the notes' file name.
+    """
+
+    def __init__(self, folder: str, stream: str) -> None:
+        self._temporary = not folder
+        self._base = Path(folder or tempfile.mkdtemp(prefix="ds_kinesis_"))
+        self._base.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._sweep()
+        self._own = self._base / f"run-{uuid.uuid4().hex}"
+        self._own.mkdir(mode=0o700)
+        self._lock = os.open(self._own / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._seen = self._base / f"seen-{safe_name(stream)}.json"
+        self._files: dict[str, list[tuple[int, int, Path]]] = {}
+
+    def write(self, shard: str, start_count: int, end_count: int, batches: Sequence[pa.RecordBatch]) -> str:
+        """Store the records (start_count, end_count] of a shard; gives the file's path.
+
+        Raises:
+            ExternalError: KINESIS_SPOOL_FAILED, mostly a full disk.
+        """
+        path = self._own / f"{safe_name(shard)}-{end_count}.arrow"
+        partial = path.with_suffix(".partial")
+        try:
+            with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, RECORD_SCHEMA) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+            partial.rename(path)
+        except OSError as failure:
+            raise error("KINESIS_SPOOL_FAILED", folder=str(self._own), detail=str(failure)) from failure
+        self._files.setdefault(shard, []).append((start_count, end_count, path))
+        return str(path)
+
+    def find(self, shard: str, start_count: int, end_count: int) -> str:
+        """Path of the file that holds exactly the records (start_count, end_count], or empty."""
+        for start, end, path in self._files.get(shard, ()):
+            if (start, end) == (start_count, end_count):
+                return str(path)
+        return ""
+
+    def forget(self, shard: str, count: int) -> None:
+        """Remove files up to record ``count`` of a shard: their batches are finished."""
+        files = self._files.get(shard, [])
+        for _, end, path in files:
+            if end <= count:
+                path.unlink(missing_ok=True)
+        self._files[shard] = [entry for entry in files if entry[1] > count]
+
+    def note_seen(self, seen: Mapping[str, Sighting]) -> None:
+        """Keep until when each shard was read completely; a note that cannot be written is left out."""
+        partial = self._own / "seen.partial"
+        notes = {shard: [sighting.after, sighting.until] for shard, sighting in seen.items()}
+        with contextlib.suppress(OSError):
+            partial.write_bytes(orjson.dumps(notes))
+            partial.replace(self._seen)
+
+    def seen(self) -> dict[str, Sighting]:
+        """What the last process noted; empty when there is nothing readable."""
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            notes = orjson.loads(self._seen.read_bytes())
+            return {shard: Sighting(str(after), int(until)) for shard, (after, until) in notes.items()}
+        return {}
+
+    def close(self) -> None:
+        """Remove this process's files; notes stay unless the whole folder is temporary."""
+        shutil.rmtree(self._base if self._temporary else self._own, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _sweep(self) -> None:
+        for run in self._base.glob("run-*"):
+            if (run / LOCK).is_file() and _is_unlocked(run / LOCK):
+                shutil.rmtree(run, ignore_errors=True)
+
+
+def _is_unlocked(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def read_spooled(path: str) -> Iterator[pa.RecordBatch]:
+    """The batches of one file, in slices of bounded size."""
+    with pa.memory_map(path) as source:
+        reader = pa.ipc.open_file(source)
+        for index in range(reader.num_record_batches):
+            batch = reader.get_batch(index)
+            for begin in range(0, batch.num_rows, READ_ROWS):
+                yield batch.slice(begin, READ_ROWS)

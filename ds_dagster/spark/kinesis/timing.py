@@ -1,0 +1,84 @@
+"""Time and back-off, injected so that tests need no sleeping."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the modules here know of time; seconds throughout."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start; never goes back."""
+
+    def wait(self, stopped: threading.Event, seconds: float) -> bool:
+        """Pause; returns early with True as soon as ``stopped`` is set."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start."""
+        return time.monotonic()
+
+    def wait(self, stopped: threading.Event, seconds: float) -> bool:
+        """Pause unless stopped."""
+        return stopped.wait(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Exponential back-off with full jitter, bounded in delay and in total.
+
+    Attributes:
+        base: first delay's upper bound in seconds.
+        cap: greatest delay in seconds.
+        budget: seconds without any success after which the caller gives up.
+        jitter: draws a number in [0, 1).
+    """
+
+    base: float = 0.05
+    cap: float = 5.0
+    budget: float = 60.0
+    jitter: Callable[[], float] = random.random
+
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait before attempt ``attempt + 1`` (attempts count from 0); at least a tenth of the bound."""
+        bound = min(self.cap, self.base * 2.0 ** min(attempt, 30))
+        return float(bound * (0.1 + 0.9 * self.jitter()))
+
+
+class Backoff:
+    """One run of retries under a policy: counts attempts, pauses, says when the budget is used up."""
+
+    def __init__(self, policy: RetryPolicy, clock: Clock, stopped: threading.Event) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._stopped = stopped
+        self.reset()
+
+    def reset(self) -> None:
+        """After a success: the next failure starts a new run."""
+        self.attempts = 0
+        self._deadline = self._clock.monotonic() + self._policy.budget
+
+    def pause(self) -> bool:
+        """Wait before the next attempt; False when the budget is used up or somebody asked to stop."""
+        delay = self._policy.delay(self.attempts)
+        self.attempts += 1
+        if self._clock.monotonic() + delay > self._deadline:
+            return False
+        return not self._clock.wait(self._stopped, delay)
