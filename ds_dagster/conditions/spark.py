@@ -99,4 +99,61 @@ CONDITIONS: tuple[Condition, ...] = (
         "the checkpoint's offset of stream {stream} is not readable: {offset}",
         "please report this; `ds reset` starts a new checkpoint version",
     ),
+    Condition(
+        "OPERATOR_JAR_MISSING",
+        "user",
+        "the operators' jar is not on the class path of this Spark session",
+        "start the session through the engine or `ds`, or put the jar that `ds doctor` shows into spark.driver.extraClassPath",
+    ),
+    Condition(
+        "KAFKA_MARKER_MISSING",
+        "user",
+        "it cannot be told whether the last batch was written to Kafka: its marker is gone",
+        "the topic was re-created, or the consumer group's offsets expired while the job was down; `ds reset` starts a new checkpoint version",
+    ),
+    Condition(
+        "KAFKA_MARKER_UNREADABLE",
+        "external",
+        "the marker of the last batch could not be read from Kafka",
+        "check the brokers, and that the user may describe and read the job's consumer group; the job retries",
+    ),
+    Condition(
+        "KAFKA_TRANSACTION_FENCED",
+        "external",
+        "another owner of the job's transactional id has taken over",
+        "make sure that one engine runs the job; the job retries from its checkpoint",
+    ),
+    Condition(
+        "KAFKA_TRANSACTION_ZOMBIE",
+        "external",
+        "a task wrote for a transaction that is over",
+        "the job retries from its checkpoint",
+    ),
+    Condition(
+        "KAFKA_TRANSACTION_TIMEOUT",
+        "user",
+        "the broker allows no transaction of one minute",
+        "raise the broker's transaction.max.timeout.ms, or set 'delivery' = 'at_least_once'",
+    ),
+    Condition(
+        "KAFKA_WRITE_FAILED",
+        "external",
+        "a batch could not be written to Kafka",
+        "see the detail; the job retries from its checkpoint",
+    ),
+    Condition(
+        "KAFKA_SINK_COLUMNS", "internal", "the Kafka sink was given other columns than it takes", "please report this"
+    ),
+    Condition("KAFKA_SINK_OPTION", "internal", "the Kafka sink lacks an option", "please report this"),
+    Condition("CLOCK_NOT_REGISTERED", "internal", "a query was built before its clock", "please report this"),
+    Condition("CLOCK_JSON", "internal", "the clock was given a text that is no JSON", "please report this"),
+    Condition(
+        "SOURCE_NOT_WRAPPABLE", "internal", "a source cannot be read with the engine's clock", "please report this"
+    ),
+    Condition(
+        "STATE_LAYOUT_UNKNOWN",
+        "user",
+        "the checkpoint's temporal join state was written by another version",
+        "`ds reset` starts a new checkpoint version",
+    ),
 )

@@ -1,0 +1,200 @@
+"""The bridge to the operators in our jar: the only module that knows py4j names.
+
+Everything here needs a classic session whose JVM was started with the jar on its class path
+(``spark.driver.extraClassPath``; a jar added later is not seen). :func:`operators` checks that once.
+
+Failures inside the JVM carry ``[ds:CONDITION]`` in their text however deep Spark wraps them; :func:`operator_error`
+turns such an exception into ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, cast
+
+from py4j.java_gateway import JavaClass, JVMView
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.types import DataType
+
+from ds_dagster.conditions import CONDITIONS
+from ds_dagster.errors import DsError, error
+
+LOCAL_FILE_SYSTEM = "dsdagster.fs.NioLocalFileSystem"
+KAFKA_SINK = "ds-kafka"
+TICK_SOURCE = "ds-ticks"
+TIMED_SOURCE = "ds-timed"
+RETENTION_MICROS = 3_600_000_000
+NO_REPLAY = -1
+
+_OPERATOR_FAULT = re.compile(r"\[ds:([A-Z_]+)\] ([^\n]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class InputTime:
+    """How time of one input is known. Durations in microseconds.
+
+    Attributes:
+        time: ``broker`` (LogAppendTime, Kinesis arrival) or ``record`` (a producer's timestamp or a column).
+        bound_micros: how far rows may be out of order.
+        idle_micros: how long an input or partition of ``record`` time has to be empty to be left out.
+        looks: the input is read through ``ds-timed``; without, its partitions are those seen and are never idle.
+    """
+
+    time: Literal["broker", "record"] = "record"
+    bound_micros: int = 10_000_000
+    idle_micros: int = 10_000_000
+    looks: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClockConfig:
+    """The clock of one run of one job. Durations in microseconds.
+
+    Attributes:
+        inputs: input name → how its time is known; the names that ``seen`` and ``ds-timed`` use.
+        span_micros: the largest window or WITHIN; 0 for a temporal join.
+        grid_micros: the slide when all that waits are tumbling, hopping or cumulating windows, else 0; saves ticks
+            between window ends.
+        mode: ``manual`` moves time by ``advance_clock`` only; ``auto`` by the rows, and by hand as well.
+        step_micros: least time between two ticks.
+    """
+
+    inputs: Mapping[str, InputTime] = field(default_factory=dict)
+    span_micros: int = 0
+    grid_micros: int = 0
+    mode: Literal["auto", "manual"] = "auto"
+    step_micros: int = 200_000
+
+    def json(self) -> str:
+        """The text ``dsdagster.time.Clocks.register`` reads."""
+        return json.dumps(
+            {
+                "mode": self.mode,
+                "span_micros": self.span_micros,
+                "grid_micros": self.grid_micros,
+                "step_micros": self.step_micros,
+                "inputs": {name: asdict(time) for name, time in self.inputs.items()},
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Operators:
+    """Typed functions over the jar; made by :func:`operators`."""
+
+    spark: SparkSession
+
+    @property
+    def _jvm(self) -> Any:
+        return cast(Any, self.spark._jvm).dsdagster
+
+    def temporal_join(
+        self,
+        frame: DataFrame,
+        *,
+        outer: bool,
+        immediate: bool = False,
+        retention_micros: int = RETENTION_MICROS,
+        job: str | None = None,
+    ) -> DataFrame:
+        """Join stream rows to the version valid at their time.
+
+        Args:
+            frame: columns ``k`` struct, ``side`` int (0 stream, 1 changelog), ``ts`` bigint microseconds, ``ord``
+                string that sorts by source position, ``deleted`` boolean, ``l`` struct, ``r`` struct; unless
+                ``immediate`` built by :func:`ds_dagster.spark.ticks.temporal_input`.
+            outer: LEFT instead of INNER.
+            immediate: join to what has been seen instead of waiting for time; needs no ticks.
+            retention_micros: how long ended versions stay for late stream rows.
+            job: whose snapshot counts late rows and versions.
+
+        Returns:
+            Columns ``l`` and ``r`` (null where nothing was valid).
+        """
+        joined = self._jvm.join.TemporalJoin.apply(_java(frame), outer, immediate, retention_micros, job)
+        return DataFrame(joined, self.spark)
+
+    def seen(self, job: str, input_name: str, time: Column, partition: Column) -> Column:
+        """``time`` (timestamp) unchanged, reported to the job's clock per ``partition`` (int or string)."""
+        made = self._jvm.time.Seen.column(self.spark._jsparkSession, job, input_name, _java(time), _java(partition))
+        return cast(Column, ClassicColumn(made))
+
+    def opaque_null(self, data_type: DataType) -> Column:
+        """A null of the type that the optimizer cannot see through, nor push a predicate past."""
+        return cast(Column, ClassicColumn(self._jvm.Expressions.opaqueNull(data_type.json())))
+
+    def register_clock(self, job: str, config: ClockConfig) -> None:
+        """Give the next run of a job its clock; before its frames are built."""
+        self._jvm.time.Clocks.register(job, config.json())
+
+    def remove_clock(self, job: str) -> None:
+        """Forget the clock of a job that has ended."""
+        self._jvm.time.Clocks.remove(job)
+
+    def advance_clock(self, job: str, micros: int) -> None:
+        """All rows before ``micros`` (since 1970) have been sent; never moves time back."""
+        self._jvm.time.Clocks.advance(job, micros)
+
+    def clock_snapshot(self, job: str) -> dict[str, Any] | None:
+        """What the clock knows, None without one.
+
+        ``{"time_micros", "pending", "inputs": {name: {"state": active|idle|waiting|unreachable, "time_micros",
+        "newest_micros", "look_age_micros", "lag_records", "open_transaction", "partitions"}},
+        "late": {"late_rows", "late_versions"}}``; unknown values are null.
+        """
+        return cast("dict[str, Any] | None", json.loads(self._jvm.time.Clocks.snapshot(job)))
+
+    def release_transaction(self, transactional_id: str) -> None:
+        """Close the producer of a job whose query has ended; nothing happens when it has none."""
+        self._jvm.kafka.JobTransactions.release(transactional_id)
+
+    def fence_transaction(self, transactional_id: str, client: Mapping[str, str]) -> None:
+        """Abort what a dead job left open on its topic and fence it.
+
+        Args:
+            transactional_id: the job's.
+            client: Kafka client options without prefix (``bootstrap.servers``, security).
+        """
+        options = cast(Any, self.spark._jvm).java.util.HashMap()
+        for name, value in client.items():
+            options.put(name, value)
+        self._jvm.kafka.JobTransactions.fence(transactional_id, options)
+
+    def set_fault(self, fault: str) -> None:
+        """Tests: fail once at ``before-commit@N`` or ``after-commit@N`` of the Kafka sink; empty removes it."""
+        self._jvm.kafka.Faults.set(fault)
+
+    def set_now(self, micros: int | None) -> None:
+        """Tests: hold the clocks of this JVM at a moment; None lets them run."""
+        if micros is None:
+            self._jvm.time.Clocks.useRealTime()
+        else:
+            self._jvm.time.Clocks.setNow(micros)
+
+
+def operators(spark: SparkSession) -> Operators:
+    """The jar's operators in this session.
+
+    Raises:
+        UserError: ``OPERATOR_JAR_MISSING`` if the JVM was started without the jar.
+    """
+    view = cast(JVMView, spark._jvm)
+    if not isinstance(view.dsdagster.time.Clocks, JavaClass):
+        raise error("OPERATOR_JAR_MISSING")
+    return Operators(spark)
+
+
+def operator_error(failure: BaseException | str) -> DsError | None:
+    """The condition that an operator named in an exception's text, or None when no operator raised it."""
+    found = _OPERATOR_FAULT.search(str(failure))
+    if found is None or found.group(1) not in CONDITIONS:
+        return None
+    return error(found.group(1), detail=found.group(2).strip())
+
+
+def _java(wrapped: DataFrame | Column) -> Any:
+    return cast(Any, wrapped)._jdf if isinstance(wrapped, DataFrame) else cast(Any, wrapped)._jc

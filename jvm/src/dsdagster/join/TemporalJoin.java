@@ -1,0 +1,107 @@
+package dsdagster.join;
+
+import static org.apache.spark.sql.functions.coalesce;
+import static org.apache.spark.sql.functions.lit;
+import static org.apache.spark.sql.functions.when;
+
+import dsdagster.Expressions;
+import dsdagster.time.Counters;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Temporal join of a stream with a changelog: every stream row meets the version that was valid at its event time.
+ *
+ * <p>Input columns: {@code k} struct of key columns, {@code side} int (0 stream, 1 changelog), {@code ts} long
+ * (microseconds), {@code ord} string (source position, sorts as text), {@code deleted} boolean, {@code l} struct,
+ * {@code r} struct, and {@code et}, which only carries time from the ticks and must hold no watermark metadata. Output:
+ * {@code l}, {@code r}. Rows travel and are stored as packed bytes; the join never looks into them.
+ *
+ * <p>Rules: nothing is dropped here. A version that comes late is taken in, a stream row that comes late is joined at
+ * once to the version valid for it among those kept; both are counted. A key with a null in it matches nothing.
+ */
+public final class TemporalJoin {
+  private static final int MOST_VERSIONS = 256;
+
+  private TemporalJoin() {}
+
+  /**
+   * Applies the join.
+   *
+   * @param job whose clock shows the late counts; null for none
+   */
+  public static Dataset<Row> apply(
+      Dataset<Row> input, boolean outer, boolean immediate, long retentionMicros, String job) {
+    StructType schema = input.schema();
+    StructType left = (StructType) schema.apply("l").dataType();
+    StructType right = (StructType) schema.apply("r").dataType();
+    TemporalJoinSettings settings = new TemporalJoinSettings(outer, immediate, retentionMicros, MOST_VERSIONS);
+    StructType key = (StructType) schema.apply("k").dataType();
+    Dataset<Row> packed = packed(input, key, left, right, outer);
+    TemporalJoinProcessor processor =
+        new TemporalJoinProcessor(
+            settings,
+            key.size(),
+            Counters.of(input.sparkSession(), job, "late_rows"),
+            Counters.of(input.sparkSession(), job, "late_versions"));
+    StructType output = new StructType().add("l", DataTypes.BinaryType).add("r", DataTypes.BinaryType);
+    Dataset<Row> joined =
+        grouped(packed, key.size())
+            .transformWithState(
+                processor,
+                immediate ? TimeMode.None() : TimeMode.EventTime(),
+                OutputMode.Append(),
+                Encoders.row(output));
+    return joined.select(
+        Expressions.unpack(joined.col("l"), left).as("l"), Expressions.unpack(joined.col("r"), right).as("r"));
+  }
+
+  /** Flat key columns (a struct would sort slowly), side code, time, position and the row as bytes. */
+  private static Dataset<Row> packed(
+      Dataset<Row> input, StructType key, StructType left, StructType right, boolean outer) {
+    List<Column> columns = new ArrayList<>();
+    Column nullKey = lit(false);
+    int index = 0;
+    for (StructField field : key.fields()) {
+      Column part = input.col("k").getField(field.name());
+      nullKey = nullKey.or(part.isNull());
+      columns.add(part.as("k" + index++));
+    }
+    Column isStream = input.col("side").equalTo(0);
+    Column matchable = when(isStream, TemporalJoinProcessor.STREAM)
+        .when(coalesce(input.col("deleted"), lit(false)), TemporalJoinProcessor.DELETE)
+        .otherwise(TemporalJoinProcessor.VERSION);
+    Column side = when(nullKey, when(isStream, TemporalJoinProcessor.UNMATCHABLE)).otherwise(matchable);
+    columns.add(side.as("side"));
+    columns.add(input.col("ts"));
+    columns.add(coalesce(input.col("ord"), lit("")).cast(DataTypes.BinaryType).as("ord"));
+    columns.add(
+        when(isStream, Expressions.pack(input.col("l"), left))
+            .otherwise(Expressions.pack(input.col("r"), right))
+            .as("payload"));
+    Dataset<Row> packed = input.select(columns.toArray(new Column[0]));
+    Column kept = packed.col("side").isNotNull();
+    return packed.where(
+        outer ? kept : kept.and(packed.col("side").notEqual(TemporalJoinProcessor.UNMATCHABLE)));
+  }
+
+  private static KeyValueGroupedDataset<Row, Row> grouped(Dataset<Row> packed, int keys) {
+    Column[] columns = new Column[keys];
+    StructType keySchema = new StructType();
+    for (int i = 0; i < keys; i++) {
+      columns[i] = packed.col("k" + i);
+      keySchema = keySchema.add(packed.schema().fields()[i]);
+    }
+    return packed.groupBy(columns).as(Encoders.row(keySchema), Encoders.row(packed.schema()));
+  }
+}

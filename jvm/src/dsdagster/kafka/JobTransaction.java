@@ -1,0 +1,207 @@
+package dsdagster.kafka;
+
+import dsdagster.OperatorFault;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.InvalidTxnTimeoutException;
+import org.apache.kafka.common.errors.ProducerFencedException;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * The transactional producer of one job and the last batch it committed.
+ *
+ * <p>Rules: used until the first failure and never after it (the outcome of a failed commit is unknown; only a new
+ * producer together with the marker can tell); every writer of an older owner is told apart by {@link #incarnation}.
+ * The marker is written with the first batch, even an empty one, and again after an hour without one, so that a missing
+ * marker means a lost marker.
+ */
+final class JobTransaction {
+  private static final long NONE = -1;
+  private static final long MARKER_REFRESH_NANOS = TimeUnit.HOURS.toNanos(1);
+  private static final int[] TIMEOUTS_MILLIS = {900_000, 300_000, 60_000};
+  private static final int ADMIN_SECONDS = 30;
+  private static final Map<String, Object> DEFAULTS =
+      Map.of(
+          "linger.ms", "5",
+          "compression.type", "lz4",
+          "batch.size", "262144",
+          "delivery.timeout.ms", "60000");
+
+  final SinkSettings settings;
+  final String incarnation = UUID.randomUUID().toString();
+  private final KafkaProducer<byte[], byte[]> producer;
+  private volatile long done;
+  private volatile long open = NONE;
+  private volatile long began;
+  private volatile boolean dead;
+  private volatile Exception sendError;
+  private long markerNanos;
+
+  JobTransaction(SinkSettings settings) {
+    this.settings = settings;
+    this.producer = initialised(settings.transactionalId, settings.kafka);
+    try {
+      this.done = readMarker();
+    } catch (RuntimeException failure) {
+      producer.close(Duration.ZERO);
+      throw failure;
+    }
+    this.markerNanos = done == NONE ? System.nanoTime() - MARKER_REFRESH_NANOS : System.nanoTime();
+  }
+
+  /** A producer after {@code initTransactions}: any other owner is fenced, what it left open is aborted. */
+  static KafkaProducer<byte[], byte[]> initialised(String transactionalId, Map<String, Object> kafka) {
+    for (int timeout : TIMEOUTS_MILLIS) {
+      HashMap<String, Object> options = new HashMap<>(DEFAULTS);
+      options.put("transaction.timeout.ms", Integer.toString(timeout));
+      options.putAll(kafka);
+      options.put("transactional.id", transactionalId);
+      options.put("enable.idempotence", "true");
+      options.put("acks", "all");
+      KafkaProducer<byte[], byte[]> made =
+          new KafkaProducer<>(options, new ByteArraySerializer(), new ByteArraySerializer());
+      try {
+        made.initTransactions();
+        return made;
+      } catch (InvalidTxnTimeoutException longerThanTheBrokerAllows) {
+        made.close(Duration.ZERO);
+        if (kafka.containsKey("transaction.timeout.ms")) {
+          throw longerThanTheBrokerAllows;
+        }
+      } catch (RuntimeException failure) {
+        made.close(Duration.ZERO);
+        throw failure;
+      }
+    }
+    throw new OperatorFault("KAFKA_TRANSACTION_TIMEOUT", "the broker allows no transaction of one minute");
+  }
+
+  /** Last committed batch, -1 without one. Stable, since nothing of ours is pending after initTransactions. */
+  private long readMarker() {
+    try (Admin admin = Admin.create(new HashMap<>(settings.kafka))) {
+      OffsetAndMetadata marker =
+          admin
+              .listConsumerGroupOffsets(
+                  settings.markerGroup, new ListConsumerGroupOffsetsOptions().requireStable(true))
+              .partitionsToOffsetAndMetadata()
+              .get(ADMIN_SECONDS, TimeUnit.SECONDS)
+              .get(markerPartition());
+      return marker == null ? NONE : marker.offset();
+    } catch (InterruptedException stopped) {
+      Thread.currentThread().interrupt();
+      throw new OperatorFault("KAFKA_MARKER_UNREADABLE", "reading the marker was interrupted", stopped);
+    } catch (ExecutionException | TimeoutException failure) {
+      throw new OperatorFault(
+          "KAFKA_MARKER_UNREADABLE", "marker of group " + settings.markerGroup + " cannot be read", failure);
+    }
+  }
+
+  private TopicPartition markerPartition() {
+    return new TopicPartition(settings.topic, 0);
+  }
+
+  boolean isCommitted(long epoch) {
+    return epoch <= done;
+  }
+
+  /** Refuses a batch that may have been written before when the marker that would tell is gone. */
+  void checkMarker(long epoch) {
+    boolean mayBeReplay = settings.replayEpoch == SinkSettings.REPLAY_UNKNOWN || settings.replayEpoch == epoch;
+    if (done == NONE && epoch > 0 && mayBeReplay) {
+      throw new OperatorFault(
+          "KAFKA_MARKER_MISSING",
+          "batch " + epoch + " may have been written, but consumer group " + settings.markerGroup
+              + " holds no marker for topic " + settings.topic);
+    }
+  }
+
+  /** Opens the batch's transaction if it is not open. Thread-safe. */
+  void begin(long epoch) {
+    if (open == epoch) {
+      return;
+    }
+    synchronized (this) {
+      if (open == epoch) {
+        return;
+      }
+      checkAlive();
+      if (open != NONE) {
+        throw new OperatorFault("KAFKA_TRANSACTION_ZOMBIE", "batch " + open + " is still open at batch " + epoch);
+      }
+      producer.beginTransaction();
+      began = System.currentTimeMillis();
+      open = epoch;
+    }
+  }
+
+  /** Time of {@link #begin} in epoch milliseconds: the timestamp of every row of the batch. */
+  long beganMillis() {
+    return began;
+  }
+
+  void send(ProducerRecord<byte[], byte[]> row) {
+    producer.send(
+        row,
+        (metadata, failure) -> {
+          if (failure != null && sendError == null) {
+            sendError = failure;
+          }
+        });
+  }
+
+  /** Refuses work for an owner that is over, or after a failed send. */
+  void checkAlive() {
+    if (dead) {
+      throw new OperatorFault(
+          "KAFKA_TRANSACTION_ZOMBIE", "the transaction of " + settings.transactionalId + " is over");
+    }
+    if (sendError != null) {
+      throw failed("a row could not be sent to topic " + settings.topic, sendError);
+    }
+  }
+
+  synchronized void commit(long epoch) {
+    checkAlive();
+    boolean markerIsOld = System.nanoTime() - markerNanos >= MARKER_REFRESH_NANOS;
+    if (isCommitted(epoch) || (open != epoch && !markerIsOld)) {
+      return;
+    }
+    begin(epoch);
+    try {
+      producer.sendOffsetsToTransaction(
+          Map.of(markerPartition(), new OffsetAndMetadata(epoch)), new ConsumerGroupMetadata(settings.markerGroup));
+      producer.commitTransaction();
+    } catch (RuntimeException failure) {
+      throw failed("batch " + epoch + " could not be committed", sendError == null ? failure : sendError);
+    }
+    done = epoch;
+    open = NONE;
+    markerNanos = System.nanoTime();
+  }
+
+  private OperatorFault failed(String what, Exception cause) {
+    boolean fenced = cause instanceof ProducerFencedException || cause instanceof InvalidProducerEpochException;
+    return new OperatorFault(fenced ? "KAFKA_TRANSACTION_FENCED" : "KAFKA_WRITE_FAILED", what + ": " + cause, cause);
+  }
+
+  void kill() {
+    dead = true;
+  }
+
+  void close(Duration timeout) {
+    producer.close(timeout);
+  }
+}

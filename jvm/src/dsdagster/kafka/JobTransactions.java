@@ -1,0 +1,63 @@
+package dsdagster.kafka;
+
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * All open transactional producers of this JVM, by transactional id. Spark makes a new writer for every batch and never
+ * closes a sink, so they live here; the engine calls {@link #release} when a job ends.
+ */
+public final class JobTransactions {
+  private static final ConcurrentHashMap<String, JobTransaction> OPEN = new ConcurrentHashMap<>();
+  private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(2);
+
+  private JobTransactions() {}
+
+  /** The job's transaction; a new one (which fences all others) when there is none or it belongs to another version. */
+  static JobTransaction of(SinkSettings settings) {
+    return OPEN.compute(
+        settings.transactionalId,
+        (id, found) -> {
+          if (found != null && found.settings.markerGroup.equals(settings.markerGroup)
+              && found.settings.topic.equals(settings.topic)) {
+            return found;
+          }
+          if (found != null) {
+            found.kill();
+            found.close(Duration.ZERO);
+          }
+          return new JobTransaction(settings);
+        });
+  }
+
+  static JobTransaction find(String transactionalId, String incarnation) {
+    JobTransaction found = OPEN.get(transactionalId);
+    return found != null && found.incarnation.equals(incarnation) ? found : null;
+  }
+
+  /** Gives a transaction up for good. Closing happens elsewhere: a stopped query aborts on an interrupted thread. */
+  static void drop(JobTransaction transaction) {
+    transaction.kill();
+    OPEN.remove(transaction.settings.transactionalId, transaction);
+    Thread closer = new Thread(() -> transaction.close(Duration.ZERO), "ds-kafka-close");
+    closer.setDaemon(true);
+    closer.start();
+  }
+
+  /** Ends the producer of a job whose query has ended; does nothing when it has none. */
+  public static void release(String transactionalId) {
+    JobTransaction found = OPEN.remove(transactionalId);
+    if (found != null) {
+      found.kill();
+      found.close(CLOSE_TIMEOUT);
+    }
+  }
+
+  /** Aborts what a dead job left open and fences it. {@code kafka}: client options, without a prefix. */
+  public static void fence(String transactionalId, Map<String, String> kafka) {
+    release(transactionalId);
+    JobTransaction.initialised(transactionalId, new HashMap<>(kafka)).close(CLOSE_TIMEOUT);
+  }
+}

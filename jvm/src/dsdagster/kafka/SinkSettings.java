@@ -1,0 +1,88 @@
+package dsdagster.kafka;
+
+import dsdagster.OperatorFault;
+import java.io.Serializable;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * What the sink was told.
+ *
+ * <p>Options: {@code topic}; {@code transactional.id} (the job without version, so that a new version fences an old
+ * one); {@code marker.group} (job and checkpoint version, so that a new checkpoint meets no old marker);
+ * {@code replay.epoch} (the batch that the checkpoint began and did not finish, -1 for none; unknown when left out);
+ * {@code kafka.*} for producer and admin client. Columns: {@code value} binary, and if wanted {@code key} binary,
+ * {@code headers} array of (key string, value binary), {@code partition} int, {@code timestamp} timestamp.
+ */
+final class SinkSettings implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private static final String KAFKA_PREFIX = "kafka.";
+  static final long REPLAY_UNKNOWN = Long.MIN_VALUE;
+
+  final String topic;
+  final String transactionalId;
+  final String markerGroup;
+  final long replayEpoch;
+  final HashMap<String, Object> kafka;
+  final int key;
+  final int value;
+  final int headers;
+  final int partition;
+  final int timestamp;
+
+  private SinkSettings(CaseInsensitiveStringMap options, StructType schema) {
+    topic = required(options, "topic");
+    transactionalId = required(options, "transactional.id");
+    markerGroup = options.getOrDefault("marker.group", transactionalId);
+    replayEpoch = options.getLong("replay.epoch", REPLAY_UNKNOWN);
+    kafka = kafkaOptions(options.asCaseSensitiveMap());
+    List<String> names = Arrays.asList(schema.fieldNames());
+    key = binary(schema, names, "key");
+    value = binary(schema, names, "value");
+    headers = names.indexOf("headers");
+    partition = names.indexOf("partition");
+    timestamp = names.indexOf("timestamp");
+    if (value < 0) {
+      throw new OperatorFault("KAFKA_SINK_COLUMNS", "the Kafka sink needs a binary column \"value\", got " + names);
+    }
+  }
+
+  static SinkSettings of(CaseInsensitiveStringMap options, StructType schema) {
+    return new SinkSettings(options, schema);
+  }
+
+  /** Entries that begin with {@code kafka.}, without the prefix. */
+  static HashMap<String, Object> kafkaOptions(Map<String, String> options) {
+    HashMap<String, Object> found = new HashMap<>();
+    options.forEach(
+        (name, text) -> {
+          String folded = name.toLowerCase(Locale.ROOT);
+          if (folded.startsWith(KAFKA_PREFIX)) {
+            found.put(folded.substring(KAFKA_PREFIX.length()), text);
+          }
+        });
+    return found;
+  }
+
+  private static String required(CaseInsensitiveStringMap options, String name) {
+    String text = options.get(name);
+    if (text == null || text.isEmpty()) {
+      throw new OperatorFault("KAFKA_SINK_OPTION", "the Kafka sink needs the option " + name);
+    }
+    return text;
+  }
+
+  private static int binary(StructType schema, List<String> names, String name) {
+    int index = names.indexOf(name);
+    if (index >= 0 && !(schema.fields()[index].dataType() instanceof BinaryType)) {
+      throw new OperatorFault("KAFKA_SINK_COLUMNS", "column \"" + name + "\" of the Kafka sink has to be binary");
+    }
+    return index;
+  }
+}

@@ -1,0 +1,66 @@
+package dsdagster.time;
+
+import dsdagster.OperatorFault;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * The clocks of all jobs of this process.
+ *
+ * <p>A job's clock is registered before its query is built and lives for one run; registering again begins a new run,
+ * which takes its time from the checkpoint. Configuration:
+ *
+ * <pre>
+ * {"mode": "auto" | "manual", "span_micros": largest window or WITHIN, "grid_micros": 0 or the slide of the windows when
+ *  time matters at their ends only, "step_micros": 200000,
+ *  "inputs": {name: {"time": "broker" | "record", "bound_micros": n, "idle_micros": n, "looks": true}}}
+ * </pre>
+ *
+ * {@code looks} is false for an input that no {@link TimedSource} wraps: its partitions are those seen, never idle.
+ */
+public final class Clocks {
+  private static final ConcurrentHashMap<String, JobClock> JOBS = new ConcurrentHashMap<>();
+  private static volatile Now now = Now.REAL;
+
+  private Clocks() {}
+
+  public static void register(String job, String configJson) {
+    JOBS.put(job, new JobClock(job, Json.read(configJson)));
+  }
+
+  public static void remove(String job) {
+    JOBS.remove(job);
+  }
+
+  /** Moves a job's time by hand: all rows before {@code micros} have been sent. */
+  public static void advance(String job, long micros) {
+    of(job).advance(micros);
+  }
+
+  /** Time, inputs, late counts as JSON; {@code null} as text for a job without clock. */
+  public static String snapshot(String job) {
+    JobClock clock = JOBS.get(job);
+    return clock == null ? "null" : Json.write(clock.snapshot());
+  }
+
+  static JobClock of(String job) {
+    JobClock clock = job == null ? null : JOBS.get(job);
+    if (clock == null) {
+      throw new OperatorFault("CLOCK_NOT_REGISTERED", "job " + job + " has no clock");
+    }
+    return clock;
+  }
+
+  static Now now() {
+    return now;
+  }
+
+  /** Tests: both clocks stand at {@code micros}. */
+  public static void setNow(long micros) {
+    now = Now.fixed(micros);
+  }
+
+  /** Tests: the machine's clocks again. */
+  public static void useRealTime() {
+    now = Now.REAL;
+  }
+}

@@ -1,0 +1,190 @@
+package dsdagster.time;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.spark.SparkContext;
+
+/**
+ * Time of one input: the minimum over its active partitions of how far each is known, minus the lateness bound.
+ *
+ * <p>Rules: {@code broker} time is known up to the newest row and, once read to its end, up to the look that found the
+ * end; {@code record} time (a producer's or a column's) only up to the newest row, and a partition that stays empty for
+ * the idle timeout after a look that found its end is left out. A partition with rows to read and none read yet holds
+ * time back. With a frozen end ({@code availableNow}) only rows count, and a partition read to its end is left out.
+ */
+final class InputClock {
+  /** Time is not known yet: it may not move. */
+  static final long HELD = Long.MIN_VALUE;
+  /** Nothing active: the others decide. */
+  static final long IDLE = Long.MAX_VALUE;
+
+  private final String name;
+  private final boolean brokerTime;
+  private final boolean looks;
+  private final long bound;
+  private final long idleTimeout;
+  private final Map<String, PartitionClock> partitions = new LinkedHashMap<>();
+  private SeenTimes seenTimes;
+  private long looked = PartitionClock.NONE;
+  private boolean lookFailed;
+  private boolean restored;
+  private long rowsUnknownUntil = PartitionClock.NONE;
+
+  InputClock(String name, JsonNode config) {
+    this.name = name;
+    this.brokerTime = "broker".equals(config.path("time").asText("record"));
+    this.looks = config.path("looks").asBoolean(true);
+    this.bound = config.path("bound_micros").asLong(brokerTime ? 500_000 : 10_000_000);
+    this.idleTimeout = config.path("idle_micros").asLong(10_000_000);
+  }
+
+  /** The accumulator behind the pass-through; Spark keeps weak references only, so it is held here. */
+  synchronized SeenTimes seenTimes(SparkContext context) {
+    if (seenTimes == null) {
+      seenTimes = new SeenTimes();
+      seenTimes.register(context, scala.Option.apply("seen " + name), false);
+    }
+    return seenTimes;
+  }
+
+  private PartitionClock partition(String key) {
+    return partitions.computeIfAbsent(key, unused -> new PartitionClock());
+  }
+
+  /** Takes over what the tasks have seen. Returns whether anything newer came. */
+  boolean collect() {
+    SeenTimes source;
+    synchronized (this) {
+      source = seenTimes;
+    }
+    if (source == null) {
+      return false;
+    }
+    boolean moved = false;
+    for (Map.Entry<String, long[]> entry : source.value().entrySet()) {
+      PartitionClock partition = partition(entry.getKey());
+      moved |= entry.getValue()[0] > partition.newest;
+      partition.raiseNewest(entry.getValue()[0]);
+    }
+    return moved;
+  }
+
+  /** A restart: the map of the last tick. Rows of later batches are unknown until the input has been looked at. */
+  void restore(JsonNode seen) {
+    seen.properties().forEach(entry -> partition(entry.getKey()).raiseNewest(entry.getValue().asLong()));
+    restored = true;
+  }
+
+  void look(Look look) {
+    for (Map.Entry<String, String> entry : look.ends().entrySet()) {
+      String key = entry.getKey();
+      String start = look.starts().get(key);
+      PartitionClock partition = partition(key);
+      if (look.reports() == null) {
+        partition.look(start, entry.getValue(), look.steady());
+        String stable = look.logEnds() == null ? entry.getValue() : look.logEnds().get(key);
+        partition.openTransaction = look.logEnds() != null && stable != null
+            && !Positions.reached(entry.getValue(), stable);
+        if (stable != null && !look.incomplete()) {
+          partition.promise(start, stable, look.wall());
+        }
+      } else {
+        lookReported(partition, start, entry.getValue(), look.reports().path(key));
+      }
+    }
+    partitions.keySet().removeIf(key -> !look.ends().containsKey(key) && !look.starts().containsKey(key));
+    looked = look.wall();
+    lookFailed = false;
+    if (restored && brokerTime && rowsUnknownUntil == PartitionClock.NONE) {
+      rowsUnknownUntil = look.wall();
+    }
+  }
+
+  private static void lookReported(PartitionClock partition, String start, String end, JsonNode report) {
+    long until = report.has("complete_until") ? report.get("complete_until").asLong() * 1000 : PartitionClock.NONE;
+    partition.lookReported(start, end, until);
+    partition.closed = report.path("finished").asBoolean(false);
+    if (until != PartitionClock.NONE) {
+      partition.promise(start, end, until);
+    }
+  }
+
+  void lookFailed() {
+    lookFailed = true;
+    partitions.values().forEach(PartitionClock::lookFailed);
+  }
+
+  /** The input's time, {@link #HELD} or {@link #IDLE}. */
+  long time(boolean frozen) {
+    if (partitions.isEmpty()) {
+      return looks && looked != PartitionClock.NONE ? IDLE : HELD;
+    }
+    long time = IDLE;
+    for (PartitionClock partition : partitions.values()) {
+      if (isLeftOut(partition, frozen)) {
+        continue;
+      }
+      long known = brokerTime && !frozen ? Math.max(partition.complete, partition.newest) : partition.newest;
+      if (known == PartitionClock.NONE) {
+        return HELD;
+      }
+      time = Math.min(time, known - bound);
+    }
+    return time;
+  }
+
+  private boolean isLeftOut(PartitionClock partition, boolean frozen) {
+    if (partition.closed) {
+      return true;
+    }
+    if (!looks) {
+      return false;
+    }
+    return frozen ? !partition.unfinished : !brokerTime && partition.isIdle(idleTimeout);
+  }
+
+  /** Newest event time that may have been read. */
+  long newest() {
+    long newest = rowsUnknownUntil;
+    for (PartitionClock partition : partitions.values()) {
+      newest = Math.max(newest, partition.newest);
+    }
+    return newest;
+  }
+
+  /** The map that stands in a tick's offset. */
+  ObjectNode seen() {
+    ObjectNode node = Json.object();
+    partitions.forEach(
+        (key, partition) -> {
+          if (partition.newest != PartitionClock.NONE) {
+            node.put(key, partition.newest);
+          }
+        });
+    return node;
+  }
+
+  ObjectNode snapshot(boolean frozen, long wall) {
+    ObjectNode node = Json.object();
+    long time = time(frozen);
+    long newest = newest();
+    node.put("state", lookFailed ? "unreachable" : time == IDLE ? "idle" : time == HELD ? "waiting" : "active");
+    put(node, "time_micros", time == IDLE ? HELD : time);
+    put(node, "newest_micros", newest);
+    put(node, "look_age_micros", looked == PartitionClock.NONE ? HELD : wall - looked);
+    node.put("lag_records", partitions.values().stream().mapToLong(partition -> partition.backlog).sum());
+    node.put("open_transaction", partitions.values().stream().anyMatch(partition -> partition.openTransaction));
+    node.put("partitions", partitions.size());
+    return node;
+  }
+
+  private static void put(ObjectNode node, String field, long value) {
+    if (value == HELD) {
+      node.putNull(field);
+    } else {
+      node.put(field, value);
+    }
+  }
+}

@@ -1,0 +1,94 @@
+package dsdagster.time;
+
+/**
+ * What is known of one partition. Times in microseconds; {@link #NONE} where nothing is known. Not thread-safe: its
+ * job's clock guards it.
+ */
+final class PartitionClock {
+  static final long NONE = Long.MIN_VALUE;
+
+  /** Newest event time read. */
+  long newest = NONE;
+  /** Everything stamped up to here has been read. */
+  long complete = NONE;
+  /** Records between the reader and the end. */
+  long backlog;
+  boolean openTransaction;
+  /** Drained for good (a closed shard): says nothing about time any more. */
+  boolean closed;
+  /** In a run with a frozen end: had rows to read at the last look or the one before. */
+  boolean unfinished;
+  private String lastStart;
+  private boolean looked;
+  private long candidateTime = NONE;
+  private String candidateEnd;
+  private long atEndSince = NONE;
+  private long atEndUntil = NONE;
+
+  /**
+   * A successful look at the partition.
+   *
+   * @param start what has been read and committed, null for nothing
+   * @param end end known to the source
+   * @param steady elapsed-time clock of the look
+   */
+  void look(String start, String end, long steady) {
+    boolean atEnd = Positions.reached(start, end);
+    unfinished = !atEnd || (looked && !Positions.reached(lastStart, end));
+    looked = true;
+    lastStart = start;
+    backlog = Positions.distance(start, end);
+    if (!atEnd) {
+      atEndSince = NONE;
+    } else {
+      atEndSince = atEndSince == NONE ? steady : atEndSince;
+      atEndUntil = steady;
+    }
+    settle(start);
+  }
+
+  /** A look that told when the end was last seen (or {@link #NONE}): only such a moment counts as being at the end. */
+  void lookReported(String start, String end, long completeUntil) {
+    if (completeUntil == NONE) {
+      look(start, end, 0);
+      atEndSince = NONE;
+      return;
+    }
+    look(start, end, completeUntil);
+  }
+
+  private void settle(String start) {
+    if (candidateEnd != null && Positions.reached(start, candidateEnd)) {
+      complete = Math.max(complete, candidateTime);
+      candidateEnd = null;
+    }
+  }
+
+  /**
+   * All that was stamped up to {@code time} lies before {@code end}; true at once when the reader stands there, later
+   * when it gets there. One such promise is kept open at a time: a newer one would never be met under steady load.
+   */
+  void promise(String start, String end, long time) {
+    if (Positions.reached(start, end)) {
+      complete = Math.max(complete, time);
+      candidateEnd = null;
+    } else if (candidateEnd == null) {
+      candidateTime = time;
+      candidateEnd = end;
+    }
+  }
+
+  /** A look failed: whatever silence was counted so far proves nothing. */
+  void lookFailed() {
+    atEndSince = NONE;
+  }
+
+  /** Empty since at least {@code timeout}, counted from a look that found its end. */
+  boolean isIdle(long timeout) {
+    return atEndSince != NONE && atEndUntil - atEndSince >= timeout;
+  }
+
+  void raiseNewest(long time) {
+    newest = Math.max(newest, time);
+  }
+}

@@ -1,0 +1,65 @@
+package dsdagster.time;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/**
+ * Offsets of any source as partition → position.
+ *
+ * <p>Rules: {@code {"topic": {"0": 12}}} is keyed by the inner name when there is one outer name, else by
+ * {@code outer/inner}; {@code {"a": 12}} by its names; a bare value is partition {@code 0}. Positions compare as numbers
+ * when both are numbers, otherwise only equality is known.
+ */
+final class Positions {
+  private static final String ONLY = "0";
+
+  private Positions() {}
+
+  static Map<String, String> of(String json) {
+    JsonNode root = Json.read(json);
+    Map<String, String> found = new LinkedHashMap<>();
+    if (!root.isObject()) {
+      found.put(ONLY, root.toString());
+      return found;
+    }
+    boolean nested = root.size() > 0;
+    for (JsonNode inner : root) {
+      nested &= inner.isObject();
+    }
+    for (Map.Entry<String, JsonNode> entry : root.properties()) {
+      if (!nested) {
+        found.put(entry.getKey(), entry.getValue().toString());
+        continue;
+      }
+      String prefix = root.size() == 1 ? "" : entry.getKey() + "/";
+      entry.getValue().properties().forEach(leaf -> found.put(prefix + leaf.getKey(), leaf.getValue().toString()));
+    }
+    return found;
+  }
+
+  /** Has a reader at {@code position} (null: at the very beginning) passed everything before {@code end}? */
+  static boolean reached(String position, String end) {
+    Long there = number(end);
+    if (there == null) {
+      return end.equals(position);
+    }
+    Long here = position == null ? Long.valueOf(0) : number(position);
+    return here != null && here >= there;
+  }
+
+  /** Records between the two, 0 where positions are no numbers. */
+  static long distance(String position, String end) {
+    Long there = number(end);
+    Long here = position == null ? Long.valueOf(0) : number(position);
+    return there == null || here == null ? 0 : Math.max(0, there - here);
+  }
+
+  private static Long number(String text) {
+    try {
+      return Long.valueOf(text);
+    } catch (NumberFormatException other) {
+      return null;
+    }
+  }
+}

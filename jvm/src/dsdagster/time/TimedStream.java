@@ -1,0 +1,169 @@
+package dsdagster.time;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.AcceptsLatestSeenOffset;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+
+/** The inner stream of a {@link TimedSource}; tells the clock of every look, successful or not. */
+class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+  private static final String COMPLETE_UNTIL = "complete_until";
+  final MicroBatchStream inner;
+  private final SupportsAdmissionControl admission;
+  private final JobClock clock;
+  private final String input;
+  private final LogEnds guard;
+  private Offset frozen;
+
+  TimedStream(MicroBatchStream inner, JobClock clock, String input, LogEnds guard) {
+    this.inner = inner;
+    this.admission = inner instanceof SupportsAdmissionControl ? (SupportsAdmissionControl) inner : null;
+    this.clock = clock;
+    this.input = input;
+    this.guard = guard;
+  }
+
+  @Override
+  public Offset initialOffset() {
+    return inner.initialOffset();
+  }
+
+  @Override
+  public Offset deserializeOffset(String json) {
+    return inner.deserializeOffset(json);
+  }
+
+  @Override
+  public Offset latestOffset() {
+    throw new UnsupportedOperationException("asked with a start offset only");
+  }
+
+  @Override
+  public ReadLimit getDefaultReadLimit() {
+    return admission == null ? ReadLimit.allAvailable() : admission.getDefaultReadLimit();
+  }
+
+  @Override
+  public Offset reportLatestOffset() {
+    return admission == null ? null : admission.reportLatestOffset();
+  }
+
+  @Override
+  public Offset latestOffset(Offset start, ReadLimit limit) {
+    boolean answered = false;
+    try {
+      long wall = Clocks.now().wall();
+      long steady = Clocks.now().steady();
+      boolean asks = guard.isGuarding() && clock.isPending();
+      Map<String, String> logEnds = asks ? guard.ask() : null;
+      Offset end = innerLatest(start, limit);
+      if (end != null) {
+        clock.look(input, seen(wall, steady, start, end, logEnds));
+      }
+      answered = true;
+      return end;
+    } finally {
+      if (!answered) {
+        clock.lookFailed(input);
+      }
+    }
+  }
+
+  private Look seen(long wall, long steady, Offset start, Offset end, Map<String, String> logEnds) {
+    Map<String, String> starts = start == null ? Map.of() : Positions.of(start.json());
+    boolean incomplete = guard.isGuarding() && logEnds == null;
+    Offset latest = frozen == null ? reportLatestOffset() : null;
+    if (latest != null) {
+      JsonNode reports = Json.read(latest.json());
+      if (isReport(reports)) {
+        return new Look(wall, steady, starts, Positions.of(end.json()), null, reports, false);
+      }
+      return new Look(wall, steady, starts, Positions.of(latest.json()), logEnds, null, incomplete);
+    }
+    return new Look(wall, steady, starts, Positions.of(end.json()), logEnds, null, incomplete);
+  }
+
+  private static boolean isReport(JsonNode node) {
+    if (!node.isObject()) {
+      return false;
+    }
+    for (JsonNode partition : node) {
+      if (!partition.isObject() || !(partition.has(COMPLETE_UNTIL) || partition.has("millis_behind")
+          || partition.has("finished") || partition.isEmpty())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private Offset innerLatest(Offset start, ReadLimit limit) {
+    if (frozen != null) {
+      return frozen;
+    }
+    return admission == null ? inner.latestOffset() : admission.latestOffset(start, limit);
+  }
+
+  /** For a source that cannot freeze its end itself, the end of this moment is kept and read in one batch. */
+  @Override
+  public void prepareForTriggerAvailableNow() {
+    clock.freeze();
+    if (inner instanceof SupportsTriggerAvailableNow) {
+      ((SupportsTriggerAvailableNow) inner).prepareForTriggerAvailableNow();
+    } else {
+      frozen = admission == null
+          ? inner.latestOffset()
+          : admission.latestOffset(inner.initialOffset(), ReadLimit.allAvailable());
+    }
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    return inner.planInputPartitions(start, end);
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return inner.createReaderFactory();
+  }
+
+  @Override
+  public Map<String, String> metrics(Optional<Offset> latestConsumed) {
+    return inner instanceof ReportsSourceMetrics ? ((ReportsSourceMetrics) inner).metrics(latestConsumed) : Map.of();
+  }
+
+  @Override
+  public void commit(Offset end) {
+    inner.commit(end);
+  }
+
+  @Override
+  public void stop() {
+    guard.close();
+    inner.stop();
+  }
+
+  @Override
+  public String toString() {
+    return inner.toString();
+  }
+
+  /** For sources that want to be told the last offset after a restart. */
+  static final class WithLatestSeen extends TimedStream implements AcceptsLatestSeenOffset {
+    WithLatestSeen(MicroBatchStream inner, JobClock clock, String input, LogEnds guard) {
+      super(inner, clock, input, guard);
+    }
+
+    @Override
+    public void setLatestSeenOffset(Offset offset) {
+      ((AcceptsLatestSeenOffset) inner).setLatestSeenOffset(offset);
+    }
+  }
+}
