@@ -40,7 +40,7 @@ RELATIONS: tuple[Condition, ...] = (
     Condition("COLUMN_CONSTRAINT_UNSUPPORTED", "unsupported", "column constraint {constraint} is not supported", "only NOT NULL may follow a column's type", "0A000"),
     Condition("TYPE_UNKNOWN", "user", "unknown type {name}", "did you mean {nearest}?", "42601"),
     Condition("TYPE_PARAMETER_INVALID", "user", "{name} does not allow {value} here", "allowed: {allowed}", "42601"),
-    Condition("VIRTUAL_NOT_YET", "not_yet", "virtual relations is not built yet", "write a relation with a topic of its own; what it costs is one topic", "0A000"),
+    Condition("VIRTUAL_NOT_YET", "not_yet", "a virtual relation is not built yet", "write a relation with a topic of its own; what it costs is one topic", "0A000"),
     Condition("OR_REPLACE_UNSUPPORTED", "unsupported", "CREATE OR REPLACE is not supported",
               "write CREATE and change it in place: a changed definition is compared with what runs when it is applied", "0A000"),
 )  # fmt: skip
@@ -48,7 +48,7 @@ RELATIONS: tuple[Condition, ...] = (
 QUERIES: tuple[Condition, ...] = (
     Condition("CLAUSE_UNSUPPORTED", "unsupported", "clause {clause} is not supported", "remove it; " + _REFERENCE, "0A000"),
     Condition("CLAUSE_TWICE", "user", "clause {clause} is written twice", "keep one of the two", "42601"),
-    Condition("HINT_UNSUPPORTED", "unsupported", "hints /*+ … */ is not supported", "remove it; use the properties of a source: FROM r WITH ('name' = value)", "0A000"),
+    Condition("HINT_UNSUPPORTED", "unsupported", "a hint /*+ … */ is not supported", "remove it; use the properties of a source: FROM r WITH ('name' = value)", "0A000"),
     Condition("EMIT_UNSUPPORTED", "unsupported", "clause EMIT is not supported", "write 'emit.mode' = 'updates' in the WITH of the relation", "0A000"),
     Condition("FETCH_UNSUPPORTED", "unsupported", "clause FETCH is not supported", "write LIMIT", "0A000"),
     Condition("ORDER_BY_IN_PERSISTENT_QUERY", "unsupported", "ORDER BY in a query that never ends is not supported",

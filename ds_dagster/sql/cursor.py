@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlglot.parser import Parser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import fold
@@ -42,6 +42,8 @@ class CursorParser(Parser):
         self.source = source
         self.notes: list[Mistake] = []
         self._depth = 0
+        self._sub_selects = 0
+        self._finite = False
         self._tokens = list(tokens)
         self._tokens_size = len(self._tokens)
         self._advance(0)

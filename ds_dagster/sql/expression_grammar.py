@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.cursor import RESERVED
 from ds_dagster.sql.expressions import FieldAccess
@@ -128,8 +128,7 @@ class ExpressionParser(TypeParser):
     def _in(self, left: exp.Expression) -> exp.Expression:
         if self.at_symbol(TokenType.L_PAREN) and self.ahead().text == "select":
             self._advance()
-            query = self.query()
-            self.need_symbol(TokenType.R_PAREN, "')'")
+            query = self._inner_query()
             return exp.In(this=left, query=exp.Subquery(this=query))
         return exp.In(this=left, expressions=self.listed(self.expr))
 
@@ -242,9 +241,7 @@ class ExpressionParser(TypeParser):
     def _parentheses(self) -> exp.Expression:
         self._advance()
         if self.at("select"):
-            query = self.query()
-            self.need_symbol(TokenType.R_PAREN, "')'")
-            return exp.Subquery(this=query)
+            return exp.Subquery(this=self._inner_query())
         inner = self.expr()
         if self.at_symbol(TokenType.COMMA):
             raise self.refuse("CLAUSE_UNSUPPORTED", clause="row values (a, b)")
@@ -318,6 +315,7 @@ class ExpressionParser(TypeParser):
         return call
 
     def _over(self, call: exp.Expression) -> exp.Expression:
+        self._finite = True
         over = self.next_token()
         self._advance()
         partition: list[exp.Expression] = []
@@ -356,9 +354,7 @@ class ExpressionParser(TypeParser):
     def _exists(self) -> exp.Expression:
         token = self.next_token()
         self.need_symbol(TokenType.L_PAREN, "(")
-        query = self.query()
-        self.need_symbol(TokenType.R_PAREN, "')'")
-        return _placed(exp.Exists(this=query), token)
+        return _placed(exp.Exists(this=self._inner_query()), token)
 
     def _extract(self) -> exp.Expression:
         token = self.next_token()
@@ -429,6 +425,12 @@ class ExpressionParser(TypeParser):
             first = False
         nulls_first = first if first is not None else not descending
         return exp.Ordered(this=this, desc=descending or None, nulls_first=nulls_first)
+
+    def _inner_query(self) -> exp.Select:
+        self._finite = True
+        query = self.query()
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return query
 
     def query(self) -> exp.Select:
         """A SELECT; the grammar of queries has it."""

@@ -10,7 +10,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.sql.mistakes import Mistake
 from ds_dagster.sql.source import Source
 
-_AGGREGATES: dict[type[exp.Expression], str] = {
+_AGGREGATES: dict[type[exp.Expr], str] = {
     exp.Count: "COUNT",
     exp.Sum: "SUM",
     exp.Avg: "AVG",
@@ -30,11 +30,11 @@ class FunctionCall:
     """A call, whichever node it is. ``name`` is upper case; ``distinct`` is ``COUNT(DISTINCT x)``."""
 
     name: str
-    arguments: tuple[exp.Expression, ...]
+    arguments: tuple[exp.Expr, ...]
     distinct: bool = False
 
 
-def function_call(node: exp.Expression) -> FunctionCall | None:
+def function_call(node: exp.Expr) -> FunctionCall | None:
     """Name and arguments of a call; None for any other node.
 
     COUNT, SUM, AVG, MIN, MAX and COALESCE are sqlglot's nodes, every other function is ``exp.Anonymous``.
@@ -47,13 +47,13 @@ def function_call(node: exp.Expression) -> FunctionCall | None:
     return FunctionCall(name, *_arguments([node.this])) if name else None
 
 
-def _arguments(written: list[exp.Expression]) -> tuple[tuple[exp.Expression, ...], bool]:
+def _arguments(written: list[exp.Expr]) -> tuple[tuple[exp.Expr, ...], bool]:
     if len(written) == 1 and isinstance(written[0], exp.Distinct):
         return tuple(written[0].expressions), True
     return tuple(written), False
 
 
-def span_of(node: exp.Expression, otherwise: Span) -> Span:
+def span_of(node: exp.Expr, otherwise: Span) -> Span:
     """Where a node of a SELECT stands: its own place or that of its left-most part; ``otherwise`` names the file and is the
     answer when no part has a place."""
     places = [part.meta for part in node.walk() if "start" in part.meta]
@@ -65,7 +65,7 @@ def span_of(node: exp.Expression, otherwise: Span) -> Span:
     return Span(otherwise.file, line, column, line, column + length)
 
 
-def refuse_in_persistent_query(tree: exp.Expression, source: Source) -> list[Mistake]:
+def refuse_in_persistent_query(tree: exp.Expr, source: Source) -> list[Mistake]:
     """Clauses that only a question asked once can have."""
     found: list[Mistake] = []
     for node in tree.walk():
@@ -82,11 +82,11 @@ def refuse_in_persistent_query(tree: exp.Expression, source: Source) -> list[Mis
     return found
 
 
-def _is_expression_subquery(node: exp.Expression) -> bool:
+def _is_expression_subquery(node: exp.Expr) -> bool:
     return isinstance(node, exp.Subquery) and node.args.get("alias") is None
 
 
-def _at(node: exp.Expression, source: Source, condition: str, params: dict[str, str]) -> Mistake:
+def _at(node: exp.Expr, source: Source, condition: str, params: dict[str, str]) -> Mistake:
     owner = node if node.meta.get("start") is not None else next((p for p in node.walk() if "start" in p.meta), None)
     owner = owner or node.parent
     start, end = (int(owner.meta["start"]), int(owner.meta["end"])) if owner and "start" in owner.meta else (0, 0)

@@ -37,7 +37,7 @@ class Mistake:
 
     def exception(self) -> DsError:
         """To raise."""
-        return error(self.condition, span=self.span, **self.params)
+        return error(self.condition, span=self.span, detail="", **self.params)
 
 
 class Refusal(ParseError):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.datatypes import DataType
 from ds_dagster.names import did_you_mean
@@ -52,7 +52,6 @@ class DeltaStreamParser(QueryParser):
     def begin(self, source: Source, tokens: tuple[Token, ...]) -> None:
         """Point the parser at the tokens of one statement and forget the last one."""
         super().begin(source, tokens)
-        self._sub_selects = 0
         self.kind: RelationKind | None = None
         self.name: WrittenName | None = None
 
@@ -245,7 +244,8 @@ class DeltaStreamParser(QueryParser):
     def _persistent_body(self) -> SelectBody:
         body = self.select_body()
         self.nothing_left()
-        self.notes.extend(refuse_in_persistent_query(body.tree, self.source))
+        if self._finite:
+            self.notes.extend(refuse_in_persistent_query(body.tree, self.source))
         return body
 
     def _use(self, origin: Origin) -> Statement:
@@ -283,7 +283,7 @@ class DeltaStreamParser(QueryParser):
     def begin_loose(self) -> None:
         """Prepare for tokens that came through sqlglot's own functions."""
         self.source = Source("<text>", self.sql)
-        self.notes, self._depth, self._sub_selects = [], 0, 0
+        self.notes, self._depth, self._sub_selects, self._finite = [], 0, 0, False
 
 
 _STATEMENTS: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.cursor import RESERVED
 from ds_dagster.sql.expression_grammar import ExpressionParser
@@ -126,6 +126,7 @@ class QueryParser(ExpressionParser):
         if self.take("distinct"):
             if self.at("on"):
                 raise self.refuse("CLAUSE_UNSUPPORTED", clause="DISTINCT ON")
+            self._finite = True
             tree.set("distinct", exp.Distinct())
         else:
             self.take("all")
@@ -149,6 +150,7 @@ class QueryParser(ExpressionParser):
     def _clauses(self, tree: exp.Select) -> None:
         for words, (argument, parse) in _CLAUSES.items():
             if self.take(*words):
+                self._finite |= argument in _ASKED_ONCE
                 tree.set(argument, parse(self))
         if self._curr.token_type is TokenType.VAR:
             self._refuse_clause()
@@ -157,7 +159,8 @@ class QueryParser(ExpressionParser):
         refused = REFUSED_CLAUSES.get(self._curr.text)
         if refused:
             condition, parameter, shown = refused
-            raise self.refuse(condition, **{parameter: shown})
+            params: dict[str, str] = {parameter: shown}
+            raise self.refuse(condition, None, related=(), **params)
 
     def _projection(self) -> exp.Expression:
         if self.at_symbol(TokenType.STAR):
@@ -415,4 +418,5 @@ _CLAUSES: dict[tuple[str, ...], tuple[str, Callable[[QueryParser], exp.Expressio
     ("limit",): ("limit", QueryParser._limit),
     ("offset",): ("offset", QueryParser._offset),
 }
+_ASKED_ONCE = frozenset({"order", "limit", "offset"})
 _QUERY_CLAUSES = frozenset(words[0] for words in _CLAUSES)

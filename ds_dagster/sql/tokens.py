@@ -1,11 +1,15 @@
-"""The dialect's tokenizer. All words come out as ``VAR``: the grammar decides by text what is a keyword, so that nearly every word
-may be a column's name and no clause of another dialect is understood by accident."""
+"""The dialect's tokenizer.
+
+All words come out as ``VAR``: the grammar decides by text what is a keyword, so that nearly every word may be a column's name and
+no clause of another dialect is understood by accident.
+"""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from sqlglot.tokens import Tokenizer, TokenType
+from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokens import Tokenizer
 
 
 class DeltaStreamTokenizer(Tokenizer):
