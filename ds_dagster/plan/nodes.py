@@ -14,8 +14,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from ds_dagster.catalog.relation import Relation, StartingPosition
-from ds_dagster.datatypes import TIMESTAMP_LTZ, DataType
+from ds_dagster.catalog.relation import Column, Relation, StartingPosition
+from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
 from ds_dagster.errors import error
 
 ChangelogKind = Literal["append", "upsert"]
@@ -114,6 +114,11 @@ class Node:
         return ()
 
     @property
+    def is_final(self) -> bool:
+        """Whether a row that came out is never replaced or deleted later: append rows, and closed windows."""
+        return self.changelog == "append"
+
+    @property
     def is_stateful(self) -> bool:
         """Whether this node itself keeps state in the checkpoint."""
         return False
@@ -142,7 +147,11 @@ def _require(node: Node, names: frozenset[str], what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scan(Node):
-    """Reads a relation. Fields are ``alias$column`` for all its columns.
+    """Reads a relation. Fields are ``alias$column`` for the columns that are read, and ``alias$rowtime()`` where ``rowtime()``
+    is used (BIGINT, epoch milliseconds of the record's own timestamp).
+
+    ``columns``: names of the columns the query needs, in the relation's order; None = all. Primary key, NOT NULL columns and the
+    event-time column are always among them. Only these are decoded.
 
     ``source_name`` names the Spark source inside its checkpoint (letters, digits, underscore; unique in the query and stable
     under edits of the projection). A changelog scan yields upserts and deletes by ``key``.
@@ -155,10 +164,26 @@ class Scan(Node):
     starting_position: StartingPosition = "earliest"
     bad_records: BadRecords = "terminate"
     max_records_per_batch: int | None = None
+    columns: tuple[str, ...] | None = None
+    rowtime: bool = False
 
     @property
     def output(self) -> tuple[Field, ...]:
-        return tuple(Field(self.field_name(c.name), c.type, c.nullable) for c in self.relation.columns)
+        fields = tuple(Field(self.field_name(c.name), c.type, c.nullable) for c in self.read_columns)
+        return (*fields, Field(self.rowtime_field, BIGINT, False)) if self.rowtime else fields
+
+    @property
+    def read_columns(self) -> tuple[Column, ...]:
+        """Columns of the relation that are read."""
+        if self.columns is None:
+            return self.relation.columns
+        kept = frozenset(self.columns)
+        return tuple(column for column in self.relation.columns if column.name in kept)
+
+    @property
+    def rowtime_field(self) -> str:
+        """Internal name of the record's own timestamp, a field only if ``rowtime`` is set."""
+        return f"{self.alias}$rowtime()"
 
     @property
     def changelog(self) -> ChangelogKind:
@@ -175,7 +200,8 @@ class Scan(Node):
 
 @dataclass(frozen=True, slots=True)
 class Filter(Node):
-    """Keeps rows whose condition is true. Over an upsert input a row that fails becomes a delete of its key."""
+    """Keeps rows whose condition is true. Over an upsert input a row that fails becomes a delete of its key
+    (``emits_deletes``), unless its rows are final: then it is dropped, nothing was there to delete."""
 
     input: Node
     condition: BoundExpression
@@ -184,12 +210,21 @@ class Filter(Node):
         _require(self.input, self.condition.columns(), "filter")
 
     @property
+    def emits_deletes(self) -> bool:
+        """Whether a row that fails must become a delete of its key."""
+        return not self.input.is_final
+
+    @property
     def output(self) -> tuple[Field, ...]:
         return self.input.output
 
     @property
     def changelog(self) -> ChangelogKind:
         return self.input.changelog
+
+    @property
+    def is_final(self) -> bool:
+        return self.input.is_final
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -215,6 +250,10 @@ class Project(Node):
     @property
     def changelog(self) -> ChangelogKind:
         return self.input.changelog
+
+    @property
+    def is_final(self) -> bool:
+        return self.input.is_final
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -279,6 +318,10 @@ class Aggregate(Node):
     @property
     def key(self) -> tuple[str, ...]:
         return tuple(named.name for named in self.group)
+
+    @property
+    def is_final(self) -> bool:
+        return self.window is not None and not self.updates
 
     @property
     def is_stateful(self) -> bool:

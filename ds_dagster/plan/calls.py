@@ -1,0 +1,195 @@
+"""Calls inside expressions: scalar functions by their signatures, metadata of records, aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, DataType
+from ds_dagster.errors import DsError
+from ds_dagster.names import did_you_mean
+from ds_dagster.plan.arithmetic import arithmetic_type
+from ds_dagster.plan.expressions import ExpressionBinder, Typed, column, widened
+from ds_dagster.plan.functions import ALIASES, FAMILIES, FUNCTIONS, KNOWN_LATER, Function, Signature, find_function
+from ds_dagster.plan.nodes import AggregateCall, AggregateFunction, BoundExpression
+from ds_dagster.plan.printing import expression_text
+
+NULL_AS: dict[str, DataType] = {
+    "any": VARCHAR, "text": VARCHAR, "integer": INTEGER, "number": DOUBLE, "same_number": INTEGER, "boolean": BOOLEAN,
+    "temporal": TIMESTAMP, "orderable": VARCHAR,
+}  # fmt: skip
+"""Argument word → type a bare NULL takes there."""
+
+EXTRACT_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+_TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
+_AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
+    exp.Count: "COUNT",
+    exp.Sum: "SUM",
+    exp.Avg: "AVG",
+    exp.Min: "MIN",
+    exp.Max: "MAX",
+}
+
+
+class Aggregates:
+    """The aggregate calls of one SELECT, each once, in the order they were found."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, AggregateCall] = {}
+
+    def add(
+        self, function: AggregateFunction, argument: BoundExpression | None, condition: BoundExpression | None, type_: DataType
+    ) -> AggregateCall:
+        """The call with that meaning, new or known."""
+        parts = [function, *(expression_text(e.tree, str, strict=True) if e else "*" for e in (argument, condition))]
+        key = "|".join(parts)
+        if key not in self.calls:
+            name = f"{function.lower()}${len(self.calls) + 1}"
+            self.calls[key] = AggregateCall(
+                name, function, argument, type_, filter=condition, nullable=function != "COUNT"
+            )  # fmt: skip
+        return self.calls[key]
+
+
+def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
+    """Bind a scalar function or a metadata function.
+
+    Raises:
+        UserError: UNKNOWN_FUNCTION, FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE.
+        NotYetError: FUNCTION_NOT_YET.
+    """
+    name, arguments = _spelled(binder, node)
+    function = find_function(name)
+    if function is None:
+        raise _unknown(binder, node, name)
+    if function.not_yet:
+        raise binder.refuse("FUNCTION_NOT_YET", node, name=function.name, instead=function.not_yet)
+    if function.kind == "metadata":
+        return _metadata(binder, node, arguments)
+    values = [binder.bind(argument) for argument in arguments]
+    return _called(binder, node, function, values)
+
+
+def _spelled(binder: ExpressionBinder, node: exp.Expression) -> tuple[str, list[exp.Expression]]:
+    """Name and arguments of a call, whatever node it was read into."""
+    if isinstance(node, exp.Coalesce):
+        return "COALESCE", [node.this, *node.expressions]
+    if isinstance(node, exp.Trim):
+        removed = node.args.get("expression")
+        name = _TRIMS.get(str(node.args.get("position") or ""), "TRIM")
+        return name, [node.this, removed] if removed is not None else [node.this]
+    if isinstance(node, exp.Extract):
+        unit = node.this.name.upper()
+        if unit not in EXTRACT_UNITS:
+            raise binder.refuse(
+                "FUNCTION_ARGUMENT_TYPE", node, function="EXTRACT", types=[unit], expected=f"({'|'.join(EXTRACT_UNITS)} FROM time)"
+            )
+        return "EXTRACT", [exp.Literal.string(unit), node.expression]
+    return str(node.this), list(node.expressions)
+
+
+def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsError:
+    if name.upper() in KNOWN_LATER:
+        return binder.refuse("FUNCTION_NOT_YET", node, name=name.upper(), instead=KNOWN_LATER[name.upper()])
+    return binder.refuse("UNKNOWN_FUNCTION", node, name=name, nearest=did_you_mean(name, [*FUNCTIONS, *ALIASES]))
+
+
+def _metadata(binder: ExpressionBinder, node: exp.Expression, arguments: Sequence[exp.Expression]) -> Typed:
+    """``rowtime()`` or ``rowtime(alias)``."""
+    scope = binder.scope
+    if len(arguments) > 1 or any(not isinstance(argument, exp.Column) for argument in arguments):
+        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function="ROWTIME", count=len(arguments), expected="(source)")
+    source = scope.source(arguments[0].name, arguments[0]) if arguments else scope.sources[0]
+    if not source.rowtime:
+        raise binder.refuse("FUNCTION_NOT_YET", node, name="ROWTIME over a sub-select", instead="select rowtime() inside of it")
+    return Typed(column(source.rowtime), BIGINT, any(c.nullable for c in source.columns.values()) and source is not scope.sources[0])
+
+
+def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed]) -> Typed:
+    fitting = [signature for signature in function.signatures if signature.accepts_count(len(values))]
+    shown = " or ".join(str(signature) for signature in function.signatures)
+    if not fitting:
+        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=function.name, count=len(values), expected=shown)
+    signature = next((signature for signature in fitting if _accepts(signature, values)), None)
+    if signature is None:
+        types = [str(value.type) if value.type else "NULL" for value in values]
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=shown)
+    trees, types_ = _arguments(binder, node, function, signature, values)
+    made = exp.Anonymous(this=function.name, expressions=trees)
+    return Typed(made, signature.type_of(types_), _nullable(function, values))
+
+
+def _accepts(signature: Signature, values: Sequence[Typed]) -> bool:
+    words = (signature.word(position) for position in range(len(values)))
+    return all(value.type is None or FAMILIES[word](value.type) for word, value in zip(words, values, strict=True))
+
+
+def _arguments(
+    binder: ExpressionBinder, node: exp.Expression, function: Function, signature: Signature, values: Sequence[Typed]
+) -> tuple[list[exp.Expression], list[DataType]]:
+    """Trees and types after widening; words that begin with ``same`` share one type."""
+    if values and signature.word(0) == "same":
+        trees, type_ = binder.unify(node, values, f"the arguments of {function.name}")
+        if type_ is None:
+            raise binder.refuse("NULL_WITHOUT_TYPE", node)
+        return trees, [type_] * len(trees)
+    if values and signature.word(0) == "same_number":
+        first, second = (value.type or INTEGER for value in values)
+        type_ = arithmetic_type("%", first, second)
+        assert type_ is not None
+        return [value.tree for value in values], [type_] * len(values)
+    trees, types = [], []
+    for position, value in enumerate(values):
+        type_ = value.type or NULL_AS[signature.word(position)]
+        trees.append(widened(value, type_))
+        types.append(type_)
+    return trees, types
+
+
+def _nullable(function: Function, values: Sequence[Typed]) -> bool:
+    rules = {
+        "always": True,
+        "never": False,
+        "any": any(value.nullable for value in values),
+        "all": all(value.nullable for value in values),
+    }
+    return rules[function.nulls]
+
+
+def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
+    """Bind an aggregate: the call is collected, the result is a reference to its field.
+
+    Raises:
+        UserError: AGGREGATE_MISPLACED, FUNCTION_ARGUMENT_TYPE.
+        NotYetError: DISTINCT_AGGREGATE_NOT_YET.
+    """
+    call = node.this if isinstance(node, exp.Filter) else node
+    name = _AGGREGATES.get(type(call))
+    if name is None:
+        raise binder.refuse("EXPRESSION_NOT_YET", node, what="FILTER behind a function that is no aggregate")
+    if binder.aggregates is None:
+        inside = binder.clause.startswith("an aggregate")
+        fix = "aggregate in two steps, through a relation of its own" if inside else "write it in the SELECT list or in HAVING"
+        raise binder.refuse("AGGREGATE_MISPLACED", node, function=name, clause=binder.clause, fix=fix)
+    argument = call.this
+    if isinstance(argument, exp.Distinct):
+        raise binder.refuse("DISTINCT_AGGREGATE_NOT_YET", node, function=name)
+    inner = ExpressionBinder(binder.scope, f"an aggregate ({name})")
+    bound = None if isinstance(argument, exp.Star) else inner.expression(argument)
+    condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
+    made = binder.aggregates.add(name, bound, condition, _aggregate_type(binder, node, name, bound))
+    return Typed(column(made.name), made.type, made.nullable)
+
+
+def _aggregate_type(binder: ExpressionBinder, node: exp.Expression, name: str, argument: BoundExpression | None) -> DataType:
+    function = FUNCTIONS[name]
+    signature = function.signatures[0]
+    if argument is None and name == "COUNT":
+        return signature.type_of(())
+    value = None if argument is None else Typed(argument.tree, argument.type, argument.nullable)
+    if value is None or not _accepts(signature, [value]):
+        types = ["*" if value is None else str(value.type)]
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=str(signature))
+    return signature.type_of([cast("DataType", value.type)])

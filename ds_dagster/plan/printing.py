@@ -1,0 +1,176 @@
+"""Text of an expression: for messages and EXPLAIN, and in a strict form that is the same for the same meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from ds_dagster.sql.expressions import FieldAccess
+from ds_dagster.sql.typetext import type_of_node
+
+ColumnText = Callable[[str], str]
+Printer = Callable[[exp.Expression, "Printing"], str]
+
+BINARY: dict[type[exp.Expression], str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "DIV", exp.Mod: "%", exp.DPipe: "||", exp.EQ: "=",
+    exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.And: "AND", exp.Or: "OR", exp.Like: "LIKE",
+    exp.Is: "IS", exp.Escape: "ESCAPE", exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
+}  # fmt: skip
+AGGREGATES: dict[type[exp.Expression], str] = {
+    exp.Count: "COUNT",
+    exp.Sum: "SUM",
+    exp.Avg: "AVG",
+    exp.Min: "MIN",
+    exp.Max: "MAX",
+}
+
+
+class Printing:
+    """How columns are spelled, and whether parentheses follow the tree (strict) or the text."""
+
+    def __init__(self, column: ColumnText, strict: bool) -> None:
+        self.column = column
+        self.strict = strict
+
+    def text(self, node: exp.Expression) -> str:
+        """Text of a tree."""
+        printer = PRINTERS.get(type(node))
+        return printer(node, self) if printer else type(node).__name__.upper()
+
+    def joined(self, nodes: list[exp.Expression]) -> str:
+        """Texts with commas between them."""
+        return ", ".join([self.text(node) for node in nodes])
+
+
+def expression_text(node: exp.Expression, column: ColumnText, *, strict: bool = False) -> str:
+    """Text of a bound or source expression; ``column`` spells a column's (internal) name."""
+    return Printing(column, strict).text(node)
+
+
+def _column(node: exp.Expression, printing: Printing) -> str:
+    table = node.args.get("table")
+    if isinstance(node.this, exp.Star):
+        return f"{table.name}.*" if table else "*"
+    name = printing.column(node.this.this)
+    return f"{table.name}.{name}" if table else name
+
+
+def _literal(node: exp.Expression, printing: Printing) -> str:
+    if not node.args.get("is_string"):
+        return str(node.this)
+    return "'" + str(node.this).replace("'", "''") + "'"
+
+
+def _paren(node: exp.Expression, printing: Printing) -> str:
+    inner = printing.text(node.this)
+    return inner if printing.strict else f"({inner})"
+
+
+def _binary(node: exp.Expression, printing: Printing) -> str:
+    text = f"{printing.text(node.this)} {BINARY[type(node)]} {printing.text(node.expression)}"
+    return f"({text})" if printing.strict else text
+
+
+def _prefix(word: str) -> Printer:
+    def show(node: exp.Expression, printing: Printing) -> str:
+        text = f"{word}{printing.text(node.this)}"
+        return f"({text})" if printing.strict else text
+
+    return show
+
+
+def _in(node: exp.Expression, printing: Printing) -> str:
+    text = f"{printing.text(node.this)} IN ({printing.joined(node.expressions)})"
+    return f"({text})" if printing.strict else text
+
+
+def _between(node: exp.Expression, printing: Printing) -> str:
+    low, high = printing.text(node.args["low"]), printing.text(node.args["high"])
+    text = f"{printing.text(node.this)} BETWEEN {low} AND {high}"
+    return f"({text})" if printing.strict else text
+
+
+def _case(node: exp.Expression, printing: Printing) -> str:
+    parts = ["CASE"]
+    if node.this is not None:
+        parts.append(printing.text(node.this))
+    for branch in node.args["ifs"]:
+        parts += ["WHEN", printing.text(branch.this), "THEN", printing.text(branch.args["true"])]
+    default = node.args.get("default")
+    if default is not None:
+        parts += ["ELSE", printing.text(default)]
+    return " ".join([*parts, "END"])
+
+
+def _cast(node: exp.Expression, printing: Printing) -> str:
+    word = "TRY_CAST" if isinstance(node, exp.TryCast) else "CAST"
+    return f"{word}({printing.text(node.this)} AS {type_of_node(node.args['to'])})"
+
+
+def _call(node: exp.Expression, printing: Printing) -> str:
+    return f"{node.this}({printing.joined(node.expressions)})"
+
+
+def _coalesce(node: exp.Expression, printing: Printing) -> str:
+    return f"COALESCE({printing.joined([node.this, *node.expressions])})"
+
+
+def _trim(node: exp.Expression, printing: Printing) -> str:
+    removed = node.args.get("expression")
+    words = " ".join(filter(None, (node.args.get("position"), printing.text(removed) if removed is not None else "")))
+    return f"TRIM({words} FROM {printing.text(node.this)})" if words else f"TRIM({printing.text(node.this)})"
+
+
+def _extract(node: exp.Expression, printing: Printing) -> str:
+    return f"EXTRACT({node.this.name} FROM {printing.text(node.expression)})"
+
+
+def _aggregate(node: exp.Expression, printing: Printing) -> str:
+    return f"{AGGREGATES[type(node)]}({printing.text(node.this)})"
+
+
+def _bracket(node: exp.Expression, printing: Printing) -> str:
+    return f"{printing.text(node.this)}[{printing.joined(node.expressions)}]"
+
+
+def _field(node: exp.Expression, printing: Printing) -> str:
+    return f"{printing.text(node.this)}->{node.expression.name}"
+
+
+def _array(node: exp.Expression, printing: Printing) -> str:
+    return f"ARRAY[{printing.joined(node.expressions)}]"
+
+
+def _interval(node: exp.Expression, printing: Printing) -> str:
+    return f"INTERVAL '{node.this.this}' {node.args['unit'].name}"
+
+
+PRINTERS: dict[type[exp.Expression], Printer] = {
+    exp.Column: _column,
+    exp.Literal: _literal,
+    exp.Boolean: lambda node, _: "TRUE" if node.this else "FALSE",
+    exp.Null: lambda _node, _: "NULL",
+    exp.Star: lambda _node, _: "*",
+    exp.Paren: _paren,
+    exp.Neg: _prefix("-"),
+    exp.Not: _prefix("NOT "),
+    **dict.fromkeys(BINARY, _binary),
+    exp.In: _in,
+    exp.Between: _between,
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Anonymous: _call,
+    exp.Coalesce: _coalesce,
+    exp.Trim: _trim,
+    exp.Extract: _extract,
+    **dict.fromkeys(AGGREGATES, _aggregate),
+    exp.Distinct: lambda node, printing: "DISTINCT " + printing.joined(node.expressions),
+    exp.Filter: lambda node, printing: f"{printing.text(node.this)} FILTER (WHERE {printing.text(node.expression.this)})",
+    exp.Bracket: _bracket,
+    FieldAccess: _field,
+    exp.Array: _array,
+    exp.Interval: _interval,
+}
+"""Node → its text."""

@@ -1,0 +1,112 @@
+"""Names visible at a point of a query: sources with their aliases, columns with their types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import DataType, StructType
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean
+from ds_dagster.plan.nodes import Field
+from ds_dagster.plan.places import span_of
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """One column as a query sees it. ``field``: internal name in the plan."""
+
+    name: str
+    field: str
+    type: DataType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of FROM or JOIN. ``shown``: how errors call it; ``rowtime``: internal name of the record's timestamp, empty
+    where records are not at hand (sub-selects)."""
+
+    alias: str
+    shown: str
+    columns: Mapping[str, Visible]
+    rowtime: str = ""
+
+    def nullable(self) -> Source:
+        """The same on the right of a LEFT JOIN."""
+        columns = {name: Visible(c.name, c.field, c.type, True) for name, c in self.columns.items()}
+        return Source(self.alias, self.shown, columns, self.rowtime)
+
+
+def visible(pairs: Iterable[tuple[str, Field]]) -> Mapping[str, Visible]:
+    """Columns by visible name from (name, field) pairs; the first of a name wins."""
+    found: dict[str, Visible] = {}
+    for name, made in pairs:
+        found.setdefault(name, Visible(name, made.name, made.type, made.nullable))
+    return found
+
+
+@dataclass(slots=True)
+class Scope:
+    """Sources of one SELECT, left to right. ``span``: where the SELECT begins, the fallback of every place."""
+
+    span: Span
+    sources: list[Source] = field(default_factory=list)
+
+    def add(self, source: Source, node: exp.Expression) -> None:
+        """Raises: UserError DUPLICATE_ALIAS."""
+        if any(other.alias == source.alias for other in self.sources):
+            raise error("DUPLICATE_ALIAS", span=self.place(node), name=source.alias)
+        self.sources.append(source)
+
+    def place(self, node: exp.Expression) -> Span:
+        """Where a node stands."""
+        return span_of(node, self.span)
+
+    def source(self, alias: str, node: exp.Expression) -> Source:
+        """Raises: UserError UNKNOWN_ALIAS."""
+        for source in self.sources:
+            if source.alias == alias:
+                return source
+        fix = ""
+        for source in self.sources:
+            column = source.columns.get(alias)
+            if column is not None and isinstance(column.type, StructType):
+                fix = f"; a field of the struct {alias} is written {alias}->field"
+        known = ", ".join(source.alias for source in self.sources)
+        raise error("UNKNOWN_ALIAS", span=self.place(node), name=alias, known=known, fix=fix)
+
+    def resolve(self, node: exp.Column) -> Visible:
+        """The column a reference means.
+
+        Raises:
+            UserError: UNKNOWN_ALIAS, UNKNOWN_COLUMN, AMBIGUOUS_COLUMN.
+        """
+        name = node.name
+        if node.table:
+            source = self.source(node.table, node)
+            found = source.columns.get(name)
+            if found is None or node.args.get("db"):
+                shown = ".".join(part.name for part in node.parts) if node.args.get("db") else name
+                raise self._unknown(node, shown, source.shown, source.columns)
+            return found
+        holders = [source for source in self.sources if name in source.columns]
+        if len(holders) == 1:
+            return holders[0].columns[name]
+        if holders:
+            aliases = [source.alias for source in holders]
+            raise error("AMBIGUOUS_COLUMN", span=self.place(node), name=name, sources=aliases, example=f"{aliases[0]}.{name}")
+        known = [column for source in self.sources for column in source.columns]
+        raise self._unknown(node, name, ", ".join(source.shown for source in self.sources), known)
+
+    def _unknown(self, node: exp.Expression, name: str, where: str, known: Iterable[str]) -> Exception:
+        nearest = did_you_mean(name, dict.fromkeys(known))
+        return error("UNKNOWN_COLUMN", span=self.place(node), name=name, where=where, nearest=nearest)
+
+    def all_columns(self) -> Iterator[Visible]:
+        """What ``*`` means: every column of every source, in order."""
+        for source in self.sources:
+            yield from source.columns.values()
