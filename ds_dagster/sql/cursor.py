@@ -1,6 +1,7 @@
 """The lowest layer of the parser: a cursor over one statement's tokens, and how it refuses.
 
-Words are matched by their folded text. A mistake that makes the rest unreadable raises :class:`Refusal`; one that does not
+Words are matched by their folded text. A mistake that makes the rest unreadable raises :class:`RefusedError`; one
+that does not
 (a duplicate property, a clause that has no meaning) is noted, so that several are reported at once.
 """
 
@@ -16,20 +17,19 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import fold
-from ds_dagster.sql.mistakes import Mistake, Refusal
+from ds_dagster.sql.mistakes import Mistake, RefusedError
 from ds_dagster.sql.source import LITERALS, Source
 from ds_dagster.sql.statements import WrittenName
 
 T = TypeVar("T")
 MAX_DEPTH = 50
 END = Token(TokenType.SENTINEL, "")
-RESERVED = frozenset(
-    """
-    all and as between by case cast create cross distinct else end except exists false from full group having in inner insert
-    intersect into is join left like limit natural not null offset on or order outer partition right select then true try_cast
-    union using values when where with within
-    """.split()
-)
+_RESERVED = """
+    all and as between by case cast create cross distinct else end except exists false from full group having in inner
+    insert intersect into is join left like limit natural not null offset on or order outer partition right select then
+    true try_cast union using values when where with within
+"""
+RESERVED = frozenset(_RESERVED.split())
 _EXPECTING = re.compile(r"Expect(?:ing|ed) (?P<what>.+?)(?: but got.*)?$")
 
 
@@ -181,9 +181,9 @@ class CursorParser(Parser):
 
     def refuse(
         self, condition: str, token: Token | None = None, *, related: tuple[Span, ...] = (), **params: object
-    ) -> Refusal:
+    ) -> RefusedError:
         """The refusal to raise, at ``token`` or where the cursor stands."""
-        return Refusal(self._mistake(condition, token, related, params))
+        return RefusedError(self._mistake(condition, token, related, params))
 
     def note(
         self, condition: str, token: Token | None = None, *, related: tuple[Span, ...] = (), **params: object
@@ -197,7 +197,7 @@ class CursorParser(Parser):
         at = token or (self._prev if self.ended and self._index else self._curr)
         return Mistake(self.source, at.start, at.end + 1, condition, params, related)
 
-    def expected(self, what: str) -> Refusal:
+    def expected(self, what: str) -> RefusedError:
         """Refuse because something else should stand here."""
         return self.refuse("SYNTAX_EXPECTED", expected=what, found=self.found())
 

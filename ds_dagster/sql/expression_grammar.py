@@ -1,7 +1,9 @@
 """The grammar of expressions: precedence climbing over sqlglot's nodes.
 
-Stricter than sqlglot's own (``BETWEEN 1 2``, a trailing comma, two texts side by side are mistakes here), and positions stand on
-every leaf. Operators from loose to tight: OR · AND · NOT · comparison, IS, IN, BETWEEN, LIKE · ``+ - ||`` · ``* / %`` · unary
+Stricter than sqlglot's own (``BETWEEN 1 2``, a trailing comma, two texts side by side are mistakes here), and
+positions stand on
+every leaf. Operators from loose to tight: OR · AND · NOT · comparison, IS, IN, BETWEEN, LIKE · ``+ - ||`` · ``* /
+%`` · unary
 sign · ``.`` ``->`` ``[ ]``.
 """
 
@@ -102,7 +104,8 @@ class ExpressionParser(TypeParser):
         return exp.Not(this=self.expr(NOT))
 
     def _predicate(self, left: exp.Expression) -> exp.Expression | None:
-        """``IS …``, ``[NOT] IN (…)``, ``[NOT] BETWEEN a AND b``, ``[NOT] LIKE p``; None if NOT belongs to something else."""
+        """``IS …``, ``[NOT] IN (…)``, ``[NOT] BETWEEN a AND b``, ``[NOT] LIKE p``; None if NOT belongs to something
+        else."""
         if self.take("is"):
             return self._is(left)
         negated = self.at("not")
@@ -216,7 +219,9 @@ class ExpressionParser(TypeParser):
             if self.at_symbol(TokenType.STAR):
                 raise self.refuse("SYNTAX_EXPECTED", expected="a column's name", found="*")
             if len(parts) == MAX_COLUMN_PARTS:
-                raise self.refuse("NAME_TOO_LONG", first, name="of the column", count=len(parts) + 1, limit=MAX_COLUMN_PARTS)
+                raise self.refuse(
+                    "NAME_TOO_LONG", first, name="of the column", count=len(parts) + 1, limit=MAX_COLUMN_PARTS
+                )
             parts.append(self.identifier("a name behind the dot"))
         return exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(parts), strict=False)))
 
@@ -288,7 +293,9 @@ class ExpressionParser(TypeParser):
         if node is None:
             made: exp.Expression = exp.Anonymous(this=token.text.upper(), expressions=arguments)
         elif len(arguments) != 1:
-            raise self.refuse("SYNTAX_EXPECTED", token, expected=f"one argument of {token.text.upper()}", found=len(arguments))
+            raise self.refuse(
+                "SYNTAX_EXPECTED", token, expected=f"one argument of {token.text.upper()}", found=len(arguments)
+            )
         else:
             made = node(this=arguments[0], **({"big_int": True} if node is exp.Count else {}))
         return self._behind_call(_placed(made, token))

@@ -53,7 +53,9 @@ def is_plain(part: str) -> bool:
 
 
 def _words_to_quote() -> frozenset[str]:
-    from ds_dagster.sql.cursor import RESERVED  # the parser's table; importing it here keeps the dialect free of a cycle
+    from ds_dagster.sql.cursor import (
+        RESERVED,
+    )  # the parser's table; importing it here keeps the dialect free of a cycle
 
     return RESERVED
 

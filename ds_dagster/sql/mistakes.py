@@ -40,7 +40,7 @@ class Mistake:
         return error(self.condition, span=self.span, detail="", **self.params)
 
 
-class Refusal(ParseError):
+class RefusedError(ParseError):
     """The statement cannot be read on."""
 
     def __init__(self, mistake: Mistake) -> None:

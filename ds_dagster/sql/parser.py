@@ -58,10 +58,11 @@ class DeltaStreamParser(QueryParser):
     def statement(self, origin: Origin) -> Statement:
         """The record of the statement.
 
-        ``kind`` and ``name`` of the parser say what was read before a refusal; ``notes`` holds mistakes that did not stop it.
+        ``kind`` and ``name`` of the parser say what was read before a refusal; ``notes`` holds mistakes that did not
+        stop it.
 
         Raises:
-            Refusal: the statement cannot be read.
+            RefusedError: the statement cannot be read.
         """
         first = self._curr
         parse = _STATEMENTS.get(first.text) if first.token_type is TokenType.VAR else None
@@ -83,7 +84,9 @@ class DeltaStreamParser(QueryParser):
             return known
         if self._curr.token_type is not TokenType.VAR:
             return self.expected("a statement")
-        return self.refuse("STATEMENT_UNKNOWN", word=self.found(), nearest=did_you_mean(self._curr.text, _STATEMENTS).upper())
+        return self.refuse(
+            "STATEMENT_UNKNOWN", word=self.found(), nearest=did_you_mean(self._curr.text, _STATEMENTS).upper()
+        )
 
     def _refused_form(self) -> Exception | None:
         words = []
@@ -255,7 +258,9 @@ class DeltaStreamParser(QueryParser):
         self.need("use")
         for what in USABLE:
             if self.take(what):
-                return Use(origin=origin, what=what, name=self.written_name(f"a {what}'s name", 2 if what == "schema" else 1))
+                return Use(
+                    origin=origin, what=what, name=self.written_name(f"a {what}'s name", 2 if what == "schema" else 1)
+                )
         raise self.expected("DATABASE, SCHEMA or STORE")
 
     def _select(self, origin: Origin) -> Statement:

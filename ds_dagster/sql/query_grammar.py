@@ -1,6 +1,7 @@
 """The grammar of SELECT: sources, windows, joins, WITH, and the clauses around a query.
 
-What may stand where depends on who reads the result: a query that never ends has no ORDER BY and no LIMIT, a question asked once
+What may stand where depends on who reads the result: a query that never ends has no ORDER BY and no LIMIT, a
+question asked once
 has. That difference is judged behind the grammar, in :mod:`ds_dagster.sql.lowering`.
 """
 
@@ -16,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ds_dagster.sql.cursor import RESERVED
 from ds_dagster.sql.expression_grammar import ExpressionParser
 from ds_dagster.sql.expressions import RelationRef, StreamJoin, WindowRef
-from ds_dagster.sql.mistakes import Refusal
+from ds_dagster.sql.mistakes import RefusedError
 from ds_dagster.sql.statements import Property, SelectBody, ValueKind, WrittenName
 
 UNITS: dict[str, int] = {
@@ -55,13 +56,17 @@ JOINS: dict[tuple[str, ...], dict[str, str]] = {
     ("full", "join"): {"side": "FULL"},
     ("full", "outer", "join"): {"side": "FULL"},
 }
-_REFUSED_JOINS: tuple[tuple[str, ...], ...] = tuple(
-    words
-    for side in ("right", "cross", "natural", "semi", "anti", "asof", "lateral", "straight")
-    for words in ((side, "join"), (side, "outer", "join"), (side, "left", "join"), (side, "inner", "join"))
-) + (("left", "semi", "join"), ("left", "anti", "join"))
+_REFUSED_JOINS: tuple[tuple[str, ...], ...] = (
+    ("left", "semi", "join"),
+    ("left", "anti", "join"),
+    *(
+        words
+        for side in ("right", "cross", "natural", "semi", "anti", "asof", "lateral", "straight")
+        for words in ((side, "join"), (side, "outer", "join"), (side, "left", "join"), (side, "inner", "join"))
+    ),
+)
 _JOIN_WORDS = frozenset(words[0] for words in (*JOINS, *_REFUSED_JOINS))
-_REFUSED_SOURCES = frozenset({"unnest", "lateral", "table", "values", "generate_series"})
+_REFUSED_SOURCES = frozenset({"lateral", "values"})
 REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
     "union": ("SET_OPERATION_NOT_YET", "operation", "UNION"),
     "intersect": ("SET_OPERATION_NOT_YET", "operation", "INTERSECT"),
@@ -140,7 +145,7 @@ class QueryParser(ExpressionParser):
         self._depth -= 1
         return tree
 
-    def _not_from(self) -> Refusal:
+    def _not_from(self) -> RefusedError:
         if self.ended or self.at_symbol(TokenType.R_PAREN) or self.at_any(_QUERY_CLAUSES):
             return self.refuse("FROM_MISSING")
         if self.at("into"):
@@ -207,13 +212,9 @@ class QueryParser(ExpressionParser):
             if form is None:
                 raise self.refuse("SOURCE_UNSUPPORTED", source=f"{token.text.upper()}(…)")
             return self._window(token, form)
-        if self.at_any(_REFUSED_SOURCES) and self.ahead().token_type is not TokenType.DOT:
-            if token.text in RESERVED or not self._ends_source(self.ahead()):
-                raise self.refuse("SOURCE_UNSUPPORTED", source=token.text.upper())
+        if self.at_any(_REFUSED_SOURCES):
+            raise self.refuse("SOURCE_UNSUPPORTED", source=token.text.upper())
         return self._relation()
-
-    def _ends_source(self, token: Token) -> bool:
-        return token.token_type is not TokenType.VAR or token.text in _NO_ALIAS or token.text == "query"
 
     def _relation(self) -> exp.Expression:
         parts = [self.identifier("a relation's name")]
@@ -253,11 +254,7 @@ class QueryParser(ExpressionParser):
         return self._alias_and_properties(node, inner.args["alias"].this.copy())
 
     def _alias_and_properties(self, node: exp.Expression, default: exp.Identifier) -> exp.Expression:
-        alias = default
-        if self.take("as") or self._at_alias():
-            alias = self.identifier("an alias")
-        else:
-            alias = default.copy()
+        alias = self.identifier("an alias") if self.take("as") or self._at_alias() else default.copy()
         node.set("alias", exp.TableAlias(this=alias))
         if self.at("with") and self.ahead().token_type is TokenType.L_PAREN:
             node.set("properties", list(self.with_properties()))
@@ -352,7 +349,9 @@ class QueryParser(ExpressionParser):
         return tuple(seen.values())
 
     def _note_duplicate(self, first: Property, second: Property) -> None:
-        token = next(token for token in self._tokens if (token.line, token.col) == (second.span.line, second.span.column))
+        token = next(
+            token for token in self._tokens if (token.line, token.col) == (second.span.line, second.span.column)
+        )
         self.note("PROPERTY_DUPLICATE", token, related=(first.span,), name=f"'{second.name}'", other=first.span)
 
     def _property(self) -> Property:

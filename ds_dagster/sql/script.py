@@ -1,6 +1,7 @@
 """Files and texts → statement records. The front door of the package ``sql``.
 
-:func:`parse_file` never raises for what is wrong with the SQL: it reports every mistake of a file and goes on with the next
+:func:`parse_file` never raises for what is wrong with the SQL: it reports every mistake of a file and goes on with
+the next
 statement. The other functions read one thing and raise.
 """
 
@@ -15,7 +16,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.sql.comments import comment_above
 from ds_dagster.sql.dialect import DeltaStream
-from ds_dagster.sql.mistakes import Mistake, Refusal
+from ds_dagster.sql.mistakes import Mistake, RefusedError
 from ds_dagster.sql.parser import DeltaStreamParser
 from ds_dagster.sql.source import Piece, Source, plain_quotes, split
 from ds_dagster.sql.statements import (
@@ -37,7 +38,7 @@ class _File:
     """What a file has yielded so far."""
 
     source: Source
-    context: Context = Context()
+    context: Context = field(default_factory=Context)
     statements: list[Statement] = field(default_factory=list)
     mistakes: list[Mistake] = field(default_factory=list)
     broken: list[BrokenStatement] = field(default_factory=list)
@@ -97,7 +98,7 @@ def _one(text: str, path: str, read: Callable[[DeltaStreamParser], T]) -> T:
     try:
         made = read(parser)
         parser.nothing_left()
-    except Refusal as refusal:
+    except RefusedError as refusal:
         raise refusal.mistake.exception() from None
     if parser.notes:
         raise parser.notes[0].exception()
@@ -147,7 +148,7 @@ def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
     mistakes: list[Mistake] = []
     try:
         statement = parser.statement(origin)
-    except Refusal as refusal:
+    except RefusedError as refusal:
         mistakes = [refusal.mistake]
     lexical = _lexical(source, piece)
     mistakes = [lexical] if lexical else [*parser.notes, *mistakes]

@@ -1,6 +1,7 @@
 """Frozen statement records: the only thing most layers see of SQL text.
 
-Identifiers are folded already (unquoted → lower case). Names keep the parts that were written; the catalog completes them from
+Identifiers are folded already (unquoted → lower case). Names keep the parts that were written; the catalog completes
+them from
 the context. sqlglot trees occur only as SELECT bodies (:class:`SelectBody`), made of sqlglot's own nodes and those of
 ``sql/expressions.py``.
 """
@@ -33,7 +34,8 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """The comment right above a statement: free text and ``@`` tags (``-- @owner team:x``, ``@group``, ``@freshness 10m``)."""
+    """The comment right above a statement: free text and ``@`` tags (``-- @owner team:x``, ``@group``, ``@freshness
+    10m``)."""
 
     description: str = ""
     owners: tuple[str, ...] = ()
@@ -89,8 +91,8 @@ class SelectBody:
     Attributes:
         tree: ``exp.Select`` (later also set operations). Sources in FROM and JOIN are ``expressions.RelationRef``,
             ``expressions.WindowRef`` or ``exp.Subquery``, each with an alias; WITH after a source is in the node's
-            ``properties`` argument (a list of :class:`Property`); ``WITHIN`` is the ``within`` argument (milliseconds) of
-            ``expressions.StreamJoin``.
+            ``properties`` argument (a list of :class:`Property`); ``WITHIN`` is the ``within`` argument
+            (milliseconds) of ``expressions.StreamJoin``.
         partition_by: columns of PARTITION BY behind the select.
         query_properties: QUERY WITH (…).
         span: where the SELECT begins.
@@ -143,8 +145,8 @@ class CreateEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateRelation:
-    """CREATE {STREAM|CHANGELOG|TABLE} name (columns[, PRIMARY KEY (…)]) WITH (…): a relation over an entity that others fill,
-    or a sink of INSERT INTO."""
+    """CREATE {STREAM|CHANGELOG|TABLE} name (columns[, PRIMARY KEY (…)]) WITH (…): a relation over an entity that others
+    fill, or a sink of INSERT INTO."""
 
     origin: Origin
     kind: RelationKind
@@ -157,7 +159,8 @@ class CreateRelation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateAsSelect:
-    """CREATE {STREAM|CHANGELOG|MATERIALIZED VIEW|TABLE} name [WITH (…)] AS select: a relation and the query that fills it."""
+    """CREATE {STREAM|CHANGELOG|MATERIALIZED VIEW|TABLE} name [WITH (…)] AS select: a relation and the query that fills
+    it."""
 
     origin: Origin
     kind: RelationKind
@@ -187,7 +190,8 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interactive:
-    """SELECT, PRINT, LIST or DESCRIBE: skipped with a warning in a file, meant for the shell. ``body`` for SELECT only."""
+    """SELECT, PRINT, LIST or DESCRIBE: skipped with a warning in a file, meant for the shell. ``body`` for SELECT
+    only."""
 
     origin: Origin
     what: str
@@ -204,8 +208,8 @@ Statement = (
 class ParsedFile:
     """What came out of one file: statements in order and everything wrong with it.
 
-    ``broken`` holds statements that did not parse but whose relation name could be read, so that a broken file becomes a
-    failing asset: (kind, name, index into ``diagnostics``).
+    ``broken`` holds the statements that were refused; with the relation's name where it could be read, so that a broken
+    file becomes a failing asset.
     """
 
     path: str

@@ -129,7 +129,11 @@ class TypeParser(CursorParser):
         tokens = self.listed(lambda: self.need_symbol(TokenType.NUMBER, "a number"))
         if len(tokens) > allowed.most:
             raise self.refuse(
-                "TYPE_PARAMETER_INVALID", tokens[-1], name=name, value=f"{len(tokens)} numbers", allowed=f"{allowed.most}"
+                "TYPE_PARAMETER_INVALID",
+                tokens[-1],
+                name=name,
+                value=f"{len(tokens)} numbers",
+                allowed=f"{allowed.most}",
             )
         first = tokens[0]
         if not all(token.text.isdecimal() for token in tokens) or not allowed.low <= int(first.text) <= allowed.high:
