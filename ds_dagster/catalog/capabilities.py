@@ -19,7 +19,8 @@ class Capabilities:
         writes_tables: may be the sink of CTAS.
         serves_views: may hold materialized views and answer pull queries.
         record_keys: records have keys of their own (``key.*`` properties, PARTITION BY).
-        count_properties: WITH properties that size a new entity (``topic.partitions``, …); copied from a left-most source with
+        count_properties: WITH properties that size a new entity (``topic.partitions``, …); copied from a left-most
+        source with
             the same ones.
         entity_settings_prefix: prefix of pass-through settings copied with them (``kafka.topic.``), empty for none.
         stream_delivery, changelog_delivery, table_delivery: guarantee of its sinks.
@@ -28,6 +29,11 @@ class Capabilities:
         max_key_characters: limit of a record key, None for none.
         dagster_kinds: chips on the asset, most telling first.
         storage_kind: ``dagster/storage_kind``.
+        entity_parts: WITH properties that name the entity, in order, each with its default (empty = the relation's
+        own name);
+            no parts at all: the qualified name of the relation.
+        embedded: exists without CREATE STORE, under its own name in lower case.
+        not_yet: reason why the kind as a whole is refused for now; empty when it is built.
         not_built: abilities of the dialect this kind lacks here, name → reason (the matrix in the docs shows them).
     """
 
@@ -37,6 +43,7 @@ class Capabilities:
     serves_views: bool = False
     record_keys: bool = False
     count_properties: tuple[str, ...] = ()
+    required_counts: tuple[str, ...] = ()
     entity_settings_prefix: str = ""
     stream_delivery: Delivery = "at_least_once"
     changelog_delivery: Delivery = "at_least_once"
@@ -47,4 +54,7 @@ class Capabilities:
     max_key_characters: int | None = None
     dagster_kinds: tuple[str, ...] = ()
     storage_kind: str = ""
+    entity_parts: tuple[tuple[str, str], ...] = (("topic", ""),)
+    embedded: bool = False
+    not_yet: str = ""
     not_built: tuple[tuple[str, str], ...] = ()

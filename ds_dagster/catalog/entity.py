@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -15,7 +15,8 @@ class EntityFacts:
     Attributes:
         name: as the store spells it.
         counts: sizes by WITH property name (``topic.partitions`` → 3).
-        settings: configuration as the store reports it (topic configs without prefix).
+        settings: configuration as the store reports it (topic configs without prefix), only what differs from its
+        defaults.
         record_time: broker or producer set timestamps (``message.timestamp.type``), None for tables.
         size: records or rows if cheap to know.
     """
@@ -29,12 +30,37 @@ class EntityFacts:
 
 @dataclass(frozen=True, slots=True)
 class EntityPlan:
-    """What an entity must be before a query starts. Empty ``counts`` = must exist, or the store's default where it has one."""
+    """What an entity must be before a query starts.
+
+    Attributes:
+        name: as the store spells it.
+        counts: sizes by WITH property name. Empty and no ``like``: the entity must exist, or the store's default
+        where it has one.
+        settings: configuration for a new entity, names as the store spells them.
+        used_by: relation, for messages.
+        stated: names in ``counts`` that stand in the SQL: an existing entity must agree with those, inferred ones are
+        for a
+            new entity only.
+        like: (store, entity) of the left-most source on the same kind of store: counts and settings that are not
+        written are
+            copied from it when the entity has to be created (:meth:`completed`).
+    """
 
     name: str
     counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     used_by: str = ""
+    stated: frozenset[str] = frozenset()
+    like: tuple[str, str] | None = None
+
+    def completed(self, model: EntityFacts) -> EntityPlan:
+        """The plan with everything unwritten copied from the facts of the ``like`` entity."""
+        return replace(
+            self,
+            counts=MappingProxyType({**model.counts, **self.counts}),
+            settings=MappingProxyType({**model.settings, **self.settings}),
+            like=None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,8 @@ class ReadSpec:
         provider: import path ``module:Class`` of a Python data source to register first; empty for built-in formats.
         options: Spark options, references unresolved.
         envelope: where key, value, timestamp and position stand.
-        time_authority: ``broker`` (record timestamps set on arrival, monotone: an input read to its end is complete up to the last
+        time_authority: ``broker`` (record timestamps set on arrival, monotone: an input read to its end is complete
+        up to the last
             look) or ``producer``.
         empty_is_delete: an empty value means delete (Kinesis); a null value always does.
         limit_option: option that bounds one batch (records), empty when the format has none.
@@ -79,7 +80,8 @@ class ReadSpec:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column of a table or view sink. ``as_json``: the value travels as JSON text (STRUCT, MAP, ARRAY where the store has no
+    """One column of a table or view sink. ``as_json``: the value travels as JSON text (STRUCT, MAP, ARRAY where the
+    store has no
     such type) and is cast by the store's own statements."""
 
     name: str
@@ -112,7 +114,8 @@ class WriteSpec:
     """How Spark writes the sink of a query.
 
     Attributes:
-        kind: ``stream``: a Spark streaming format writes records; ``batch``: a loader gets each micro-batch as an Arrow table.
+        kind: ``stream``: a Spark streaming format writes records; ``batch``: a loader gets each micro-batch as an
+        Arrow table.
         format: Spark sink name (kind stream).
         provider: import path of a Python data source to register, empty for built-in or jar formats.
         options: Spark options (stream) or connection settings (batch), references unresolved.
@@ -140,7 +143,8 @@ class WriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class SinkIdentity:
-    """Who writes: ``job`` (environment + journal uuid + query name) and ``version`` (checkpoint version). A ledger row is
+    """Who writes: ``job`` (environment + journal uuid + query name) and ``version`` (checkpoint version). A ledger
+    row is
     (job, version, epoch); a transactional id is the job alone."""
 
     job: str
@@ -167,7 +171,8 @@ class BatchLoader(Protocol):
     """
 
     def prepare(self) -> None:
-        """Create or verify target and ledger. Raises a user condition with the difference when the target is another shape."""
+        """Create or verify target and ledger. Raises a user condition with the difference when the target is another
+        shape."""
 
     def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
         """Apply one batch exactly once."""

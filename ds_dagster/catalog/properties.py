@@ -1,15 +1,38 @@
-"""WITH properties as declared facts: name, type, default, where each may stand; pulled by name, left-overs refused.
+"""WITH properties as declared facts: name, type, where each may stand; pulled by name, left-overs refused.
 
-One table here says for every property that is not a store's own where it may stand: sink WITH, source WITH, QUERY WITH.
+The one table of all properties is ``catalog/property_table.py``; a store kind picks its own from it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from ds_dagster.catalog.values import REFERENCE, PropertyValue
+from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import did_you_mean
+from ds_dagster.sql.statements import Property
+
+if TYPE_CHECKING:
+    from ds_dagster.catalog.store import StoreKind
 
 PropertyType = Literal["text", "word", "integer", "boolean", "name", "names", "type", "millis", "file"]
 Place = Literal["store", "relation", "sink", "source", "query", "entity"]
+
+PLACES: Mapping[Place, str] = MappingProxyType(
+    {
+        "store": "CREATE STORE … WITH",
+        "relation": "WITH of CREATE STREAM, CHANGELOG or TABLE with columns",
+        "sink": "WITH of CREATE … AS SELECT",
+        "source": "WITH behind a source in FROM or JOIN",
+        "query": "QUERY WITH behind the SELECT",
+        "entity": "WITH of CREATE ENTITY",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +41,10 @@ class PropertySpec:
 
     Attributes:
         name: lower case; a trailing ``*`` accepts any suffix (``kafka.topic.*``).
-        type: how the value is converted; ``word`` is one of ``choices`` in any case and quoting, ``names`` a comma list.
-        places: where it may stand. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH behind a
+        type: how the value is converted; ``word`` is one of ``choices`` in any case and quoting, ``names`` a comma
+        list.
+        places: where it may stand. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
+        behind a
             source in FROM, ``query`` = QUERY WITH, ``store``, ``entity``.
         doc: one line for the docs and for errors.
         choices: closed set for ``word``.
@@ -27,6 +52,7 @@ class PropertySpec:
         secret: never shown.
         aliases: older spellings.
         not_yet: reason it is refused for now, empty when built.
+        choices_not_yet: legal words that are refused for now, with the reason.
     """
 
     name: str
@@ -38,3 +64,199 @@ class PropertySpec:
     secret: bool = False
     aliases: tuple[str, ...] = ()
     not_yet: str = ""
+    choices_not_yet: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Converted values by canonical name, and what was wrong with the others."""
+
+    values: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyIndex:
+    """All properties by every spelling; ``limited``: canonical name → names of the only store kinds that know it."""
+
+    by_name: Mapping[str, PropertySpec]
+    prefixes: tuple[PropertySpec, ...]
+    limited: Mapping[str, tuple[str, ...]]
+
+    def find(self, name: str) -> PropertySpec | None:
+        """The spec a written name means, or None."""
+        found = self.by_name.get(name)
+        if found is not None:
+            return found
+        return next(
+            (spec for spec in self.prefixes if name.startswith(spec.name[:-1]) and name != spec.name[:-1]), None
+        )
+
+    def names_at(self, place: Place, kind: str | None) -> tuple[str, ...]:
+        """Canonical names allowed at a place (for a store kind), for hints."""
+        return tuple(
+            dict.fromkeys(
+                spec.name
+                for spec in (*self.by_name.values(), *self.prefixes)
+                if place in spec.places and self._fits(spec, kind)
+            )
+        )
+
+    def pull(self, written: Iterable[Property], place: Place, kind: str | None = None) -> Pulled:
+        """Convert what was written at a place.
+
+        Args:
+            written: properties of one WITH clause.
+            place: where it stands.
+            kind: canonical name of the store kind concerned; None where no store's own properties matter.
+        """
+        values: dict[str, PropertyValue] = {}
+        wrong: list[Diagnostic] = []
+        spans: dict[str, Span] = {}
+        for item in written:
+            try:
+                spec = self.allowed(item, place, kind)
+                name = item.name if spec.name.endswith("*") else spec.name
+                if name in values:
+                    raise error("PROPERTY_TWICE", span=item.span, name=item.name, same_as=name)
+                values[name] = PropertyValue(convert(spec, item, place), secret=spec.secret, span=item.value_span)
+                spans[name] = item.span
+            except DsError as problem:
+                related = (spans[spec.name],) if problem.condition == "PROPERTY_TWICE" and spec.name in spans else ()
+                wrong.append(replace(problem.diagnostic(), related=related))
+        return Pulled(MappingProxyType(values), tuple(wrong))
+
+    def allowed(self, item: Property, place: Place, kind: str | None) -> PropertySpec:
+        """The spec of a written property, if it may stand there.
+
+        Raises:
+            UserError: UNKNOWN_PROPERTY, PROPERTY_MISPLACED, PROPERTY_OF_OTHER_STORE.
+            NotYetError: PROPERTY_NOT_YET.
+        """
+        spec = self.find(item.name)
+        if spec is None:
+            nearest = did_you_mean(item.name, self.names_at(place, kind))
+            raise error("UNKNOWN_PROPERTY", span=item.span, name=item.name, place=PLACES[place], nearest=nearest)
+        if place not in spec.places:
+            belongs = " or ".join(PLACES[p] for p in spec.places)
+            raise error("PROPERTY_MISPLACED", span=item.span, name=item.name, place=PLACES[place], belongs=belongs)
+        if spec.not_yet:
+            raise error("PROPERTY_NOT_YET", span=item.span, name=item.name, reason=spec.not_yet)
+        if not self._fits(spec, kind):
+            kinds = ", ".join(self.limited[spec.name])
+            raise error("PROPERTY_OF_OTHER_STORE", span=item.span, name=item.name, kind=kind, kinds=kinds)
+        return spec
+
+    def _fits(self, spec: PropertySpec, kind: str | None) -> bool:
+        return kind is None or spec.name not in self.limited or kind in self.limited[spec.name]
+
+
+def property_index(kinds: Mapping[str, StoreKind]) -> PropertyIndex:
+    """The index over the table and the properties of the given kinds; built once per set of kinds."""
+    return _index(tuple(dict.fromkeys(kinds.values())))
+
+
+@lru_cache(maxsize=8)
+def _index(kinds: tuple[StoreKind, ...]) -> PropertyIndex:
+    from ds_dagster.catalog.property_table import PROPERTIES  # the table imports the records of this file
+
+    limited: dict[str, tuple[str, ...]] = {}
+    specs = dict.fromkeys(PROPERTIES)
+    for kind in kinds:
+        for spec in (*kind.store_properties, *kind.relation_properties):
+            specs[spec] = None
+            limited[spec.name] = (*limited.get(spec.name, ()), kind.name)
+    exact = [spec for spec in specs if not spec.name.endswith("*")]
+    by_name = {name: spec for spec in exact for name in (spec.name, *spec.aliases)}
+    prefixes = tuple(spec for spec in specs if spec.name.endswith("*"))
+    return PropertyIndex(MappingProxyType(by_name), prefixes, MappingProxyType(limited))
+
+
+def convert(spec: PropertySpec, item: Property, place: Place) -> str | int | bool:
+    """The value of a property as its spec wants it.
+
+    Raises:
+        UserError: PROPERTY_INVALID. NotYetError: PROPERTY_VALUE_NOT_YET, REFERENCE_NOT_HERE.
+    """
+    if isinstance(item.value, str) and REFERENCE.search(item.value):
+        if place != "store" or spec.type not in ("text", "file"):
+            raise error("REFERENCE_NOT_HERE", span=item.value_span, name=item.name)
+        return item.value
+    return CONVERTERS[spec.type](spec, item)
+
+
+def invalid(spec: PropertySpec, item: Property, allowed: str) -> DsError:
+    """PROPERTY_INVALID of a written value; a secret's value is not repeated."""
+    value = "(hidden)" if spec.secret else item.value
+    return error("PROPERTY_INVALID", span=item.value_span, name=item.name, value=value, allowed=allowed)
+
+
+def _text(spec: PropertySpec, item: Property) -> str:
+    text = ("true" if item.value else "false") if isinstance(item.value, bool) else str(item.value).strip()
+    if not text:
+        raise invalid(spec, item, "a text that is not empty")
+    return text
+
+
+def _word(spec: PropertySpec, item: Property) -> str:
+    word = _text(spec, item).lower()
+    if word in spec.choices:
+        return word
+    for name, reason in spec.choices_not_yet:
+        if word == name:
+            raise error("PROPERTY_VALUE_NOT_YET", span=item.value_span, name=item.name, value=word, reason=reason)
+    raise invalid(spec, item, ", ".join(spec.choices))
+
+
+def _integer(spec: PropertySpec, item: Property) -> int:
+    least = 0 if spec.minimum is None else spec.minimum
+    unit = " milliseconds" if spec.type == "millis" else ""
+    allowed = f"a whole number{unit and ' of'}{unit} ≥ {least}"
+    text = str(item.value).strip()
+    if (
+        isinstance(item.value, bool)
+        or not text.isascii()
+        or not text.isdigit()
+        or int(text) < least
+        or int(text) > 2**63 - 1
+    ):
+        raise invalid(spec, item, allowed)
+    return int(text)
+
+
+def _boolean(spec: PropertySpec, item: Property) -> bool:
+    text = str(item.value).strip().lower()
+    if text not in ("true", "false"):
+        raise invalid(spec, item, "TRUE, FALSE")
+    return text == "true"
+
+
+def _name(spec: PropertySpec, item: Property) -> str:
+    return _text(spec, item).lower()
+
+
+def _names(spec: PropertySpec, item: Property) -> str:
+    parts = [part.strip() for part in _text(spec, item).split(",")]
+    if not all(parts):
+        raise invalid(spec, item, "names with commas between them")
+    return ",".join(parts)
+
+
+CONVERTERS: Mapping[PropertyType, Callable[[PropertySpec, Property], str | int | bool]] = MappingProxyType(
+    {
+        "text": _text,
+        "word": _word,
+        "integer": _integer,
+        "boolean": _boolean,
+        "name": _name,
+        "names": _names,
+        "type": _text,
+        "millis": _integer,
+        "file": _text,
+    }
+)
+
+
+def split_names(value: PropertyValue | None) -> Sequence[str]:
+    """The parts of a ``names`` property; empty when it is not set."""
+    return str(value.value).split(",") if value is not None else ()

@@ -49,7 +49,8 @@ class RecordKey:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """``column`` None: the record's own timestamp (arrival). ``format``: how text timestamps of the value are written."""
+    """``column`` None: the record's own timestamp (arrival). ``format``: how text timestamps of the value are
+    written."""
 
     column: str | None = None
     format: TimestampFormat = "sql"
@@ -66,9 +67,13 @@ class Relation:
         columns: in order; empty only for a placeholder whose query did not bind.
         primary_key: of changelogs, keyed views and keyed tables.
         value_format, key, event_time: of the records.
-        properties: converted WITH properties by name (partitions, topic settings, refresh mode, …), inferred ones included.
+        properties: converted WITH properties by name (partitions, topic settings, refresh mode, …), inferred ones
+        included.
         declared: made by DDL with a column list (filled by others or by INSERT INTO), not by CREATE … AS.
         span: of its name.
+        like: (store, entity) of the left-most source on the same kind of store, from which a new entity copies what
+        is not
+            written; None for declared relations and where there is no such source.
     """
 
     name: QualifiedName
@@ -85,6 +90,7 @@ class Relation:
     starting_position: StartingPosition = "earliest"
     properties: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
     declared: bool = True
+    like: tuple[str, str] | None = None
 
     @property
     def comment(self) -> Comment:

@@ -1,7 +1,230 @@
-"""Conditions of the topic: catalog."""
+"""Conditions of the topic: stores, databases, relations and their properties as written."""
 
 from __future__ import annotations
 
 from ds_dagster.conditions.base import Condition
 
-CONDITIONS: tuple[Condition, ...] = ()
+CONDITIONS: tuple[Condition, ...] = (
+    Condition("UNKNOWN_STORE", "user", "no store is called {name}", "did you mean {nearest}?", "3D006"),
+    Condition("UNKNOWN_RELATION", "user", "no relation is called {name}", "did you mean {nearest}?", "3D020"),
+    Condition(
+        "UNKNOWN_DATABASE",
+        "user",
+        "no database is called {name}",
+        "did you mean {nearest}? otherwise write CREATE DATABASE {name}",
+        "3D002",
+    ),
+    Condition(
+        "UNKNOWN_SCHEMA",
+        "user",
+        "no schema is called {name}",
+        "did you mean {nearest}? otherwise write CREATE SCHEMA",
+        "3D003",
+    ),
+    Condition(
+        "NAME_TOO_LONG", "user", "the name {name} has too many parts", "a name is [database.[schema.]]name", "42601"
+    ),
+    Condition(
+        "DUPLICATE_STORE", "user", "the store {name} is declared twice", "rename or remove one of the two", "42P05"
+    ),
+    Condition(
+        "DUPLICATE_RELATION",
+        "user",
+        "the relation {name} is declared twice",
+        "rename or remove one of the two",
+        "42P17",
+    ),
+    Condition(
+        "DUPLICATE_DATABASE",
+        "user",
+        "the database {name} is declared twice",
+        "write IF NOT EXISTS, or remove one",
+        "42P04",
+    ),
+    Condition(
+        "DUPLICATE_SCHEMA", "user", "the schema {name} is declared twice", "write IF NOT EXISTS, or remove one", "42P06"
+    ),
+    Condition(
+        "DUPLICATE_COLUMN",
+        "user",
+        "the column {name} occurs twice in {relation}",
+        "give one of them another name with AS",
+    ),
+    Condition("UNKNOWN_PROPERTY", "user", "unknown property {name} in {place}", "did you mean {nearest}?", "3D008"),
+    Condition(
+        "PROPERTY_TWICE",
+        "user",
+        "{name} says the same as {same_as}, which is set already",
+        "remove one of the two spellings",
+    ),
+    Condition("PROPERTY_INVALID", "user", "the property {name} cannot be {value}", "allowed: {allowed}", "3D008"),
+    Condition("PROPERTY_MISPLACED", "user", "the property {name} cannot stand in {place}", "it belongs into {belongs}"),
+    Condition(
+        "PROPERTY_OF_OTHER_STORE",
+        "user",
+        "the property {name} has no meaning for a store of type {kind}",
+        "it is for {kinds}; remove it or choose another store",
+    ),
+    Condition(
+        "PROPERTY_OF_OTHER_KIND",
+        "user",
+        "the property {name} has no meaning for a {kind}",
+        "it is for {kinds}; remove it",
+    ),
+    Condition("PROPERTY_NOT_YET", "not_yet", "the property {name} is not built yet", "{reason}"),
+    Condition("PROPERTY_VALUE_NOT_YET", "not_yet", "{name} = {value} is not built yet", "{reason}"),
+    Condition(
+        "REFERENCE_NOT_HERE",
+        "not_yet",
+        "the property {name} cannot be a reference to the environment",
+        "write the value itself; references may stand in addresses, names of users and secrets of CREATE STORE",
+    ),
+    Condition(
+        "LITERAL_SECRET",
+        "user",
+        "the secret {name} of store {store} stands in a file",
+        "keep it in the environment or in the project's .env and write '{name}' = '${{NAME}}'",
+    ),
+    Condition(
+        "CONFIG_FILE_INVALID",
+        "user",
+        "the config_file {file} of store {store} is not usable: {reason}",
+        "it holds lines name = value; its path is relative to the project {folder}",
+    ),
+    Condition(
+        "VALUE_FILE_UNREADABLE",
+        "user",
+        "the file {file} is not usable: {reason} (used by {used_by})",
+        "create it with the value inside, readable by the engine",
+    ),
+    Condition(
+        "OVERLAY_INVALID",
+        "user",
+        "the overlay {file} is not usable: {reason}",
+        "correct it, or run `ds up` to write it anew",
+    ),
+    Condition("STORE_TYPE_MISSING", "user", "the store {name} has no type", "write 'type' = one of {known}", "3D021"),
+    Condition("STORE_TYPE_UNKNOWN", "user", "no type of store is called {name}", "did you mean {nearest}?", "3D008"),
+    Condition("STORE_TYPE_NOT_YET", "not_yet", "stores of type {name} are not built yet", "{reason}"),
+    Condition(
+        "STORE_PROPERTY_MISSING",
+        "user",
+        "the store {store} needs {name}: {reason}",
+        "write '{name}' = {example}",
+        "3D021",
+    ),
+    Condition(
+        "STORE_PROPERTIES_CONTRADICT", "user", "in store {store} {first} and {second} contradict: {reason}", "{fix}"
+    ),
+    Condition(
+        "NO_CURRENT_STORE",
+        "user",
+        "{name} names no store and there is no current one",
+        "write 'store' = …, USE STORE …, or set store in the project's settings",
+        "3D006",
+    ),
+    Condition(
+        "STORE_CANNOT_HOLD",
+        "user",
+        "a {kind} cannot stand in the store {store} of type {type}",
+        "{fix}",
+    ),
+    Condition(
+        "COUNT_NOT_INFERRED",
+        "user",
+        "{name} of {relation} cannot be inferred: {reason}",
+        "write '{name}' = a whole number into its WITH",
+        "3D021",
+    ),
+    Condition(
+        "RELATION_KIND_MISMATCH",
+        "user",
+        "this SELECT yields a {yields}, not a {kind}: {reason}",
+        "write CREATE {fix}",
+    ),
+    Condition(
+        "INSERT_KIND_MISMATCH",
+        "user",
+        "this SELECT yields a {yields}, {target} is a {kind}: {reason}",
+        "insert into a {yields}",
+    ),
+    Condition(
+        "PRIMARY_KEY_MISSING",
+        "user",
+        "the changelog {relation} has no PRIMARY KEY",
+        "add PRIMARY KEY (column) to its columns",
+    ),
+    Condition(
+        "PRIMARY_KEY_NOT_SELECTED",
+        "user",
+        "the key of {relation} is {key}, but {missing} is not among its columns",
+        "select {missing} as well",
+    ),
+    Condition(
+        "KEY_COLUMN_UNKNOWN",
+        "user",
+        "{property} names {name}, which is no column of {relation}",
+        "did you mean {nearest}?",
+    ),
+    Condition(
+        "KEY_COLUMN_TYPE",
+        "user",
+        "{name} of type {type} cannot be part of a key of {relation}",
+        "keys are made of scalar columns",
+    ),
+    Condition(
+        "KEY_PRIMITIVE",
+        "user",
+        "a primitive key of {relation} cannot be made of {columns}",
+        "a primitive key is exactly one scalar column; write 'key.format' = 'json' for others",
+    ),
+    Condition("KEY_CONTRADICTS", "user", "{first} and {second} of {relation} contradict: {reason}", "{fix}"),
+    Condition(
+        "KEY_TYPE_INVALID",
+        "user",
+        "key.type {value} of {relation} is not usable: {reason}",
+        "write a scalar type for primitive keys, STRUCT<name TYPE, …> for json keys",
+    ),
+    Condition(
+        "VALUE_COLUMNS_ALL_EXCLUDED",
+        "user",
+        "value.columns.exclude leaves no column in the values of {relation}",
+        "keep at least one",
+    ),
+    Condition(
+        "VALUE_PRIMITIVE",
+        "user",
+        "a primitive value of {relation} cannot be made of {columns}",
+        "a primitive value is exactly one scalar column; write 'value.format' = 'json' for others",
+    ),
+    Condition(
+        "TIMESTAMP_COLUMN_UNKNOWN",
+        "user",
+        "timestamp names {name}, which is no column of {relation}",
+        "did you mean {nearest}?",
+    ),
+    Condition(
+        "TIMESTAMP_COLUMN_TYPE",
+        "user",
+        "the event time of {relation} cannot be {name} of type {type}",
+        "use a column of type BIGINT (epoch milliseconds), TIMESTAMP or TIMESTAMP_LTZ",
+    ),
+    Condition(
+        "COLUMNS_MISSING",
+        "user",
+        "{relation} has no columns",
+        "list them: CREATE {kind} {relation} (name TYPE, …) WITH (…)",
+    ),
+    Condition(
+        "DELIVERY_NOT_AVAILABLE",
+        "user",
+        "{relation} cannot be written exactly once: {reason}",
+        "leave out 'delivery', or write 'delivery' = at_least_once",
+    ),
+    Condition(
+        "ENTITY_SHARED",
+        "user",
+        "{relation} and {other} both write the entity {entity} of store {store}",
+        "give one of them another 'topic', or write INSERT INTO {other} instead",
+    ),
+)

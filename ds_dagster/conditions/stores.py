@@ -1,7 +1,140 @@
-"""Conditions of the topic: stores."""
+"""Conditions of the topic: stores that are connected to, entities in them, loads into tables and views."""
 
 from __future__ import annotations
 
 from ds_dagster.conditions.base import Condition
 
-CONDITIONS: tuple[Condition, ...] = ()
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(
+        "STORE_UNREACHABLE",
+        "external",
+        "the store {store} at {address} does not answer",
+        "check the address and that the server runs (`ds up` starts local ones); it is tried again by itself",
+        "57015",
+    ),
+    Condition(
+        "STORE_LOGIN_REFUSED",
+        "user",
+        "the store {store} at {address} refused the login of {user}",
+        "correct user and password in CREATE STORE or in the environment",
+    ),
+    Condition(
+        "STORE_PERMISSION_DENIED",
+        "user",
+        "the store {store} does not allow {user} to {action}",
+        "grant the permission to that user",
+        "42501",
+    ),
+    Condition(
+        "STORE_CALL_FAILED",
+        "external",
+        "the store {store} failed to {action}",
+        "see the detail; it is tried again by itself",
+    ),
+    Condition(
+        "STORE_NOT_A_SOURCE",
+        "not_yet",
+        "{relation} cannot be read as a stream: its store is of type {type}",
+        "read the topic its query reads instead",
+    ),
+    Condition(
+        "STORE_KIND_TWICE", "user", "two installed packages offer the store type {name}", "uninstall one of them"
+    ),
+    Condition(
+        "STORE_KIND_BROKEN",
+        "user",
+        "the installed store type {name} ({source}) cannot be loaded",
+        "repair or uninstall its package",
+    ),
+    Condition(
+        "STORE_DRIVER_MISSING",
+        "user",
+        "stores of type {type} need the Python package {package}",
+        "pip install {package}",
+    ),
+    Condition(
+        "ENTITY_MISSING",
+        "user",
+        "{entity} does not exist in store {store} and cannot be created: {reason}",
+        "create it there, or write {missing} into the WITH of {relation}",
+        "3D007",
+    ),
+    Condition(
+        "ENTITY_COUNT_DIFFERS",
+        "user",
+        "{entity} in store {store} has {name} = {found}, {relation} says {wanted}",
+        "write {found}, or leave it out",
+    ),
+    Condition("ENTITY_NAME_INVALID", "user", "{entity} cannot be the name of an entity in store {store}", "{allowed}"),
+    Condition(
+        "ENTITY_REFUSED",
+        "user",
+        "the store {store} refused to create {entity}",
+        "see the detail; correct the properties of {relation}",
+    ),
+    Condition(
+        "TARGET_DIFFERS",
+        "user",
+        "the table {table} exists with another shape: {difference}",
+        "drop or rename it, or give the relation another table name",
+    ),
+    Condition(
+        "TARGET_NOT_A_TABLE",
+        "user",
+        "{table} exists and is no table but a {found}",
+        "give the relation another table name",
+    ),
+    Condition(
+        "TARGET_OF_OTHER_JOB",
+        "user",
+        "the table {table} holds rows that another project or state folder loaded",
+        "write 'refresh.mode' = 'full', drop the table, or give the relation another table name",
+    ),
+    Condition(
+        "TARGET_SHARED_RESET",
+        "user",
+        "the table {table} is filled by several queries, so one of them cannot start anew",
+        "delete the rows by hand, or reset the queries with a new table name",
+    ),
+    Condition(
+        "TARGET_SCHEMA_MISSING",
+        "user",
+        "the schema {schema} does not exist in store {store}",
+        "create it: CREATE SCHEMA {schema}",
+    ),
+    Condition(
+        "TARGET_DATABASE_MISSING",
+        "user",
+        "the database {database} does not exist in store {store}",
+        "create it, or correct uris",
+    ),
+    Condition(
+        "TARGET_REJECTS_ROWS",
+        "user",
+        "the table {table} rejects rows of batch {epoch}: {reason}",
+        "change the query so that its rows fit, or the table",
+    ),
+    Condition(
+        "LEDGER_NEWER",
+        "user",
+        "{table} was written by checkpoint version {found}, this job is version {version}",
+        "a newer run has taken over; stop this one, or `ds reset` the query",
+    ),
+    Condition(
+        "LEDGER_INVALID", "user", "the ledger of {table} is not usable: {reason}", "drop {ledger} and reset the query"
+    ),
+    Condition("DISK_FULL", "external", "no space is left for {what}", "free disk space; it is tried again by itself"),
+    Condition(
+        "VIEW_MISSING",
+        "user",
+        "the view {view} has not been written yet",
+        "materialize its asset, or run `ds apply`",
+        "3E003",
+    ),
+    Condition(
+        "VIEW_UNREADABLE",
+        "external",
+        "the file of view {view} cannot be read",
+        "see the detail; `ds reset` builds the view anew",
+    ),
+)

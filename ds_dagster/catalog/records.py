@@ -1,0 +1,270 @@
+"""What the WITH properties of a relation say about its records: value format, key, event time. Shared by declared
+relations
+(``builder.py``) and inferred ones (``inference.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from ds_dagster.catalog.properties import split_names
+from ds_dagster.catalog.relation import Column, EventTime, KeyFormat, RecordKey, TimestampFormat, ValueFormat
+from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.datatypes import DataType, StructType, is_primitive, is_temporal
+from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import did_you_mean
+from ds_dagster.sql.statements import RelationKind, WrittenName
+
+T = TypeVar("T")
+PRIMITIVE_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "TINYINT", "FLOAT", "BOOLEAN", "VARBINARY")
+
+
+class Findings:
+    """Collects what is wrong, so that one mistake does not hide the next."""
+
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+
+    def add(self, problem: DsError, *related: Span) -> None:
+        """Note an error; ``related``: other places that belong to it."""
+        self.diagnostics.append(replace(problem.diagnostic(), related=related))
+
+    def warn(self, problem: DsError) -> None:
+        """Note a warning."""
+        self.diagnostics.append(replace(problem.diagnostic(), severity="warning"))
+
+    def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Note what others found."""
+        self.diagnostics.extend(diagnostics)
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error among them."""
+        return any(diagnostic.severity == "error" for diagnostic in self.diagnostics)
+
+    def collect(self, step: Callable[[], T]) -> T | None:
+        """The result of a step, None when it was refused."""
+        try:
+            return step()
+        except DsError as problem:
+            self.add(problem)
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A relation on its way: what is known before its records are described.
+
+    Attributes:
+        name: as shown in messages.
+        kind, columns, primary_key: of the relation.
+        values: converted properties.
+        span: of its name, where a message has no better place.
+        partition_by: PARTITION BY of the query that fills it.
+        written: whether a query writes it (key columns are taken from the output), or it is read as others fill it.
+    """
+
+    name: str
+    kind: RelationKind
+    columns: Sequence[Column]
+    primary_key: tuple[str, ...]
+    values: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
+    span: Span | None = None
+    partition_by: tuple[WrittenName, ...] = ()
+    written: bool = False
+
+    def span_of(self, name: str) -> Span | None:
+        """Where a property was written."""
+        found = self.values.get(name)
+        return found.span if found is not None and found.span is not None else self.span
+
+    def text(self, name: str) -> str | None:
+        """A property as text, None when it is not set."""
+        found = self.values.get(name)
+        return None if found is None else str(found.value)
+
+    def column(self, written: str) -> Column | None:
+        """The column a property names: as written, in double quotes, or folded."""
+        names = {column.name: column for column in self.columns}
+        plain = written[1:-1] if len(written) > 2 and written[0] == written[-1] == '"' else written
+        return names.get(plain) or names.get(plain.lower())
+
+    def named_columns(self, property_name: str) -> tuple[Column, ...]:
+        """Columns a ``names`` property lists.
+
+        Raises:
+            UserError: KEY_COLUMN_UNKNOWN.
+        """
+        return tuple(
+            self.known_column(name, property_name, self.span_of(property_name))
+            for name in split_names(self.values.get(property_name))
+        )
+
+    def known_column(self, name: str, property_name: str, span: Span | None) -> Column:
+        """The column of that name.
+
+        Raises:
+            UserError: KEY_COLUMN_UNKNOWN with the nearest names.
+        """
+        found = self.column(name)
+        if found is None:
+            nearest = did_you_mean(name, [column.name for column in self.columns])
+            raise error(
+                "KEY_COLUMN_UNKNOWN", span=span, property=property_name, name=name, relation=self.name, nearest=nearest
+            )
+        return found
+
+
+def check_columns(draft: Draft, findings: Findings) -> None:
+    """Every column name once."""
+    seen: dict[str, Column] = {}
+    for column in draft.columns:
+        if column.name in seen:
+            problem = error("DUPLICATE_COLUMN", span=column.span or draft.span, name=column.name, relation=draft.name)
+            other = seen[column.name].span
+            findings.add(problem, *([other] if other else []))
+        seen[column.name] = column
+
+
+def value_format(draft: Draft, default: ValueFormat) -> ValueFormat:
+    """Format of the values.
+
+    Raises:
+        UserError: VALUE_PRIMITIVE when a primitive value has not exactly one scalar column.
+    """
+    format_: ValueFormat = "primitive" if (draft.text("value.format") or default) == "primitive" else "json"
+    if format_ == "primitive":
+        excluded = {column.name for column in draft.named_columns("value.columns.exclude")}
+        kept = [column for column in draft.columns if column.name not in excluded]
+        if len(kept) != 1 or not is_primitive(kept[0].type):
+            shown = ", ".join(f"{column.name} {column.type}" for column in kept) or "no column"
+            raise error("VALUE_PRIMITIVE", span=draft.span_of("value.format"), relation=draft.name, columns=shown)
+    return format_
+
+
+def record_key(draft: Draft, default: ValueFormat) -> RecordKey:
+    """Key of the records.
+
+    A changelog's key is made of its PRIMARY KEY; a stream has one where PARTITION BY or ``key.columns`` name its
+    columns, or,
+    when it is only read, where ``key.type`` describes it. The format is ``key.format``, else that of the value.
+
+    Raises:
+        UserError: KEY_COLUMN_UNKNOWN, KEY_COLUMN_TYPE, KEY_PRIMITIVE, KEY_TYPE_INVALID, KEY_CONTRADICTS,
+            VALUE_COLUMNS_ALL_EXCLUDED.
+    """
+    type_ = _key_type(draft)
+    columns = _key_columns(draft)
+    if type_ is None and not columns:
+        _refuse_exclusion(draft, ())
+        return RecordKey()
+    format_: KeyFormat = "primitive" if (draft.text("key.format") or default) == "primitive" else "json"
+    if type_ is not None:
+        _check_key_type(draft, type_, format_)
+    elif format_ == "primitive":
+        _check_primitive(draft, columns)
+    return RecordKey(format_, tuple(column.name for column in columns), type_, _refuse_exclusion(draft, columns))
+
+
+def _key_columns(draft: Draft) -> tuple[Column, ...]:
+    stated = draft.named_columns("key.columns")
+    partition = tuple(draft.known_column(str(name), "PARTITION BY", name.span) for name in draft.partition_by)
+    primary = tuple(draft.known_column(name, "PRIMARY KEY", draft.span) for name in draft.primary_key)
+    if stated and partition and {c.name for c in stated} != {c.name for c in partition}:
+        raise _contradiction(
+            draft, "key.columns", "PARTITION BY", "both say which columns make the key", "leave out one of them"
+        )
+    chosen = partition or stated
+    if draft.kind == "changelog":
+        if chosen and {c.name for c in chosen} != {c.name for c in primary}:
+            names = ", ".join(draft.primary_key)
+            fix = f"leave it out, or name the same columns: {names}"
+            raise _contradiction(draft, "key.columns", "the primary key", "a changelog's records are keyed by it", fix)
+        chosen = chosen or primary
+    for column in chosen:
+        if not is_primitive(column.type):
+            span = draft.span_of("key.columns")
+            raise error("KEY_COLUMN_TYPE", span=span, name=column.name, type=column.type, relation=draft.name)
+    return chosen
+
+
+def _key_type(draft: Draft) -> DataType | None:
+    text = draft.text("key.type")
+    if text is None:
+        return None
+    if "key.columns" in draft.values:
+        raise _contradiction(
+            draft, "key.type", "key.columns", "the type follows from the columns", "leave out key.type"
+        )
+    from ds_dagster.sql.script import parse_type  # only relations with key.type need the parser
+
+    try:
+        return parse_type(text)
+    except DsError as problem:
+        span = draft.span_of("key.type")
+        raise error("KEY_TYPE_INVALID", span=span, value=text, relation=draft.name, reason=problem.message) from problem
+
+
+def _check_key_type(draft: Draft, type_: DataType, format_: KeyFormat) -> None:
+    def refuse(reason: str) -> DsError:
+        return error(
+            "KEY_TYPE_INVALID", span=draft.span_of("key.type"), value=type_, relation=draft.name, reason=reason
+        )
+
+    if format_ == "primitive":
+        if not is_primitive(type_) or str(type_).split("(")[0] not in PRIMITIVE_TYPES:
+            raise refuse(f"primitive keys are one of {', '.join(PRIMITIVE_TYPES)}")
+        if len(draft.primary_key) > 1:
+            raise refuse("the primary key has several columns")
+    elif not isinstance(type_, StructType):
+        raise refuse("json keys are a STRUCT")
+    elif missing := [name for name in draft.primary_key if type_.field(name) is None]:
+        raise refuse(f"it lacks {', '.join(missing)} of the primary key")
+
+
+def _check_primitive(draft: Draft, columns: Sequence[Column]) -> None:
+    if len(columns) != 1 or str(columns[0].type).split("(")[0] not in PRIMITIVE_TYPES:
+        shown = ", ".join(f"{column.name} {column.type}" for column in columns)
+        raise error("KEY_PRIMITIVE", span=draft.span_of("key.format"), relation=draft.name, columns=shown)
+
+
+def _refuse_exclusion(draft: Draft, key: Sequence[Column]) -> tuple[str, ...]:
+    """Checks ``value.columns.exclude`` against the key and returns its names."""
+    excluded = tuple(column.name for column in draft.named_columns("value.columns.exclude"))
+    outside = [name for name in excluded if name not in {column.name for column in key}]
+    if outside:
+        reason = f"{', '.join(outside)} would stand neither in the key nor in the value"
+        fix = "exclude key columns only; name them with key.columns or PARTITION BY"
+        raise _contradiction(draft, "value.columns.exclude", "the key", reason, fix)
+    if excluded and len(excluded) == len(draft.columns):
+        raise error("VALUE_COLUMNS_ALL_EXCLUDED", span=draft.span_of("value.columns.exclude"), relation=draft.name)
+    return excluded
+
+
+def _contradiction(draft: Draft, first: str, second: str, reason: str, fix: str) -> DsError:
+    span = draft.span_of(first)
+    return error("KEY_CONTRADICTS", span=span, first=first, second=second, relation=draft.name, reason=reason, fix=fix)
+
+
+def event_time(draft: Draft, default: EventTime | None = None) -> EventTime:
+    """Event time of the records: the column ``timestamp`` names, else the default, else the record's own time.
+
+    Raises:
+        UserError: TIMESTAMP_COLUMN_UNKNOWN, TIMESTAMP_COLUMN_TYPE.
+    """
+    base = default or EventTime()
+    format_: TimestampFormat = "iso8601" if (draft.text("timestamp.format") or base.format) == "iso8601" else "sql"
+    text = draft.text("timestamp")
+    if text is None:
+        return EventTime(base.column, format_)
+    column = draft.column(text)
+    span = draft.span_of("timestamp")
+    if column is None:
+        nearest = did_you_mean(text, [c.name for c in draft.columns])
+        raise error("TIMESTAMP_COLUMN_UNKNOWN", span=span, name=text, relation=draft.name, nearest=nearest)
+    if str(column.type) != "BIGINT" and not is_temporal(column.type):
+        raise error("TIMESTAMP_COLUMN_TYPE", span=span, name=column.name, type=column.type, relation=draft.name)
+    return EventTime(column.name, format_)

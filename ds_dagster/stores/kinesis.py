@@ -1,0 +1,160 @@
+"""Amazon Kinesis Data Streams: our own Spark data source and sink, control through boto3 (``kinesis_admin.py``)."""
+
+# ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from ds_dagster.catalog.capabilities import Capabilities
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan
+from ds_dagster.catalog.inference import delivery
+from ds_dagster.catalog.io_spec import Envelope, ReadSpec, RefreshMode, Resolver, WriteSpec
+from ds_dagster.catalog.properties import PropertySpec
+from ds_dagster.catalog.property_table import RECORDS, specs
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
+from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.datatypes import DataType
+from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.stores.options import invalid_address, is_literal, make_options, missing, word
+
+COUNTS = ("topic.shards",)
+DEFAULT_REGION = "us-east-1"
+PROVIDER = "ds_dagster.spark.kinesis.source:KinesisDataSource"
+FORMAT = "ds_kinesis"
+MAX_KEY_CHARACTERS = 256
+ENVELOPE = Envelope(
+    key="CAST(partition_key AS BINARY)",
+    value="data",
+    timestamp="approximate_arrival_timestamp",
+    partition="shard_id",
+    order="LPAD(sequence_number, 64, '0')",
+)
+KEY, SECRET, TOKEN = "kinesis.access_key_id", "kinesis.secret_access_key", "kinesis.session_token"
+
+
+class Kinesis:
+    """Kinesis streams of one region."""
+
+    name = "KINESIS"
+    aliases: tuple[str, ...] = ()
+    capabilities = Capabilities(
+        reads_streams=True,
+        writes_streams=True,
+        record_keys=True,
+        count_properties=COUNTS,
+        required_counts=COUNTS,
+        stream_delivery="at_least_once",
+        changelog_delivery="idempotent_by_key",
+        record_time="broker",
+        max_key_characters=MAX_KEY_CHARACTERS,
+        dagster_kinds=("kinesis", "aws"),
+        storage_kind="kinesis",
+        not_built=(
+            ("enhanced fan-out", "streams are polled"),
+            ("kinesis.iam_role_arn", "the machine's own role is used"),
+        ),
+    )
+    store_properties: tuple[PropertySpec, ...] = specs(
+        "uris", "access_region", "config_file", "description", KEY, SECRET, TOKEN, "kinesis.iam_role_arn",
+        "kinesis.account.id", "tls.disabled",
+    )  # fmt: skip
+    relation_properties: tuple[PropertySpec, ...] = specs(*RECORDS, *COUNTS)
+
+    def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
+        """A region or an endpoint; a key and its secret together."""
+        found: list[Diagnostic] = []
+        if "uris" not in store.properties and "access_region" not in store.properties:
+            found.append(missing(store, "access_region", "the region of the streams", "'us-east-2'"))
+        for name, other in ((KEY, SECRET), (SECRET, KEY)):
+            if name in store.properties and other not in store.properties:
+                found.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
+        address = store.properties.get("uris")
+        if is_literal(address) and "://" not in str(address and address.value):
+            found.append(invalid_address(store, "https://kinesis.<region>.amazonaws.com, or another http(s) endpoint"))
+        return found
+
+    def native_type(self, type_: DataType) -> str | None:
+        """Streams have no column types."""
+        return None
+
+    def read_spec(
+        self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
+    ) -> ReadSpec:
+        """Our data source; records are stamped on arrival, an empty record is a delete."""
+        return ReadSpec(
+            format=FORMAT,
+            provider=PROVIDER,
+            envelope=ENVELOPE,
+            entity=f"{store.name}.{relation.entity}",
+            options=make_options(
+                {
+                    **connection(store),
+                    "stream": relation.entity,
+                    "starting.position": options.starting_position,
+                    "max.records.per.batch": options.max_records_per_batch,
+                }
+            ),
+            time_authority="broker",
+            empty_is_delete=True,
+            limit_option="max.records.per.batch",
+        )
+
+    def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
+        """Our sink: at least once; changelogs are right all the same, a repeated record sets its key to what it is."""
+        return WriteSpec(
+            kind="stream",
+            entity=f"{store.name}.{relation.entity}",
+            delivery=delivery(relation.kind, relation.properties, self),
+            format=FORMAT,
+            provider=PROVIDER,
+            options=make_options({**connection(store), "stream": relation.entity}),
+            record=(("partition_key", "key_text"), ("data", "value_bytes_or_empty")),
+            max_key_characters=MAX_KEY_CHARACTERS,
+        )
+
+    def entity_plan(self, relation: Relation) -> EntityPlan:
+        """The number of shards."""
+        counts = {name: int(relation.properties[name].value) for name in COUNTS if name in relation.properties}
+        return EntityPlan(
+            name=relation.entity,
+            counts=MappingProxyType(counts),
+            used_by=str(relation.name),
+            stated=frozenset(name for name in counts if relation.properties[name].span is not None),
+            like=relation.like,
+        )
+
+    def uri(self, store: StoreDefinition, relation: Relation) -> str:
+        """``kinesis://region/stream``."""
+        return f"kinesis://{region_of(store)}/{relation.entity}"
+
+    def admin(self, store: StoreDefinition, resolve: Resolver) -> StoreAdmin:
+        """Connect with boto3."""
+        from ds_dagster.stores.kinesis_admin import KinesisAdmin
+
+        return KinesisAdmin(
+            store.name, {name: resolve(value) for name, value in make_options(connection(store)).items()}
+        )
+
+
+def region_of(store: StoreDefinition) -> str:
+    """The written region (``AWS us-east-1`` is accepted), else the one in an AWS endpoint, else ``us-east-1``."""
+    written = word(store, "access_region")
+    if written:
+        return written.split()[-1].lower()
+    host = word(store, "uris").partition("://")[2]
+    parts = host.split(".")
+    return parts[1] if len(parts) > 2 and parts[0] == "kinesis" and "amazonaws" in host else DEFAULT_REGION
+
+
+def connection(store: StoreDefinition) -> Mapping[str, PropertyValue | str | None]:
+    """Options of source, sink and client; without a key the machine's own credentials are found by botocore."""
+    return {
+        "region": region_of(store),
+        "endpoint_url": store.properties.get("uris"),
+        "access_key_id": store.properties.get(KEY),
+        "secret_access_key": store.properties.get(SECRET),
+        "session_token": store.properties.get(TOKEN),
+    }

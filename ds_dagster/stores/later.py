@@ -1,0 +1,74 @@
+"""Kinds of the dialect that are refused by name for now. CREATE STORE of one of them never gets past its type, so
+nothing else is
+asked of them."""
+
+# ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ds_dagster.catalog.capabilities import Capabilities
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan
+from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpec
+from ds_dagster.catalog.properties import PropertySpec
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
+from ds_dagster.datatypes import DataType
+from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.errors import DsError, error
+
+REASONS: tuple[tuple[str, str], ...] = (
+    ("SNOWFLAKE", "load into a POSTGRESQL store, or load its tables into Snowflake with an asset of your own"),
+    ("DATABRICKS", "load into a POSTGRESQL store, or load its tables into Databricks with an asset of your own"),
+    ("S3", "read the files into a Kafka topic first"),
+    ("CLICKHOUSE", "keep views in the embedded store or in a POSTGRESQL store"),
+    ("ICEBERG_GLUE", "load into a POSTGRESQL store"),
+    ("ICEBERG_REST", "load into a POSTGRESQL store"),
+    ("ORACLE", "read its changes into a Kafka topic first"),
+)
+
+
+class LaterKind:
+    """A kind that is not built."""
+
+    aliases: tuple[str, ...] = ()
+    store_properties: tuple[PropertySpec, ...] = ()
+    relation_properties: tuple[PropertySpec, ...] = ()
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.capabilities = Capabilities(not_yet=reason)
+
+    def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
+        """Refused."""
+        return (self._refused().diagnostic(),)
+
+    def native_type(self, type_: DataType) -> str | None:
+        """None: it holds nothing."""
+        return None
+
+    def read_spec(
+        self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
+    ) -> ReadSpec:
+        """Refused."""
+        raise self._refused()
+
+    def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
+        """Refused."""
+        raise self._refused()
+
+    def entity_plan(self, relation: Relation) -> EntityPlan:
+        """Refused."""
+        raise self._refused()
+
+    def uri(self, store: StoreDefinition, relation: Relation) -> str:
+        """Refused."""
+        raise self._refused()
+
+    def admin(self, store: StoreDefinition, resolve: Resolver) -> StoreAdmin:
+        """Refused."""
+        raise self._refused()
+
+    def _refused(self) -> DsError:
+        return error("STORE_TYPE_NOT_YET", name=self.name, reason=self.capabilities.not_yet)

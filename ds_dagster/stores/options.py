@@ -1,0 +1,82 @@
+"""Small helpers all store files share: values of options, properties of a definition, target tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from ds_dagster.catalog.io_spec import Options, RefreshMode, TableColumn, TableTarget, WriteMode
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import StoreDefinition, StoreKind
+from ds_dagster.catalog.values import REFERENCE, PropertyValue
+from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.errors import error
+
+
+def make_options(values: Mapping[str, str | int | bool | PropertyValue | None]) -> Options:
+    """Options of a spec; None is left out."""
+    return MappingProxyType(
+        {
+            name: value if isinstance(value, PropertyValue) else PropertyValue(value)
+            for name, value in values.items()
+            if value is not None
+        }
+    )
+
+
+def flag(store: StoreDefinition, name: str) -> bool | None:
+    """A truth value of a store, None when it is not set."""
+    found = store.properties.get(name)
+    return found.value if found is not None and isinstance(found.value, bool) else None
+
+
+def word(store: StoreDefinition, name: str) -> str:
+    """A word of a store, empty when it is not set."""
+    found = store.properties.get(name)
+    return str(found.value) if found is not None else ""
+
+
+def missing(store: StoreDefinition, name: str, reason: str, example: str) -> Diagnostic:
+    """STORE_PROPERTY_MISSING."""
+    return error(
+        "STORE_PROPERTY_MISSING", span=store.span, store=store.name, name=name, reason=reason, example=example
+    ).diagnostic()
+
+
+def invalid_address(store: StoreDefinition, allowed: str) -> Diagnostic:
+    """PROPERTY_INVALID of ``uris``; credentials in it are not repeated."""
+    value = store.properties["uris"]
+    shown = without_credentials(str(value.value))
+    return error(
+        "PROPERTY_INVALID", span=value.span or store.span, name="uris", value=shown, allowed=allowed
+    ).diagnostic()
+
+
+def without_credentials(address: str) -> str:
+    """A URL without user and password; references stay as written."""
+    head, separator, tail = address.partition("://")
+    host, at, rest = tail.rpartition("@")
+    return f"{head}{separator}{rest}" if separator and at and host is not None else address
+
+
+def is_literal(value: PropertyValue | None) -> bool:
+    """Whether a value can be looked into before it is resolved."""
+    return value is not None and not value.is_reference and REFERENCE.search(str(value.value)) is None
+
+
+def host_part(address: str) -> str:
+    """Host and port of a URL, without credentials."""
+    return urlsplit(address).netloc.rpartition("@")[2] or address
+
+
+def target_table(
+    kind: StoreKind, relation: Relation, refresh: RefreshMode, path: tuple[str, ...], fallback: str
+) -> TableTarget:
+    """The table a relation becomes; columns without a type in the store travel as JSON text of type ``fallback``."""
+    columns = tuple(
+        TableColumn(c.name, c.type, kind.native_type(c.type) or fallback, c.nullable, kind.native_type(c.type) is None)
+        for c in relation.columns
+    )
+    mode: WriteMode = "upsert" if relation.primary_key else "append"
+    return TableTarget(path, columns, relation.primary_key, mode, refresh)

@@ -1,0 +1,68 @@
+"""The one list of store kinds. Packages of others add theirs through the entry-point group ``ds_dagster.stores``
+(each entry
+point names a class that fulfils ``catalog.store.StoreKind`` and takes no arguments)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+
+from ds_dagster.catalog.store import StoreKind
+from ds_dagster.errors import error
+from ds_dagster.stores.kafka import Kafka
+from ds_dagster.stores.kinesis import Kinesis
+from ds_dagster.stores.later import REASONS, LaterKind
+from ds_dagster.stores.memory import Memory
+from ds_dagster.stores.postgres import Postgres
+from ds_dagster.stores.sqlite_views import SqliteViews
+
+GROUP = "ds_dagster.stores"
+
+
+def built_in() -> tuple[StoreKind, ...]:
+    """The kinds of this package, those refused for now last."""
+    return (
+        Kafka(),
+        Kinesis(),
+        Postgres(),
+        SqliteViews(),
+        Memory(),
+        *(LaterKind(name, reason) for name, reason in REASONS),
+    )
+
+
+def by_name(kinds: Iterable[StoreKind]) -> Mapping[str, StoreKind]:
+    """Kinds under all their names.
+
+    Raises:
+        UserError: STORE_KIND_TWICE.
+    """
+    found: dict[str, StoreKind] = {}
+    for kind in kinds:
+        for name in (kind.name, *kind.aliases):
+            if name in found:
+                raise error("STORE_KIND_TWICE", name=name)
+            found[name] = kind
+    return MappingProxyType(found)
+
+
+def load_kinds(points: Iterable[EntryPoint] | None = None) -> Mapping[str, StoreKind]:
+    """Kinds of this package and of installed ones.
+
+    Args:
+        points: entry points instead of the installed ones (tests).
+
+    Raises:
+        UserError: STORE_KIND_TWICE, STORE_KIND_BROKEN.
+    """
+    others: list[StoreKind] = []
+    for point in entry_points(group=GROUP) if points is None else points:
+        try:
+            others.append(point.load()())
+        except (ImportError, AttributeError, TypeError) as problem:
+            raise error("STORE_KIND_BROKEN", name=point.name, source=point.value, detail=str(problem)) from problem
+    return by_name((*built_in(), *others))
+
+
+KINDS: Mapping[str, StoreKind] = load_kinds()
