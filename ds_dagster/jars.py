@@ -44,8 +44,9 @@ FETCH_SECONDS = 900.0
 _PACKAGE = Path(__file__).parent
 _LOCK_FILE = _PACKAGE / "jars.lock.json"
 _MISSING = re.compile(
-    r"(?:UNRESOLVED DEPENDENCY: |Could not find artifact )([\w.\-]+)[#:]([\w.\-]+)(?::jar)?[;:]([\w.\-]+)"
+    r"(?:UNRESOLVED DEPENDENCY: |:: |Could not find artifact )([\w.\-]+)[#:]([\w.\-]+)(?::jar)?[;:]([\w.\-]+)"
 )
+_UNREACHABLE = re.compile(r"UnknownHost|Server access error|Could not transfer|[Tt]imed out|Connection refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,7 @@ def _fetch_failure(set_name: str, artifacts: Sequence[Artifact], attempts: int, 
     wanted = {artifact.coordinates for artifact in artifacts}
     missing = sorted(wanted & {":".join(found) for found in _MISSING.findall(output)})
     detail = "\n".join(output.strip().splitlines()[-15:])
-    if missing:
+    if missing and not _UNREACHABLE.search(output):
         return error("JAR_NOT_FOUND", coordinates=missing, detail=detail)
     return error("JARS_FETCH_FAILED", set_name=set_name, attempts=attempts, detail=detail)
 

@@ -43,6 +43,9 @@ SETTINGS: Mapping[str, object] = {
     "log.retention.ms": -1,
     "log.retention.bytes": -1,
     "offsets.retention.minutes": TEN_YEARS_MINUTES,
+    # after a kill the controller admits the new broker only when the old one's session is over
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 500,
     # a small machine
     "group.initial.rebalance.delay.ms": 0,
     "num.network.threads": 2,

@@ -1,0 +1,77 @@
+# Every command of the repository. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+JAVA_SOURCES := $(shell find jvm -type f 2>/dev/null)
+
+.PHONY: help
+help: ## list the commands
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(STAMP) ## make .venv, fetch jars, build the Java operators (nothing to do the second time)
+
+$(STAMP): pyproject.toml ds_dagster/jars.lock.json ds_dagster/local/kinesalite/package-lock.json $(JAVA_SOURCES)
+	@scripts/venv.sh $(VENV)
+	@echo "installing Python packages (about 600 MB the first time)" >&2
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -e '.[dev]'
+	@$(BIN)/python -m pip check
+	@$(BIN)/python scripts/prepare.py
+	@touch $@
+
+.PHONY: check
+check: setup ## format, lint, types and the fast tests, in under two minutes
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python scripts/tiers.py unit
+
+.PHONY: test
+test: setup ## all tests but the long ones, tier after tier
+	@$(BIN)/python scripts/tiers.py
+
+.PHONY: test-long
+test-long: setup ## the tests that take minutes each
+	@$(BIN)/python scripts/tiers.py long
+
+.PHONY: soak
+soak: setup ## kill and load the example for an hour (DS_SOAK_MINUTES)
+	@$(BIN)/python -m benchmarks soak
+
+.PHONY: bench
+bench: setup ## ours against hand-written PySpark, as ratios
+	@$(BIN)/python -m benchmarks
+
+.PHONY: demo
+demo: setup ## the example pipelines on real local servers, under dagster dev; Ctrl-C ends it all
+	@$(BIN)/ds demo
+
+.PHONY: demo-check
+demo-check: setup ## the same, compared with the expected rows, without the UI staying up
+	@$(BIN)/ds demo --check
+
+.PHONY: up
+up: setup ## start the local servers
+	@$(BIN)/ds up
+
+.PHONY: down
+down: setup ## stop the local servers
+	@$(BIN)/ds down
+
+.PHONY: format
+format: setup ## rewrite the files as ruff formats them
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+.PHONY: wheel
+wheel: setup ## a wheel in dist/, with the Java operators built in
+	@DS_BUILD_JAR=require $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+.PHONY: clean
+clean: ## stop the local servers and remove what was built (not .venv, not the state in .ds)
+	@if [ -x $(BIN)/ds ]; then $(BIN)/ds down; fi
+	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

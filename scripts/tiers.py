@@ -1,0 +1,99 @@
+"""Run the test tiers one after another, each with pytest's own summary; fails when one fails or holds no test.
+
+Usage: python scripts/tiers.py [TIER…] [-- pytest arguments]        without names: all but the long one
+
+A test belongs to the dearest tier its marks name (see the markers in pyproject.toml).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+class Tier(NamedTuple):
+    """One tier: pytest's mark expression and further arguments."""
+
+    marks: str
+    arguments: tuple[str, ...] = ()
+
+
+TIERS: dict[str, Tier] = {
+    "unit": Tier("unit", ("-n", "2")),
+    "spark": Tier("(spark or servers) and not (cases or conformance or e2e or browser or slow)"),
+    "cases": Tier("cases and not (conformance or e2e or browser or slow)"),
+    "conformance": Tier("conformance and not (e2e or browser or slow)"),
+    "e2e": Tier("e2e and not (browser or slow)"),
+    "browser": Tier("browser and not slow"),
+    "long": Tier("slow"),
+}
+STANDARD = tuple(name for name in TIERS if name != "long")
+
+
+def ensure_browser() -> str:
+    """Why the browser tier cannot run, empty when it can; root on Debian gets the browser installed."""
+    if any(map(shutil.which, BROWSERS)):
+        return ""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        return "no Chromium on the path (Debian: apt-get install chromium)"
+    say("installing chromium with apt-get")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (
+        ["apt-get", "update", "-q"],
+        ["apt-get", "install", "-y", "-q", "--no-install-recommends", "chromium"],
+    ):
+        done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            return f"`{' '.join(command)}` failed"
+    return ""
+
+
+def run(name: str, extra: list[str]) -> str:
+    """Run one tier: ``passed``, ``failed``, ``empty`` or ``skipped: reason``."""
+    reason = ensure_browser() if name == "browser" else ""
+    if reason:
+        say(f"browser tier: {reason}")
+        return "failed" if os.environ.get("CI") else f"skipped: {reason}"
+    tier = TIERS[name]
+    say(f"=== tier {name}: pytest -m '{tier.marks}'")
+    command = [sys.executable, "-m", "pytest", "-q", "-m", tier.marks, *tier.arguments, *extra]
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    return {0: "passed", 5: "empty"}.get(code, "failed")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the named tiers and print what became of each."""
+    names, extra = _split(arguments)
+    unknown = [name for name in names if name not in TIERS]
+    if unknown:
+        say(f"no tier {', '.join(unknown)}; known: {', '.join(TIERS)}")
+        return 2
+    results: list[tuple[str, str, float]] = []
+    for name in names or STANDARD:
+        start = time.monotonic()
+        results.append((name, run(name, extra), time.monotonic() - start))
+    for name, result, seconds in results:
+        say(f"{name:12} {result:10} {seconds:6.0f} s")
+    return int(any(result in ("failed", "empty") for _, result, _ in results))
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:cut], arguments[cut + 1 :]
+
+
+def say(line: str) -> None:
+    """One line for a person."""
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,23 @@
+"""What every test gets: a mark that says what it costs, from its folder where it names none itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+COSTS = ("spark", "servers", "cases", "conformance", "e2e", "browser", "slow")
+FOLDERS = {"spark": "spark", "conformance": "conformance", "e2e": "e2e"}
+"""Folder below tests/ → mark of every test in it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    root = Path(__file__).parent
+    for item in items:
+        below = item.path.relative_to(root).parts if item.path.is_relative_to(root) else ()
+        if item.path.name.endswith(".case.yaml"):
+            item.add_marker("cases")
+        elif below and below[0] in FOLDERS:
+            item.add_marker(FOLDERS[below[0]])
+        if not any(item.get_closest_marker(cost) for cost in COSTS):
+            item.add_marker("unit")
