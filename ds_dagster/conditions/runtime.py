@@ -1,7 +1,194 @@
-"""Conditions of the topic: runtime."""
+"""Conditions of running jobs: journal, engine, checkpoints, requests."""
 
 from __future__ import annotations
 
 from ds_dagster.conditions.base import Condition
 
-CONDITIONS: tuple[Condition, ...] = ()
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(
+        "JOURNAL_LOCKED",
+        "external",
+        "the journal {journal} is locked by another process for more than {seconds} s",
+        "end the program that holds it (a database browser, a backup); jobs that run go on meanwhile",
+    ),
+    Condition(
+        "JOURNAL_UNREADABLE",
+        "external",
+        "the journal {journal} cannot be opened",
+        "check owner and permissions of the file and of its folder",
+    ),
+    Condition(
+        "JOURNAL_READ_ONLY",
+        "external",
+        "the journal {journal} cannot be written",
+        "make the file and its folder writable for the user who runs this command",
+    ),
+    Condition(
+        "JOURNAL_CORRUPT",
+        "user",
+        "the journal {journal} is damaged or is no journal",
+        "restore it from a backup; moving it away starts a new one, whose jobs begin with new checkpoints",
+    ),
+    Condition(
+        "JOURNAL_DISK_FULL",
+        "external",
+        "the journal {journal} cannot be written: the disk is full",
+        "free space on that disk; jobs that run go on, changes wait",
+    ),
+    Condition(
+        "JOURNAL_UNREACHABLE",
+        "external",
+        "the journal's database {journal} does not answer",
+        "check that the server runs and that address, user and password are right",
+    ),
+    Condition(
+        "JOURNAL_NEWER",
+        "user",
+        "the journal {journal} has schema {found}, this version of ds_dagster knows {known}",
+        "upgrade ds_dagster in this environment to {version} or newer",
+    ),
+    Condition(
+        "JOURNAL_OLDER",
+        "user",
+        "the journal {journal} has schema {found}, this version of ds_dagster needs {known}",
+        "run `ds engine stop` and `ds engine start` with this version: the engine migrates the journal when it starts",
+    ),
+    Condition(
+        "JOURNAL_NETWORK_FILE_SYSTEM",
+        "user",
+        "the state folder {folder} is on a network file system ({kind}), where file locks cannot be trusted",
+        "set `state` to a folder on a local disk, or `journal` to a Postgres URL",
+    ),
+    Condition(
+        "JOURNAL_URL_INVALID",
+        "user",
+        "the setting journal is neither sqlite nor a Postgres URL",
+        "write `sqlite`, `postgresql://user@host/db`, or a reference like ${{DS_JOURNAL_URL}}",
+    ),
+    Condition("JOB_UNKNOWN", "user", "there is no job or query called {name}", "did you mean {nearest}?"),
+    Condition(
+        "DEFINITION_CHANGED",
+        "user",
+        "the definition of {name} is not the one that runs: {rule}",
+        "{hint}",
+    ),
+    Condition(
+        "JOB_NOT_FINITE",
+        "user",
+        "{name} never ends, so it cannot be run to its end",
+        "start it with `ds apply {name}` or materialize its asset",
+    ),
+    Condition(
+        "JOB_IS_FINITE",
+        "user",
+        "{name} is loaded by runs that end, it is not kept running",
+        "materialize its asset, or run `ds apply {name}`",
+    ),
+    Condition("REQUEST_UNKNOWN", "user", "there is no request {request}", "`ds ps` shows what runs"),
+    Condition(
+        "RUN_TIMED_OUT",
+        "external",
+        "the run of {name} (request {request}) did not end within {seconds} s; it goes on",
+        "raise the time limit, or look at `ds logs {name}`",
+    ),
+    Condition(
+        "ENGINE_ALREADY_RUNNING",
+        "user",
+        "an engine of this project runs already ({holder})",
+        "use it, or end it with `ds engine stop`",
+    ),
+    Condition(
+        "ENGINE_JVM_LIVES",
+        "external",
+        "the Spark JVM of an earlier engine still holds {lock} after {seconds} s",
+        "it ends by itself when its current batch is done; end the process that holds the lock if it does not",
+    ),
+    Condition(
+        "ENGINE_LEASE_HELD",
+        "user",
+        "the engine on {host} (process {pid}) holds the lease of this journal",
+        "stop that engine first; its lease ends {seconds} s after its last beat",
+    ),
+    Condition(
+        "ENGINE_LEASE_LOST",
+        "external",
+        "another engine took the lease of this journal",
+        "this engine has stopped its jobs; find out who started the second one",
+    ),
+    Condition(
+        "ENGINE_NOT_RUNNING",
+        "external",
+        "the engine does not run",
+        "start it with `ds engine start`",
+    ),
+    Condition(
+        "ENGINE_NOT_ANSWERING",
+        "external",
+        "no engine has answered for {seconds} s",
+        "the launcher is `external`: start the engine where it is meant to run (`ds engine run`)",
+    ),
+    Condition(
+        "ENGINE_SILENT",
+        "external",
+        "the engine (process {pid} on {host}) lives but has not reported for {seconds} s",
+        "look at its log; `ds engine stop` ends it, the jobs resume from their checkpoints",
+    ),
+    Condition(
+        "ENGINE_START_FAILED",
+        "external",
+        "the engine ended while starting (exit code {code}): {reason}",
+        "see its log {log}",
+    ),
+    Condition(
+        "ENGINE_START_SLOW",
+        "external",
+        "the engine was not ready within {seconds} s",
+        "it may still be starting; see its log {log}",
+    ),
+    Condition(
+        "ENGINE_NOT_STOPPED",
+        "external",
+        "the engine (process {pid}) did not end within {seconds} s",
+        "a long batch may be running; run `ds engine stop` again, or end process {pid}",
+    ),
+    Condition(
+        "ENGINE_JVM_DIED",
+        "external",
+        "the Spark JVM has ended",
+        "the engine ends too and is started again; raise `memory` in [tool.ds-dagster.engine] if this repeats",
+    ),
+    Condition(
+        "CHECKPOINT_MISSING",
+        "user",
+        "the checkpoint of {name} (version {version}) is gone: {path}",
+        "restore the folder, or run `ds reset {name}` to read its sources again from the start",
+    ),
+    Condition(
+        "CHECKPOINT_UNKNOWN",
+        "user",
+        "the folder {path} exists, but the journal knows of no checkpoint of {name} there",
+        "move it away, or run `ds reset {name}`; it is never used as it is",
+    ),
+    Condition(
+        "CHECKPOINT_OTHER_STATE",
+        "user",
+        "{name} was started by ds_dagster {version}, and this version keeps another kind of state for it",
+        "run `ds reset {name}` to read its sources again from the start",
+    ),
+    Condition(
+        "SLICE_INVALID",
+        "user",
+        "the stored definition of {name} does not compile with this version of ds_dagster",
+        "run `ds check`, then `ds restart {name}`",
+    ),
+    Condition(
+        "JOB_ENDED_BY_ITSELF",
+        "internal",
+        "the Spark query of {name} ended without being asked to",
+    ),
+    Condition(
+        "RUNTIME_IMPOSSIBLE_TRANSITION",
+        "internal",
+        "{name} cannot go from {source} to {target}",
+    ),
+)

@@ -1,4 +1,5 @@
-"""The job spec: what the journal keeps of a query so that an engine can run it without the checkout. Versioned JSON, no secrets."""
+"""The job spec: what the journal keeps of a query so that an engine can run it without the checkout. Versioned JSON,
+no secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ds_dagster.project import SliceStatement
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project import Project, SliceStatement, slice_of
+from ds_dagster.version import __version__
 
 SPEC_VERSION = 1
 
@@ -24,6 +28,7 @@ class JobSpec:
         package_version: that made it.
         refresh: continuous, incremental or full.
         stores: folded names of the stores it touches.
+        upstream: names of the jobs whose output it reads, directly.
     """
 
     name: str
@@ -34,6 +39,12 @@ class JobSpec:
     package_version: str
     refresh: str = "continuous"
     stores: tuple[str, ...] = ()
+    upstream: tuple[str, ...] = ()
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it runs to an end, on request."""
+        return self.refresh != "continuous"
 
     def to_json(self) -> str:
         """Stable text for the journal."""
@@ -45,7 +56,39 @@ class JobSpec:
         values: dict[str, Any] = dict(json.loads(text))
         values.pop("version")
         statements = tuple(SliceStatement(**statement) for statement in values.pop("slice"))
-        return cls(slice=statements, stores=tuple(values.pop("stores")), **values)
+        stores, sources = (tuple(values.pop(key, ())) for key in ("stores", "upstream"))
+        return cls(slice=statements, stores=stores, upstream=sources, **values)
+
+
+def job_spec(project: Project, query: BoundQuery) -> JobSpec:
+    """The spec of one query of a loaded project."""
+    relations = (query.sink, *(scan.relation for scan in query.scans))
+    return JobSpec(
+        name=query.name,
+        relation=str(query.sink.name),
+        slice=slice_of(project, query),
+        fingerprint=query.fingerprint,
+        state_signature=query.state_signature,
+        package_version=__version__,
+        refresh=query.refresh,
+        stores=tuple(sorted({relation.store for relation in relations})),
+        upstream=upstream(project, query, transitive=False),
+    )
+
+
+def upstream(project: Project, query: BoundQuery, *, transitive: bool = True) -> tuple[str, ...]:
+    """Names of the never-ending queries whose output a query reads, sources first."""
+    wanted: set[QualifiedName] = set()
+    todo = list(query.sources)
+    while todo:
+        relation = todo.pop()
+        if relation in wanted:
+            continue
+        wanted.add(relation)
+        if transitive or not project.queries_of(relation):
+            todo.extend(project.depends_on.get(relation, ()))
+    fills = (other for other in project.queries.values() if other.sink.name in wanted and other.name != query.name)
+    return tuple(other.name for other in fills if not other.is_finite)
 
 
 def shown(spec: JobSpec) -> Mapping[str, object]:

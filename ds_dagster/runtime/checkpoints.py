@@ -1,0 +1,86 @@
+"""Where checkpoints are: one folder per job and version under the state folder.
+
+The journal holds the marker of the current version. A new version gets a new folder; the old one stays until someone
+asks for
+``gc``. A folder the journal knows nothing of is never used, a folder the journal knows of but which is gone is never
+silently
+begun anew: sinks remember the batches of that version and would skip what they believe to have.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ds_dagster.errors import error
+from ds_dagster.runtime.identity import Identity
+
+_VERSION = re.compile(r"v(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class OldCheckpoint:
+    """A checkpoint folder that no job uses any more: ``size`` in bytes."""
+
+    name: str
+    version: int
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The checkpoint folders of one journal. ``root`` is ``<state>/checkpoints``."""
+
+    root: Path
+    identity: Identity
+
+    def path(self, name: str, version: int) -> Path:
+        """Folder of one version of one job."""
+        return self.root / self.identity.folder / _folder(name) / f"v{version}"
+
+    def verify(self, name: str, version: int, *, started: bool, progressed: bool) -> Path:
+        """The folder to start from.
+
+        Args:
+            name, version: of the job.
+            started: the journal knows of an earlier start with this version.
+            progressed: and of a finished batch.
+
+        Raises:
+            UserError: CHECKPOINT_UNKNOWN, CHECKPOINT_MISSING.
+        """
+        path = self.path(name, version)
+        exists = path.is_dir() and any(path.iterdir())
+        if exists and not started:
+            raise error("CHECKPOINT_UNKNOWN", name=name, path=str(path))
+        if progressed and not exists:
+            raise error("CHECKPOINT_MISSING", name=name, version=version, path=str(path))
+        return path
+
+    def old(self, current: Mapping[str, int]) -> tuple[OldCheckpoint, ...]:
+        """Folders of versions other than the current ones, for ``ds gc``. Jobs that are not in ``current`` are left
+        out: the journal would know them, so someone else made these folders."""
+        found: list[OldCheckpoint] = []
+        for name, version in sorted(current.items()):
+            folder = self.root / self.identity.folder / _folder(name)
+            for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+                match = _VERSION.fullmatch(path.name)
+                if match and int(match[1]) != version:
+                    found.append(OldCheckpoint(name, int(match[1]), path, _size(path)))
+        return tuple(found)
+
+    def delete(self, checkpoint: OldCheckpoint) -> None:
+        """Remove one old checkpoint for good."""
+        shutil.rmtree(checkpoint.path)
+
+
+def _folder(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", lambda match: f"-{ord(match[0]):02x}", name)
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -1,0 +1,456 @@
+"""The one way to ask for jobs and to see them: Dagster, the command line and tests use this and nothing below it.
+
+Everything goes through the journal: a request is a short write, waiting is reading. No Spark, no connection to the
+engine, so either side may die at any moment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import did_you_mean
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project import Project
+from ds_dagster.runtime import desired, rows
+from ds_dagster.runtime.changes import compare
+from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
+from ds_dagster.runtime.clock import Clock, SystemClock
+from ds_dagster.runtime.environment import engine_environment
+from ds_dagster.runtime.journal import Journal, bump_revision
+from ds_dagster.runtime.launchers.base import Launcher
+from ds_dagster.runtime.launchers.external import ExternalLauncher
+from ds_dagster.runtime.launchers.local import LocalLauncher
+from ds_dagster.runtime.liveness import DEFAULT_ENGINE, EngineWatch, Heard
+from ds_dagster.runtime.places import Places
+from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
+from ds_dagster.runtime.spec import job_spec, upstream
+from ds_dagster.runtime.states import SETTLED
+from ds_dagster.runtime.status import Action, Change, EngineStatus, Ensured, FiniteResult, JobStatus
+from ds_dagster.runtime.views import job_status
+from ds_dagster.settings import Settings
+
+POLL_SECONDS = 0.2
+CATCH_UP_SECONDS = 60.0
+"""How long a finite run waits for the jobs it reads from."""
+
+ENGINE_GRACE_SECONDS = 60.0
+"""How long a waiter bears that no engine runs."""
+
+OnChange = Callable[[JobStatus], None]
+
+
+@dataclass(slots=True)
+class Control:
+    """Desired and observed state of one project's jobs. Make it with :meth:`open`; one per reader, kept while it
+    reads."""
+
+    settings: Settings
+    journal: Journal
+    clock: Clock
+    launcher: Launcher
+    places: Places
+    _watch: EngineWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._watch = EngineWatch(self.places, self.clock, self._shares_host(), self._heard)
+
+    @classmethod
+    def open(
+        cls,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        launcher: Launcher | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Control:
+        """Open a project's control. Touches no file before the first read or write.
+
+        Args:
+            settings: of the project.
+            clock, launcher: instead of the machine's and the settings' ones.
+            environment: where ``${NAME}`` in the journal's URL is looked up; default: process and ``.env``.
+
+        Raises:
+            UserError: JOURNAL_URL_INVALID, JOURNAL_NETWORK_FILE_SYSTEM, ENVIRONMENT_REFERENCE_MISSING.
+        """
+        clock = clock or SystemClock()
+        known = engine_environment(settings.root) if environment is None else environment
+        if launcher is None:
+            local = settings.engine.launcher == "local"
+            launcher = LocalLauncher(settings, clock) if local else ExternalLauncher(clock)
+        return cls(settings, Journal.open(settings, known), clock, launcher, Places.of(settings))
+
+    # -- seeing ------------------------------------------------------------------------------------------------------
+
+    def engines(self) -> Sequence[EngineStatus]:
+        """The engines of the project; one entry also when none ever ran."""
+        return (self._watch.status(),)
+
+    def statuses(self, names: Sequence[str] | None = None) -> Sequence[JobStatus]:
+        """Jobs by name; of all jobs the journal knows, or of the given ones (ABSENT where it knows nothing)."""
+        if not self.journal.exists():
+            return tuple(self._unknown(name) for name in names or ())
+        with self.journal.read() as connection:
+            jobs = rows.jobs(connection)
+            observed = rows.statuses(connection)
+        engine = self._watch.status()
+        identity = self.journal.identity()
+        wanted = sorted(jobs) if names is None else names
+        return tuple(
+            job_status(jobs[name], observed.get(name, StatusRow(name)), engine, identity, self._watch.silent_for())
+            if name in jobs
+            else self._unknown(name)
+            for name in wanted
+        )
+
+    def status(self, name: str) -> JobStatus:
+        """One job."""
+        return self.statuses([name])[0]
+
+    def changes(self, project: Project, names: Sequence[str] | None = None) -> Sequence[Change]:
+        """What :meth:`ensure` would do, by query in the project's order; without ``names`` orphans follow."""
+        queries = self._queries(project, names)
+        jobs = self._jobs()
+        found = [compare(jobs.get(query.name), query, self.settings) for query in queries]
+        if names is None:
+            orphans = self.orphans(project)
+            found += [Change(o.name, o.relation, "orphan", "no statement of the project makes it") for o in orphans]
+        return tuple(found)
+
+    def orphans(self, project: Project) -> Sequence[JobStatus]:
+        """Jobs that run or are wanted, though no statement of the project makes them."""
+        known = set(project.queries)
+        live = (status for status in self.statuses() if status.name not in known)
+        return tuple(s for s in live if s.desired != "STOPPED" or s.state not in ("STOPPED", "ABSENT", "FINISHED"))
+
+    def transitions(self, name: str, limit: int = 100) -> Sequence[Transition]:
+        """History of a job, newest first."""
+        if not self.journal.exists():
+            return ()
+        with self.journal.read() as connection:
+            return rows.transitions(connection, name, limit)
+
+    def log_path(self, name: str) -> Path:
+        """The job's log file (it may not exist yet)."""
+        return self.places.job_log(name)
+
+    def requests(self, name: str, limit: int = 20) -> Sequence[FiniteResult | None]:
+        """Outcomes of a finite query's runs, newest first; None for one that is not over."""
+        if not self.journal.exists():
+            return ()
+        with self.journal.read() as connection:
+            return tuple(rows.result(row) for row in rows.requests_of(connection, name, limit))
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def ensure(
+        self, project: Project, names: Sequence[str], action: Action = "ensure", requested_by: str = ""
+    ) -> Sequence[Ensured]:
+        """Write down what is wanted of some queries; the engine does it. All or nothing: a refusal writes nothing, so
+        callers that want partial success ask name by name.
+
+        Args:
+            project: loaded project.
+            names: query names.
+            action: ``ensure``: run with today's definition, adopt what runs already, refuse a changed definition of a
+            running
+                job. ``restart``: stop and start, with today's definition where the checkpoint can be kept. ``reset``:
+                a new checkpoint version. ``stop``: run no more.
+            requested_by: shown in the history.
+
+        Raises:
+            UserError: DEFINITION_CHANGED (its hint says restart or reset), JOB_UNKNOWN, JOB_IS_FINITE.
+            DsError: JOURNAL_….
+        """
+        if action == "stop":
+            return self.stop(names, requested_by)
+        queries = self._queries(project, names)
+        for query in queries:
+            if query.is_finite and action != "reset":
+                raise error("JOB_IS_FINITE", span=query.sink.span, name=query.name)
+        self.journal.create()
+        changes = {q.name: self._compared(q) for q in queries}
+        with self.journal.write() as connection:
+            answers = [self._answer(connection, project, q, changes[q.name], action, requested_by) for q in queries]
+            self._refuse(queries, answers)
+            return tuple(self._write(connection, a, q.name) for a, q in zip(answers, queries, strict=True))
+
+    def stop(self, names: Sequence[str], requested_by: str = "") -> Sequence[Ensured]:
+        """Run these jobs no more, whether the project still has them or not; open runs of finite ones end.
+
+        Raises:
+            UserError: JOB_UNKNOWN.
+        """
+        jobs = self._known(names)
+        if not jobs:
+            return ()
+        with self.journal.write() as connection:
+            done = []
+            for name in names:
+                job = rows.jobs(connection, [name])[name]
+                if job.desired == "STOPPED":
+                    done.append(Ensured(name, "nothing", job.generation))
+                    continue
+                row = desired.stopped(job, requested_by, self.clock.now())
+                self._save(connection, row)
+                done.append(Ensured(name, "stopped", row.generation))
+            return tuple(done)
+
+    def withdraw(
+        self, names: Sequence[str], generations: Mapping[str, int], requested_by: str = ""
+    ) -> Sequence[Ensured]:
+        """Take requests back that have not led to a running job yet (a cancelled launch). A job that runs, or that
+        someone else asked for since, is left alone (outcome ``nothing``).
+
+        Args:
+            names: jobs.
+            generations: as :meth:`ensure` returned them; adopted jobs are left alone when they are not in it.
+            requested_by: shown in the history.
+        """
+        if not self.journal.exists():
+            return ()
+        done = []
+        with self.journal.write() as connection:
+            jobs = rows.jobs(connection, names)
+            observed = rows.statuses(connection, names)
+            for name in names:
+                job, status = jobs.get(name), observed.get(name, StatusRow(name))
+                running = status.state == "RUNNING" and status.generation >= generations.get(name, 0)
+                if job is None or running or job.generation != generations.get(name) or job.desired == "STOPPED":
+                    done.append(Ensured(name, "nothing", 0 if job is None else job.generation))
+                    continue
+                row = desired.stopped(job, requested_by, self.clock.now())
+                self._save(connection, row)
+                done.append(Ensured(name, "stopped", row.generation))
+        return tuple(done)
+
+    def wait(
+        self,
+        names: Sequence[str],
+        generations: Mapping[str, int],
+        timeout: float,
+        on_change: OnChange | None = None,
+    ) -> Sequence[JobStatus]:
+        """Watch requests until each is answered, or ``timeout`` seconds are over; never raises for a job's failure.
+
+        A job is answered when the engine has acted on its generation and it is RUNNING (proved by a finished batch or
+        a source
+        seen empty), FAILED (with its condition), STOPPED or FINISHED. What is not answered is returned as it is.
+        """
+        end = self.clock.monotonic() + timeout
+        told: dict[str, tuple[str, str, int | None]] = {}
+        while True:
+            found = self.statuses(names)
+            for status in found:
+                mark = (status.state, status.message, status.batch)
+                if on_change is not None and told.get(status.name) != mark:
+                    on_change(status)
+                told[status.name] = mark
+            if all(_is_answered(s, generations.get(s.name, 0)) for s in found) or self.clock.monotonic() >= end:
+                return found
+            self.clock.sleep(POLL_SECONDS)
+
+    # -- finite runs -------------------------------------------------------------------------------------------------
+
+    def request_run(
+        self,
+        project: Project,
+        name: str,
+        requested_by: str = "",
+        *,
+        action: Action = "ensure",
+        catch_up: float = CATCH_UP_SECONDS,
+    ) -> int:
+        """Ask for one run of a finite query; a run that is open already is adopted. Returns the request's id.
+
+        Args:
+            project: loaded project.
+            name: query name.
+            requested_by: shown in the history.
+            action: ``ensure`` refuses a definition that needs another checkpoint; ``reset`` starts one.
+            catch_up: seconds the run may wait until the jobs it reads from have processed what exists now.
+
+        Raises:
+            UserError: JOB_NOT_FINITE, JOB_UNKNOWN, DEFINITION_CHANGED.
+        """
+        (query,) = self._queries(project, [name])
+        if not query.is_finite:
+            raise error("JOB_NOT_FINITE", span=query.sink.span, name=name)
+        self.journal.create()
+        change = self._compared(query)
+        with self.journal.write() as connection:
+            open_request = rows.open_request(connection, name)
+            if open_request is not None:
+                return open_request.id
+            wanted: Action = "reset" if query.refresh == "full" and change.verdict != "new" else action
+            asked = "restart" if wanted == "ensure" else wanted
+            given = self._answer(connection, project, query, change, asked, requested_by)
+            self._refuse([query], [given])
+            self._write(connection, given, name)
+            return rows.add_request(connection, self._request(project, query, requested_by, catch_up))
+
+    def wait_run(
+        self, request: int, timeout: float = 3600.0, on_change: Callable[[FiniteResult | None], None] | None = None
+    ) -> FiniteResult:
+        """Wait for the end of a finite run; a run that failed is returned, not raised.
+
+        Raises:
+            UserError: REQUEST_UNKNOWN.
+            ExternalError: RUN_TIMED_OUT (the run goes on), ENGINE_NOT_RUNNING.
+        """
+        start = heard = self.clock.monotonic()
+        while True:
+            with self.journal.read() as connection:
+                row = rows.request(connection, request)
+            if row is None:
+                raise error("REQUEST_UNKNOWN", request=request)
+            result = rows.result(row)
+            if on_change is not None:
+                on_change(result)
+            if result is not None:
+                return result
+            now = self.clock.monotonic()
+            heard = heard if self._watch.status().state in ("GONE", "UNKNOWN") else now
+            if now - heard > ENGINE_GRACE_SECONDS:
+                raise error("ENGINE_NOT_RUNNING")
+            if now - start > timeout:
+                raise error("RUN_TIMED_OUT", name=row.name, request=request, seconds=int(timeout))
+            self.clock.sleep(POLL_SECONDS)
+
+    def withdraw_run(self, request: int) -> bool:
+        """Cancel an open run; False when it is over already."""
+        with self.journal.write() as connection:
+            bump_revision(connection)
+            return rows.close_request(connection, request, self.clock.now())
+
+    # -- the engine --------------------------------------------------------------------------------------------------
+
+    def ensure_engine(self, wait: float = 60.0) -> EngineStatus:
+        """Make sure the engine runs: the local launcher starts it when it is gone, ``external`` only looks.
+
+        Args:
+            wait: seconds until it must be ready; 0: start it and return.
+
+        Raises:
+            DsError: ENGINE_START_FAILED, ENGINE_START_SLOW, ENGINE_NOT_ANSWERING.
+        """
+        return self.launcher.ensure(self._watch.status, wait)
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    def old_checkpoints(self) -> Sequence[OldCheckpoint]:
+        """Checkpoint folders of former versions, for ``ds gc``."""
+        current = {name: job.checkpoint_version for name, job in self._jobs().items()}
+        return self._checkpoints().old(current) if current else ()
+
+    def delete_checkpoint(self, checkpoint: OldCheckpoint) -> None:
+        """Delete one of :meth:`old_checkpoints` for good."""
+        self._checkpoints().delete(checkpoint)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.places.checkpoints, self.journal.identity())
+
+    def _shares_host(self) -> bool:
+        return self.journal.local is not None or self.launcher.shares_host
+
+    def _heard(self) -> Heard:
+        if not self.journal.exists():
+            return Heard(None, 0.0)
+        with self.journal.read() as connection:
+            return rows.heard(connection, DEFAULT_ENGINE, self.clock.now())
+
+    def _jobs(self) -> Mapping[str, JobRow]:
+        if not self.journal.exists():
+            return {}
+        with self.journal.read() as connection:
+            return rows.jobs(connection)
+
+    def _known(self, names: Sequence[str]) -> Mapping[str, JobRow]:
+        jobs = self._jobs()
+        for name in names:
+            if name not in jobs:
+                raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, jobs))
+        return jobs
+
+    def _unknown(self, name: str) -> JobStatus:
+        return JobStatus(name=name, job_id="", relation="", state="ABSENT", desired="STOPPED")
+
+    def _queries(self, project: Project, names: Sequence[str] | None) -> Sequence[BoundQuery]:
+        """The queries of these names, in the project's order (sources first)."""
+        for name in names or ():
+            if name not in project.queries:
+                raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, project.queries))
+        return tuple(query for name, query in project.queries.items() if names is None or name in names)
+
+    def _compared(self, query: BoundQuery) -> Change:
+        return compare(self._jobs().get(query.name), query, self.settings)
+
+    def _answer(
+        self, connection: Connection, project: Project, query: BoundQuery, change: Change, action: Action, by: str
+    ) -> desired.Answer:
+        name = query.name
+        job = rows.jobs(connection, [name]).get(name)
+        status = rows.statuses(connection, [name]).get(name, StatusRow(name))
+        asked = desired.Asked(action, by, self.clock.now(), job_spec(project, query))
+        return desired.answer(asked, change, job, status)
+
+    def _refuse(self, queries: Sequence[BoundQuery], answers: Sequence[desired.Answer]) -> None:
+        refused = [(q, a) for q, a in zip(queries, answers, strict=True) if a.refused]
+        if refused:
+            query, first = refused[0]
+            raise _definition_changed([q.name for q, _ in refused], query, first)
+
+    def _write(self, connection: Connection, given: desired.Answer, name: str) -> Ensured:
+        if given.row is None:
+            return Ensured(name, given.outcome, rows.jobs(connection, [name])[name].generation)
+        self._save(connection, given.row)
+        return Ensured(name, given.outcome, given.row.generation)
+
+    def _save(self, connection: Connection, row: JobRow) -> None:
+        before = rows.save_job(connection, row)
+        rows.add_transitions(connection, [_desired_transition(row, before)])
+        if row.desired == "STOPPED":
+            rows.close_requests(connection, row.name, self.clock.now())
+        bump_revision(connection)
+
+    def _request(self, project: Project, query: BoundQuery, by: str, catch_up: float) -> RequestRow:
+        now = self.clock.now()
+        return RequestRow(
+            id=0,
+            name=query.name,
+            state="WAITING",
+            requested_by=by,
+            requested_at=now,
+            upstream=json.dumps(upstream(project, query)),
+            waiting_since=now,
+            deadline=now + catch_up,
+        )
+
+
+def _is_answered(status: JobStatus, generation: int) -> bool:
+    return status.state in SETTLED and status.reported_generation >= generation
+
+
+def _definition_changed(names: Sequence[str], query: BoundQuery, given: desired.Answer) -> DsError:
+    return error("DEFINITION_CHANGED", span=query.sink.span, name=list(names), rule=given.refused, hint=given.hint)
+
+
+def _desired_transition(row: JobRow, before: JobRow | None) -> Transition:
+    return Transition(
+        name=row.name,
+        at=row.requested_at,
+        kind="desired",
+        source="" if before is None else before.desired,
+        target=row.desired,
+        reason=row.action,
+        generation=row.generation,
+        actor=row.requested_by,
+    )

@@ -1,0 +1,52 @@
+"""Runs that end: when one may begin, and what is kept of its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from ds_dagster.runtime.host import Observation
+from ds_dagster.runtime.records import RequestRow, StatusRow
+
+
+def advance(request: RequestRow, statuses: Mapping[str, StatusRow], wanted: Collection[str], now: float) -> RequestRow:
+    """The request a moment later: jobs it reads from that have caught up leave its list; when none is left, or its
+    time is up, it runs.
+
+    The list has sources first. When one has caught up with what existed at ``waiting_since``, the next has to catch
+    up with what that one has written by now, so the mark moves on.
+    """
+    left: list[str] = json.loads(request.upstream)
+    since = request.waiting_since
+    while left and now < request.deadline:
+        status = statuses.get(left[0])
+        if left[0] in wanted and status is not None and status.state != "FAILED":
+            if status.caught_up is None or status.caught_up < since:
+                break
+            since = now
+        left.pop(0)
+    if left and now < request.deadline:
+        return replace(request, upstream=json.dumps(left), waiting_since=since)
+    return replace(request, upstream="[]", waiting_since=since, state="RUNNING", started=now)
+
+
+def ended(
+    request: RequestRow,
+    state: Literal["FINISHED", "FAILED"],
+    seen: Observation,
+    told: Mapping[str, Any],
+    now: float,
+) -> RequestRow:
+    """The request with its outcome. ``told``: condition, message and hint of a failure."""
+    return replace(
+        request,
+        state=state,
+        finished=now,
+        rows=seen.loaded,
+        batches=seen.progress.batches,
+        condition=told.get("condition", ""),
+        message=told.get("message", ""),
+        hint=told.get("hint", ""),
+    )

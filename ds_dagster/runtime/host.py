@@ -1,0 +1,111 @@
+"""What hosts queries, as the reconciler sees it: a protocol, so that reconciling needs no Spark.
+
+The host is asked by level, not by event: :meth:`Host.observe` tells what is, as often as it is asked, until
+:meth:`Host.forget`. So nothing is lost when the journal cannot be written for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from ds_dagster.catalog.io_spec import SinkIdentity
+from ds_dagster.errors import DsError
+from ds_dagster.runtime.spec import JobSpec
+
+Phase = Literal["starting", "running", "stopping", "stopped", "finished", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class StartOrder:
+    """Everything a host needs to start one incarnation of a job.
+
+    Attributes:
+        name, incarnation: who, and which start of it.
+        spec: definition.
+        identity: of its writes.
+        checkpoint_version: version to run with.
+        started, progressed: whether the journal knows of an earlier start, and of a finished batch, with this version.
+    """
+
+    name: str
+    incarnation: str
+    spec: JobSpec
+    identity: SinkIdentity
+    checkpoint_version: int
+    started: bool = False
+    progressed: bool = False
+
+    @property
+    def finite(self) -> bool:
+        """Whether it ends by itself when what is available is read."""
+        return self.spec.is_finite
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Figures of a running query; fields as in :class:`ds_dagster.runtime.status.JobStatus`. ``batches`` finished
+    since its start."""
+
+    batch: int | None = None
+    batches: int = 0
+    rows: int = 0
+    rows_per_second: float = 0.0
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    watermark: float | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    late_rows: int = 0
+    bad_records: int = 0
+    progressed: float | None = None
+    caught_up: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One incarnation now.
+
+    Attributes:
+        incarnation: which start it is.
+        phase: ``running`` only with proof: a finished batch, or all sources seen empty.
+        progress: figures, also of the last moment before it ended.
+        failure: why it failed (phase ``failed``).
+        loaded: rows the run loaded in all, by the sink's ledger (phase ``finished``).
+    """
+
+    incarnation: str
+    phase: Phase
+    progress: Progress = Progress()
+    failure: DsError | None = None
+    loaded: int = 0
+
+
+class Host(Protocol):
+    """Runs incarnations. No method waits for a query: they give orders, :meth:`observe` tells what became of them."""
+
+    def ready(self) -> bool:
+        """Whether orders are being carried out (before that they are kept).
+
+        Raises:
+            DsError: the host cannot live (no Java, the JVM has died); the engine ends.
+        """
+
+    def start(self, order: StartOrder) -> None:
+        """Start an incarnation; failures are observed, not raised."""
+
+    def stop(self, name: str) -> None:
+        """End a query after the batch it is in."""
+
+    def fence(self, order: StartOrder) -> None:
+        """Make sure that nothing an ended job left open in its sink blocks readers (best effort)."""
+
+    def forget(self, name: str) -> None:
+        """The end of an incarnation was recorded; it need not be observed any more."""
+
+    def observe(self) -> Mapping[str, Observation]:
+        """All incarnations, by job."""
+
+    def close(self) -> None:
+        """End everything; never raises."""

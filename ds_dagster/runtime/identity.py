@@ -1,0 +1,44 @@
+"""Who a job is: environment + journal uuid + query name.
+
+The id stands in transactional ids, consumer groups and ledgers. Two laptops have two journals and therefore never
+fence each other; a state folder that was deleted gets a new journal, which never meets the old one's ledger rows.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+
+from ds_dagster.catalog.io_spec import SinkIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Of one project in one environment. ``journal`` is the uuid made when the journal was created."""
+
+    environment: str
+    journal: str
+
+    def job_id(self, name: str) -> str:
+        """``environment.uuid.query``: letters, digits, ``.``, ``_`` and ``-`` only."""
+        return f"{_plain(self.environment)}.{self.journal}.{_plain(name)}"
+
+    def sink(self, name: str, version: int) -> SinkIdentity:
+        """Identity of a job's writes under one checkpoint version."""
+        return SinkIdentity(self.job_id(name), version)
+
+    @property
+    def folder(self) -> str:
+        """Folder name under ``checkpoints/``: checkpoints of another journal are never met."""
+        return f"{_plain(self.environment)}-{self.journal[:12]}"
+
+
+def new_journal_id() -> str:
+    """A fresh journal uuid, 32 hexadecimal digits."""
+    return uuid.uuid4().hex
+
+
+def _plain(text: str) -> str:
+    """The text itself where it is harmless; other characters become ``-xx``, so that two names never become one."""
+    return re.sub(r"[^A-Za-z0-9_.]", lambda match: f"-{ord(match[0]):02x}", text)

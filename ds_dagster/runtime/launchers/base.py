@@ -1,0 +1,31 @@
+"""Who makes an engine exist: the protocol of launchers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ds_dagster.runtime.status import EngineStatus
+
+
+class Launcher(Protocol):
+    """Answers to an engine that is gone."""
+
+    @property
+    def name(self) -> str:
+        """``local`` or ``external``."""
+
+    @property
+    def shares_host(self) -> bool:
+        """Whether locks and log files of the engine are on this machine."""
+
+    def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
+        """Make sure an engine runs.
+
+        Args:
+            watch: looks at the engine.
+            seconds: how long to wait until it is ready; 0 returns after it was started.
+
+        Raises:
+            DsError: ENGINE_START_FAILED, ENGINE_START_SLOW, ENGINE_NOT_ANSWERING.
+        """

@@ -1,0 +1,29 @@
+"""The engine is somebody else's business (systemd, Kubernetes, a client-mode driver): nothing is started, its absence
+is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ds_dagster.errors import error
+from ds_dagster.runtime.clock import Clock
+from ds_dagster.runtime.status import EngineStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalLauncher:
+    """Waits and tells."""
+
+    clock: Clock
+    name: str = "external"
+    shares_host: bool = False
+
+    def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
+        """Raises: ExternalError ENGINE_NOT_ANSWERING when nobody answers within ``seconds``."""
+        end = self.clock.monotonic() + seconds
+        while (status := watch()).state not in ("RUNNING", "STARTING"):
+            if self.clock.monotonic() >= end:
+                raise error("ENGINE_NOT_ANSWERING", seconds=int(seconds), state=status.state)
+            self.clock.sleep(0.25)
+        return status

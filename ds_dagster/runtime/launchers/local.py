@@ -1,0 +1,143 @@
+"""The engine as a detached process on this machine: started when it is gone, by whoever notices first."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.runtime.clock import Clock
+from ds_dagster.runtime.environment import inherited
+from ds_dagster.runtime.locks import FileLock
+from ds_dagster.runtime.places import Places
+from ds_dagster.runtime.status import EngineStatus
+from ds_dagster.settings import Settings
+
+OUTPUT_LIMIT = 10_000_000
+JVM_GRACE_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class LocalLauncher:
+    """Starts ``python -m ds_dagster.runtime.engine`` in a session of its own: Ctrl-C in the starter's terminal, the
+    end of a Dagster step or of ``dagster dev`` do not reach it.
+
+    Attributes:
+        settings: of the project.
+        clock: for waiting.
+        command: what to run instead (tests).
+    """
+
+    settings: Settings
+    clock: Clock
+    command: Sequence[str] = ()
+    name: str = "local"
+    shares_host: bool = True
+    _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
+        """Start it when it is gone and wait until it is ready. See :class:`Launcher`."""
+        end = self.clock.monotonic() + max(seconds, JVM_GRACE_SECONDS)
+        while (status := watch()).state == "STOPPING" and self.clock.monotonic() < end:
+            self.clock.sleep(0.25)
+        if status.state == "GONE":
+            status = self._start(watch)
+        end = self.clock.monotonic() + seconds
+        while status.state in ("GONE", "STARTING") and self.clock.monotonic() < end:
+            self._check_child()
+            self.clock.sleep(0.1)
+            status = watch()
+        if status.state in ("GONE", "STARTING") and seconds > 0:
+            raise error("ENGINE_START_SLOW", seconds=int(seconds), log=str(Places.of(self.settings).engine_output))
+        return status
+
+    def _start(self, watch: Callable[[], EngineStatus]) -> EngineStatus:
+        places = Places.of(self.settings)
+        lock = FileLock(places.start_lock)
+        if not lock.acquire({"pid": os.getpid()}):
+            return EngineStatus("default", "STARTING")
+        try:
+            status = watch()
+            if status.state == "GONE":
+                self._child = launch(self.settings, self.command)
+                status = self._until_visible(watch)
+            return status
+        finally:
+            lock.release()
+
+    def _until_visible(self, watch: Callable[[], EngineStatus]) -> EngineStatus:
+        """Hold the start lock until the engine holds its own, so that the next starter sees it."""
+        end = self.clock.monotonic() + JVM_GRACE_SECONDS
+        while (status := watch()).state == "GONE" and self.clock.monotonic() < end:
+            self._check_child()
+            self.clock.sleep(0.05)
+        return status
+
+    def _check_child(self) -> None:
+        """A child that ended before it was ready is a failure, unless it ended because another engine was first."""
+        code = None if self._child is None else self._child.poll()
+        if code is None:
+            return
+        self._child = None
+        output = Places.of(self.settings).engine_output
+        raise error("ENGINE_START_FAILED", code=code, reason=_last_line(output), log=str(output), detail=tail(output))
+
+
+def launch(settings: Settings, command: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Start the engine detached: own session, no inherited files, a clean environment, output into a log file."""
+    output = Places.of(settings).engine_output
+    _rotate(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    environment = inherited(os.environ) | {"PYTHONUNBUFFERED": "1"}
+    try:
+        with output.open("ab") as log:
+            return subprocess.Popen(
+                [*(command or _command(settings))],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=settings.root,
+                env=environment,
+                start_new_session=True,
+                close_fds=True,
+            )
+    except OSError as problem:
+        raise _not_started(output, problem) from problem
+
+
+def tail(path: Path, lines: int = 20) -> str:
+    """The last lines of a log file; empty when there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 16_384))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _command(settings: Settings) -> list[str]:
+    """Places and identity are passed on, so that a starter with overrides and its engine mean the same journal."""
+    arguments = [
+        "--root", str(settings.root), "--state", str(settings.state), "--environment", settings.environment,
+    ]  # fmt: skip
+    return [sys.executable, "-m", "ds_dagster.runtime.engine", *arguments]
+
+
+def _rotate(output: Path) -> None:
+    if output.is_file() and output.stat().st_size > OUTPUT_LIMIT:
+        output.replace(output.with_suffix(".out.1"))
+
+
+def _last_line(output: Path) -> str:
+    lines = [line for line in tail(output).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+def _not_started(output: Path, problem: OSError) -> DsError:
+    return error("ENGINE_START_FAILED", code="none", reason=str(problem), log=str(output))

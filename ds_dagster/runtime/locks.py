@@ -1,0 +1,88 @@
+"""The two operating-system locks that say whether an engine lives.
+
+One is held by the engine's Python, one by its JVM. The JVM outlives a killed Python by up to some seconds and may
+still be
+writing a batch, so a new engine starts only when both are free. The system releases a lock when its holder dies,
+however it
+dies; no file has to be cleaned up. POSIX record locks are used because that is what Java takes; the engine's own
+Python never opens its lock file a second time (closing it would release the lock).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+_HELD: set[str] = set()
+
+
+@dataclass(slots=True)
+class FileLock:
+    """An exclusive lock on a file; the file's text tells people and starters who holds it."""
+
+    path: Path
+    _descriptor: int | None = field(default=None, init=False)
+
+    def acquire(self, holder: Mapping[str, object]) -> bool:
+        """Take it without waiting; False when someone else has it."""
+        if str(self.path) in _HELD:
+            return False
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not _try(descriptor):
+            os.close(descriptor)
+            return False
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(dict(holder)).encode(), 0)
+        self._descriptor = descriptor
+        _HELD.add(str(self.path))
+        return True
+
+    def release(self) -> None:
+        """Give it back; does nothing when it is not held here."""
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            _HELD.discard(str(self.path))
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def is_held(path: Path) -> bool:
+    """Whether any process (this one included) holds the lock."""
+    if str(path) in _HELD:
+        return True
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _try(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def holder(path: Path) -> Mapping[str, object]:
+    """What the holder wrote about itself; empty when nobody did or the text is half written."""
+    if str(path) in _HELD:
+        return MappingProxyType({"pid": os.getpid()})
+    try:
+        found = json.loads(path.read_text(encoding="utf-8") or "{}")
+    except (OSError, ValueError):
+        return MappingProxyType({})
+    return MappingProxyType(found if isinstance(found, dict) else {})
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as problem:
+        if problem.errno in (errno.EACCES, errno.EAGAIN):
+            return False
+        raise
+    return True

@@ -1,0 +1,55 @@
+"""Files of a running project under its state folder, named in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ds_dagster.names import safe_name
+from ds_dagster.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """``state`` is the state folder of the settings."""
+
+    state: Path
+
+    @classmethod
+    def of(cls, settings: Settings) -> Places:
+        """The places of a project."""
+        return cls(settings.state)
+
+    @property
+    def python_lock(self) -> Path:
+        """Held by the engine's Python."""
+        return self.state / "engine" / "python.lock"
+
+    @property
+    def jvm_lock(self) -> Path:
+        """Held by the engine's JVM."""
+        return self.state / "engine" / "jvm.lock"
+
+    @property
+    def start_lock(self) -> Path:
+        """Held by whoever is starting an engine, so that several starters start one."""
+        return self.state / "engine" / "start.lock"
+
+    @property
+    def engine_log(self) -> Path:
+        """What the engine says."""
+        return self.state / "logs" / "engine.log"
+
+    @property
+    def engine_output(self) -> Path:
+        """Standard output and error of a detached engine, its JVM's included."""
+        return self.state / "logs" / "engine.out"
+
+    @property
+    def checkpoints(self) -> Path:
+        """All checkpoints."""
+        return self.state / "checkpoints"
+
+    def job_log(self, name: str) -> Path:
+        """Log of one job."""
+        return self.state / "logs" / "jobs" / f"{safe_name(name)}.log"

@@ -1,0 +1,232 @@
+"""Desired and observed state brought together, one tick at a time. Knows no Spark.
+
+A tick looks (journal, host), decides (:mod:`ds_dagster.runtime.round`), writes everything in one transaction, and
+only then acts.
+What cannot be written is not done: the next tick decides again from what is then. Running it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlalchemy import Connection
+
+from ds_dagster.runtime import rows
+from ds_dagster.runtime.backoff import Backoff
+from ds_dagster.runtime.clock import Clock
+from ds_dagster.runtime.host import Host, Observation, StartOrder
+from ds_dagster.runtime.identity import Identity
+from ds_dagster.runtime.joblog import JobLog
+from ds_dagster.runtime.journal import Journal, meta
+from ds_dagster.runtime.lease import Lease
+from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow
+from ds_dagster.runtime.round import Effect, Round, Situation
+from ds_dagster.runtime.spec import JobSpec
+from ds_dagster.runtime.states import ACTIVE
+
+BEAT_SECONDS = 1.0
+"""How often figures and the engine's beat are written when nothing else is."""
+
+REFRESH_SECONDS = 5.0
+"""How often the row of a job is written of which nothing changed."""
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Brings jobs to where the journal wants them.
+
+    Attributes:
+        journal, identity, lease: where desired state stands, who its jobs are, and our right to act on it.
+        host: runs queries.
+        clock, random: time, and numbers in [0, 1) for jitter.
+        log: log files of jobs.
+        backoff: delays between starts.
+        draining: set it to end all queries after their batches without changing what is wanted.
+    """
+
+    journal: Journal
+    identity: Identity
+    lease: Lease
+    host: Host
+    clock: Clock
+    random: Callable[[], float]
+    log: JobLog
+    backoff: Backoff = field(default_factory=Backoff)
+    draining: bool = False
+    _revision: str = field(default="", init=False)
+    _jobs: Mapping[str, JobRow] = field(default_factory=dict, init=False)
+    _specs: Mapping[str, JobSpec] = field(default_factory=dict, init=False)
+    _requests: dict[str, RequestRow] = field(default_factory=dict, init=False)
+    _statuses: dict[str, StatusRow] = field(default_factory=dict, init=False)
+    _retry_at: dict[str, float] = field(default_factory=dict, init=False)
+    _healthy_since: dict[str, float] = field(default_factory=dict, init=False)
+    _written: float = field(default=float("-inf"), init=False)
+
+    def take_over(self) -> None:
+        """Once, before the first tick: settle what a former engine left behind."""
+        with self.journal.write() as connection:
+            self._statuses = dict(rows.statuses(connection))
+            decided = Round(self._situation())
+            for name in self._statuses:
+                decided.take_over(name)
+            self._write(connection, decided)
+        self._keep(decided)
+
+    def tick(self) -> None:
+        """One round.
+
+        Raises:
+            DsError: the journal cannot be used now (nothing was done; call again), ENGINE_LEASE_LOST (end), or what
+            the host
+                cannot live with.
+        """
+        self.host.ready()
+        self._look()
+        observed = self.host.observe()
+        decided = Round(self._situation())
+        for name in self._specs:
+            decided.decide(name, observed.get(name))
+        beat_due = self.clock.monotonic() - self._written >= BEAT_SECONDS
+        if decided.transitions or decided.requests or decided.statuses or beat_due:
+            self._add_figures(decided, observed)
+            with self.journal.write() as connection:
+                self._write(connection, decided)
+            self._keep(decided)
+        for effect in decided.effects:
+            self._act(effect)
+
+    def is_idle(self) -> bool:
+        """Whether no query of ours is left."""
+        return not any(status.state in ACTIVE for status in self._statuses.values())
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Read what is wanted, when somebody changed it."""
+        with self.journal.read() as connection:
+            revision = meta(connection, "revision")
+            if revision == self._revision:
+                return
+            jobs = rows.jobs(connection)
+            self._requests = dict(rows.open_requests(connection))
+        self._specs = sources_first({name: self._spec(job) for name, job in jobs.items()})
+        self._jobs, self._revision = jobs, revision
+
+    def _spec(self, job: JobRow) -> JobSpec:
+        before = self._jobs.get(job.name)
+        return self._specs[job.name] if before and before.spec == job.spec else JobSpec.from_json(job.spec)
+
+    def _situation(self) -> Situation:
+        return Situation(
+            jobs=self._jobs,
+            specs=self._specs,
+            requests=self._requests,
+            statuses=self._statuses,
+            retry_at=self._retry_at,
+            now=self.clock.now(),
+            monotonic=self.clock.monotonic(),
+            draining=self.draining,
+            backoff=self.backoff,
+            random=self.random,
+        )
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def _add_figures(self, decided: Round, observed: Mapping[str, Observation]) -> None:
+        """Progress of every job that has a query."""
+        now = self.clock.now()
+        for name, seen in observed.items():
+            before = decided.status(name)
+            if name not in self._jobs or seen.incarnation != before.incarnation:
+                continue
+            after = self._healed(_with_progress(before, seen, now))
+            stale = before.beat is None or not 0.0 <= now - before.beat < REFRESH_SECONDS
+            if name in decided.statuses or stale or replace(after, beat=before.beat) != before:
+                decided.statuses[name] = after
+
+    def _healed(self, status: StatusRow) -> StatusRow:
+        """Failures are forgotten after a healthy period."""
+        now = self.clock.monotonic()
+        if status.state != "RUNNING":
+            self._healthy_since.pop(status.name, None)
+            return status
+        since = self._healthy_since.setdefault(status.name, now)
+        return replace(status, attempts=0) if self.backoff.is_healthy(now - since) else status
+
+    def _write(self, connection: Connection, decided: Round) -> None:
+        self.lease.renew(connection)
+        rows.save_statuses(connection, decided.statuses.values())
+        rows.save_requests(connection, decided.requests.values())
+        rows.add_transitions(connection, decided.transitions)
+
+    def _keep(self, decided: Round) -> None:
+        """The transaction is committed: what was decided is true now."""
+        self._written = self.clock.monotonic()
+        self._statuses |= decided.statuses
+        self._requests |= decided.requests
+        self._requests = {n: r for n, r in self._requests.items() if r.state in ("WAITING", "RUNNING")}
+        self._retry_at |= decided.retry_at
+        for moved in decided.transitions:
+            last = moved is next(t for t in reversed(decided.transitions) if t.name == moved.name)
+            self.log.transition(moved, decided.status(moved.name).detail if last and moved.condition else "")
+
+    # -- acting ------------------------------------------------------------------------------------------------------
+
+    def _act(self, effect: Effect) -> None:
+        match effect.kind:
+            case "start":
+                self.host.start(self._order(effect))
+            case "fence":
+                self.host.fence(self._order(effect))
+            case "stop":
+                self.host.stop(effect.name)
+            case "forget":
+                self.host.forget(effect.name)
+
+    def _order(self, effect: Effect) -> StartOrder:
+        job, status = self._jobs[effect.name], self._statuses[effect.name]
+        return StartOrder(
+            name=job.name,
+            incarnation=status.incarnation,
+            spec=self._specs[job.name],
+            identity=self.identity.sink(job.name, job.checkpoint_version),
+            checkpoint_version=job.checkpoint_version,
+            started=effect.known,
+            progressed=effect.known and status.batch is not None,
+        )
+
+
+def sources_first(specs: Mapping[str, JobSpec]) -> Mapping[str, JobSpec]:
+    """The same jobs, each after those whose output it reads."""
+    done: dict[str, JobSpec] = {}
+
+    def visit(name: str, above: frozenset[str]) -> None:
+        if name in specs and name not in done and name not in above:
+            for source in specs[name].upstream:
+                visit(source, above | {name})
+            done[name] = specs[name]
+
+    for name in sorted(specs):
+        visit(name, frozenset())
+    return done
+
+
+def _with_progress(status: StatusRow, seen: Observation, now: float) -> StatusRow:
+    progress = seen.progress
+    return replace(
+        status,
+        batch=status.batch if progress.batch is None else progress.batch,
+        rows=progress.rows,
+        rows_per_second=progress.rows_per_second,
+        lag_records=progress.lag_records,
+        lag_seconds=progress.lag_seconds,
+        watermark=progress.watermark,
+        state_rows=progress.state_rows,
+        state_bytes=progress.state_bytes,
+        late_rows=progress.late_rows,
+        bad_records=progress.bad_records,
+        progressed=progress.progressed or status.progressed,
+        caught_up=progress.caught_up,
+        beat=now,
+    )

@@ -1,0 +1,130 @@
+"""Rows of the journal as frozen records; field names are column names."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, TypeVar
+
+from sqlalchemy import Row
+
+from ds_dagster.runtime.status import Action, DesiredState, EngineState, JobState
+
+RequestState = Literal["WAITING", "RUNNING", "FINISHED", "FAILED", "STOPPED"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """What is wanted of one job; see ``schema.JOBS``."""
+
+    name: str
+    relation: str
+    desired: DesiredState
+    generation: int
+    action: Action
+    requested_by: str
+    requested_at: float
+    spec: str
+    fingerprint: str
+    checkpoint_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRow:
+    """What the engine says of one job; see ``schema.STATUS`` and :class:`ds_dagster.runtime.status.JobStatus`."""
+
+    name: str
+    state: JobState = "ABSENT"
+    since: float = 0.0
+    condition: str = ""
+    message: str = ""
+    hint: str = ""
+    detail: str = ""
+    incarnation: str = ""
+    generation: int = 0
+    checkpoint_version: int = 0
+    fingerprint: str = ""
+    batch: int | None = None
+    rows: int = 0
+    rows_per_second: float = 0.0
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    watermark: float | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    late_rows: int = 0
+    bad_records: int = 0
+    beat: float | None = None
+    next_retry: float | None = None
+    attempts: int = 0
+    started: float | None = None
+    progressed: float | None = None
+    caught_up: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One line of a job's history; see ``schema.TRANSITIONS``."""
+
+    name: str
+    at: float
+    kind: Literal["state", "desired"]
+    source: str
+    target: str
+    reason: str = ""
+    condition: str = ""
+    message: str = ""
+    incarnation: str = ""
+    generation: int = 0
+    seconds: float = 0.0
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """One finite run; see ``schema.REQUESTS``. ``upstream`` is a JSON list of job names."""
+
+    id: int
+    name: str
+    state: RequestState
+    requested_by: str
+    requested_at: float
+    upstream: str
+    waiting_since: float
+    deadline: float
+    started: float | None = None
+    finished: float | None = None
+    rows: int = 0
+    batches: int = 0
+    condition: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRow:
+    """The lease; see ``schema.ENGINES``."""
+
+    name: str
+    token: str
+    state: EngineState
+    pid: int
+    process_started: str
+    host: str
+    version: str
+    started: float
+    beat: float
+    beats: int = 0
+    condition: str = ""
+    message: str = ""
+
+
+def record(kind: type[T], row: Row[Any]) -> T:
+    """A record from a row that has (at least) its columns."""
+    values = row._mapping
+    return kind(**{field.name: values[field.name] for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def values(record_: Any) -> dict[str, Any]:
+    """Column values of a record."""
+    return asdict(record_)

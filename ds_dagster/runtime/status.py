@@ -1,0 +1,124 @@
+"""What is known of jobs and engines: the records that sensors, checks, CLI and Dagster steps read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+JobState = Literal[
+    "ABSENT", "STARTING", "RUNNING", "BACKING_OFF", "FAILED", "STOPPING", "STOPPED", "FINISHED", "UNKNOWN"
+]  # fmt: skip
+DesiredState = Literal["RUNNING", "STOPPED", "FINISHED"]
+EngineState = Literal["STARTING", "RUNNING", "STOPPING", "GONE", "UNKNOWN"]
+Action = Literal["ensure", "restart", "stop", "reset"]
+Verdict = Literal["new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data", "orphan"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """One job as last reported. Times are seconds since the epoch (UTC); None = not known.
+
+    Attributes:
+        name, job_id, relation: query name, identity, qualified name of the relation it fills.
+        state, desired: observed and wanted.
+        condition, message, hint: why it failed or backs off (empty when healthy).
+        incarnation: changes with every start of its Spark query.
+        generation: of the desired state (compare-and-set counter).
+        checkpoint_version: ``checkpoint`` of ``ds ps``.
+        fingerprint: of the definition that runs; ``wanted_fingerprint`` of the one asked for.
+        batch, rows, rows_per_second: last finished batch, rows read since the start, rate over the last batches.
+        lag_records, lag_seconds: what is not read yet, and the age of the newest event time against now.
+        watermark: event time of the query.
+        state_rows, state_bytes, late_rows, bad_records: counters.
+        beat: when the engine last reported it; next_retry: when it is started again; attempts: starts since it was
+        healthy.
+        started, progressed: start of the incarnation, end of the last batch that had rows.
+        detail: text of the outside system that failed.
+        reported_generation: of the desired state the engine has acted on; smaller than ``generation``: it has not yet.
+        caught_up: everything that existed in its sources at this moment is processed.
+        since: when it entered ``state``.
+    """
+
+    name: str
+    job_id: str
+    relation: str
+    state: JobState
+    desired: DesiredState
+    condition: str = ""
+    message: str = ""
+    hint: str = ""
+    incarnation: str = ""
+    generation: int = 0
+    checkpoint_version: int = 0
+    fingerprint: str = ""
+    wanted_fingerprint: str = ""
+    batch: int | None = None
+    rows: int = 0
+    rows_per_second: float = 0.0
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    watermark: float | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    late_rows: int = 0
+    bad_records: int = 0
+    beat: float | None = None
+    next_retry: float | None = None
+    attempts: int = 0
+    started: float | None = None
+    progressed: float | None = None
+    detail: str = ""
+    reported_generation: int = 0
+    caught_up: float | None = None
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """One engine: who holds the lease, whether it lives."""
+
+    name: str
+    state: EngineState
+    pid: int | None = None
+    host: str = ""
+    version: str = ""
+    beat: float | None = None
+    started: float | None = None
+    condition: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What ``ensure`` would do with one query, and the rule that says so."""
+
+    name: str
+    relation: str
+    verdict: Verdict
+    rule: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ensured:
+    """What a request did: ``adopted`` an unchanged running job, ``requested`` a start, ``stopped``, …; ``generation``
+    names the request so that it can be waited for or withdrawn."""
+
+    name: str
+    outcome: Literal["adopted", "requested", "stopped", "nothing"]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class FiniteResult:
+    """Outcome of one finite run (CTAS incremental or full)."""
+
+    name: str
+    request: int
+    state: Literal["FINISHED", "FAILED", "STOPPED"]
+    rows: int
+    batches: int
+    seconds: float
+    condition: str = ""
+    message: str = ""
+    hint: str = ""

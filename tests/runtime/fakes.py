@@ -1,0 +1,155 @@
+"""Stand-ins for the runtime's tests: a clock that is moved by hand, a host that does what it is told, projects of a
+few queries."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from ds_dagster.catalog.io_spec import RefreshMode
+from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.datatypes import BIGINT
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import DsError
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.nodes import Scan, Sink
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project import Project
+from ds_dagster.runtime.host import Observation, Progress, StartOrder
+from ds_dagster.settings import Settings
+from ds_dagster.sql.statements import InsertInto, Origin, SelectBody, WrittenName
+
+
+@dataclass
+class FakeClock:
+    """Time stands still unless a test moves it; sleeping moves it."""
+
+    wall: float = 1_700_000_000.0
+    ticks: float = 100.0
+    on_sleep: object = None
+
+    def now(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.ticks
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+        if callable(self.on_sleep):
+            self.on_sleep()
+
+    def advance(self, seconds: float) -> None:
+        self.wall += seconds
+        self.ticks += seconds
+
+
+@dataclass
+class FakeHost:
+    """Keeps the orders it gets; a test says what became of them."""
+
+    orders: list[StartOrder] = field(default_factory=list)
+    seen: dict[str, Observation] = field(default_factory=dict)
+    stops: list[str] = field(default_factory=list)
+    fenced: list[str] = field(default_factory=list)
+    problem: DsError | None = None
+    stops_at_once: bool = True
+
+    def ready(self) -> bool:
+        if self.problem is not None:
+            raise self.problem
+        return True
+
+    def start(self, order: StartOrder) -> None:
+        assert order.name not in self.seen, "two incarnations at once"
+        self.orders.append(order)
+        self.seen[order.name] = Observation(order.incarnation, "starting")
+
+    def stop(self, name: str) -> None:
+        self.stops.append(name)
+        if name in self.seen:
+            self.says(name, "stopped" if self.stops_at_once else "stopping")
+
+    def fence(self, order: StartOrder) -> None:
+        self.fenced.append(order.name)
+
+    def forget(self, name: str) -> None:
+        self.seen.pop(name, None)
+
+    def observe(self) -> Mapping[str, Observation]:
+        return dict(self.seen)
+
+    def close(self) -> None:
+        self.seen.clear()
+
+    def says(self, name: str, phase: str, **values: object) -> None:
+        self.seen[name] = dataclasses.replace(self.seen[name], phase=phase, **values)  # type: ignore[arg-type]
+
+    def works(self, name: str, **progress: object) -> None:
+        """It runs and has finished a batch."""
+        self.says(name, "running", progress=Progress(**{"batch": 0, **progress}))  # type: ignore[arg-type]
+
+
+def settings_in(folder: Path) -> Settings:
+    return Settings(root=folder, sql=folder / "sql", state=folder / ".ds")
+
+
+_SPAN = Span("sql/test.sql", 1)
+
+
+def _relation(name: str) -> Relation:
+    return Relation(
+        name=QualifiedName("db", "public", name),
+        kind="stream",
+        store="s",
+        entity=name,
+        columns=(Column("x", BIGINT),),
+        span=_SPAN,
+        origin=Origin(_SPAN, name),
+    )
+
+
+def query(name: str, source: str, meaning: str = "1", refresh: RefreshMode = "continuous") -> BoundQuery:
+    """A query that copies one relation; ``meaning`` makes its fingerprint."""
+    scan = Scan(_relation(source), "a", "a_1")
+    return BoundQuery(
+        name=name,
+        statement=InsertInto(
+            origin=Origin(_SPAN, name),
+            target=WrittenName((name,), _SPAN),
+            body=SelectBody(tree=None, span=_SPAN),  # type: ignore[arg-type]
+        ),
+        root=Sink(scan, _relation(name), ("a$x",)),
+        refresh=refresh,
+        fingerprint=f"v1:{name}:{meaning}",
+        state_signature=f"s1:{name}:{meaning}",
+    )
+
+
+def project(settings: Settings, *queries: BoundQuery) -> Project:
+    """A project of these queries (sources first)."""
+    depends = {q.sink.name: q.sources for q in queries}
+    return Project(
+        settings=settings,
+        catalog=None,  # type: ignore[arg-type]
+        queries=MappingProxyType({q.name: q for q in queries}),
+        depends_on=MappingProxyType(depends),
+    )
+
+
+@contextmanager
+def until(seconds: float = 20.0) -> Iterator[object]:
+    """A deadline for polling on state: ``while not done(): tick()``; raises AssertionError when time is over."""
+    import time
+
+    end = time.monotonic() + seconds
+
+    def tick() -> None:
+        assert time.monotonic() < end, "time is over"
+        time.sleep(0.02)
+
+    yield tick

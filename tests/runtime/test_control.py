@@ -1,0 +1,272 @@
+"""Requests: what each leads to, what is refused, and that a refusal writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import update
+
+from ds_dagster.errors import UserError
+from ds_dagster.runtime import rows, schema
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.records import JobRow, StatusRow
+from ds_dagster.runtime.status import Ensured
+from ds_dagster.settings import Settings
+from tests.runtime.fakes import FakeClock, project, query
+
+
+def job(control: Control, name: str) -> JobRow:
+    with control.journal.read() as connection:
+        return rows.jobs(connection)[name]
+
+
+def engine_says(control: Control, status: StatusRow) -> None:
+    with control.journal.write() as connection:
+        rows.save_statuses(connection, [status])
+
+
+def running(control: Control, name: str, batch: int | None = 3) -> None:
+    row = job(control, name)
+    engine_says(
+        control,
+        StatusRow(name, "RUNNING", generation=row.generation, checkpoint_version=row.checkpoint_version, batch=batch),
+    )
+
+
+def test_reading_an_untouched_project_creates_nothing(control: Control, settings: Settings) -> None:
+    assert control.statuses() == ()
+    assert control.status("a").state == "ABSENT"
+    assert control.engines()[0].state == "GONE"
+    assert control.transitions("a") == ()
+    assert control.changes(project(settings, query("a", "t")))[0].verdict == "new"
+    assert not settings.state.exists()
+
+
+def test_a_first_request_wants_the_job_with_version_one(control: Control, settings: Settings) -> None:
+    done = control.ensure(project(settings, query("a", "t")), ["a"], requested_by="ann")
+    assert done == (Ensured("a", "requested", 1),)
+    row = job(control, "a")
+    assert (row.desired, row.checkpoint_version, row.requested_by) == ("RUNNING", 1, "ann")
+    assert control.transitions("a")[0].actor == "ann"
+
+
+def test_an_unchanged_running_job_is_adopted(control: Control, settings: Settings) -> None:
+    loaded = project(settings, query("a", "t"))
+    control.ensure(loaded, ["a"])
+    running(control, "a")
+    assert control.ensure(loaded, ["a"]) == (Ensured("a", "adopted", 1),)
+    assert job(control, "a").generation == 1
+
+
+def test_a_request_the_engine_has_not_seen_yet_is_adopted(control: Control, settings: Settings) -> None:
+    loaded = project(settings, query("a", "t"))
+    control.ensure(loaded, ["a"])
+    assert control.ensure(loaded, ["a"])[0].outcome == "adopted"
+
+
+@pytest.mark.parametrize("state", ["FAILED", "BACKING_OFF"])
+def test_a_job_that_does_not_work_is_started_at_once(control: Control, settings: Settings, state: str) -> None:
+    loaded = project(settings, query("a", "t"))
+    control.ensure(loaded, ["a"])
+    engine_says(control, StatusRow("a", state, generation=1, checkpoint_version=1, batch=2))  # type: ignore[arg-type]
+    assert control.ensure(loaded, ["a"]) == (Ensured("a", "requested", 2),)
+    assert job(control, "a").checkpoint_version == 1
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word"),
+    [("keeps_checkpoint", "restart"), ("needs_new_checkpoint", "reset"), ("would_lose_data", "hold")],
+)
+def test_a_changed_definition_of_a_running_job_is_refused(
+    control: Control, settings: Settings, verdicts: dict[str, str], verdict: str, word: str
+) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    verdicts["a"] = verdict
+    before = job(control, "a")
+    with pytest.raises(UserError) as raised:
+        control.ensure(project(settings, query("a", "t", "2")), ["a"])
+    assert raised.value.condition == "DEFINITION_CHANGED"
+    assert word in raised.value.hint
+    assert job(control, "a") == before
+
+
+def test_a_refusal_writes_nothing_for_the_others(control: Control, settings: Settings) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    with pytest.raises(UserError):
+        control.ensure(project(settings, query("b", "t"), query("a", "b", "2")), ["b", "a"])
+    assert control.status("b").job_id == ""
+
+
+def test_restart_keeps_the_checkpoint_when_the_change_allows(
+    control: Control, settings: Settings, verdicts: dict[str, str]
+) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    verdicts["a"] = "keeps_checkpoint"
+    control.ensure(project(settings, query("a", "t", "2")), ["a"], "restart")
+    row = job(control, "a")
+    assert (row.generation, row.checkpoint_version, row.fingerprint) == (2, 1, "v1:a:2")
+
+
+def test_restart_refuses_a_change_that_needs_a_new_checkpoint(control: Control, settings: Settings) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    with pytest.raises(UserError, match="reset"):
+        control.ensure(project(settings, query("a", "t", "2")), ["a"], "restart")
+
+
+def test_reset_takes_the_next_checkpoint_version(control: Control, settings: Settings) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    control.ensure(project(settings, query("a", "t", "2")), ["a"], "reset")
+    assert job(control, "a").checkpoint_version == 2
+
+
+def test_a_failed_job_that_never_finished_a_batch_takes_any_change(control: Control, settings: Settings) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    engine_says(control, StatusRow("a", "FAILED", generation=1, checkpoint_version=1))
+    assert control.ensure(project(settings, query("a", "t", "2")), ["a"])[0].outcome == "requested"
+    assert job(control, "a").checkpoint_version == 2
+
+
+def test_a_failed_job_with_batches_takes_no_new_checkpoint_unasked(control: Control, settings: Settings) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    engine_says(control, StatusRow("a", "FAILED", generation=1, checkpoint_version=1, batch=5))
+    with pytest.raises(UserError, match="DEFINITION_CHANGED"):
+        control.ensure(project(settings, query("a", "t", "2")), ["a"])
+
+
+def test_stop_is_remembered_and_ensure_wants_it_again(control: Control, settings: Settings) -> None:
+    loaded = project(settings, query("a", "t"))
+    control.ensure(loaded, ["a"])
+    assert control.stop(["a"]) == (Ensured("a", "stopped", 2),)
+    assert control.stop(["a"]) == (Ensured("a", "nothing", 2),)
+    assert control.ensure(loaded, ["a"]) == (Ensured("a", "requested", 3),)
+
+
+def test_unknown_names_are_refused_with_the_nearest(control: Control, settings: Settings) -> None:
+    loaded = project(settings, query("clicks", "t"))
+    with pytest.raises(UserError, match="clicks") as raised:
+        control.ensure(loaded, ["click"])
+    assert raised.value.condition == "JOB_UNKNOWN"
+    with pytest.raises(UserError, match="JOB_UNKNOWN"):
+        control.stop(["click"])
+
+
+def test_withdraw_takes_back_what_is_not_running_yet(control: Control, settings: Settings) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    assert control.withdraw(["a"], {"a": 1}) == (Ensured("a", "stopped", 2),)
+    assert job(control, "a").desired == "STOPPED"
+
+
+def test_withdraw_leaves_running_jobs_and_other_peoples_requests(control: Control, settings: Settings) -> None:
+    loaded = project(settings, query("a", "t"))
+    control.ensure(loaded, ["a"])
+    running(control, "a")
+    assert control.withdraw(["a"], {"a": 1})[0].outcome == "nothing"
+    control.ensure(loaded, ["a"], "restart")
+    assert control.withdraw(["a"], {"a": 1})[0].outcome == "nothing"
+    assert control.withdraw(["a"], {"a": 2})[0].outcome == "stopped"
+
+
+def test_orphans_are_jobs_no_statement_makes(control: Control, settings: Settings) -> None:
+    control.ensure(project(settings, query("a", "t"), query("b", "t")), ["a", "b"])
+    left = project(settings, query("a", "t"))
+    assert [o.name for o in control.orphans(left)] == ["b"]
+    assert [(c.name, c.verdict) for c in control.changes(left)] == [("a", "unchanged"), ("b", "orphan")]
+    control.stop(["b"])
+    assert control.orphans(left) == ()
+
+
+def test_wait_ends_on_proof_for_the_asked_generation(
+    control: Control, settings: Settings, clock: FakeClock, living_engine: Callable[[], None]
+) -> None:
+    loaded = project(settings, query("a", "t"))
+    control.ensure(loaded, ["a"])
+    running(control, "a")
+    control.ensure(loaded, ["a"], "restart")
+    heard: list[str] = []
+    clock.on_sleep = lambda: running(control, "a") if clock.monotonic() > 101 else None
+    (status,) = control.wait(["a"], {"a": 2}, 10, on_change=lambda s: heard.append(s.state))
+    assert status.reported_generation == 2
+    assert clock.monotonic() < 103
+    assert heard, "changes are told"
+
+
+def test_wait_gives_up_after_its_time(control: Control, settings: Settings, clock: FakeClock) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    (status,) = control.wait(["a"], {"a": 1}, 5)
+    assert status.state == "ABSENT"
+    assert status.condition == "ENGINE_NOT_RUNNING"
+    assert 105 <= clock.monotonic() < 106
+
+
+def test_what_a_gone_engine_said_is_unknown(control: Control, settings: Settings) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    status = control.status("a")
+    assert (status.state, status.condition, status.batch) == ("UNKNOWN", "ENGINE_NOT_RUNNING", 3)
+
+
+def test_a_second_run_request_adopts_the_first(control: Control, settings: Settings) -> None:
+    loaded = project(settings, query("load", "t", refresh="incremental"))
+    first = control.request_run(loaded, "load", "ann")
+    assert control.request_run(loaded, "load", "bob") == first
+    assert control.withdraw_run(first)
+    assert control.wait_run(first).state == "STOPPED"
+    assert control.request_run(loaded, "load") != first
+
+
+def test_finite_and_endless_queries_are_not_mixed_up(control: Control, settings: Settings) -> None:
+    loaded = project(settings, query("load", "t", refresh="full"), query("a", "t"))
+    with pytest.raises(UserError, match="JOB_IS_FINITE"):
+        control.ensure(loaded, ["load"])
+    with pytest.raises(UserError, match="JOB_NOT_FINITE"):
+        control.request_run(loaded, "a")
+    with pytest.raises(UserError, match="REQUEST_UNKNOWN"):
+        control.journal.create()
+        control.wait_run(77)
+
+
+def test_full_loads_begin_with_a_new_checkpoint_each(control: Control, settings: Settings) -> None:
+    loaded = project(settings, query("load", "t", refresh="full"))
+    first = control.request_run(loaded, "load")
+    assert job(control, "load").checkpoint_version == 1
+    control.withdraw_run(first)
+    control.request_run(loaded, "load")
+    assert job(control, "load").checkpoint_version == 2
+
+
+def test_a_run_waits_for_the_jobs_it_reads_from_sources_first(control: Control, settings: Settings) -> None:
+    loaded = project(
+        settings, query("a", "t"), query("b", "a"), query("other", "t"), query("load", "b", refresh="incremental")
+    )
+    request = control.request_run(loaded, "load")
+    with control.journal.read() as connection:
+        row = rows.request(connection, request)
+    assert row is not None
+    assert row.upstream == '["a", "b"]'
+
+
+def test_wait_run_says_when_no_engine_runs(control: Control, settings: Settings) -> None:
+    request = control.request_run(project(settings, query("load", "t", refresh="full")), "load")
+    with pytest.raises(Exception, match="ENGINE_NOT_RUNNING"):
+        control.wait_run(request)
+
+
+def test_stopping_a_finite_job_ends_its_open_run(control: Control, settings: Settings) -> None:
+    request = control.request_run(project(settings, query("load", "t", refresh="full")), "load")
+    control.stop(["load"])
+    assert control.wait_run(request).state == "STOPPED"
+
+
+def test_compare_and_set_refuses_a_generation_that_moved(control: Control, settings: Settings) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    row = job(control, "a")
+    with control.journal.write() as connection:
+        connection.execute(update(schema.JOBS).values(generation=9))
+    with pytest.raises(Exception, match="INTERNAL"), control.journal.write() as connection:
+        rows.save_job(connection, row)
