@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ds_dagster.errors import error
@@ -13,7 +13,7 @@ from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis
 from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, Position
 from ds_dagster.spark.kinesis.options import Connection
 from ds_dagster.spark.kinesis.put import OutRecord, check_record
-from ds_dagster.spark.kinesis.shards import first_positions, list_shards, startable
+from ds_dagster.spark.kinesis.shards import Shard, first_positions, list_shards, startable
 
 ACTIVE_SECONDS = 120.0
 POLL_SECONDS = 0.2
@@ -169,7 +169,7 @@ def read_records(
         shard: Position("time", time=position.time) if position.kind == "latest" else position
         for shard, position in first_positions(listing.shards, start, now).items()
     }
-    reader = _Look(client, stream, positions)
+    reader = _Look(client, stream, listing.shards, positions)
     left = limit
     while not stopped():
         for record in reader.round():
@@ -186,12 +186,21 @@ def read_records(
 class _Look:
     """Reads all shards in turn in one thread; opens children when their parents are done."""
 
-    def __init__(self, client: KinesisClient, stream: str, positions: dict[str, Position]) -> None:
+    def __init__(
+        self, client: KinesisClient, stream: str, shards: Mapping[str, Shard], positions: dict[str, Position]
+    ) -> None:
         self._client = client
         self._stream = stream
         self._positions = positions
-        self._cursors = {s: ShardCursor(client, stream, s, p) for s, p in positions.items() if not p.closed}
+        self._cursors: dict[str, ShardCursor] = {}
         self.at_end = False
+        for shard, position in positions.items():
+            if not position.closed:
+                self._open(shards[shard], position)
+
+    def _open(self, shard: Shard, position: Position) -> None:
+        self._positions[shard.id] = position
+        self._cursors[shard.id] = ShardCursor(self._client, self._stream, shard.id, position, ending=shard.ending)
 
     def round(self) -> Iterator[KinesisRecord]:
         """One page of every shard."""
@@ -206,9 +215,9 @@ class _Look:
     def _close(self, shard: str) -> None:
         del self._cursors[shard]
         self._positions[shard] = self._positions[shard].ended()
-        for child in startable(list_shards(self._client, self._stream).shards, self._positions):
-            self._positions[child] = TRIM_HORIZON
-            self._cursors[child] = ShardCursor(self._client, self._stream, child, TRIM_HORIZON)
+        shards = list_shards(self._client, self._stream).shards
+        for child in startable(shards, self._positions):
+            self._open(shards[child], TRIM_HORIZON)
             self.at_end = False
 
 

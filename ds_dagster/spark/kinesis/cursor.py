@@ -30,7 +30,7 @@ class Page:
         records: raw, in order; empty pages are normal.
         exchange: when it was.
         millis_behind: how far the page's end is behind the shard's newest record.
-        at_end: nothing further stood in the shard when the request was answered.
+        at_end: nothing further stood in the shard when the request was answered; of a closed shard: it is finished.
         finished: the shard is closed and read to its end.
     """
 
@@ -85,13 +85,16 @@ class ShardCursor:
         self._iterator = body.get("NextShardIterator")
         behind = int(body.get("MillisBehindLatest") or 0)
         # a server may say 0 behind for every page; a full page is never the end
-        at_end = self._iterator is None or (behind == 0 and len(records) < PAGE_RECORDS)
-        records = self._without_anchor(records, at_end)
+        nothing_further = self._iterator is None or (behind == 0 and len(records) < PAGE_RECORDS)
+        records = self._without_anchor(records, nothing_further)
         if self.position.kind == "time":
             records = [r for r in records if arrival_millis(r) >= self.position.time]
         if records:
             self.position = self.position.advanced(records[-1]["SequenceNumber"], len(records))
-        return Page(records, reply.exchange, behind, at_end, self._is_finished(records, at_end))
+        finished = self._is_finished(records, nothing_further)
+        # the end of a closed shard is where it is finished; until then its children wait
+        at_end = finished or (nothing_further and not self.ending)
+        return Page(records, reply.exchange, behind, at_end, finished)
 
     def _fetch(self) -> Reply:
         while True:
@@ -141,9 +144,9 @@ class ShardCursor:
             )
         return str(reply.body["ShardIterator"])
 
-    def _without_anchor(self, records: list[RawRecord], at_end: bool) -> list[RawRecord]:
+    def _without_anchor(self, records: list[RawRecord], nothing_further: bool) -> list[RawRecord]:
         """Drop the record we were behind; if it is gone, ask whether that can be a loss."""
-        if not self._anchor or not (records or at_end):
+        if not self._anchor or not (records or nothing_further):
             return records
         anchor, self._anchor = self._anchor, ""
         if records and records[0]["SequenceNumber"] == anchor:
@@ -158,14 +161,14 @@ class ShardCursor:
             )
         return [r for r in records if sequence_key(r["SequenceNumber"]) > sequence_key(anchor)]
 
-    def _is_finished(self, records: list[RawRecord], at_end: bool) -> bool:
+    def _is_finished(self, records: list[RawRecord], nothing_further: bool) -> bool:
         if self._iterator is None:
             return True
         if not self.ending:
             return False
         if self.position.after and sequence_key(self.position.after) >= sequence_key(self.ending):
             return True
-        return at_end and not records
+        return nothing_further and not records
 
 
 def stream_summary(client: KinesisClient, stream: str) -> Mapping[str, Any]:

@@ -112,7 +112,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return offset_json(stream, end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """``{shard: {"complete_until": epoch ms, "millis_behind": ms}}`` of the shards being read; None before the start.
+        """``{shard: {"complete_until": epoch ms, "millis_behind": ms}}`` of the shards in work; None before the start.
 
         ``complete_until`` is the last moment at which the shard was seen at its end with nothing left in the buffer:
         every record that arrived before it is part of the offsets given out so far. It is absent until that happened.
