@@ -39,7 +39,7 @@ GRAMMAR: tuple[Condition, ...] = (
     Condition("CREATE_UNKNOWN", "user", "no statement CREATE {word}", "did you mean CREATE {nearest}?", "42601"),
     Condition("COMMENT_TAG_UNKNOWN", "user", "unknown tag @{tag} in a comment", "did you mean @{nearest}?"),
     Condition(
-        "NAME_TOO_LONG",
+        "NAME_TOO_MANY_PARTS",
         "user",
         "name {name} has {count} parts, at most {limit} are allowed here",
         "write {limit} parts at most",
@@ -97,13 +97,6 @@ RELATIONS: tuple[Condition, ...] = (
         "user",
         "{kind} {name} cannot have a primary key",
         "make it a CHANGELOG, or remove PRIMARY KEY",
-        "42601",
-    ),
-    Condition(
-        "PRIMARY_KEY_MISSING",
-        "user",
-        "changelog {name} has no primary key",
-        "write PRIMARY KEY (column, …) as the last item of the column list",
         "42601",
     ),
     Condition(
@@ -339,7 +332,7 @@ STATEMENTS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
-        "FUNCTION_NOT_YET",
+        "CREATE_FUNCTION_NOT_YET",
         "not_yet",
         "{statement} is not built yet",
         "use the built-in functions listed in docs/dialect.md",

@@ -165,7 +165,7 @@ class CursorParser(Parser):
             token = self.name_token("a name behind the dot")
             parts.append(self.folded(token))
         if len(parts) > limit:
-            raise self.refuse("NAME_TOO_LONG", first, name=".".join(parts), count=len(parts), limit=limit)
+            raise self.refuse("NAME_TOO_MANY_PARTS", first, name=".".join(parts), count=len(parts), limit=limit)
         return WrittenName(tuple(parts), self.span(first, token))
 
     @staticmethod
@@ -194,7 +194,10 @@ class CursorParser(Parser):
     def _mistake(
         self, condition: str, token: Token | None, related: tuple[Span, ...], params: dict[str, object]
     ) -> Mistake:
-        at = token or (self._prev if self.ended and self._index else self._curr)
+        if token is None and self.ended and self._tokens:
+            end = self._tokens[-1].end + 1
+            return Mistake(self.source, end, end, condition, params, related)
+        at = token or self._curr
         return Mistake(self.source, at.start, at.end + 1, condition, params, related)
 
     def expected(self, what: str) -> RefusedError:

@@ -176,14 +176,14 @@ class ExpressionParser(TypeParser):
             return self._column()
         symbol = _SYMBOL_PARSERS.get(kind)
         if symbol is None:
-            if kind is TokenType.DOLLAR and self.ahead().token_type is TokenType.L_BRACE:
-                raise self.refuse("ENVIRONMENT_REFERENCE_IN_QUERY", reference="${" + self.ahead(2).text.upper() + "}")
             raise self.expected("an expression")
         return symbol(self)
 
     def _word(self, token: Token) -> exp.Expression:
         special = _WORD_PARSERS.get(token.text)
         next_kind = self.ahead().token_type
+        if token.text == "$" and next_kind is TokenType.L_BRACE:
+            raise self.refuse("ENVIRONMENT_REFERENCE_IN_QUERY", reference="${" + self.ahead(2).text.upper() + "}")
         if special:
             return special(self)
         if next_kind is TokenType.L_PAREN and token.text not in NOT_CALLED:
@@ -220,7 +220,7 @@ class ExpressionParser(TypeParser):
                 raise self.refuse("SYNTAX_EXPECTED", expected="a column's name", found="*")
             if len(parts) == MAX_COLUMN_PARTS:
                 raise self.refuse(
-                    "NAME_TOO_LONG", first, name="of the column", count=len(parts) + 1, limit=MAX_COLUMN_PARTS
+                    "NAME_TOO_MANY_PARTS", first, name="of the column", count=len(parts) + 1, limit=MAX_COLUMN_PARTS
                 )
             parts.append(self.identifier("a name behind the dot"))
         return exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(parts), strict=False)))

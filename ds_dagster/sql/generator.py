@@ -84,6 +84,7 @@ class DeltaStreamGenerator(Generator):
         FieldAccess: lambda self, node: self.fieldaccess_sql(node),
         exp.Subquery: lambda self, node: self.source_subquery_sql(node),
         exp.Not: lambda self, node: self.negation_sql(node),
+        exp.Trim: lambda self, node: self.trim_sql(node),
         exp.Array: lambda self, node: f"ARRAY[{self.expressions(node, flat=True)}]",
         exp.Interval: lambda self, node: f"INTERVAL {self.sql(node, 'this')} {self.sql(node, 'unit')}",
     }
@@ -122,6 +123,12 @@ class DeltaStreamGenerator(Generator):
     def fieldaccess_sql(self, node: FieldAccess) -> str:
         """``struct->field``."""
         return f"{self.sql(node, 'this')}->{self.sql(node, 'expression')}"
+
+    def trim_sql(self, expression: exp.Trim) -> str:
+        """``TRIM(text)`` or ``TRIM([LEADING|TRAILING|BOTH] [characters] FROM text)``."""
+        text = self.sql(expression, "this")
+        before = [part for part in (expression.args.get("position"), self.sql(expression, "expression")) if part]
+        return f"TRIM({' '.join([*before, 'FROM', text])})" if before else f"TRIM({text})"
 
     def negation_sql(self, node: exp.Not) -> str:
         """``a IS NOT NULL``, ``a NOT IN (…)``; otherwise ``NOT a``."""

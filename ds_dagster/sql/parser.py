@@ -206,8 +206,6 @@ class DeltaStreamParser(QueryParser):
             raise self.refuse("COLUMN_LIST_EMPTY", opening, name=self.name)
         if key and kind not in KEYED_KINDS:
             self.note("PRIMARY_KEY_NOT_ALLOWED", key, kind=SHOWN_KINDS[kind], name=self.name)
-        if not key and kind == "changelog":
-            self.note("PRIMARY_KEY_MISSING", opening, name=self.name)
 
     def _primary_key(self) -> tuple[WrittenName, ...]:
         self.need("primary", "key")

@@ -129,10 +129,12 @@ class QueryParser(ExpressionParser):
         tree = exp.Select()
         tree.update_positions(first)
         if self.take("distinct"):
+            self._finite = True
+            distinct = exp.Distinct()
+            distinct.update_positions(self._prev)
             if self.at("on"):
                 raise self.refuse("CLAUSE_UNSUPPORTED", clause="DISTINCT ON")
-            self._finite = True
-            tree.set("distinct", exp.Distinct())
+            tree.set("distinct", distinct)
         else:
             self.take("all")
         tree.set("expressions", self.separated(self._projection))
@@ -220,7 +222,7 @@ class QueryParser(ExpressionParser):
         parts = [self.identifier("a relation's name")]
         while self.take_symbol(TokenType.DOT):
             if len(parts) == 3:
-                raise self.refuse("NAME_TOO_LONG", name="of the relation", count=4, limit=3)
+                raise self.refuse("NAME_TOO_MANY_PARTS", name="of the relation", count=4, limit=3)
             parts.append(self.identifier("a name behind the dot"))
         node = RelationRef(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
         return self._alias_and_properties(node, parts[-1])
@@ -334,7 +336,9 @@ class QueryParser(ExpressionParser):
         token = self.need_symbol(TokenType.NUMBER, "a whole number")
         if not token.text.isdecimal():
             raise self.refuse("SYNTAX_EXPECTED", token, expected="a whole number", found=token.text)
-        return exp.Literal.number(token.text)
+        count = exp.Literal.number(token.text)
+        count.update_positions(token)
+        return count
 
     # WITH
 
@@ -378,8 +382,6 @@ class QueryParser(ExpressionParser):
             return "number", _number(number.text, negative)
         parse = _VALUE_KINDS.get(token.token_type)
         if parse is None:
-            if token.token_type is TokenType.DOLLAR:
-                raise self.refuse("PROPERTY_VALUE_NOT_QUOTED", name=name)
             raise self.expected("a value")
         if parse == "word" and not token.text.isidentifier():
             raise self.refuse("PROPERTY_VALUE_NOT_QUOTED", name=name)

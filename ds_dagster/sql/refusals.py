@@ -17,8 +17,8 @@ _HOSTED_OBJECTS: dict[str, str] = {
     "compute_pool": "COMPUTE_POOL_NOT_YET",
 }
 _LATER_OBJECTS: dict[str, str] = {
-    "function": "FUNCTION_NOT_YET",
-    "function_source": "FUNCTION_NOT_YET",
+    "function": "CREATE_FUNCTION_NOT_YET",
+    "function_source": "CREATE_FUNCTION_NOT_YET",
     "descriptor_source": "DESCRIPTOR_NOT_YET",
     "descriptor": "DESCRIPTOR_NOT_YET",
     "schema_registry": "SCHEMA_REGISTRY_NOT_YET",

@@ -24,6 +24,8 @@ _QUOTED_RUN = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[’‘][^'’‘\n]*['’‘]|[“”][^"“”\n]*["“”]""", re.DOTALL
 )
 _LINE_RUN = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\n]|'')*'|"(?:[^"\n]|"")*"|`[^`\n]*`|[;'"`]|/\*""", re.DOTALL)
+_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/|/\*", re.DOTALL)
+_CLOSING = {"'": "'", '"': '"', "`": "`", "/*": "*/"}
 _SENSITIVE = re.compile(r"(?i)(password|secret|token|passphrase|private|credential|api.?key|access_key)[^=\n]*=\s*")
 
 
@@ -187,8 +189,10 @@ def _mistake(text: str, begin: int) -> LexicalMistake | None:
         tokens = DeltaStreamTokenizer().tokenize(text)
     except TokenError:
         for match in _LINE_RUN.finditer(text):
-            if match.group() in ("'", '"', "`"):
-                return LexicalMistake(begin + match.start(), "the quote", match.group())
+            opened = match.group()
+            if opened in _CLOSING:
+                what = "the comment" if opened == "/*" else "the quote"
+                return LexicalMistake(begin + match.start(), what, _CLOSING[opened])
         return LexicalMistake(begin, "a quote", "a quote")
     opened = _open_comment(text, tokens[-1].end + 1 if tokens else 0)
     return LexicalMistake(begin + opened, "the comment", "*/") if opened is not None else None
@@ -196,7 +200,7 @@ def _mistake(text: str, begin: int) -> LexicalMistake | None:
 
 def _open_comment(text: str, tail: int) -> int | None:
     """Offset of a comment behind the last token that is never closed."""
-    for match in re.compile(r"--[^\n]*|/\*.*?\*/|/\*", re.DOTALL).finditer(text, tail):
+    for match in _COMMENTS.finditer(text, tail):
         if match.group() == "/*":
             return match.start()
     return None

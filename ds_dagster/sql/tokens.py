@@ -28,6 +28,7 @@ class DeltaStreamTokenizer(Tokenizer):
     }
     IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
     NESTED_COMMENTS = False
+    TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = {TokenType.VAR}
     COMMANDS: ClassVar[set[TokenType]] = set()
 
 
