@@ -123,7 +123,7 @@ def infer_sink(
     draft = Draft(
         str(name),
         statement.kind,
-        tuple(replace(column, nullable=column.nullable and column.name not in key) for column in output),
+        _sink_columns(statement, output, key),
         tuple(key) if changelog == "upsert" else (),
         values,
         statement.name.span,
@@ -163,6 +163,14 @@ def infer_sink(
     )
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
     return (None if refused else made), findings.diagnostics
+
+
+def _sink_columns(statement: CreateAsSelect, output: Sequence[Column], key: Sequence[str]) -> tuple[Column, ...]:
+    """Key columns of a changelog are NOT NULL; a view or table keeps a group whose key is NULL."""
+    strict = statement.kind == "changelog"
+    return tuple(
+        replace(column, nullable=column.nullable and not (strict and column.name in key)) for column in output
+    )
 
 
 def _record_facts(

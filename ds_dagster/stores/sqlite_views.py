@@ -36,7 +36,7 @@ NATIVE_TYPES: Mapping[str, str] = MappingProxyType(
         "BIGINT": "INTEGER",
         "FLOAT": "REAL",
         "DOUBLE": "REAL",
-        "DECIMAL": "NUMERIC",
+        "DECIMAL": "REAL",
         "VARCHAR": "TEXT",
         "DATE": "TEXT",
         "TIME": "TEXT",

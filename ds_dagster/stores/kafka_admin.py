@@ -1,0 +1,341 @@
+"""Control of a Kafka cluster through librdkafka: probe, describe, create, print, lag."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.errors import DsError, error
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
+CALL_SECONDS = 10.0
+POLL_SECONDS = 0.2
+PRINT_GROUP = "ds-dagster-print"
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
+NAME_RULE = "topic names are up to 249 letters, digits, dots, underscores and hyphens"
+PARTITIONS, REPLICAS = "topic.partitions", "topic.replicas"
+RECORD_TIMES: Mapping[str, Literal["broker", "producer"]] = MappingProxyType(
+    {"LogAppendTime": "broker", "CreateTime": "producer"}
+)
+TOPIC_CONFIG_SOURCE = 1
+"""``DYNAMIC_TOPIC_CONFIG``: what was set on the topic itself."""
+LOGIN_ERRORS = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "ILLEGAL_SASL_STATE", "UNSUPPORTED_SASL_MECHANISM")
+PERMISSION_ERRORS = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED")
+UNREACHABLE_ERRORS = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_SSL", "_TIMED_OUT_QUEUE")
+REFUSALS = (
+    "INVALID_CONFIG",
+    "INVALID_REPLICATION_FACTOR",
+    "INVALID_PARTITIONS",
+    "POLICY_VIOLATION",
+    "TOPIC_EXCEPTION",
+    "INVALID_REQUEST",
+)
+
+
+class KafkaAdmin:
+    """See ``catalog.store.StoreAdmin``. Connects at the first call; every call ends within ten seconds."""
+
+    def __init__(self, store: str, config: Mapping[str, str]) -> None:
+        self.store = store
+        self._config = dict(config)
+        self._client: Any = None
+        self._refused: str = ""
+        self._unreachable_since: float | None = None
+
+    def __repr__(self) -> str:
+        return f"KafkaAdmin({self.store}, {self.address})"
+
+    @property
+    def address(self) -> str:
+        """Bootstrap servers."""
+        return self._config["bootstrap.servers"]
+
+    def probe(self) -> ProbeResult:
+        """Does it answer, may we log in."""
+        began = time.monotonic()
+        try:
+            brokers = len(self._metadata().brokers)
+        except DsError as problem:
+            return ProbeResult(False, problem.message, int((time.monotonic() - began) * 1000), problem.hint)
+        return ProbeResult(True, f"{brokers} brokers at {self.address}", int((time.monotonic() - began) * 1000))
+
+    def describe(self, entity: str) -> EntityFacts | None:
+        """Partitions, replicas and settings of a topic, None when it does not exist."""
+        found = self._metadata(entity).topics.get(entity)
+        if found is None or found.error is not None or not found.partitions:
+            self._check_topic_error(entity, found)
+            return None
+        replicas = min(len(partition.replicas) for partition in found.partitions.values())
+        settings = self._settings(entity)
+        return EntityFacts(
+            name=entity,
+            counts=MappingProxyType({PARTITIONS: len(found.partitions), REPLICAS: replicas}),
+            settings=MappingProxyType({name: value for name, (value, own) in settings.items() if own}),
+            record_time=RECORD_TIMES.get(settings.get("message.timestamp.type", ("", False))[0]),
+        )
+
+    def ensure(self, plan: EntityPlan) -> EntityFacts:
+        """Make sure a topic exists with these counts; what is not written is copied from the ``like`` topic.
+
+        Raises:
+            UserError: ENTITY_MISSING, ENTITY_COUNT_DIFFERS, ENTITY_NAME_INVALID, ENTITY_REFUSED.
+        """
+        if not TOPIC_NAME.match(plan.name) or plan.name in (".", ".."):
+            raise error("ENTITY_NAME_INVALID", entity=plan.name, store=self.store, allowed=NAME_RULE)
+        found = self.describe(plan.name)
+        if found is None:
+            plan = self._completed(plan)
+            self._create(plan)
+            found = self._await_topic(plan)
+        for name in sorted(plan.stated):
+            if found.counts.get(name) != plan.counts[name]:
+                raise error(
+                    "ENTITY_COUNT_DIFFERS",
+                    entity=plan.name,
+                    store=self.store,
+                    name=name,
+                    found=found.counts.get(name),
+                    relation=plan.used_by,
+                    wanted=plan.counts[name],
+                )
+        return found
+
+    def _completed(self, plan: EntityPlan) -> EntityPlan:
+        if plan.like is not None and plan.like[0] == self.store:
+            model = self.describe(plan.like[1])
+            plan = plan.completed(model) if model is not None else plan
+        if PARTITIONS not in plan.counts:
+            raise error(
+                "ENTITY_MISSING",
+                entity=plan.name,
+                store=self.store,
+                reason="nobody said how many partitions it shall have",
+                missing=f"'{PARTITIONS}' and '{REPLICAS}'",
+                relation=plan.used_by,
+            )
+        return plan
+
+    def _create(self, plan: EntityPlan) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.cimpl import NewTopic
+
+        topic = NewTopic(
+            plan.name,
+            num_partitions=plan.counts[PARTITIONS],
+            replication_factor=plan.counts.get(REPLICAS, -1),
+            config=dict(plan.settings),
+        )
+        try:
+            futures = self._admin().create_topics([topic], operation_timeout=CALL_SECONDS, request_timeout=CALL_SECONDS)
+            futures[plan.name].result(CALL_SECONDS * 2)
+        except KafkaException as problem:
+            name = problem.args[0].name()
+            if name == "TOPIC_ALREADY_EXISTS":
+                return
+            if name in REFUSALS:
+                detail = str(problem.args[0].str())
+                raise error(
+                    "ENTITY_REFUSED", store=self.store, entity=plan.name, relation=plan.used_by, detail=detail
+                ) from problem
+            raise self._failure(problem.args[0], f"create the topic {plan.name}") from problem
+
+    def _await_topic(self, plan: EntityPlan) -> EntityFacts:
+        """Metadata of a new topic reaches the brokers a moment later."""
+        ends = time.monotonic() + CALL_SECONDS
+        while time.monotonic() < ends:
+            found = self.describe(plan.name)
+            if found is not None:
+                return found
+            self._admin().poll(POLL_SECONDS)
+        raise error("STORE_CALL_FAILED", store=self.store, action=f"show the new topic {plan.name}")
+
+    def entities(self) -> Sequence[EntityFacts]:
+        """All topics but the broker's own; sizes only, no settings."""
+        topics = self._metadata().topics
+        return [
+            EntityFacts(name, MappingProxyType({PARTITIONS: len(topics[name].partitions)}))
+            for name in sorted(topics)
+            if not name.startswith("__")
+        ]
+
+    def records(
+        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
+    ) -> Iterator[RawRecord]:
+        """Committed records in the order they arrive; with a limit also ends at the end of the topic.
+
+        Raises:
+            UserError: ENTITY_MISSING.
+        """
+        consumer = self._consumer()
+        try:
+            parts = self._partitions(entity)
+            ends = {part.partition: self._watermarks(consumer, part)[1] for part in parts}
+            for part in parts:
+                part.offset = self._watermarks(consumer, part)[0] if from_beginning else ends[part.partition]
+            consumer.assign(parts)
+            yield from self._polled(consumer, ends if limit is not None and from_beginning else None, limit, stopped)
+        finally:
+            consumer.close()
+
+    def _polled(
+        self, consumer: Any, ends: Mapping[int, int] | None, limit: int | None, stopped: Callable[[], bool]
+    ) -> Iterator[RawRecord]:
+        given = 0
+        open_parts = {p for p, end in (ends or {}).items() if end > 0}
+        while not stopped() and (limit is None or given < limit):
+            message = consumer.poll(POLL_SECONDS)
+            if message is not None and message.error() is None:
+                yield _raw(message)
+                given += 1
+            elif message is not None and message.error().name() != "_PARTITION_EOF":
+                raise self._failure(message.error(), "read records")
+            if ends is not None:
+                open_parts = {p.partition for p in consumer.position(consumer.assignment()) if _is_open(p, ends)}
+                if not open_parts:
+                    return
+
+    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
+        """Records (transaction markers among them) between read positions and the end of committed data; partitions
+        without a
+        position count from their beginning."""
+        consumer = self._consumer()
+        try:
+            behind = 0
+            for part in self._partitions(entity):
+                low, high = self._watermarks(consumer, part)
+                behind += max(high - max(int(positions.get(str(part.partition), low)), low), 0)
+            return behind
+        finally:
+            consumer.close()
+
+    def close(self) -> None:
+        """Forget the client; librdkafka closes its sockets with it."""
+        self._client = None
+
+    def _admin(self) -> Any:
+        if self._client is None:
+            try:
+                from confluent_kafka.admin import AdminClient
+            except ImportError as problem:
+                raise error("STORE_DRIVER_MISSING", type="KAFKA", package="confluent-kafka") from problem
+            self._client = AdminClient({**self._config, "error_cb": self._noted, "log_level": 0})
+        return self._client
+
+    def _noted(self, problem: Any) -> None:
+        """librdkafka tells here why it cannot connect; calls themselves only time out."""
+        if problem.name() in LOGIN_ERRORS:
+            self._refused = str(problem.str())
+
+    def _metadata(self, topic: str | None = None) -> Any:
+        from confluent_kafka import KafkaException
+
+        try:
+            found = self._admin().list_topics(topic, timeout=CALL_SECONDS)
+        except KafkaException as problem:
+            raise self._failure(problem.args[0], "list topics") from problem
+        self._unreachable_since = None
+        return found
+
+    def _settings(self, topic: str) -> Mapping[str, tuple[str, bool]]:
+        """Setting → (value, whether it was set on the topic itself)."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin._resource import ConfigResource
+
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            found = self._admin().describe_configs([resource], request_timeout=CALL_SECONDS)
+            entries = found[resource].result(CALL_SECONDS * 2)
+        except KafkaException as problem:
+            raise self._failure(problem.args[0], f"read the settings of {topic}") from problem
+        return {name: (str(entry.value), int(entry.source) == TOPIC_CONFIG_SOURCE) for name, entry in entries.items()}
+
+    def _check_topic_error(self, entity: str, found: Any) -> None:
+        if (
+            found is not None
+            and found.error is not None
+            and found.error.name()
+            not in (
+                "UNKNOWN_TOPIC_OR_PART",
+                "_UNKNOWN_TOPIC",
+                "TOPIC_EXCEPTION",
+                "LEADER_NOT_AVAILABLE",
+            )
+        ):
+            raise self._failure(found.error, f"describe the topic {entity}")
+
+    def _partitions(self, entity: str) -> list[TopicPartition]:
+        from confluent_kafka import TopicPartition
+
+        found = self._metadata(entity).topics.get(entity)
+        if found is None or found.error is not None:
+            reason = "it can only be read once something has been written"
+            raise error(
+                "ENTITY_MISSING",
+                entity=entity,
+                store=self.store,
+                reason=reason,
+                missing=f"'{PARTITIONS}'",
+                relation=entity,
+            )
+        return [TopicPartition(entity, number) for number in sorted(found.partitions)]
+
+    def _consumer(self) -> Any:
+        from confluent_kafka import Consumer
+
+        config: dict[str, Any] = {
+            **self._config,
+            "group.id": PRINT_GROUP,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "error_cb": self._noted,
+            "log_level": 0,
+        }
+        return Consumer(config)
+
+    def _watermarks(self, consumer: Any, part: TopicPartition) -> tuple[int, int]:
+        from confluent_kafka import KafkaException
+
+        try:
+            low, high = consumer.get_watermark_offsets(part, timeout=CALL_SECONDS)
+        except KafkaException as problem:
+            raise self._failure(problem.args[0], "read the ends of a topic") from problem
+        return low, high
+
+    def _failure(self, problem: Any, action: str) -> DsError:
+        """A librdkafka error as a condition."""
+        name, detail = problem.name(), str(problem.str())
+        user = self._config.get("sasl.username", "(nobody)")
+        if name in LOGIN_ERRORS or self._refused:
+            detail = self._refused or detail
+            return error("STORE_LOGIN_REFUSED", store=self.store, address=self.address, user=user, detail=detail)
+        if name in PERMISSION_ERRORS:
+            return error("STORE_PERMISSION_DENIED", store=self.store, user=user, action=action, detail=detail)
+        if name in UNREACHABLE_ERRORS:
+            self._unreachable_since = self._unreachable_since or time.monotonic()
+            seconds = int(time.monotonic() - self._unreachable_since)
+            detail = f"{detail}; for {seconds} s" if seconds else detail
+            return error("STORE_UNREACHABLE", store=self.store, address=self.address, detail=detail)
+        return error("STORE_CALL_FAILED", store=self.store, action=action, detail=f"{name}: {detail}")
+
+
+def _is_open(position: Any, ends: Mapping[int, int]) -> bool:
+    """Whether a partition has more before the end that was seen at the beginning."""
+    end = ends.get(position.partition, 0)
+    return end > 0 and position.offset < end if position.offset >= 0 else end > 0
+
+
+def _raw(message: Any) -> RawRecord:
+    return RawRecord(
+        partition=str(message.partition()),
+        position=str(message.offset()),
+        timestamp_millis=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+    )
