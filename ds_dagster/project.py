@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import gc
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
+from ds_dagster.catalog.builder import declare, qualify
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.inference import shared_entities
+from ds_dagster.catalog.properties import property_index
 from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import QualifiedName
+from ds_dagster.plan.assemble import Assembled, Refused, assemble
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.settings import Settings
+from ds_dagster.plan.slices import slice_pieces
+from ds_dagster.settings import Settings, load_settings
+from ds_dagster.sql.script import parse_file
+from ds_dagster.sql.source import Source
+from ds_dagster.sql.statements import Context, CreateAsSelect, CreateStore, Interactive, ParsedFile, Statement
+from ds_dagster.stores.registry import KINDS
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenRelation:
-    """A relation whose statement was refused: shown as a failing asset instead of a dead code location."""
+    """A relation whose statement was refused: shown as a failing asset instead of a dead code location.
+
+    A relation of which only an INSERT INTO was refused is here and, with its declaration, in the catalog as well.
+    """
 
     name: QualifiedName
     kind: str
@@ -77,6 +94,8 @@ class Project:
 def load_project(root: Path, *, settings: Settings | None = None, strict: bool = False) -> Project:
     """Load the project in a folder.
 
+    What is compiled is kept in the state folder and taken from there while nothing changed (``project_cache.py``).
+
     Args:
         root: folder with settings (its ``sql`` folder holds the statements).
         settings: instead of those of the folder.
@@ -86,20 +105,210 @@ def load_project(root: Path, *, settings: Settings | None = None, strict: bool =
         ProjectError: with ``strict`` and mistakes in the SQL.
         UserError: the settings are wrong.
     """
-    raise NotImplementedError
+    from ds_dagster.project_cache import cached  # it keeps records of this module
+
+    settings = settings or load_settings(root)
+    texts, unreadable = read_texts(settings)
+    project = cached(texts, settings, lambda: compile_texts(texts, settings))
+    if unreadable:
+        project = replace(project, diagnostics=(*unreadable, *project.diagnostics))
+    if strict and project.errors:
+        raise ProjectError(project.diagnostics)
+    return project
+
+
+def read_texts(settings: Settings) -> tuple[tuple[tuple[str, str], ...], tuple[Diagnostic, ...]]:
+    """(name relative to the project where possible, text) of all SQL files in order, and what could not be read."""
+    texts: list[tuple[str, str]] = []
+    unreadable: list[Diagnostic] = []
+    for path in sorted(settings.sql.rglob("*.sql")):
+        name = path.relative_to(settings.root) if path.is_relative_to(settings.root) else path
+        try:
+            texts.append((name.as_posix(), path.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
+            found = error("SQL_FILE_UNREADABLE", span=Span(name.as_posix(), 1), file=name.as_posix(), reason=reason)
+            unreadable.append(found.diagnostic())
+    return tuple(texts), tuple(unreadable)
 
 
 def compile_texts(texts: Sequence[tuple[str, str]], settings: Settings) -> Project:
     """The same from (file name, text) pairs in memory: test cases, `ds query`, the engine."""
-    raise NotImplementedError
+    with _without_collection():
+        return _compile([parse_file(name, text) for name, text in texts], settings, dict(texts))
 
 
 def slice_of(project: Project, query: BoundQuery) -> tuple[SliceStatement, ...]:
     """Everything the query needs to compile alone: its stores, the relations it reads as declarations (a relation made by
-    another query is carried as the DDL that inference arrived at), its own statement. No secret, no connection value."""
-    raise NotImplementedError
+    another query is carried as the DDL that inference arrived at), its own statement. No secret, no connection value of the
+    overlay: what of a store travels stands in ``plan/slices.py``."""
+    return tuple(
+        SliceStatement(text, span.file, span.line, span.column, context.database, context.schema, context.store)
+        for text, span, context in slice_pieces(query, project.catalog, property_index(KINDS))
+    )
 
 
 def compile_slice(statements: Sequence[SliceStatement], settings: Settings) -> Project:
-    """The project of one job, from its slice: one query."""
-    raise NotImplementedError
+    """The project of one job, from its slice: one query. Stores are those of the project's files where it has them."""
+    own = _declared_stores(settings) if settings.sql.is_dir() else {}
+    files: list[ParsedFile] = []
+    texts: dict[str, str] = {}
+    for statement in statements:
+        file = _parsed_piece(statement)
+        files.append(replace(file, statements=tuple(_current(s, own) for s in file.statements)))
+        texts.setdefault(statement.file, _placed(statement))
+    return _compile(files, settings, texts)
+
+
+# slices
+
+
+def _placed(statement: SliceStatement) -> str:
+    """The text behind as many lines and blanks as stood before it, so that places are those of its file."""
+    return "\n" * (statement.line - 1) + " " * (statement.column - 1) + statement.text
+
+
+def _parsed_piece(statement: SliceStatement) -> ParsedFile:
+    file = parse_file(statement.file, _placed(statement))
+    context = Context(statement.database, statement.schema, statement.store)
+    made = tuple(replace(s, origin=replace(s.origin, context=context)) for s in file.statements)
+    return replace(file, statements=made)
+
+
+def _current(statement: Statement, own: Mapping[str, CreateStore]) -> Statement:
+    """The project's own declaration of a store instead of the slice's copy."""
+    if not isinstance(statement, CreateStore):
+        return statement
+    return own.get(str(statement.name).lower(), statement)
+
+
+_CREATE_STORE = re.compile(r"create\s+store", re.IGNORECASE)
+
+
+def _declared_stores(settings: Settings) -> Mapping[str, CreateStore]:
+    """CREATE STORE statements of the project's files, read again only when a file changed."""
+    paths = sorted(settings.sql.rglob("*.sql"))
+    stamps = tuple((str(path), stat.st_mtime_ns, stat.st_size) for path in paths if (stat := path.stat()))
+    return _read_stores(str(settings.root), stamps)
+
+
+@lru_cache(maxsize=4)
+def _read_stores(root: str, stamps: tuple[tuple[str, int, int], ...]) -> Mapping[str, CreateStore]:
+    found: dict[str, CreateStore] = {}
+    for path, _, _ in stamps:
+        name = Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else path
+        text = Path(path).read_bytes().decode("utf-8", errors="replace")
+        if _CREATE_STORE.search(text):
+            for statement in parse_file(name, text).statements:
+                if isinstance(statement, CreateStore):
+                    found.setdefault(str(statement.name).lower(), statement)
+    return MappingProxyType(found)
+
+
+# compiling
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No cycle collector while a few hundred thousand small records are made; it costs a third of the time and frees nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str, str]) -> Project:
+    declared = declare(files, settings, KINDS)
+    unparsed = _unparsed(files, settings)
+    assembled = assemble(declared, settings, KINDS, [broken.name for broken in unparsed])
+    diagnostics = [
+        *(diagnostic for file in files for diagnostic in file.diagnostics),
+        *_skipped(files),
+        *declared.diagnostics,
+        *assembled.diagnostics,
+        *shared_entities(query.sink for query in assembled.queries.values() if _creates(query)),
+    ]
+    return Project(
+        settings=settings,
+        catalog=assembled.catalog,
+        queries=assembled.queries,
+        diagnostics=_in_order(diagnostics, texts),
+        broken=_broken(unparsed, assembled, texts),
+        statements=sum(len(file.statements) + len(file.broken) for file in files),
+        downstream=assembled.downstream,
+        depends_on=assembled.depends_on,
+    )
+
+
+def _creates(query: BoundQuery) -> bool:
+    return isinstance(query.statement, CreateAsSelect)
+
+
+def _skipped(files: Iterable[ParsedFile]) -> Iterator[Diagnostic]:
+    for file in files:
+        for statement in file.statements:
+            if isinstance(statement, Interactive):
+                found = error("STATEMENT_SKIPPED", span=statement.origin.span, what=statement.what.upper()).diagnostic()
+                yield replace(found, severity="warning")
+
+
+def _unparsed(files: Iterable[ParsedFile], settings: Settings) -> list[BrokenRelation]:
+    """Relations whose statement did not parse but told its name."""
+    found: list[BrokenRelation] = []
+    for file in files:
+        for broken in file.broken:
+            if broken.name is None or broken.kind is None or len(broken.name.parts) > 3:
+                continue
+            name = qualify(broken.name, broken.origin.context, settings)
+            own = tuple(d for d in file.diagnostics if d.span and _inside(d.span, broken.origin.span))
+            found.append(BrokenRelation(name, broken.kind, broken.origin.span, own, broken.origin.text))
+    return found
+
+
+def _inside(span: Span, statement: Span) -> bool:
+    last = statement.end_line or statement.line
+    return span.file == statement.file and statement.line <= span.line <= last
+
+
+def _broken(
+    unparsed: Sequence[BrokenRelation], assembled: Assembled, texts: Mapping[str, str]
+) -> tuple[BrokenRelation, ...]:
+    """All broken relations, each once."""
+    found = {broken.name: broken for broken in unparsed}
+    for refused in assembled.refused:
+        found.setdefault(refused.node.target, _of_refused(refused, assembled, texts))
+    return tuple(found.values())
+
+
+def _of_refused(refused: Refused, assembled: Assembled, texts: Mapping[str, str]) -> BrokenRelation:
+    statement = refused.node.named.statement
+    target = refused.node.target
+    known = assembled.catalog.relations.get(target)
+    kind = statement.kind if isinstance(statement, CreateAsSelect) else (known.kind if known else "stream")
+    diagnostics = _in_order(refused.diagnostics, texts)
+    return BrokenRelation(target, kind, statement.origin.span, diagnostics, statement.origin.text)
+
+
+def _in_order(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """Root causes first, then by place; each with its line of SQL."""
+    sources: dict[str, Source] = {}
+    shown = [_with_fragment(diagnostic, texts, sources) for diagnostic in dict.fromkeys(diagnostics)]
+    nowhere = Span("", 0)
+    return tuple(sorted(shown, key=lambda d: (bool(d.caused_by), _position(d.span or nowhere))))
+
+
+def _position(span: Span) -> tuple[str, int, int]:
+    return (span.file, span.line, span.column)
+
+
+def _with_fragment(diagnostic: Diagnostic, texts: Mapping[str, str], sources: dict[str, Source]) -> Diagnostic:
+    span = diagnostic.span
+    if diagnostic.fragment or span is None or span.file not in texts:
+        return diagnostic
+    source = sources.setdefault(span.file, Source(span.file, texts[span.file]))
+    if span.line > len(source.line_starts):
+        return diagnostic
+    return replace(diagnostic, fragment=source.line_text(span.line))

@@ -66,7 +66,6 @@ AGGREGATES: tuple[Condition, ...] = (
     Condition("GROUP_BY_NESTED", "user", "GROUP BY {name} of type {type}", "group by scalar values", "42804"),
     Condition("GROUP_KEY_NOT_SELECTED", "user", "{name} is grouped by but not selected, so the result has no key",
               "add {name} to the SELECT list", "42803"),
-    Condition("GROUP_BY_WITHOUT_AGGREGATE", "not_yet", "GROUP BY without an aggregate", "add COUNT(*) to the SELECT list", _ZERO),
     Condition("HAVING_WITHOUT_GROUP", "user", "HAVING without GROUP BY", "write WHERE", "42803"),
     Condition("UNBOUNDED_STATE", "user", "state grows with every record: it is grouped by {name} of type {type} without a window",
               "read from TUMBLE({relation}, SIZE n MINUTES) and group by window_start and window_end"),
@@ -87,12 +86,10 @@ SINKS: tuple[Condition, ...] = (
     Condition("VIEW_COLUMN_NESTED", "not_yet", "view column {name} of type {type}", "select its parts: {example}", _ZERO),
     Condition("CHANGELOG_KEY_LOST", "user", "key column {name} of changelog {relation} is not selected unchanged, so updates cannot be told apart",
               "add {name} to the SELECT list", "42803"),
-    Condition("PARTITION_BY_UNKNOWN", "user", "PARTITION BY {name} is no column of the result", "did you mean {nearest}?", "42703"),
     Condition("INSERT_COLUMN_COUNT", "user", "INSERT INTO {relation} has {found} columns, the relation {expected}",
               "select exactly: {columns}", "42601"),
     Condition("INSERT_TYPE", "user", "column {position} ({name}) is {found}, {relation}.{target} is {expected}",
               "convert it: CAST({name} AS {expected})", "42804"),
-    Condition("INSERT_KIND", "user", "INSERT INTO {kind} {relation} from a query that yields {yields}", "{fix}", "42809"),
     Condition("INSERT_KEY", "user", "INSERT INTO changelog {relation} keyed by ({key}) from a changelog keyed by ({found})",
               "put the key columns in the place of the primary key", "42809"),
     Condition("INSERT_PARTITION_BY", "user", "PARTITION BY in INSERT INTO {relation}", "declare the key on the relation: 'key.columns' = '…'", "42601"),
@@ -104,6 +101,7 @@ SINKS: tuple[Condition, ...] = (
 GRAPH: tuple[Condition, ...] = (
     Condition("RELATION_CYCLE", "user", "{first} and {second} depend on one another", "break the circle: {path}", "42P19"),
     Condition("UPSTREAM_FAILED", "user", "{relation} reads {upstream}, which has a mistake", "correct {upstream} first"),
+    Condition("SQL_FILE_UNREADABLE", "user", "{file} cannot be read: {reason}", "store it as UTF-8 text that this user may read"),
     Condition("STATEMENT_SKIPPED", "user", "{what} in a file is skipped", "ask interactively: ds sql, ds query, ds print"),
 )  # fmt: skip
 

@@ -47,9 +47,8 @@ class Aggregates:
         key = "|".join(parts)
         if key not in self.calls:
             name = f"{function.lower()}${len(self.calls) + 1}"
-            self.calls[key] = AggregateCall(
-                name, function, argument, type_, filter=condition, nullable=function != "COUNT"
-            )  # fmt: skip
+            nullable = function != "COUNT"
+            self.calls[key] = AggregateCall(name, function, argument, type_, filter=condition, nullable=nullable)
         return self.calls[key]
 
 

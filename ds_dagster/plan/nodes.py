@@ -22,6 +22,7 @@ ChangelogKind = Literal["append", "upsert"]
 JoinKind = Literal["inner", "left"]
 BadRecords = Literal["terminate", "ignore"]
 AggregateFunction = Literal["COUNT", "SUM", "AVG", "MIN", "MAX"]
+DEFAULT_RETENTION_MILLIS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +141,12 @@ class Node:
 
 
 def _require(node: Node, names: frozenset[str], what: str) -> None:
-    missing = sorted(name for name in names if not node.has(name))
+    if not names:
+        return
+    known = [field.name for field in node.output]
+    missing = sorted(names.difference(known))
     if missing:
-        raise error("INTERNAL", where=f"{what}: fields {missing} are not in {[f.name for f in node.output]}")
+        raise error("INTERNAL", where=f"{what}: fields {missing} are not in {known}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +355,8 @@ class IntervalJoin(Node):
 @dataclass(frozen=True, slots=True)
 class TemporalJoin(Node):
     """Stream ⋈ changelog: each left row meets the right version valid at its event time. ``right`` is a scan of a changelog
-    whose primary key is ``right_key``; INNER drops rows without a version, LEFT keeps them with NULLs."""
+    whose primary key is ``right_key``; INNER drops rows without a version, LEFT keeps them with NULLs. Versions are kept for late
+    rows for ``retention_millis`` (``temporal.join.retention.millis``, default one hour), the newest for ever."""
 
     left: Node
     right: Node
@@ -359,6 +364,7 @@ class TemporalJoin(Node):
     left_key: BoundExpression
     right_key: BoundExpression
     immediate: bool = False
+    retention_millis: int = DEFAULT_RETENTION_MILLIS
 
     @property
     def output(self) -> tuple[Field, ...]:

@@ -12,7 +12,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.nodes import Field
-from ds_dagster.plan.places import span_of
+from ds_dagster.sql.lowering import span_of
 
 
 @dataclass(frozen=True, slots=True)

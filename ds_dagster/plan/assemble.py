@@ -1,0 +1,241 @@
+"""All queries of a project, bound in an order in which sources come first; what fails marks what reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from ds_dagster.catalog.builder import Declared
+from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import StoreKind
+from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.errors import error
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.binder import bind_query
+from ds_dagster.plan.graph import (
+    QueryNode,
+    dependencies,
+    entity_edges,
+    ordered,
+    place_of,
+    query_node,
+    readers,
+    reads_by_target,
+)
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.sources import World
+from ds_dagster.settings import Settings
+from ds_dagster.sql.statements import CreateAsSelect, InsertInto
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A query that was not bound and why."""
+
+    node: QueryNode
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """What binding a project gave. Same shapes as in ``project.Project``."""
+
+    catalog: Catalog
+    queries: Mapping[str, BoundQuery]
+    diagnostics: tuple[Diagnostic, ...]
+    refused: tuple[Refused, ...]
+    depends_on: Mapping[QualifiedName, tuple[QualifiedName, ...]]
+    downstream: Mapping[QualifiedName, tuple[str, ...]]
+
+
+def assemble(
+    declared: Declared,
+    settings: Settings,
+    kinds: Mapping[str, StoreKind],
+    broken: Iterable[QualifiedName] = (),
+) -> Assembled:
+    """Bind all queries of a project.
+
+    Args:
+        declared: pass one.
+        settings, kinds: as there.
+        broken: names of relations whose statement did not even parse.
+    """
+    return _Assembly(declared, settings, kinds, broken).run()
+
+
+@dataclass(slots=True)
+class _Bound:
+    """A query with the node it came from, in the order of files."""
+
+    node: QueryNode
+    query: BoundQuery
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+class _Assembly:
+    def __init__(
+        self, declared: Declared, settings: Settings, kinds: Mapping[str, StoreKind], broken: Iterable[QualifiedName]
+    ) -> None:
+        self.settings = settings
+        self.nodes = [query_node(named, settings) for named in declared.queries]
+        self.relations: dict[QualifiedName, Relation] = dict(declared.relations)
+        self.catalog = Catalog(declared.stores, MappingProxyType(self.relations), declared.schemas)
+        self.world = World(self.catalog, settings, kinds)
+        self.failed: set[QualifiedName] = {*declared.refused, *broken}
+        self.refused: list[Refused] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.bound: list[_Bound] = []
+
+    def run(self) -> Assembled:
+        order, circles = ordered(reads_by_target(self.nodes))
+        self._refuse_circles(circles)
+        by_target: dict[QualifiedName, list[QueryNode]] = {}
+        for node in self.nodes:
+            by_target.setdefault(node.target, []).append(node)
+        for name in order:
+            self._fill(by_target.get(name, ()))
+        self._name_queries()
+        self._refuse_entity_circles()
+        queries = [bound.query for bound in self.bound]
+        depends_on = dependencies(self.relations, queries)
+        return Assembled(
+            catalog=self.catalog,
+            queries=MappingProxyType({query.name: query for query in queries}),
+            diagnostics=tuple(self.diagnostics),
+            refused=tuple(self.refused),
+            depends_on=MappingProxyType(depends_on),
+            downstream=MappingProxyType(readers(depends_on, queries)),
+        )
+
+    def _fill(self, nodes: Sequence[QueryNode]) -> None:
+        """Bind the queries of one relation; the one that creates it first."""
+        for node in sorted(nodes, key=lambda node: isinstance(node.named.statement, InsertInto)):
+            if any(refused.node is node for refused in self.refused):
+                continue
+            upstream = next((name for name in (*node.reads, *self._target_of(node)) if name in self.failed), None)
+            if upstream is not None:
+                self._refuse(node, [self._caused(node, upstream)])
+            else:
+                self._bind(node)
+
+    def _target_of(self, node: QueryNode) -> tuple[QualifiedName, ...]:
+        return (node.target,) if isinstance(node.named.statement, InsertInto) else ()
+
+    def _bind(self, node: QueryNode) -> None:
+        outcome = bind_query(node.named, self.world)
+        if outcome.query is None:
+            self._refuse(node, outcome.diagnostics)
+            return
+        self.diagnostics += outcome.diagnostics
+        self.bound.append(_Bound(node, outcome.query))
+        self.relations.setdefault(node.target, outcome.query.sink)
+
+    def _refuse(self, node: QueryNode, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics += diagnostics
+        self.refused.append(Refused(node, tuple(diagnostics)))
+        if isinstance(node.named.statement, CreateAsSelect):
+            self.failed.add(node.target)
+
+    def _caused(self, node: QueryNode, upstream: QualifiedName) -> Diagnostic:
+        span = place_of(node, upstream, self.settings)
+        params = {"relation": _shown(node.target), "upstream": _shown(upstream)}
+        found = error("UPSTREAM_FAILED", span=span, **params).diagnostic()
+        return replace(found, caused_by=str(upstream))
+
+    # circles
+
+    def _refuse_circles(self, circles: Sequence[Sequence[QualifiedName]]) -> None:
+        for circle in circles:
+            nodes = [node for node in self.nodes if node.target in circle and set(node.reads) & set(circle)]
+            known = [node for node in nodes if not any(refused.node is node for refused in self.refused)]
+            if known:
+                self._refuse_circle(circle, known)
+
+    def _refuse_circle(self, circle: Sequence[QualifiedName], nodes: Sequence[QueryNode]) -> None:
+        """One diagnostic at one end that names the other; all queries on the circle are refused with it."""
+        first = nodes[0]
+        source = next(name for name in first.reads if name in circle)
+        other = next((node for node in nodes if node.target == source), first)
+        names = [*circle[circle.index(first.target) :], *circle[: circle.index(first.target)], first.target]
+        path = " reads ".join(map(_shown, names))
+        problem = error(
+            "RELATION_CYCLE",
+            span=place_of(first, source, self.settings),
+            first=_shown(first.target),
+            second=_shown(source),
+            path=path,
+        )
+        back = next((name for name in other.reads if name in circle), source)
+        related = (place_of(other, back, self.settings),) if other is not first else ()
+        found = replace(problem.diagnostic(), related=related)
+        self.diagnostics.append(found)
+        for node in nodes:
+            self.refused.append(Refused(node, (found,)))
+            self.failed.add(node.target)
+
+    def _refuse_entity_circles(self) -> None:
+        """Circles that close through an entity: a query writes what a relation declares again and another query reads."""
+        declared_again = entity_edges(self.relations, [bound.query for bound in self.bound])
+        if not declared_again:
+            return
+        edges = reads_by_target(bound.node for bound in self.bound)
+        for name, writer in declared_again.items():
+            edges.setdefault(name, []).append(writer)
+        _, circles = ordered(edges)
+        self._refuse_circles(circles)
+        lost = {id(refused.node) for refused in self.refused}
+        self.bound = [bound for bound in self.bound if id(bound.node) not in lost]
+        for refused in self.refused:
+            if isinstance(refused.node.named.statement, CreateAsSelect):
+                self.relations.pop(refused.node.target, None)
+        self._drop_readers_of_lost()
+
+    def _drop_readers_of_lost(self) -> None:
+        for bound in list(self.bound):
+            upstream = next((name for name in bound.query.sources if name not in self.relations), None)
+            if upstream is not None:
+                self._refuse(bound.node, [self._caused(bound.node, upstream)])
+                self.bound.remove(bound)
+                if isinstance(bound.node.named.statement, CreateAsSelect):
+                    self.relations.pop(bound.node.target, None)
+
+    # names of queries
+
+    def _name_queries(self) -> None:
+        """Every query has a name of its own; where several fill one relation each INSERT INTO says it."""
+        count: dict[QualifiedName, int] = {}
+        for node in self.nodes:
+            count[node.target] = count.get(node.target, 0) + 1
+        taken: dict[str, Span] = {}
+        kept: list[_Bound] = []
+        for bound in self.bound:
+            problem = self._name_problem(bound, count[bound.node.target], taken)
+            if problem is None:
+                taken[bound.query.name] = bound.node.span
+                kept.append(bound)
+            else:
+                self._refuse(bound.node, [problem])
+                if isinstance(bound.node.named.statement, CreateAsSelect):
+                    self.relations.pop(bound.node.target, None)
+        lost = len(self.bound) - len(kept)
+        self.bound = kept
+        if lost:
+            self._drop_readers_of_lost()
+
+    def _name_problem(self, bound: _Bound, count: int, taken: Mapping[str, Span]) -> Diagnostic | None:
+        statement = bound.node.named.statement
+        named = any(item.name == "query.name" for item in statement.body.query_properties)
+        if isinstance(statement, InsertInto) and count > 1 and not named:
+            span = statement.target.span
+            return error("QUERY_NAME_REQUIRED", span=span, relation=_shown(bound.node.target)).diagnostic()
+        if bound.query.name in taken:
+            found = error("QUERY_NAME_TAKEN", span=bound.node.span, name=bound.query.name).diagnostic()
+            return replace(found, related=(taken[bound.query.name],))
+        return None
+
+
+def _shown(name: QualifiedName) -> str:
+    return name.name

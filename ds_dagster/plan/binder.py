@@ -1,0 +1,195 @@
+"""Statement → bound query, in two phases: what the SELECT means, then what its sink is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import cast
+
+from sqlglot import exp
+
+from ds_dagster.catalog.builder import NamedQuery
+from ds_dagster.catalog.inference import QueryChoices, check_insert_kind, infer_sink, resolve_query_properties
+from ds_dagster.catalog.io_spec import RefreshMode
+from ds_dagster.catalog.records import Findings
+from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.datatypes import ArrayType, DataType, StructType, is_primitive
+from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.errors import error
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.arithmetic import widens
+from ds_dagster.plan.expressions import Typed, widened
+from ds_dagster.plan.fingerprint import fingerprint, state_signature
+from ds_dagster.plan.grouping import window_of
+from ds_dagster.plan.lineage import column_lineage
+from ds_dagster.plan.nodes import BoundExpression, Named, Project, Sink
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.rewrites import rewrite
+from ds_dagster.plan.select import RefusedSelectError, Selected, SelectBinder, SelectItem, project
+from ds_dagster.plan.sources import World
+from ds_dagster.settings import Settings
+from ds_dagster.sql.statements import CreateAsSelect, InsertInto
+
+QUERY_NAME = "query.name"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What binding one statement gave: the query, or None with errors; warnings come with either."""
+
+    query: BoundQuery | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def default_name(relation: QualifiedName, settings: Settings) -> str:
+    """Name of the query that fills a relation: short in the default database and schema, else qualified. It is part of the job's
+    identity, so it depends on nothing else in the project."""
+    default = (settings.database.lower(), settings.schema.lower())
+    return relation.name if (relation.database, relation.schema) == default else str(relation)
+
+
+def bind_query(named: NamedQuery, world: World) -> Outcome:
+    """Bind CREATE … AS or INSERT INTO. Never raises for mistakes of the user."""
+    findings = Findings()
+    query = _Binder(named, world, findings).bind()
+    found = tuple(findings.diagnostics)
+    failed = any(diagnostic.severity == "error" for diagnostic in found)
+    return Outcome(None if failed else query, found)
+
+
+class _Binder:
+    def __init__(self, named: NamedQuery, world: World, findings: Findings) -> None:
+        self.target = named.target
+        self.statement = named.statement
+        self.world = world
+        self.findings = findings
+
+    def bind(self) -> BoundQuery | None:
+        body = self.statement.body
+        choices, diagnostics = resolve_query_properties(body.query_properties, self.world.kinds)
+        self.findings.extend(diagnostics)
+        context = self.statement.origin.context
+        binder = SelectBinder(self.world, context, body.span, choices, self.findings)
+        try:
+            selected = binder.bind(cast("exp.Select", body.tree))
+        except RefusedSelectError:
+            return None
+        self._check_emit(choices, selected)
+        if isinstance(self.statement, CreateAsSelect):
+            root = self._create(self.statement, selected)
+        else:
+            root = self._insert(self.statement, selected)
+        if root is None or self.findings.failed:
+            return None
+        return self._query(root, choices)
+
+    def _check_emit(self, choices: QueryChoices, selected: Selected) -> None:
+        if "emit.mode" in choices.values and window_of(selected.node) is None:
+            span = next(p.span for p in self.statement.body.query_properties if p.name == "emit.mode")
+            self.findings.add(error("EMIT_WITHOUT_WINDOW", span=span))
+
+    # CREATE … AS
+
+    def _create(self, statement: CreateAsSelect, selected: Selected) -> Sink | None:
+        made = project(selected)
+        self._check_view(statement, selected.items)
+        output = [Column(item.name, item.expression.type, item.expression.nullable, item.span) for item in selected.items]
+        world = self.world
+        relation, diagnostics = infer_sink(
+            statement, output, made.changelog, selected.key, selected.relation, world.catalog, world.settings, world.kinds
+        )
+        self.findings.extend(diagnostics)
+        if relation is None or self.findings.failed:
+            return None
+        return Sink(made, relation, tuple(item.name for item in selected.items))
+
+    def _check_view(self, statement: CreateAsSelect, items: Sequence[SelectItem]) -> None:
+        if statement.kind != "materialized_view":
+            return
+        for item in items:
+            if not is_primitive(item.expression.type):
+                example = _part(item.name, item.expression.type)
+                params = {"name": item.name, "type": item.expression.type, "example": example}
+                self.findings.add(error("VIEW_COLUMN_NESTED", span=item.span, **params))
+
+    # INSERT INTO
+
+    def _insert(self, statement: InsertInto, selected: Selected) -> Sink | None:
+        relation = self.findings.collect(lambda: self.world.catalog.relation(self.target, statement.target.span))
+        if relation is None:
+            return None
+        made = project(selected)
+        kinds = Findings()
+        check_insert_kind(relation, made.changelog, kinds)
+        self.findings.extend(replace(found, span=found.span or statement.target.span) for found in kinds.diagnostics)
+        if statement.body.partition_by:
+            span = statement.body.partition_by[0].span
+            self.findings.add(error("INSERT_PARTITION_BY", span=span, relation=relation.name.name))
+        if len(selected.items) != len(relation.columns):
+            names = [column.name for column in relation.columns]
+            params = {"relation": relation.name.name, "found": len(selected.items), "expected": len(names), "columns": names}
+            self.findings.add(error("INSERT_COLUMN_COUNT", span=statement.target.span, **params))
+            return None
+        return self._inserted(statement, selected, made, relation)
+
+    def _inserted(self, statement: InsertInto, selected: Selected, made: Project, relation: Relation) -> Sink | None:
+        columns: list[Named] = []
+        placed: dict[str, str] = {}
+        for position, (item, target) in enumerate(zip(selected.items, relation.columns, strict=True), start=1):
+            self._check_type(position, item, target, relation)
+            columns.append(Named(target.name, _as(item.expression, target.type)))
+            placed.setdefault(item.name, target.name)
+        if self.findings.failed:
+            return None
+        key = tuple(placed[name] for name in selected.key)
+        if made.changelog == "upsert" and sorted(key) != sorted(relation.primary_key):
+            params = {"relation": relation.name.name, "key": relation.primary_key, "found": selected.key}
+            self.findings.add(error("INSERT_KEY", span=statement.target.span, **params))
+            return None
+        return Sink(replace(made, columns=tuple(columns), key_names=key), relation, tuple(named.name for named in columns))
+
+    def _check_type(self, position: int, item: SelectItem, target: Column, relation: Relation) -> None:
+        if not widens(item.expression.type, target.type):
+            params = {"found": item.expression.type, "expected": target.type, "name": item.name, "target": target.name}
+            found = error("INSERT_TYPE", span=item.span, position=position, relation=relation.name.name, **params)
+            self.findings.add(found)
+
+    # the record
+
+    def _query(self, root: Sink, choices: QueryChoices) -> BoundQuery:
+        relation = root.relation
+        settings = {name: value for name, value in choices.values.items() if name != QUERY_NAME}
+        refresh = _refresh(relation)
+        root = rewrite(root)
+        store_kinds = {store.name: store.kind for store in self.world.catalog.stores.values()}
+        return BoundQuery(
+            name=choices.name or default_name(self.target, self.world.settings),
+            statement=self.statement,
+            root=root,
+            refresh=refresh,
+            fingerprint=fingerprint(root, refresh=refresh, settings=settings, store_kinds=store_kinds),
+            state_signature=state_signature(root, store_kinds=store_kinds),
+            execution=str(relation.option("execution") or "engine"),
+            lineage=column_lineage(root),
+            settings=MappingProxyType(settings),
+        )
+
+
+def _refresh(relation: Relation) -> RefreshMode:
+    if relation.kind != "table":
+        return "continuous"
+    return "full" if relation.option("refresh.mode") == "full" else "incremental"
+
+
+def _as(expression: BoundExpression, target: DataType) -> BoundExpression:
+    if expression.type == target:
+        return expression
+    tree = widened(Typed(expression.tree, expression.type, expression.nullable), target)
+    return BoundExpression(tree, target, expression.nullable)
+
+
+def _part(name: str, type_: DataType) -> str:
+    if isinstance(type_, StructType):
+        return f"{name}->{type_.fields[0].name}"
+    return f"{name}[1]" if isinstance(type_, ArrayType) else f"{name}['key']"

@@ -1,0 +1,140 @@
+"""Relations and queries as a graph: what reads what, an order in which sources come first, circles named by both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ds_dagster.catalog.builder import NamedQuery, qualify
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.diagnostics import Span
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.sources import written_name
+from ds_dagster.settings import Settings
+from ds_dagster.sql.expressions import RelationRef
+from ds_dagster.sql.lowering import span_of
+
+Edges = Mapping[QualifiedName, Sequence[QualifiedName]]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryNode:
+    """A query before binding: what it fills and what it reads, left to right, each once."""
+
+    named: NamedQuery
+    reads: tuple[QualifiedName, ...]
+
+    @property
+    def target(self) -> QualifiedName:
+        """The relation it fills."""
+        return self.named.target
+
+    @property
+    def span(self) -> Span:
+        """Where its statement stands."""
+        return self.named.statement.origin.span
+
+
+def query_node(named: NamedQuery, settings: Settings) -> QueryNode:
+    """Find the relations a statement reads."""
+    body = named.statement.body
+    context = named.statement.origin.context
+    found: dict[QualifiedName, None] = {}
+    for node in body.tree.find_all(RelationRef, bfs=False):
+        written = written_name(node, body.span)
+        if len(written.parts) <= 3:
+            found.setdefault(qualify(written, context, settings))
+    return QueryNode(named, tuple(found))
+
+
+def place_of(node: QueryNode, source: QualifiedName, settings: Settings) -> Span:
+    """Where a query names a source."""
+    body = node.named.statement.body
+    context = node.named.statement.origin.context
+    for ref in body.tree.find_all(RelationRef, bfs=False):
+        place = span_of(ref, body.span)
+        if qualify(written_name(ref, place), context, settings) == source:
+            return place
+    return body.span
+
+
+def reads_by_target(nodes: Iterable[QueryNode]) -> dict[QualifiedName, list[QualifiedName]]:
+    """Filled relation → relations its queries read."""
+    edges: dict[QualifiedName, list[QualifiedName]] = {}
+    for node in nodes:
+        known = edges.setdefault(node.target, [])
+        known += [name for name in node.reads if name not in known]
+    return edges
+
+
+def ordered(edges: Edges) -> tuple[list[QualifiedName], list[list[QualifiedName]]]:
+    """Relations with sources first (of equals in the order given), and the circles, each as a path without its repeated end."""
+    done: dict[QualifiedName, None] = {}
+    circles: list[list[QualifiedName]] = []
+    for start in edges:
+        _visit(start, edges, done, circles)
+    return list(done), circles
+
+
+def _visit(
+    start: QualifiedName, edges: Edges, done: dict[QualifiedName, None], circles: list[list[QualifiedName]]
+) -> None:
+    path: dict[QualifiedName, None] = {}
+    pending: list[tuple[QualifiedName, bool]] = [(start, False)]
+    while pending:
+        name, leaving = pending.pop()
+        if leaving:
+            path.pop(name)
+            done.setdefault(name)
+        elif name in path:
+            names = list(path)
+            circles.append(names[names.index(name) :])
+        elif name not in done:
+            path[name] = None
+            pending.append((name, True))
+            pending += [(source, False) for source in reversed(edges.get(name, ()))]
+
+
+def entity_edges(
+    relations: Mapping[QualifiedName, Relation], queries: Iterable[BoundQuery]
+) -> dict[QualifiedName, QualifiedName]:
+    """Declared relation that nothing fills → relation whose query writes the same entity."""
+    writers: dict[tuple[str, str], QualifiedName] = {}
+    filled: set[QualifiedName] = set()
+    for query in queries:
+        filled.add(query.sink.name)
+        writers.setdefault((query.sink.store, query.sink.entity), query.sink.name)
+    found: dict[QualifiedName, QualifiedName] = {}
+    for name, relation in relations.items():
+        writer = writers.get((relation.store, relation.entity))
+        if writer is not None and writer != name and name not in filled:
+            found[name] = writer
+    return found
+
+
+def dependencies(
+    relations: Mapping[QualifiedName, Relation], queries: Sequence[BoundQuery]
+) -> dict[QualifiedName, tuple[QualifiedName, ...]]:
+    """Relation → relations its data comes from: sources of its queries, or the writer of its entity."""
+    found: dict[QualifiedName, dict[QualifiedName, None]] = {name: {} for name in relations}
+    for query in queries:
+        found[query.sink.name].update(dict.fromkeys(query.sources))
+    for name, writer in entity_edges(relations, queries).items():
+        found[name].setdefault(writer)
+    return {name: tuple(sources) for name, sources in found.items()}
+
+
+def readers(
+    depends_on: Mapping[QualifiedName, Sequence[QualifiedName]], queries: Sequence[BoundQuery]
+) -> dict[QualifiedName, tuple[str, ...]]:
+    """Relation → names of the queries that read it, directly or through a relation that declares the same entity again."""
+    found: dict[QualifiedName, dict[str, None]] = {name: {} for name in depends_on}
+    filled = {query.sink.name for query in queries}
+    for query in queries:
+        for source in query.sources:
+            found[source].setdefault(query.name)
+            if source not in filled:
+                for writer in depends_on[source]:
+                    found[writer].setdefault(query.name)
+    return {name: tuple(names) for name, names in found.items()}

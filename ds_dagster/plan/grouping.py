@@ -1,0 +1,168 @@
+"""GROUP BY and aggregates: what is grouped, what may stand beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from ds_dagster.catalog.records import Findings
+from ds_dagster.datatypes import BIGINT, is_primitive, is_temporal
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.plan.calls import Aggregates
+from ds_dagster.plan.check_joins import check_chain
+from ds_dagster.plan.expressions import ExpressionBinder, column
+from ds_dagster.plan.nodes import Aggregate, BoundExpression, Named, Node, Scan, Window
+from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.scope import Scope
+from ds_dagster.plan.sources import Planned
+
+AGGREGATE_NODES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+
+
+def is_grouped(tree: exp.Select) -> bool:
+    """Whether a SELECT groups: by GROUP BY, or by an aggregate without it."""
+    if tree.args.get("group") or tree.args.get("having"):
+        return True
+    return any(item.find(*AGGREGATE_NODES) is not None for item in tree.expressions)
+
+
+class Grouping:
+    """The groups of one SELECT and the aggregates found on the way."""
+
+    def __init__(self, scope: Scope, tree: exp.Select, source: Planned, below: Node, findings: Findings) -> None:
+        self.scope = scope
+        self.tree = tree
+        self.source = source
+        self.below = below
+        self.findings = findings
+        self.aggregates = Aggregates()
+        self.group: list[Named] = []
+        self._by_text: dict[str, Named] = {}
+        self.span = scope.place(tree.args.get("group") or tree)
+
+    def bind(self) -> None:
+        """Bind GROUP BY.
+
+        Raises:
+            UserError: WINDOW_NOT_GROUPED, GROUP_BY_…; AGGREGATE_OVER_CHANGELOG, STATEFUL_CHAIN.
+        """
+        self._check_below()
+        group = self.tree.args.get("group")
+        if group is None:
+            condition = "HAVING_WITHOUT_GROUP" if not self._has_aggregate() else "AGGREGATE_WITHOUT_GROUP"
+            raise error(condition, span=self.scope.place(self.tree.args.get("having") or self.tree))
+        aliases = {item.alias: item.this for item in self.tree.expressions if isinstance(item, exp.Alias)}
+        binder = ExpressionBinder(self.scope, "GROUP BY")
+        for item in group.expressions:
+            self._add(binder, self._meant(item, aliases))
+        self._check_window()
+
+    def _has_aggregate(self) -> bool:
+        return any(item.find(*AGGREGATE_NODES) is not None for item in self.tree.expressions)
+
+    def _check_below(self) -> None:
+        upper = "windowed aggregate" if self.source.window is not None else "aggregate"
+        check_chain(upper, self.below, self.span)
+        if self.below.changelog != "append":
+            raise error("AGGREGATE_OVER_CHANGELOG", span=self.span, relation=self.source.relation.name.name)
+
+    def _meant(self, item: exp.Expression, aliases: Mapping[str, exp.Expression]) -> exp.Expression:
+        """The expression of the SELECT list a name stands for, unless a source has a column of that name."""
+        if isinstance(item, exp.Column) and not item.table and item.name in aliases:
+            if not any(item.name in source.columns for source in self.scope.sources):
+                return aliases[item.name]
+        return item
+
+    def _add(self, binder: ExpressionBinder, item: exp.Expression) -> None:
+        bound = binder.expression(item)
+        if not bound.columns():
+            raise binder.refuse("GROUP_BY_CONSTANT", item, expression=binder.shown(item))
+        if not is_primitive(bound.type):
+            raise binder.refuse("GROUP_BY_NESTED", item, name=binder.shown(item), type=bound.type)
+        text = _text(bound.tree)
+        if text not in self._by_text:
+            name = bound.tree.name if isinstance(bound.tree, exp.Column) else f"group${len(self.group) + 1}"
+            self._by_text[text] = Named(name, bound)
+            self.group.append(self._by_text[text])
+
+    def _check_window(self) -> None:
+        window = self.source.window
+        grouped = {named.name for named in self.group}
+        if window is not None:
+            bounds = {"window_start": window.start, "window_end": window.end}
+            missing = [shown for shown, name in bounds.items() if name not in grouped]
+            if missing:
+                raise error("WINDOW_NOT_GROUPED", span=self.span, missing=missing)
+
+    def over(self, bound: BoundExpression, span: Span) -> BoundExpression:
+        """The same expression over the aggregate's output: groups and aggregates by their fields.
+
+        Raises:
+            UserError: COLUMN_NOT_GROUPED.
+        """
+        tree = self._over(bound.tree, span)
+        return BoundExpression(tree, bound.type, bound.nullable)
+
+    def _over(self, node: exp.Expression, span: Span) -> exp.Expression:
+        if isinstance(node, exp.Identifier | exp.DataType | exp.Var):
+            return node
+        if isinstance(node, exp.Column):
+            name = node.name
+            if any(call.name == name for call in self.aggregates.calls.values()):
+                return node
+        found = self._by_text.get(_text(node)) if not isinstance(node, exp.Literal) else None
+        if found is not None:
+            return column(found.name)
+        if isinstance(node, exp.Column):
+            place = self.scope.place(node) if node.this.meta else span
+            raise error("COLUMN_NOT_GROUPED", span=place, name=node.name.partition("$")[2])
+        made = node.copy()
+        for child in list(made.iter_expressions()):
+            replaced = self._over(child, span)
+            if replaced is not child:
+                child.replace(replaced)
+        return made
+
+    def node(self, *, updates: bool) -> Aggregate:
+        """The aggregate, once all its calls are known. GROUP BY alone counts, so that there is something to keep."""
+        if not self.aggregates.calls:
+            self.aggregates.add("COUNT", None, None, BIGINT)
+        calls = tuple(self.aggregates.calls.values())
+        self._warn_unbounded()
+        return Aggregate(self.below, tuple(self.group), calls, self.source.window, updates)
+
+    def _warn_unbounded(self) -> None:
+        if self.source.window is not None:
+            return
+        scans = [node for node in self.below.walk() if isinstance(node, Scan)]
+        times = {scan.time.column for scan in scans} | {scan.rowtime_field for scan in scans}
+        for named in self.group:
+            reads_time = bool(times & named.expression.columns()) and named.name in times
+            if is_temporal(named.expression.type) or reads_time:
+                shown = named.name.partition("$")[2] or named.name
+                relation = self.source.relation.name.name
+                params = {"name": shown, "type": named.expression.type, "relation": relation}
+                self.findings.warn(error("UNBOUNDED_STATE", span=self.span, **params))
+                return
+
+
+def window_of(node: Node) -> Window | None:
+    """The window somewhere below, if any."""
+    return next((n for n in node.walk() if isinstance(n, Window)), None)
+
+
+def key_names(node: Node, columns: Sequence[Named]) -> tuple[dict[str, str], list[str]]:
+    """For each key field of a node the name it gets in a projection, and those that get none."""
+    passed: dict[str, str] = {}
+    for named in columns:
+        tree = named.expression.tree
+        if isinstance(tree, exp.Column):
+            passed.setdefault(tree.name, named.name)
+    found = {field: passed[field] for field in node.key if field in passed}
+    return found, [field for field in node.key if field not in passed]
+
+
+def _text(node: exp.Expression) -> str:
+    return expression_text(node, str, strict=True)

@@ -1,0 +1,127 @@
+"""Joins: the form follows from the kinds of the sides, ON is one equality of a column on each side."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from ds_dagster.catalog.inference import QueryChoices
+from ds_dagster.datatypes import common_type, is_primitive
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.check_joins import check_chain, check_within, join_form
+from ds_dagster.plan.expressions import ExpressionBinder, Typed, widened
+from ds_dagster.plan.nodes import (
+    DEFAULT_RETENTION_MILLIS,
+    BoundExpression,
+    IntervalJoin,
+    JoinKind,
+    Node,
+    Scan,
+    TemporalJoin,
+)
+from ds_dagster.plan.scope import Scope
+from ds_dagster.plan.sources import Planned
+
+
+class JoinKey(NamedTuple):
+    """Both sides of ON, already of one type; ``right_column`` is the name of the right one as seen by the query."""
+
+    left: BoundExpression
+    right: BoundExpression
+    right_column: str
+
+
+def bind_join(scope: Scope, left: Node, right: Planned, join: exp.Expression, choices: QueryChoices) -> Node:
+    """Join what is bound so far with one more source; adds the source to the scope.
+
+    Raises:
+        UserError: INTERVAL_JOIN_WITHOUT_WITHIN, WITHIN_ON_TEMPORAL_JOIN, JOIN_CONDITION, JOIN_KEY_….
+        NotYetError: JOIN_FULL_NOT_YET, JOIN_KINDS, JOIN_KEY_COMPOSITE, WINDOW_IN_JOIN, STATEFUL_CHAIN.
+    """
+    span = scope.place(join)
+    names = (scope.sources[-1].shown, right.source.shown)
+    kind = _kind(join, names, scope)
+    if right.window is not None or any(type(node).__name__ == "Window" for node in left.walk()):
+        raise error("WINDOW_IN_JOIN", span=span)
+    form = join_form(left, right.node, names, span)
+    within = join.args.get("within")
+    check_within(form, within, names, span)
+    upper = "temporal join" if form == "temporal" else ("LEFT interval join" if kind == "left" else "interval join")
+    check_chain(upper, left, span)
+    check_chain(upper, right.node, span)
+    left_fields = frozenset(field.name for field in left.output)
+    scope.add(right.source, join.this)
+    key = _key(scope, join, left_fields, right)
+    if kind == "left":
+        scope.sources[-1] = right.source.nullable()
+    if form == "interval":
+        assert isinstance(within, int)
+        return IntervalJoin(left, right.node, kind, key.left, key.right, within)
+    _check_primary_key(scope, join, right, key)
+    mode = right.choices.temporal_mode or choices.temporal_mode
+    retention = right.choices.temporal_retention_millis
+    retention = choices.temporal_retention_millis if retention is None else retention
+    return TemporalJoin(
+        left,
+        right.node,
+        kind,
+        key.left,
+        key.right,
+        immediate=mode == "immediate",
+        retention_millis=DEFAULT_RETENTION_MILLIS if retention is None else retention,
+    )
+
+
+def _kind(join: exp.Expression, names: tuple[str, str], scope: Scope) -> JoinKind:
+    side = str(join.args.get("side") or "").upper()
+    if side == "FULL":
+        raise error("JOIN_FULL_NOT_YET", span=scope.place(join), left=names[0], right=names[1])
+    return "left" if side == "LEFT" else "inner"
+
+
+def _key(scope: Scope, join: exp.Expression, left_fields: frozenset[str], right: Planned) -> JoinKey:
+    condition = join.args["on"]
+    while isinstance(condition, exp.Paren):
+        condition = condition.this
+    sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
+    if len(sides) != 2 or not all(isinstance(side, exp.Column) for side in sides):
+        raise _refused(scope, join, right)
+    binder = ExpressionBinder(scope, "ON")
+    bound = [binder.expression(side) for side in sides]
+    on_left = [next(iter(side.columns())) in left_fields for side in bound]
+    if on_left[0] == on_left[1]:
+        raise _refused(scope, join, right)
+    order = (0, 1) if on_left[0] else (1, 0)
+    left, right_ = bound[order[0]], bound[order[1]]
+    common = common_type(left.type, right_.type)
+    shown = [binder.shown(sides[position]) for position in order]
+    if common is None:
+        raise binder.refuse(
+            "JOIN_KEY_TYPES", condition, left=shown[0], left_type=left.type, right=shown[1], right_type=right_.type
+        )
+    if not is_primitive(common):
+        raise binder.refuse("JOIN_KEY_NESTED", condition, type=common)
+    made = [
+        BoundExpression(widened(Typed(side.tree, side.type, side.nullable), common), common, side.nullable)
+        for side in (left, right_)
+    ]
+    return JoinKey(made[0], made[1], sides[order[1]].name)
+
+
+def _refused(scope: Scope, join: exp.Expression, right: Planned) -> DsError:
+    left = scope.sources[0]
+    common = [name for name in left.columns if name in right.source.columns]
+    keys = right.relation.primary_key if isinstance(right.node, Scan) else ()
+    name = next((key for key in (*keys, *common)), "column")
+    example = f"{left.alias}.{name} = {right.source.alias}.{name}"
+    return error("JOIN_CONDITION", span=scope.place(join.args["on"]), right=right.source.shown, example=example)
+
+
+def _check_primary_key(scope: Scope, join: exp.Expression, right: Planned, key: JoinKey) -> None:
+    primary = right.relation.primary_key
+    span = scope.place(join.args["on"])
+    if len(primary) > 1:
+        raise error("JOIN_KEY_COMPOSITE", span=span, right=right.source.shown, key=primary)
+    if primary != (key.right_column,):
+        raise error("JOIN_KEY_NOT_PRIMARY", span=span, column=key.right_column, right=right.source.shown, key=primary)

@@ -1,0 +1,46 @@
+"""Column lineage: which source columns a sink column is computed from. Filters and join keys are not in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from ds_dagster.plan.nodes import Aggregate, BoundExpression, Node, Project, Scan, Sink, Window
+from ds_dagster.plan.query import ColumnSource
+
+Sources = Mapping[str, tuple[ColumnSource, ...]]
+
+
+def column_lineage(root: Sink) -> Sources:
+    """Sink column → (relation, column) pairs, in reading order, each once."""
+    fields = _lineage(root.input)
+    pairs = zip(root.relation.columns, root.columns, strict=True)
+    return MappingProxyType({column.name: fields[name] for column, name in pairs})
+
+
+def _lineage(node: Node) -> Sources:
+    if isinstance(node, Scan):
+        name = node.relation.name
+        found: dict[str, tuple[ColumnSource, ...]] = {
+            node.field_name(c.name): ((name, c.name),) for c in node.read_columns
+        }
+        return {**found, node.rowtime_field: ()}
+    below: dict[str, tuple[ColumnSource, ...]] = {}
+    for child in node.inputs:
+        below |= _lineage(child)
+    if isinstance(node, Project):
+        return {named.name: _merged(below, [named.expression]) for named in node.columns}
+    if isinstance(node, Aggregate):
+        groups = {named.name: _merged(below, [named.expression]) for named in node.group}
+        return groups | {c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls}
+    if isinstance(node, Window):
+        return {**below, node.start: (), node.end: ()}
+    return below
+
+
+def _merged(below: Sources, expressions: Iterable[BoundExpression]) -> tuple[ColumnSource, ...]:
+    found: dict[ColumnSource, None] = {}
+    for expression in expressions:
+        for name in sorted(expression.columns()):
+            found.update(dict.fromkeys(below[name]))
+    return tuple(found)

@@ -1,0 +1,200 @@
+"""What stands in FROM: relations become scans, windows and sub-selects stand over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from sqlglot import exp
+
+from ds_dagster.catalog.builder import KIND_WORDS, qualify
+from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.inference import ReadChoices, resolve_source
+from ds_dagster.catalog.records import Findings
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import StoreKind
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.names import QualifiedName, safe_name
+from ds_dagster.plan.nodes import Filter, Node, Project, Scan, SourceTime, Window
+from ds_dagster.plan.scope import Source, visible
+from ds_dagster.settings import Settings
+from ds_dagster.sql.expressions import RelationRef, WindowRef
+from ds_dagster.sql.lowering import span_of
+from ds_dagster.sql.statements import Context, Property, WrittenName
+
+RESERVED_ALIASES = ("count", "sum", "avg", "min", "max", "group")
+"""First parts of internal names that aggregates make."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a query is bound against."""
+
+    catalog: Catalog
+    settings: Settings
+    kinds: Mapping[str, StoreKind]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One source, bound.
+
+    Attributes:
+        node: its plan.
+        source: its names.
+        relation: left-most relation inside of it.
+        choices: WITH behind it, of a relation.
+        window: the window over it, if any.
+    """
+
+    node: Node
+    source: Source
+    relation: Relation
+    choices: ReadChoices = ReadChoices()
+    window: Window | None = None
+
+
+@dataclass(slots=True)
+class Naming:
+    """Internal names of one query: aliases and Spark source names, each once."""
+
+    taken: set[str] = field(default_factory=lambda: set(RESERVED_ALIASES))
+    scanned: dict[str, int] = field(default_factory=dict)
+
+    def alias(self, written: str) -> str:
+        """An internal alias: the written one, numbered when it is taken."""
+        name, number = written, 1
+        while name in self.taken:
+            number += 1
+            name = f"{written}_{number}"
+        self.taken.add(name)
+        return name
+
+    def source_name(self, relation: QualifiedName) -> str:
+        """Name of a Spark source: of its relation, numbered when it is read twice."""
+        base = safe_name("_".join(relation.parts))
+        number = self.scanned[base] = self.scanned.get(base, 0) + 1
+        return base if number == 1 else f"{base}_{number}"
+
+
+SubSelect = Callable[[exp.Select, str], tuple[Project, Relation]]
+
+
+class SourceBinder:
+    """Binds the sources of one query.
+
+    Args:
+        world: catalog, settings, store kinds.
+        context: what USE had set.
+        span: fallback place.
+        naming: internal names, shared by all SELECTs of the query.
+        findings: collects what is wrong with properties.
+        sub_select: binds a SELECT in FROM to a projection whose fields are ``alias$column``.
+    """
+
+    def __init__(
+        self, world: World, context: Context, span: Span, naming: Naming, findings: Findings, sub_select: SubSelect
+    ) -> None:
+        self.world = world
+        self.context = context
+        self.span = span
+        self.naming = naming
+        self.findings = findings
+        self.sub_select = sub_select
+
+    def bind(self, node: exp.Expression) -> Planned:
+        """Bind a source of FROM or JOIN."""
+        return self._bind(node, node.alias, ())
+
+    def _bind(self, node: exp.Expression, alias: str, outer: Sequence[Property]) -> Planned:
+        properties = _merged(node.args.get("properties") or (), outer)
+        if isinstance(node, RelationRef):
+            return self._relation(node, alias, properties)
+        if isinstance(node, WindowRef):
+            return self._window(node, alias, properties)
+        if isinstance(node, exp.Subquery):
+            return self._sub_select(node, alias, properties)
+        raise error("SOURCE_UNSUPPORTED", span=self._place(node), source=type(node).__name__.upper())
+
+    def _place(self, node: exp.Expression) -> Span:
+        return span_of(node, self.span)
+
+    def _relation(self, node: RelationRef, alias: str, properties: Sequence[Property]) -> Planned:
+        relation = self.relation(node)
+        if relation.kind in ("materialized_view", "table"):
+            kind = KIND_WORDS[relation.kind]
+            raise error("SOURCE_IS_VIEW", span=self._place(node), kind=kind, relation=relation.name.name)
+        choices, diagnostics = resolve_source(relation, properties, self.world.kinds)
+        self.findings.extend(diagnostics)
+        scan = self._scan(relation, alias, choices)
+        columns = visible((c.name, f) for c, f in zip(relation.columns, scan.output, strict=False))
+        return Planned(scan, Source(alias, relation.name.name, columns, scan.rowtime_field), relation, choices)
+
+    def relation(self, node: exp.Expression) -> Relation:
+        """The relation a reference names.
+
+        Raises:
+            UserError: UNKNOWN_RELATION.
+        """
+        place = self._place(node)
+        written = written_name(node, place)
+        return self.world.catalog.relation(qualify(written, self.context, self.world.settings), place)
+
+    def _scan(self, relation: Relation, alias: str, choices: ReadChoices) -> Scan:
+        internal = self.naming.alias(alias)
+        time = choices.event_time
+        column = None if time.column is None else f"{internal}${time.column}"
+        return Scan(
+            relation,
+            internal,
+            self.naming.source_name(relation.name),
+            SourceTime(column, time.format, choices.lateness_millis, choices.idle_millis),
+            choices.starting_position,
+            choices.bad_records,
+            choices.max_records_per_batch,
+            rowtime=True,
+        )
+
+    def _window(self, node: WindowRef, alias: str, properties: Sequence[Property]) -> Planned:
+        function = str(node.args["function"])
+        if function != "TUMBLE":
+            raise error("WINDOW_NOT_YET", span=self._place(node), function=function)
+        inner = self._bind(node.this, alias, properties)
+        if inner.window is not None:
+            raise error("WINDOW_OF_JOIN", span=self._place(node), what="a window")
+        if inner.node.changelog != "append":
+            kind = KIND_WORDS[inner.relation.kind]
+            raise error("WINDOW_OVER_CHANGELOG", span=self._place(node), kind=kind, relation=inner.source.shown)
+        stateful = next((n for n in inner.node.walk() if not isinstance(n, Scan | Filter | Project)), None)
+        if stateful is not None:
+            what = "a join or an aggregate" if stateful.is_stateful else "a window"
+            raise error("WINDOW_OF_JOIN", span=self._place(node), what=what)
+        window = Window(inner.node, self.naming.alias(f"{alias}_window"), int(node.args["size_millis"]))
+        fields = {f.name: f for f in window.output}
+        bounds = visible((("window_start", fields[window.start]), ("window_end", fields[window.end])))
+        columns = MappingProxyType({**inner.source.columns, **bounds})
+        return replace(inner, node=window, source=replace(inner.source, columns=columns), window=window)
+
+    def _sub_select(self, node: exp.Subquery, alias: str, properties: Sequence[Property]) -> Planned:
+        if properties:
+            raise error("CLAUSE_UNSUPPORTED", span=properties[0].span, clause="WITH behind a sub-select")
+        internal = self.naming.alias(alias)
+        assert isinstance(node.this, exp.Select)
+        project, relation = self.sub_select(node.this, internal)
+        prefix = len(internal) + 1
+        columns = visible((field_.name[prefix:], field_) for field_ in project.output)
+        return Planned(project, Source(alias, alias, columns), relation)
+
+
+def written_name(node: exp.Expression, place: Span) -> WrittenName:
+    """The name a RelationRef was written with."""
+    parts = (node.args.get("catalog"), node.args.get("db"), node.this)
+    return WrittenName(tuple(part.name for part in parts if part is not None), place)
+
+
+def _merged(inner: Sequence[Property], outer: Sequence[Property]) -> tuple[Property, ...]:
+    """Properties behind a relation and behind the window around it; the outer one wins."""
+    names = {item.name for item in outer}
+    return (*(item for item in inner if item.name not in names), *outer)
