@@ -29,7 +29,7 @@ def run(project: Path | None) -> int:
 @json_option
 def start(project: Path | None, as_json: bool) -> int:
     """Host the jobs in a detached process; does nothing when one runs."""
-    engine = Control.open(settings_of(project, quiet=as_json)).ensure_engine(wait=True)
+    engine = Control.open(settings_of(project, quiet=as_json)).ensure_engine()
     if as_json:
         emit_json({"name": engine.name, "pid": engine.pid, "state": engine.state})
     else:

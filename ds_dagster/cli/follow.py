@@ -1,4 +1,4 @@
-"""Tail and follow of a log file that may be rotated under the reader."""
+"""Follow a log file that may be rotated under the reader."""
 
 from __future__ import annotations
 
@@ -7,22 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 POLL_SECONDS = 0.25
-CHUNK = 65536
-
-
-def tail_lines(path: Path, count: int) -> list[str]:
-    """The last lines of a file; none when it does not exist. Reads from the end, so a big file costs nothing."""
-    if not path.is_file() or count <= 0:
-        return []
-    with path.open("rb") as handle:
-        end = handle.seek(0, 2)
-        data = b""
-        while end > 0 and data.count(b"\n") <= count:
-            start = max(0, end - CHUNK)
-            handle.seek(start)
-            data = handle.read(end - start) + data
-            end = start
-    return data.decode("utf-8", "replace").splitlines()[-count:]
 
 
 def follow_file(path: Path, show: Callable[[str], object]) -> None:

@@ -14,6 +14,7 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Action, JobStatus
+from ds_dagster.runtime.tail import tail_lines
 
 REQUESTED_BY = "ds"
 WAIT_SECONDS = 180.0
@@ -62,7 +63,7 @@ def ps_command(project: Path | None, as_json: bool) -> int:
         return 0
     for engine in engines:
         note(f"engine {engine.name}: {engine.state.lower()}" + (f", pid {engine.pid} on {engine.host}" if engine.pid else ""))
-    now = control.now()
+    now = control.clock.now()
     headers = ["query", "state", "batch", "rows/s", "rows", "lag", "lag s", "watermark", "late", "ckpt", "reason"]
     table(headers, [_row(status, now) for status in statuses], right=(2, 3, 4, 5, 6, 8, 9))
     return 0
@@ -114,12 +115,12 @@ def _job_json(status: JobStatus) -> dict[str, object]:
 @project_option
 def logs_command(query: str | None, follow: bool, lines: int, project: Path | None) -> int:
     """The log of QUERY, or of the engine."""
-    from ds_dagster.cli.follow import follow_file, tail_lines
+    from ds_dagster.cli.follow import follow_file
 
     control = Control.open(settings_of(project))
     if query is not None and query not in (known := [status.name for status in control.statuses()]):
-        raise error("UNKNOWN_QUERY", name=query, nearest=did_you_mean(query, known))
-    path = control.log_path(query)
+        raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, known))
+    path = control.log_path(query) if query is not None else control.places.engine_log
     for line in tail_lines(path, lines):
         click.echo(line)
     if follow:
@@ -141,9 +142,9 @@ def stop_command(queries: tuple[str, ...], everything: bool, project: Path | Non
         raise click.UsageError("stop needs query names, or --all")
     for name in names:
         if name not in known:
-            raise error("UNKNOWN_QUERY", name=name, nearest=did_you_mean(name, known))
+            raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, known))
     ensured = control.stop(names, requested_by=REQUESTED_BY)
-    control.wait({e.name: e.generation for e in ensured}, timeout=WAIT_SECONDS)
+    control.wait(names, {e.name: e.generation for e in ensured}, WAIT_SECONDS)
     if as_json:
         emit_json([asdict(e) for e in ensured])
     return 0
@@ -183,7 +184,10 @@ def reset_command(queries: tuple[str, ...], wait: bool, project: Path | None, as
 def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
     """Old checkpoint versions that no job needs any more."""
     control = Control.open(settings_of(project, quiet=as_json))
-    found = control.gc(delete=yes)
+    found = control.old_checkpoints()
+    if yes:
+        for item in found:
+            control.delete_checkpoint(item)
     if as_json:
         emit_json([{"path": str(item.path), "bytes": item.bytes, "deleted": yes} for item in found])
         return 0
@@ -209,7 +213,7 @@ def _chosen(project: Project, select: Sequence[str]) -> list[str]:
     for pattern in select:
         found = [name for name in project.queries if fnmatchcase(name, pattern.lower())]
         if not found:
-            raise error("UNKNOWN_QUERY", name=pattern, nearest=did_you_mean(pattern, project.queries))
+            raise error("JOB_UNKNOWN", name=pattern, nearest=did_you_mean(pattern, project.queries))
         chosen += [name for name in found if name not in chosen]
     return chosen
 
@@ -228,12 +232,12 @@ def _converge(
         else:
             generations[name], outcomes[name] = ensured.generation, ensured.outcome
     if generations:
-        control.ensure_engine(wait=True)
+        control.ensure_engine()
     statuses = {}
     if wait and generations:
-        statuses = control.wait(
-            generations, timeout=timeout, on_change=None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
-        )
+        on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
+        found = control.wait(list(generations), generations, timeout, on_change)
+        statuses = {status.name: status for status in found}
     bad = [status for status in statuses.values() if status.state not in SETTLED]
     if as_json:
         emit_json(

@@ -179,12 +179,12 @@ def _run_load(
     if query.execution == "step":
         session = context.resources.pyspark.spark_session
         return control.run_in_session(project.project, name, session, requested_by=f"{requested_by} run {context.run_id}")
-    control.ensure_engine(wait=True)
+    control.ensure_engine()
     request = control.request_run(
-        project.project, name, requested_by=f"{requested_by} run {context.run_id}", catch_up_seconds=config.catch_up_seconds
+        project.project, name, f"{requested_by} run {context.run_id}", catch_up=config.catch_up_seconds
     )
     try:
-        return control.wait_run(request, timeout=config.timeout_seconds, on_change=context.log.info)
+        return control.wait_run(request, config.timeout_seconds)
     except DagsterExecutionInterruptedError:
         control.withdraw_run(request)
         raise

@@ -106,7 +106,7 @@ def build_ds_checks(
     def ds_checks(context: dg.AssetCheckExecutionContext, ds_control: DsControlResource) -> Iterator[dg.AssetCheckResult]:
         control = ds_control.control(project)
         by_name = {status.name: status for status in control.statuses()}
-        now = control.now()
+        now = control.clock.now()
         for key in sorted(context.selected_asset_check_keys, key=lambda key: key.to_user_string()):
             props = by_key[key.asset_key]
             statuses = [by_name[query.name] for query in props.queries if query.name in by_name]

@@ -12,6 +12,7 @@ from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.project import Project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Action, Ensured, JobStatus
+from ds_dagster.runtime.tail import tail_lines
 
 LOG_TAIL_LINES = 40
 
@@ -46,9 +47,10 @@ class Launch:
             yield from ((key, Outcome({"ds_dagster/outcome": "stopped"})) for key in selected)
             return
         if self.asked:
-            self.control.ensure_engine(wait=True)
+            self.control.ensure_engine()
         generations = {name: ensured.generation for name, ensured in self.asked.items()}
-        statuses = self.control.wait(generations, timeout=timeout, on_change=lambda s: self.log(f"{s.name}: {s.state}"))
+        found = self.control.wait(list(generations), generations, timeout, lambda s: self.log(f"{s.name}: {s.state}"))
+        statuses = {status.name: status for status in found}
         for key, props in selected.items():
             outcome = self._judge(props, statuses, timeout)
             if outcome is not None:
@@ -58,13 +60,13 @@ class Launch:
         """Cancel launches of this run that are not confirmed yet."""
         fresh = {name: e.generation for name, e in self.asked.items() if e.outcome == "requested"}
         if fresh:
-            self.control.withdraw(fresh)
+            self.control.withdraw(list(fresh), fresh, self.requested_by)
 
     def raise_failures(self) -> None:
         """Raises: dg.Failure with every query that was refused, failed or did not come up in time."""
         if not (self.refused or self.failed or self.late):
             return
-        tails = [(status.name, self.control.log_tail(status.name, LOG_TAIL_LINES)) for status in self.failed]
+        tails = [(status.name, "\n".join(tail_lines(self.control.log_path(status.name), LOG_TAIL_LINES))) for status in self.failed]
         texts = [str(problem) for problem in self.refused]
         texts += [f"{s.name}: {s.message} [{s.condition}]" + (f"\n  hint: {s.hint}" if s.hint else "") for s in self.failed]
         texts += self.late

@@ -74,7 +74,7 @@ def heal(control: Control) -> str:
     if any(engine.state == "UNKNOWN" for engine in engines):
         return "engine does not answer; waiting, a second one is never started"
     try:
-        started = control.ensure_engine(wait=False)
+        started = control.ensure_engine(wait=0)
     except DsError as problem:
         return f"engine is gone and could not be started: {problem.message} [{problem.condition}]"
     return f"engine was gone, started again (pid {started.pid})" if started.pid else "engine is gone: start it where it runs"
@@ -85,7 +85,7 @@ def observe(
 ) -> Tick:
     """Everything that is worth saying now: changes at once, the rest on a slow beat."""
     statuses = {status.name: status for status in control.statuses()}
-    now, events = control.now(), list[Event]()
+    now, events = control.clock.now(), list[Event]()
     streams = [props for props in project.props if props.is_executable and not props.is_finite]
     slow = 3.0 if len(streams) > MANY_RELATIONS else 1.0
     for props in streams:
