@@ -140,19 +140,21 @@ def _reachable(binaries: Path, account: Account) -> Path:
     """The binaries, or a copy where the server's account may go: a root's own folder is often closed to others."""
     if account.user is None or all(_open_to_others(folder) for folder in (binaries, *binaries.parents)):
         return binaries
-    install = binaries.parent
+    install, package = binaries.parent, binaries.parent.parent
     digest = hashlib.sha256(f"{install}:{(binaries / 'postgres').stat().st_mtime_ns}".encode()).hexdigest()[:12]
     copy = WORLD_FOLDER / f"ds_dagster-postgres-{digest}"
     if not copy.is_dir():
         staged = Path(tempfile.mkdtemp(dir=WORLD_FOLDER, prefix=".ds_dagster-postgres-"))
-        shutil.copytree(install, staged / "install", symlinks=True)
-        (staged / "install").chmod(0o755)
-        (staged / "install").rename(copy)
-        staged.rmdir()
+        # the programs find the wheel's libraries by a relative path: the copy keeps the layout
+        for part in (install, package.with_name(f"{package.name}.libs")):
+            if part.is_dir():
+                shutil.copytree(part, staged / part.relative_to(package.parent), symlinks=True)
+        staged.chmod(0o755)
+        staged.rename(copy)
     facts = copy.lstat()
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
         raise error("LOCAL_SERVER_FAILED", name="postgres", reason=f"{copy} is not ours", log=str(copy))
-    return copy / "bin"
+    return copy / binaries.relative_to(package.parent)
 
 
 def _open_to_others(folder: Path) -> bool:

@@ -73,6 +73,8 @@ def up(state: Path, *, only: Sequence[str] | None = None, progress: Progress | N
         homes = {kind.name: Home(state, kind.name, assign_ports(state, kind.ports)) for kind in kinds}
         started = [pool.submit(start_server, kind, homes[kind.name], progress or _silent) for kind in kinds]
         failures = [failure for failure in (future.exception() for future in started) if failure is not None]
+        for failure in failures[1:]:
+            (progress or _silent)(str(failure))
         found = addresses(state)
         write_overlay(state, found)
         if failures:

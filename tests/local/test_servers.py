@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -23,7 +24,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from ds_dagster import local
 from ds_dagster.errors import DsError, ExternalError, UserError
-from ds_dagster.local import kafka, servers
+from ds_dagster.local import kafka, kinesis, postgres, servers
 from ds_dagster.local.ports import assign_ports, remembered_ports
 from ds_dagster.local.processes import start_token
 from ds_dagster.local.server import Home, log_tail, rotate
@@ -381,6 +382,34 @@ def test_starting_from_a_thread_leaves_the_server_running(state: Path) -> None:
     thread.start()
     thread.join(60)
     assert states(state)["postgres"] == "running"
+
+
+def test_the_wheel_brings_a_node_that_runs_kinesis(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
+) -> None:
+    monkeypatch.setenv("DS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(kinesis.shutil, "which", lambda name: None)  # type: ignore[attr-defined]
+    lines: list[str] = []
+    client = kinesis_client(local.up(state, only=["kinesis"], progress=lines.append))
+    assert any("installing" in line for line in lines)
+    make_stream(client, "s", wait_until)
+    client.put_record(StreamName="s", Data=b"x", PartitionKey="k")
+    assert read_stream(client, "s") == [b"x"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root hands Postgres to another account")
+def test_postgres_runs_from_a_closed_environment(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as world:
+        Path(world).chmod(0o755)
+        monkeypatch.setattr(postgres, "WORLD_FOLDER", Path(world))
+        monkeypatch.setattr(postgres, "_open_to_others", lambda folder: False)
+        state.parent.chmod(0o700)
+        local.up(state, only=["postgres"])
+        assert ask(state, "SELECT 1") == [(1,)]
+        command = Path(f"/proc/{pids(state)['postgres']}/cmdline").read_text()
+        assert command.startswith(world)
+        assert [path.name[:20] for path in Path(world).iterdir()] == ["ds_dagster-postgres-"]
+        local.down(state)
 
 
 # --- small parts ------------------------------------------------------------------------------------------------------
