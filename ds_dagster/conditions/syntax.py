@@ -59,7 +59,7 @@ PROPERTIES: tuple[Condition, ...] = (
         "ENVIRONMENT_REFERENCE_IN_QUERY",
         "user",
         "environment reference {reference} inside a query",
-        "references are allowed in WITH values only, since a query must mean the same everywhere; write the value or use a column",
+        "references are allowed in WITH values only, since a query means the same everywhere; write the value itself",
     ),
 )
 

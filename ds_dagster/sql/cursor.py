@@ -12,17 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import fold
 from ds_dagster.sql.mistakes import Mistake, RefusedError
-from ds_dagster.sql.source import LITERALS, Source
+from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import WrittenName
+from ds_dagster.sql.tokens import LITERALS
 
 T = TypeVar("T")
 MAX_DEPTH = 50
+NOTHING_RESERVED: frozenset[str] = frozenset()
 END = Token(TokenType.SENTINEL, "")
 _RESERVED = """
     all and as between by case cast create cross distinct else end except exists false from full group having in inner
@@ -47,6 +50,14 @@ class CursorParser(Parser):
         self._tokens = list(tokens)
         self._tokens_size = len(self._tokens)
         self._advance(0)
+
+    def _parse_batch_statements(
+        self, parse_method: Callable[[Parser], exp.Expr | None], sep_first_statement: bool = True
+    ) -> list[exp.Expr | None]:
+        """sqlglot's own way in (``sqlglot.parse_one``, ``exp.condition``): the rest of what :meth:`begin` does."""
+        self.source = Source("<text>", self.sql)
+        self.notes, self._depth, self._sub_selects, self._finite = [], 0, 0, False
+        return super()._parse_batch_statements(parse_method, sep_first_statement)
 
     # looking
 
@@ -137,15 +148,15 @@ class CursorParser(Parser):
 
     # names
 
-    def name_token(self, role: str) -> Token:
-        """Consume an identifier: quoted, or a word that is not reserved."""
+    def name_token(self, role: str, reserved: frozenset[str] = RESERVED) -> Token:
+        """Consume an identifier: quoted, or a word that is not in ``reserved``."""
         token = self._curr
         if token.token_type is TokenType.IDENTIFIER:
             if not token.text:
                 raise self.expected(role)
         elif token.token_type is not TokenType.VAR:
             raise self.expected(role)
-        elif token.text in RESERVED:
+        elif token.text in reserved:
             raise self.refuse("SYNTAX_RESERVED_WORD", word=token.text.upper(), role=role)
         elif not token.text.isidentifier():
             raise self.refuse("SYNTAX_BAD_CHARACTER", character=_odd_character(token.text))

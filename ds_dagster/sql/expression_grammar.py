@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ds_dagster.sql.cursor import RESERVED
+from ds_dagster.sql.cursor import NOTHING_RESERVED, RESERVED
 from ds_dagster.sql.expressions import FieldAccess
 from ds_dagster.sql.typetext import TypeParser, type_node
 
@@ -158,7 +158,7 @@ class ExpressionParser(TypeParser):
     def _postfix(self, this: exp.Expression) -> exp.Expression:
         while True:
             if self.take_symbol(TokenType.ARROW):
-                this = FieldAccess(this=this, expression=self.identifier("a field's name behind ->"))
+                this = FieldAccess(this=this, expression=self.identifier("a field's name behind ->", NOTHING_RESERVED))
             elif self.take_symbol(TokenType.L_BRACKET):
                 this = exp.Bracket(this=this, expressions=[self.expr()])
                 self.need_symbol(TokenType.R_BRACKET, "']'")
@@ -204,9 +204,9 @@ class ExpressionParser(TypeParser):
 
     # leaves
 
-    def identifier(self, role: str) -> exp.Identifier:
+    def identifier(self, role: str, reserved: frozenset[str] = RESERVED) -> exp.Identifier:
         """An identifier node with its position."""
-        token = self.name_token(role)
+        token = self.name_token(role, reserved)
         node = exp.Identifier(this=token.text, quoted=token.token_type is TokenType.IDENTIFIER)
         node.update_positions(token)
         return node

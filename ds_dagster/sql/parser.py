@@ -277,16 +277,9 @@ class DeltaStreamParser(QueryParser):
     # sqlglot's own door (sqlglot.parse_one, exp.select(...).where(...))
 
     def _parse_statement(self) -> exp.Expression:
-        if not hasattr(self, "source"):
-            self.begin_loose()
         if self.at("select"):
             return self.query()
         return self.expr()
-
-    def begin_loose(self) -> None:
-        """Prepare for tokens that came through sqlglot's own functions."""
-        self.source = Source("<text>", self.sql)
-        self.notes, self._depth, self._sub_selects, self._finite = [], 0, 0, False
 
 
 _STATEMENTS: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {

@@ -33,8 +33,8 @@ _CREATE_ONLY: dict[str, str] = {
     "temporary": "SESSION_STATEMENT_UNSUPPORTED",
 }
 _OWN_OBJECTS = (
-    "store", "database", "schema", "entity", "stream", "changelog", "table", "materialized view", "relation", "topic", "query",
-    "application", "view",
+    "store", "database", "schema", "entity", "stream", "changelog", "table", "materialized view", "relation", "topic",
+    "query", "application", "view",
 )  # fmt: skip
 _HOSTED_VERBS = ("create", "update", "alter", "drop", "use", "start", "stop", "describe", "list")
 _LATER_VERBS = ("create", "update", "alter", "drop", "copy")

@@ -17,7 +17,6 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ds_dagster.diagnostics import Span
 from ds_dagster.sql.tokens import DeltaStreamTokenizer
 
-LITERALS = frozenset({TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER})
 TYPOGRAPHIC = "’‘“”"
 _PLAIN = {"’": "'", "‘": "'", "“": '"', "”": '"'}
 _QUOTED_RUN = re.compile(
@@ -139,10 +138,6 @@ def _place(tokens: list[Token], source: Source, offset: int = 0) -> None:
         line = bisect_right(starts, token.start)
         token.line = line
         token.col = token.start - starts[line - 1] + 1
-        if token.token_type not in LITERALS:
-            token.text = token.text.lower()
-        if token.comments:
-            token.comments = []
 
 
 def _pieces(tokens: list[Token]) -> list[Piece]:
@@ -189,10 +184,10 @@ def _mistake(text: str, begin: int) -> LexicalMistake | None:
         tokens = DeltaStreamTokenizer().tokenize(text)
     except TokenError:
         for match in _LINE_RUN.finditer(text):
-            opened = match.group()
-            if opened in _CLOSING:
-                what = "the comment" if opened == "/*" else "the quote"
-                return LexicalMistake(begin + match.start(), what, _CLOSING[opened])
+            sign = match.group()
+            if sign in _CLOSING:
+                what = "the comment" if sign == "/*" else "the quote"
+                return LexicalMistake(begin + match.start(), what, _CLOSING[sign])
         return LexicalMistake(begin, "a quote", "a quote")
     opened = _open_comment(text, tokens[-1].end + 1 if tokens else 0)
     return LexicalMistake(begin + opened, "the comment", "*/") if opened is not None else None

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
+
+LITERALS = frozenset({TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER})
 
 
 class DeltaStreamTokenizer(Tokenizer):
@@ -30,6 +32,16 @@ class DeltaStreamTokenizer(Tokenizer):
     NESTED_COMMENTS = False
     TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = {TokenType.VAR}
     COMMANDS: ClassVar[set[TokenType]] = set()
+
+    def tokenize(self, sql: str) -> list[Token]:
+        """Tokens with unquoted words folded; comments are left out, nodes carry none."""
+        tokens = super().tokenize(sql)
+        for token in tokens:
+            if token.token_type not in LITERALS:
+                token.text = token.text.lower()
+            if token.comments:
+                token.comments = []
+        return tokens
 
 
 # Template comments are no comments here.

@@ -21,7 +21,7 @@ from ds_dagster.datatypes import (
 )
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
-from ds_dagster.sql.cursor import CursorParser
+from ds_dagster.sql.cursor import NOTHING_RESERVED, CursorParser
 
 MAX_LENGTH = 2_147_483_647
 MAX_TIME_PRECISION = 9
@@ -161,7 +161,7 @@ class TypeParser(CursorParser):
     def _struct(self) -> DataType:
         fields: list[StructField] = []
         while True:
-            token = self.name_token("a field's name")
+            token = self.name_token("a field's name", NOTHING_RESERVED)
             name = self.folded(token)
             twice = next((field for field in fields if field.name == name), None)
             if twice:

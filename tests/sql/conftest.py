@@ -1,4 +1,4 @@
-"""Reads the SQL fixtures: blocks that begin with ``-- case: title``. A test asks for one by the name of its argument."""
+"""Reads the SQL fixtures: blocks that begin with ``-- case: title``; a test asks for them by its argument's name."""
 
 from __future__ import annotations
 

@@ -15,14 +15,19 @@ from ds_dagster.sql.statements import ParsedFile
 ROOT = Path(__file__).parents[2]
 TEXTS = [
     path.read_text("utf-8")
-    for folder in (ROOT / "sql", ROOT / "tests" / "fixtures" / "parse", ROOT / "tests" / "fixtures" / "refused" / "syntax")
+    for folder in (
+        ROOT / "sql",
+        ROOT / "tests" / "fixtures" / "parse",
+        ROOT / "tests" / "fixtures" / "refused" / "syntax",
+    )
     for path in sorted(folder.glob("*.sql"))
 ]
 STATEMENTS = [part for text in TEXTS for part in re.split(r"\n(?=-- case)|;\n", text) if part.strip()]
 JUNK = [
-    "'", '"', "`", "’", "“", "(", ")", ",", ";", "/*", "*/", "--", "->", "::", "${", "{#", "{{", "\x00", "\ufeff", "é", "$$",
-    " SELECT ", " FROM ", " WITH ", " AS ", " WITHIN ", " JOIN ", " NOT ", " CASE ", " OVER (", " IN (", " BETWEEN ", "\\", "@", "?",
-    " NULL ", " INTERVAL ", " 5 ", "1e", "0x", "..", "<", ">", "[", "]", "N'", " DATE '", "{", "\r", "\n", "/*+", "ARRAY<", "''",
+    "'", '"', "`", "’", "“", "(", ")", ",", ";", "/*", "*/", "--", "->", "::", "${", "{#", "{{", "\x00", "\ufeff", "é",
+    "$$", " SELECT ", " FROM ", " WITH ", " AS ", " WITHIN ", " JOIN ", " NOT ", " CASE ", " OVER (", " IN (", " BETWEEN ",
+    "\\", "@", "?", " NULL ", " INTERVAL ", " 5 ", "1e", "0x", "..", "<", ">", "[", "]", "N'", " DATE '", "{", "\r", "\n",
+    "/*+", "ARRAY<", "''",
 ]  # fmt: skip
 
 
@@ -33,7 +38,9 @@ def mutated(draw: st.DrawFn) -> str:
     for _ in range(draw(st.integers(1, 4))):
         begin = draw(st.integers(0, len(text)))
         end = min(len(text), begin + draw(st.integers(0, 12)))
-        piece = draw(st.sampled_from(["", text[begin:end] * 2, text[begin:end][::-1], *draw(st.permutations(JUNK))[:3]]))
+        piece = draw(
+            st.sampled_from(["", text[begin:end] * 2, text[begin:end][::-1], *draw(st.permutations(JUNK))[:3]])
+        )
         text = text[:begin] + piece + text[end:]
     return text
 
@@ -70,7 +77,10 @@ def test_noise(text: str) -> None:
     check(text)
 
 
+WORDS = "SELECT FROM a ( ) , * WHERE = 1 CASE END NOT IN -> JOIN ON AS WITH 'x'".split()
+
+
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from(["SELECT", "FROM", "a", "(", ")", ",", "*", "WHERE", "=", "1", "CASE", "END", "NOT", "IN", "->", "JOIN", "ON", "AS", "WITH", "'x'"]), max_size=14))  # fmt: skip
+@given(st.lists(st.sampled_from(WORDS), max_size=14))
 def test_words_in_any_order(words: list[str]) -> None:
     check(" ".join(["SELECT", *words]))

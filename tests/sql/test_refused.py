@@ -73,7 +73,9 @@ def test_every_condition_of_the_topic_has_a_fixture(request: pytest.FixtureReque
 
 
 def test_all_mistakes_of_a_file_at_once_and_the_rest_is_read() -> None:
-    text = "CREATE STREM a;\nCREATE DATABASE one;\nSELECT FROM t;\nCREATE STREAM b (x INTT) WITH ('a'='b');\nUSE STORE s;"
+    text = (
+        "CREATE STREM a;\nCREATE DATABASE one;\nSELECT FROM t;\nCREATE STREAM b (x INTT) WITH ('a'='b');\nUSE STORE s;"
+    )
     parsed = parse_file("a.sql", text)
     assert [found.condition for found in parsed.diagnostics] == ["CREATE_UNKNOWN", "SYNTAX_EXPECTED", "TYPE_UNKNOWN"]
     assert [type(statement).__name__ for statement in parsed.statements] == ["CreateDatabase", "Use"]
@@ -82,7 +84,8 @@ def test_all_mistakes_of_a_file_at_once_and_the_rest_is_read() -> None:
 
 
 def test_an_open_quote_spoils_its_statement_alone() -> None:
-    text = "CREATE DATABASE a;\nCREATE STORE s WITH ('uris' = 'x);\nCREATE STORE t WITH ('type' = 'k');\nCREATE DATABASE b;"
+    stores = "CREATE STORE s WITH ('uris' = 'x);\nCREATE STORE t WITH ('type' = 'k');\n"
+    text = f"CREATE DATABASE a;\n{stores}CREATE DATABASE b;"
     parsed = parse_file("a.sql", text)
     assert [(found.condition, found.span.line, found.span.column) for found in parsed.diagnostics if found.span] == [
         ("SYNTAX_UNTERMINATED", 2, 31)
