@@ -1,0 +1,102 @@
+"""May a query keep its checkpoint? One pure function over two bound queries, with a table of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.nodes import Node, Scan
+from ds_dagster.plan.query import BoundQuery
+
+Verdict = Literal["new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compatibility:
+    """What applying a definition means for the job that runs the old one.
+
+    Attributes:
+        name, relation: of the query.
+        verdict: ``unchanged`` nothing to do; ``keeps_checkpoint`` a restart goes on where the old one stopped;
+            ``needs_new_checkpoint`` it has to read its sources again from their starting position; ``would_lose_data`` the same,
+            but what was read before is not read again.
+        rule: the rule that fired, in words.
+        hint: what to do, empty for ``new`` and ``unchanged``.
+    """
+
+    name: str
+    relation: str
+    verdict: Verdict
+    rule: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One reason why a checkpoint cannot be kept; the first that applies names the change."""
+
+    text: str
+    applies: Callable[[BoundQuery, BoundQuery], bool]
+
+
+def _sources(query: BoundQuery) -> list[tuple[str, str, str]]:
+    return [(scan.source_name, scan.relation.store, scan.relation.entity) for scan in query.scans]
+
+
+def _positions(query: BoundQuery) -> list[str]:
+    return [scan.starting_position for scan in query.scans]
+
+
+def _sink(query: BoundQuery) -> tuple[QualifiedName, str, str]:
+    return query.sink.name, query.sink.store, query.sink.entity
+
+
+def _keys(query: BoundQuery) -> tuple[str, tuple[str, ...]]:
+    return query.root.changelog, tuple(query.root.key)
+
+
+def _steps(query: BoundQuery) -> list[str]:
+    return [type(node).__name__ for node in query.root.walk() if node.is_stateful]
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("it reads other sources", lambda old, new: _sources(old) != _sources(new)),
+    Rule("it writes into another place", lambda old, new: _sink(old) != _sink(new)),
+    Rule("it loads in another mode (refresh.mode)", lambda old, new: old.refresh != new.refresh),
+    Rule("the starting position of a source changed", lambda old, new: _positions(old) != _positions(new)),
+    Rule("the key of the result changed", lambda old, new: _keys(old) != _keys(new)),
+    Rule("its joins or aggregates are others", lambda old, new: _steps(old) != _steps(new)),
+    Rule(
+        "a join or an aggregate computes something else, or over other rows",
+        lambda old, new: old.state_signature != new.state_signature,
+    ),
+)
+"""Reasons for a new checkpoint, the most telling first. What no rule names keeps it: projections, and filters that stand above the
+stateful steps or beside none, take effect from the next record on."""
+
+_HINTS: dict[Verdict, str] = {
+    "keeps_checkpoint": "`restart` goes on from where it stopped; what was written before stays as it is",
+    "needs_new_checkpoint": "`reset` starts anew and reads the sources again from their beginning",
+    "would_lose_data": "`reset` starts anew, but reads only what comes from now on: 'starting.position' is latest",
+}
+
+
+def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
+    """Compare the definition that runs with the one that is wanted."""
+    name, relation = new.name, str(new.sink.name)
+    if old is None:
+        return Compatibility(name, relation, "new", "it was never started")
+    if old.fingerprint == new.fingerprint:
+        return Compatibility(name, relation, "unchanged", "the definitions are equal")
+    fired = next((rule for rule in RULES if rule.applies(old, new)), None)
+    if fired is None:
+        rule = "only stateless parts changed, or how sources are read"
+        return Compatibility(name, relation, "keeps_checkpoint", rule, _HINTS["keeps_checkpoint"])
+    found: Verdict = "would_lose_data" if _cannot_replay(new.root) else "needs_new_checkpoint"
+    return Compatibility(name, relation, found, fired.text, _HINTS[found])
+
+
+def _cannot_replay(root: Node) -> bool:
+    return any(isinstance(node, Scan) and node.starting_position == "latest" for node in root.walk())

@@ -1,0 +1,215 @@
+"""EXPLAIN of what this layer knows: the statement, and the bound plan as text and as data.
+
+::
+
+    stream user_clicks → prod_kafka.user_clicks                     fingerprint v1:…
+    └─ 1 Project → uid VARCHAR, click_url VARCHAR
+       └─ 2 TemporalJoin inner on c.userid = u.userid · versions kept 1 h
+          ├─ 3 Scan clicks AS c ← prod_kafka.clicks · append · time: record
+          └─ 4 Scan users AS u ← prod_kinesis.users · upsert by userid · time: record
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+
+from ds_dagster.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    BoundExpression,
+    Field,
+    Filter,
+    IntervalJoin,
+    Named,
+    Node,
+    Project,
+    Scan,
+    SourceTime,
+    TemporalJoin,
+    Window,
+)
+from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.sql.generator import duration_text
+from ds_dagster.sql.printing import print_statement
+
+Described = Mapping[str, object]
+
+
+def explain_statement(query: BoundQuery) -> str:
+    """The statement as it was understood, in one canonical form."""
+    return print_statement(query.statement)
+
+
+def explain_plan(query: BoundQuery) -> str:
+    """The bound plan as a tree, for people."""
+    sink = query.sink
+    head = f"{sink.kind.replace('_', ' ')} {sink.name.name} → {sink.store}.{sink.entity} · {_changelog(query.root)}"
+    if query.is_finite:
+        head += f" · {query.refresh}"
+    lines = [head, *_tree(query.root.input, count(1), "", last=True)]
+    lines += ["columns", *(f"  {line}" for line in _columns(query))]
+    lines += [f"fingerprint {query.fingerprint}", f"state {query.state_signature}"]
+    return "\n".join(lines)
+
+
+def plan_json(query: BoundQuery) -> Described:
+    """The bound plan as data: nodes with ids in the order of :func:`explain_plan`, inputs by id."""
+    sink = query.sink
+    return {
+        "query": query.name,
+        "relation": str(sink.name),
+        "kind": sink.kind,
+        "store": sink.store,
+        "entity": sink.entity,
+        "changelog": query.root.changelog,
+        "key": list(query.root.key),
+        "refresh": query.refresh,
+        "settings": dict(query.settings),
+        "columns": [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in sink.columns],
+        "nodes": _nodes(query.root.input),
+        "lineage": {name: [[str(r), c] for r, c in sources] for name, sources in query.lineage.items()},
+        "fingerprint": query.fingerprint,
+        "state_signature": query.state_signature,
+    }
+
+
+def _nodes(top: Node) -> list[Described]:
+    found: list[Described] = []
+    numbers = count(1)
+
+    def visit(node: Node) -> int:
+        number = next(numbers)
+        place = len(found)
+        found.append({})
+        found[place] = {
+            "id": number,
+            "node": type(node).__name__,
+            "about": DESCRIPTIONS[type(node)](node),
+            "changelog": node.changelog,
+            "key": [shown(name) for name in node.key],
+            "stateful": node.is_stateful,
+            "inputs": [visit(child) for child in node.inputs],
+            "output": [{"name": shown(f.name), "type": str(f.type), "nullable": f.nullable} for f in node.output],
+        }
+        return number
+
+    visit(top)
+    return found
+
+
+def _tree(node: Node, numbers: Iterator[int], indent: str, *, last: bool) -> list[str]:
+    branch = "└─ " if last else "├─ "
+    lines = [f"{indent}{branch}{next(numbers)} {type(node).__name__} {DESCRIPTIONS[type(node)](node)}".rstrip()]
+    below = indent + ("   " if last else "│  ")
+    for position, child in enumerate(node.inputs, start=1):
+        lines += _tree(child, numbers, below, last=position == len(node.inputs))
+    return lines
+
+
+def _columns(query: BoundQuery) -> Iterator[str]:
+    """Each sink column with its type and what it is computed from."""
+    for column in query.sink.columns:
+        sources = ", ".join(f"{relation.name}.{name}" for relation, name in query.lineage.get(column.name, ()))
+        null = "" if column.nullable else " NOT NULL"
+        yield f"{column.name} {column.type}{null}" + (f" ← {sources}" if sources else "")
+
+
+def shown(name: str) -> str:
+    """An internal name for people: ``c$userid`` → ``c.userid``."""
+    return name.replace("$", ".")
+
+
+def _text(expression: BoundExpression) -> str:
+    return expression_text(expression.tree, shown)
+
+
+def _changelog(node: Node) -> str:
+    if node.changelog == "append":
+        return "append"
+    return "upsert by " + (", ".join(shown(name) for name in node.key) or "(nothing)")
+
+
+def _named(columns: Sequence[Named]) -> str:
+    return ", ".join(_assigned(named.field, _text(named.expression)) for named in columns)
+
+
+def _assigned(field: Field, text: str) -> str:
+    name = shown(field.name)
+    same = text == name or text.rpartition(".")[2] == name
+    return f"{text} {field.type}" if same else f"{name} {field.type} = {text}"
+
+
+def _scan(node: Node) -> str:
+    assert isinstance(node, Scan)
+    relation = node.relation
+    alias = "" if node.alias == relation.name.name else f" AS {node.alias}"
+    kept = [f"{c.name} {c.type}" for c in node.read_columns]
+    shown_columns = "all columns" if node.columns is None else f"reads {', '.join(kept)}"
+    facts = [f"{relation.name.name}{alias} ← {relation.store}.{relation.entity}", _changelog(node)]
+    facts += [_time(node.time), f"from {node.starting_position}", shown_columns]
+    if node.bad_records == "ignore":
+        facts.append("bad records ignored")
+    if node.max_records_per_batch is not None:
+        facts.append(f"at most {node.max_records_per_batch} records per batch")
+    return " · ".join(facts)
+
+
+def _time(time: SourceTime) -> str:
+    what = "time: record" if time.column is None else f"time: {shown(time.column)}"
+    return what if time.lateness_millis is None else f"{what} − {duration_text(time.lateness_millis)}"
+
+
+def _filter(node: Node) -> str:
+    assert isinstance(node, Filter)
+    return _text(node.condition) + (" · rows that fail are deleted" if node.emits_deletes else "")
+
+
+def _project(node: Node) -> str:
+    assert isinstance(node, Project)
+    return _named(node.columns)
+
+
+def _window(node: Node) -> str:
+    assert isinstance(node, Window)
+    return f"{node.function} {duration_text(node.size_millis)}"
+
+
+def _aggregate(node: Node) -> str:
+    assert isinstance(node, Aggregate)
+    calls = ", ".join(_call(call) for call in node.calls)
+    when = "every change"
+    if node.window is not None:
+        when = "every change" if node.updates else "once, when the window closes"
+    return f"by {_named(node.group)} · {calls} · {when}"
+
+
+def _call(call: AggregateCall) -> str:
+    argument = "*" if call.argument is None else _text(call.argument)
+    condition = "" if call.filter is None else f" FILTER (WHERE {_text(call.filter)})"
+    return f"{shown(call.name)} {call.type} = {call.function}({argument}){condition}"
+
+
+def _interval_join(node: Node) -> str:
+    assert isinstance(node, IntervalJoin)
+    return f"{node.kind} on {_text(node.left_key)} = {_text(node.right_key)} · within {duration_text(node.within_millis)}"
+
+
+def _temporal_join(node: Node) -> str:
+    assert isinstance(node, TemporalJoin)
+    mode = "latest version at once" if node.immediate else "version valid at event time"
+    kept = duration_text(node.retention_millis) if node.retention_millis else "0"
+    return f"{node.kind} on {_text(node.left_key)} = {_text(node.right_key)} · {mode} · versions kept {kept}"
+
+
+DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
+    Scan: _scan,
+    Filter: _filter,
+    Project: _project,
+    Window: _window,
+    Aggregate: _aggregate,
+    IntervalJoin: _interval_join,
+    TemporalJoin: _temporal_join,
+}
+"""Node → what is to be said about it."""
