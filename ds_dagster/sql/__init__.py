@@ -1,8 +1,8 @@
 """SQL text and syntax: files → frozen statement records with spans. Knows text only, nothing of what it means.
 
 Front doors: :func:`parse_file`, :func:`parse_statement`, :func:`parse_select`, :func:`parse_type`,
-:func:`print_statement`,
-:func:`print_select`. Readers of SELECT trees also use :func:`span_of`, :func:`function_call` and :func:`type_of_node`.
+:func:`print_statement`, :func:`print_select`. Readers of SELECT trees also use :func:`span_of`,
+:func:`function_call` and :func:`type_of_node`.
 """
 
 from __future__ import annotations

@@ -34,8 +34,7 @@ class _Collected:
 
 
 def comment_above(source: Source, gap: int, start: int) -> tuple[Comment, tuple[Misspelt, ...]]:
-    """The comment that ends right above the character ``start``; the text before it begins at ``gap``, behind a
-    semicolon.
+    """The comment that ends right above the character ``start``; ``gap`` is behind the semicolon before it.
 
     An empty line cuts the comment off; what stands on the semicolon's own line belongs to the statement before.
     """

@@ -1,8 +1,7 @@
 """The lowest layer of the parser: a cursor over one statement's tokens, and how it refuses.
 
 Words are matched by their folded text. A mistake that makes the rest unreadable raises :class:`RefusedError`; one
-that does not
-(a duplicate property, a clause that has no meaning) is noted, so that several are reported at once.
+that does not (a duplicate property, a clause that has no meaning) is noted, so that several are reported at once.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ class CursorParser(Parser):
         elif token.token_type is not TokenType.VAR:
             raise self.expected(role)
         elif token.text in reserved:
-            raise self.refuse("SYNTAX_RESERVED_WORD", word=token.text.upper(), role=role)
+            raise self.refuse("SYNTAX_RESERVED_WORD", word=token.text, role=role)
         elif not token.text.isidentifier():
             raise self.refuse("SYNTAX_BAD_CHARACTER", character=_odd_character(token.text))
         self._advance()

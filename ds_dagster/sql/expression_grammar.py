@@ -1,10 +1,8 @@
 """The grammar of expressions: precedence climbing over sqlglot's nodes.
 
 Stricter than sqlglot's own (``BETWEEN 1 2``, a trailing comma, two texts side by side are mistakes here), and
-positions stand on
-every leaf. Operators from loose to tight: OR · AND · NOT · comparison, IS, IN, BETWEEN, LIKE · ``+ - ||`` · ``* /
-%`` · unary
-sign · ``.`` ``->`` ``[ ]``.
+positions stand on every leaf. Operators from loose to tight: OR · AND · NOT · comparison, IS, IN, BETWEEN, LIKE ·
+``+ - ||`` · ``* / %`` · unary sign · ``.`` ``->`` ``[ ]``.
 """
 
 from __future__ import annotations
@@ -287,7 +285,7 @@ class ExpressionParser(TypeParser):
         if not token.text.isidentifier():
             raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())
         self._advance(2)
-        arguments = self._arguments()
+        arguments = self._arguments(token.text)
         self.need_symbol(TokenType.R_PAREN, "',' or ')'")
         node = AGGREGATES.get(token.text)
         if node is None:
@@ -300,10 +298,10 @@ class ExpressionParser(TypeParser):
             made = node(this=arguments[0], **({"big_int": True} if node is exp.Count else {}))
         return self._behind_call(_placed(made, token))
 
-    def _arguments(self) -> list[exp.Expression]:
+    def _arguments(self, function: str) -> list[exp.Expression]:
         if self.at_symbol(TokenType.R_PAREN):
             return []
-        if self.at_symbol(TokenType.STAR):
+        if function == "count" and self.at_symbol(TokenType.STAR):
             return [self.star()]
         distinct = self.take("distinct")
         arguments = [self.expr()]

@@ -1,6 +1,5 @@
-"""Our sqlglot nodes inside SELECT bodies. Every one is listed in the generator's ``TRANSFORMS`` (sqlglot finds
-printing methods
-by itself only for nodes of its own package)."""
+"""Our sqlglot nodes inside SELECT bodies. Every one is listed in the generator's ``TRANSFORMS`` (sqlglot finds printing
+methods by itself only for nodes of its own package)."""
 
 from __future__ import annotations
 

@@ -54,9 +54,10 @@ def _arguments(written: list[exp.Expr]) -> tuple[tuple[exp.Expr, ...], bool]:
 
 
 def span_of(node: exp.Expr, otherwise: Span) -> Span:
-    """Where a node of a SELECT stands: its own place or that of its left-most part; ``otherwise`` names the file and
-    is the
-    answer when no part has a place."""
+    """Where a node of a SELECT stands: its own place or that of its left-most part.
+
+    ``otherwise`` names the file and is the answer when no part has a place.
+    """
     places = [part.meta for part in node.walk() if "start" in part.meta]
     if not places:
         return otherwise

@@ -1,8 +1,7 @@
 """The grammar of SELECT: sources, windows, joins, WITH, and the clauses around a query.
 
 What may stand where depends on who reads the result: a query that never ends has no ORDER BY and no LIMIT, a
-question asked once
-has. That difference is judged behind the grammar, in :mod:`ds_dagster.sql.lowering`.
+question asked once has. That difference is judged behind the grammar, in :mod:`ds_dagster.sql.lowering`.
 """
 
 from __future__ import annotations

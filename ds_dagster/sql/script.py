@@ -1,8 +1,7 @@
 """Files and texts → statement records. The front door of the package ``sql``.
 
 :func:`parse_file` never raises for what is wrong with the SQL: it reports every mistake of a file and goes on with
-the next
-statement. The other functions read one thing and raise.
+the next statement. The other functions read one thing and raise.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The text of one file, its tokens, and where they stand.
 
 Tokens come from one pass of the dialect's tokenizer. They are then folded (unquoted words become lower case, so
-every name built
-from them is folded already) and get the line and column where they begin, both counted from 1.
+every name built from them is folded already) and get the line and column where they begin, both counted from 1.
 """
 
 from __future__ import annotations
@@ -99,8 +98,7 @@ class Piece:
 
 
 def plain_quotes(text: str) -> tuple[str, tuple[Typographic, ...]]:
-    """Replace typographic quotes that open or close a quoted run outside of ordinary quotes and comments; offsets
-    stay."""
+    """Replace typographic quotes around a run outside of ordinary quotes and comments; offsets stay."""
     if not any(character in text for character in TYPOGRAPHIC):
         return text, ()
     found: list[Typographic] = []

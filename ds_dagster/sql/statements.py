@@ -1,9 +1,8 @@
 """Frozen statement records: the only thing most layers see of SQL text.
 
 Identifiers are folded already (unquoted → lower case). Names keep the parts that were written; the catalog completes
-them from
-the context. sqlglot trees occur only as SELECT bodies (:class:`SelectBody`), made of sqlglot's own nodes and those of
-``sql/expressions.py``.
+them from the context. sqlglot trees occur only as SELECT bodies (:class:`SelectBody`), made of sqlglot's own nodes
+and those of ``sql/expressions.py``.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """The comment right above a statement: free text and ``@`` tags (``-- @owner team:x``, ``@group``, ``@freshness
-    10m``)."""
+    """The comment right above a statement: free text and tags (``-- @owner team:x``, ``@group``, ``@freshness 1h``)."""
 
     description: str = ""
     owners: tuple[str, ...] = ()

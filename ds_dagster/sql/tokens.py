@@ -1,8 +1,7 @@
 """The dialect's tokenizer.
 
 All words come out as ``VAR``: the grammar decides by text what is a keyword, so that nearly every word may be a
-column's name and
-no clause of another dialect is understood by accident.
+column's name and no clause of another dialect is understood by accident.
 """
 
 from __future__ import annotations
