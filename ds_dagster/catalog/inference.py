@@ -168,9 +168,7 @@ def infer_sink(
 def _sink_columns(statement: CreateAsSelect, output: Sequence[Column], key: Sequence[str]) -> tuple[Column, ...]:
     """Key columns of a changelog are NOT NULL; a view or table keeps a group whose key is NULL."""
     strict = statement.kind == "changelog"
-    return tuple(
-        replace(column, nullable=column.nullable and not (strict and column.name in key)) for column in output
-    )
+    return tuple(replace(column, nullable=column.nullable and not (strict and column.name in key)) for column in output)
 
 
 def _record_facts(

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ds_dagster.catalog.properties import PropertyIndex, PropertySpec, property_index
+from ds_dagster.catalog.properties import PropertyIndex, PropertySpec, convert, property_index
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.values import PropertyValue, parse_properties, read_value_file
@@ -176,12 +176,20 @@ def _overlay(store: _Store) -> Mapping[str, PropertyValue]:
 
 def _overlay_value(store: _Store, spec: PropertySpec, raw: Any) -> PropertyValue:
     if isinstance(raw, str | int | bool):
-        return PropertyValue(raw, secret=spec.secret)
+        return PropertyValue(_converted(store, spec, raw), secret=spec.secret)
     if isinstance(raw, dict) and set(raw) == {"env"}:
         return PropertyValue("${" + str(raw["env"]) + "}", secret=spec.secret)
     if isinstance(raw, dict) and set(raw) == {"file"}:
         return PropertyValue("", secret=spec.secret, file=str((store.settings.state / str(raw["file"])).resolve()))
     raise _overlay_error(store, f'{spec.name} is no text, number, truth value, {{env = "NAME"}} or {{file = "path"}}')
+
+
+def _converted(store: _Store, spec: PropertySpec, raw: str | int | bool) -> str | int | bool:
+    span = store.statement.name.span
+    try:
+        return convert(spec, Property(spec.name, raw, "string", span, span), "store")
+    except DsError as problem:
+        raise _overlay_error(store, f"{problem.message}, {problem.hint}") from problem
 
 
 def _overlay_error(store: _Store, reason: str) -> DsError:

@@ -245,7 +245,7 @@ class KafkaAdmin:
     def _settings(self, topic: str) -> Mapping[str, tuple[str, bool]]:
         """Setting → (value, whether it was set on the topic itself)."""
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin._resource import ConfigResource
+        from confluent_kafka.admin._config import ConfigResource
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:

@@ -1,0 +1,136 @@
+"""Connections to Postgres (psycopg2 for statements, ADBC for Arrow in bulk) and what their failures mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.redaction import redact
+from ds_dagster.stores.options import host_part
+
+CONNECT_SECONDS = 10
+CALL_MILLIS = 600_000
+"""Bound of one statement of a load; control calls set a shorter one."""
+CONTROL_MILLIS = 10_000
+DETAIL_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresAddress:
+    """Resolved settings of one store. Holds the password: never shown, never stored."""
+
+    store: str
+    url: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    sslmode: str = ""
+    sslrootcert: str = ""
+    database: str = ""
+
+    @classmethod
+    def of(cls, store: str, settings: Mapping[str, str]) -> PostgresAddress:
+        """From resolved options; other options are left alone."""
+        return cls(store, **{name: settings[name] for name in _SETTINGS if name in settings})
+
+    @property
+    def shown(self) -> str:
+        """Host and port."""
+        return host_part(self.url)
+
+    def dsn(self, millis: int = CALL_MILLIS) -> str:
+        """Connection text for libpq, password in it."""
+        from psycopg2.extensions import make_dsn
+
+        return str(
+            make_dsn(
+                self.url,
+                user=self.username or None,
+                password=self.password or None,
+                sslmode=self.sslmode or None,
+                sslrootcert=self.sslrootcert or None,
+                dbname=self.database or None,
+                connect_timeout=CONNECT_SECONDS,
+                application_name="ds-dagster",
+                options=f"-c timezone=UTC -c statement_timeout={millis}",
+            )
+        )
+
+    def control(self, millis: int = CALL_MILLIS) -> Any:
+        """A psycopg2 connection, not in autocommit.
+
+        Raises:
+            ExternalError: STORE_UNREACHABLE. UserError: STORE_LOGIN_REFUSED, TARGET_DATABASE_MISSING,
+            STORE_DRIVER_MISSING.
+        """
+        try:
+            import psycopg2
+        except ImportError as problem:
+            raise error("STORE_DRIVER_MISSING", type="POSTGRESQL", package="psycopg2-binary") from problem
+        try:
+            return psycopg2.connect(self.dsn(millis))
+        except psycopg2.Error as problem:
+            raise self.failure(problem, "connect") from None
+
+    def bulk(self) -> Any:
+        """An ADBC connection, not in autocommit; raises as :meth:`control`."""
+        try:
+            import adbc_driver_manager
+            import adbc_driver_postgresql.dbapi as adbc
+        except ImportError as problem:
+            raise error("STORE_DRIVER_MISSING", type="POSTGRESQL", package="adbc-driver-postgresql") from problem
+        try:
+            return adbc.connect(self.dsn())
+        except adbc_driver_manager.Error as problem:
+            raise self.failure(problem, "connect") from None
+
+    def failure(self, problem: Exception, action: str, table: str = "", epoch: int | None = None) -> DsError:
+        """A driver's exception as a condition; its text without secrets and rows."""
+        code = getattr(problem, "pgcode", None) or getattr(problem, "sqlstate", None) or ""
+        text = _primary(problem)
+        base: dict[str, Any] = {
+            "store": self.store,
+            "address": self.shown,
+            "user": self.username or "(default user)",
+            "action": action,
+        }
+        name = next((name for prefix, name in CODES if code and code.startswith(prefix)), "")
+        if not code:
+            name = next((name for part, name in TEXTS if part in text), "STORE_UNREACHABLE")
+        more: dict[str, Any] = {
+            "database": self.database or self.url.rpartition("/")[2],
+            "what": f"the store {self.store}",
+        }
+        more |= {"table": table, "epoch": "(none)" if epoch is None else str(epoch), "reason": text}
+        return error(name or "STORE_CALL_FAILED", detail=text, **base, **more)
+
+
+_SETTINGS = ("url", "username", "password", "sslmode", "sslrootcert", "database")
+CODES: tuple[tuple[str, str], ...] = (
+    ("28", "STORE_LOGIN_REFUSED"),
+    ("3D", "TARGET_DATABASE_MISSING"),
+    ("42501", "STORE_PERMISSION_DENIED"),
+    ("53100", "DISK_FULL"),
+    ("08", "STORE_UNREACHABLE"),
+    ("57P", "STORE_UNREACHABLE"),
+    ("22", "TARGET_REJECTS_ROWS"),
+    ("23", "TARGET_REJECTS_ROWS"),
+)
+"""Prefix of an SQLSTATE → condition; others are STORE_CALL_FAILED."""
+TEXTS: tuple[tuple[str, str], ...] = (
+    ("password authentication failed", "STORE_LOGIN_REFUSED"),
+    ("no password supplied", "STORE_LOGIN_REFUSED"),
+    ("pg_hba.conf", "STORE_LOGIN_REFUSED"),
+    ('role "', "STORE_LOGIN_REFUSED"),
+    ('database "', "TARGET_DATABASE_MISSING"),
+)
+"""libpq gives no code when it cannot connect."""
+
+
+def _primary(problem: Exception) -> str:
+    """The first sentence: what the server says beyond it may quote rows."""
+    diagnosis = getattr(problem, "diag", None)
+    primary = getattr(diagnosis, "message_primary", None)
+    text = primary or str(problem).split("\nQuery was:")[0].split("\nDETAIL:")[0].strip()
+    return redact(text)[:DETAIL_CHARACTERS]
