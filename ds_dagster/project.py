@@ -13,8 +13,13 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.builder import declare, qualify
 from ds_dagster.catalog.catalog import Catalog
-from ds_dagster.catalog.inference import shared_entities
+from ds_dagster.catalog.capabilities import Delivery
+from ds_dagster.catalog.inference import delivery, shared_entities
+from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties import property_index
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import StoreAdmin, StoreDefinition, StoreKind
+from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import QualifiedName
@@ -161,6 +166,49 @@ def compile_slice(statements: Sequence[SliceStatement], settings: Settings) -> P
 
 
 # slices
+
+
+def kind_of_store(project: Project, relation: Relation) -> StoreKind:
+    """What the relation's store is able to do."""
+    return KINDS[project.catalog.store(relation.store).kind]
+
+
+def uri_of(project: Project, relation: Relation) -> str:
+    """Where the relation's data is, without credentials."""
+    return kind_of_store(project, relation).uri(project.catalog.store(relation.store), relation)
+
+
+def delivery_of(project: Project, relation: Relation) -> Delivery | None:
+    """The guarantee of a relation that queries fill; None for one that others fill."""
+    if not project.queries_of(relation.name):
+        return None
+    return delivery(relation.kind, relation.properties, kind_of_store(project, relation))
+
+
+def overridden(project: Project, store: str, values: Mapping[str, str]) -> StoreDefinition:
+    """A declared store with some property values replaced (a user's Dagster resource).
+
+    Raises:
+        UserError: UNKNOWN_STORE.
+    """
+    definition = project.catalog.store(store)
+    replaced = {
+        name: PropertyValue(value, secret=name in definition.properties and definition.properties[name].secret)
+        for name, value in values.items()
+    }
+    return replace(definition, properties=MappingProxyType({**definition.properties, **replaced}))
+
+
+def store_admin(
+    project: Project, store: str, resolve: Resolver, values: Mapping[str, str] = MappingProxyType({})
+) -> StoreAdmin:
+    """Connect to a declared store for control; close it after use.
+
+    Raises:
+        DsError: UNKNOWN_STORE, or what connecting meets.
+    """
+    definition = overridden(project, store, values)
+    return KINDS[definition.kind].admin(definition, resolve)
 
 
 def _placed(statement: SliceStatement) -> str:
