@@ -105,6 +105,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # an empty first batch writes the moment of `latest` into the checkpoint
             return offset_json(stream, pinned)
         prefetcher = self._read_ahead(positions)
+        if self._clock.monotonic() - self._noted_at >= NOTE_SECONDS:
+            self._note()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         while True:
             end = self._advance(prefetcher, positions, most)
@@ -143,11 +145,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         for shard, position in parse_offset(self._options.stream, end).items():
             self._spool.forget(shard, position.count)
-        if self._clock.monotonic() - self._noted_at >= NOTE_SECONDS:
-            self._note()
 
     def stop(self) -> None:
-        """End threads, remove spool files."""
+        """End threads, remove spool files. Spark mostly kills the process instead; the next start cleans up then."""
         if self._prefetcher is not None:
             self._prefetcher.stop()
             self._note()

@@ -37,16 +37,15 @@ class Sighting:
 
 
 class Spool:
-    """Files of one reader. Made lazily; ``close`` removes them.
+    """Files of one reader; ``close`` removes them. Spark kills the process rather than closing it, hence the sweep.
 
     Args:
-        folder: where; empty for a temporary folder that is removed on close.
+        folder: where; empty for a folder of this user among the machine's temporary files.
         stream: name of the stream, for the notes' file name.
     """
 
     def __init__(self, folder: str, stream: str) -> None:
-        self._temporary = not folder
-        self._base = Path(folder or tempfile.mkdtemp(prefix="ds_kinesis_"))
+        self._base = Path(folder) if folder else _shared_folder()
         self._base.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._sweep()
         self._own = self._base / f"run-{uuid.uuid4().hex}"
@@ -105,8 +104,8 @@ class Spool:
         return {}
 
     def close(self) -> None:
-        """Remove this process's files; notes stay unless the whole folder is temporary."""
-        shutil.rmtree(self._base if self._temporary else self._own, ignore_errors=True)
+        """Remove this process's files; notes stay."""
+        shutil.rmtree(self._own, ignore_errors=True)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -115,6 +114,14 @@ class Spool:
         for run in self._base.glob("run-*"):
             if (run / LOCK).is_file() and _is_unlocked(run / LOCK):
                 shutil.rmtree(run, ignore_errors=True)
+
+
+def _shared_folder() -> Path:
+    """One folder for all readers without one of their own, so that the next one sweeps what the last one left."""
+    folder = Path(tempfile.gettempdir(), f"ds_kinesis_{os.getuid()}")
+    folder.mkdir(exist_ok=True, mode=0o700)
+    ours = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+    return folder if ours else Path(tempfile.mkdtemp(prefix="ds_kinesis_"))
 
 
 def _is_unlocked(path: Path) -> bool:

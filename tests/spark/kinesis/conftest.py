@@ -77,7 +77,7 @@ class Proxy:
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, *args: object) -> None:
                 pass
 
             def do_POST(self) -> None:
@@ -338,8 +338,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     from ds_dagster.spark.kinesis.source import KinesisDataSource
 
-    root = str(Path(__file__).parents[3])
-    os.environ["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYSPARK_PYTHON", sys.executable)
+    patch.setenv("PYTHONPATH", str(Path(__file__).parents[3]), prepend=os.pathsep)
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "1g")
@@ -348,11 +349,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.pyspark.python", sys.executable)
-        .config("spark.sql.execution.pyspark.udf.faulthandler.enabled", "true")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(KinesisDataSource)
     yield session
     session.stop()
+    patch.undo()

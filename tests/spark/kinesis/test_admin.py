@@ -47,7 +47,7 @@ def test_put_and_look(stream):
     first = admin.put_record(stream.client, stream.name, '{"userid":"u1"}', b'{"a":1}')
     admin.put_record(stream.client, stream.name, '{"userid":"u1"}', b"")
     seen = list(admin.read_records(stream.client, stream.name))
-    assert [(r.sequence_number, r.data) for r in seen][0] == (first, b'{"a":1}')
+    assert (seen[0].sequence_number, seen[0].data) == (first, b'{"a":1}')
     assert seen[1].data == b"" and seen[1].partition_key == '{"userid":"u1"}'
     assert len(list(admin.read_records(stream.client, stream.name, limit=1))) == 1
     with pytest.raises(UserError, match="KINESIS_PARTITION_KEY_INVALID"):

@@ -6,7 +6,6 @@ import json
 import threading
 from datetime import datetime, timezone
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
