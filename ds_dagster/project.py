@@ -236,7 +236,7 @@ _CREATE_STORE = re.compile(r"create\s+store", re.IGNORECASE)
 def _declared_stores(settings: Settings) -> Mapping[str, CreateStore]:
     """CREATE STORE statements of the project's files, read again only when a file changed."""
     paths = sorted(settings.sql.rglob("*.sql"))
-    stamps = tuple((str(path), stat.st_mtime_ns, stat.st_size) for path in paths if (stat := path.stat()))
+    stamps = tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
     return _read_stores(str(settings.root), stamps)
 
 

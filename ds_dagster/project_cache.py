@@ -1,5 +1,233 @@
-"""placeholder until the measured cache lands"""
+"""A compiled project in the state folder, used while nothing changed.
+
+The key covers the package and its parts that decide the result (versions of this package, sqlglot and Python), the settings, the
+overlay, and the text of every file. A file whose key differs is never unpickled, so nothing crosses versions.
+
+No store is in it, and no settings: both may hold secrets. On loading, the CREATE STORE statements are read again from the project's
+files; when they say anything else than before (another kind, another diagnostic) the project is compiled anew. Trees of SELECTs are
+parsed again when somebody asks for one.
+"""
+
 from __future__ import annotations
 
-def cached(texts, settings, build):
-    return build()
+import contextlib
+import copyreg
+import gc
+import hashlib
+import importlib.metadata
+import io
+import json
+import os
+import pickle
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from ds_dagster.catalog.builder import Declared, declare
+from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.plan.expressions import BOUND_NODES
+from ds_dagster.settings import Settings
+from ds_dagster.sql.script import parse_file, parse_statement
+from ds_dagster.sql.statements import CreateAsSelect, CreateStore, InsertInto, ParsedFile, SelectBody
+from ds_dagster.stores.registry import KINDS
+from ds_dagster.version import __version__
+
+if TYPE_CHECKING:
+    from ds_dagster.project import Project
+
+WORTH_SECONDS = 0.25
+"""A project that compiles faster than this is not kept."""
+_KEY_LENGTH = 64
+_UNUSABLE = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, TypeError, ValueError)
+Texts = Sequence[tuple[str, str]]
+StorePlaces = list[tuple[str, int, int, str]]
+
+
+class LazyBody(SelectBody):
+    """A SELECT whose tree is parsed from the statement's text when it is first needed."""
+
+    __slots__ = ("_known", "_statement")
+    _known: exp.Expression | None
+    _statement: tuple[str, str]
+
+    @property
+    def tree(self) -> exp.Expression:
+        """The SELECT."""
+        if self._known is None:
+            statement = parse_statement(*self._statement)
+            assert isinstance(statement, CreateAsSelect | InsertInto)
+            object.__setattr__(self, "_known", statement.body.tree)
+        assert self._known is not None
+        return self._known
+
+
+def cached(texts: Texts, settings: Settings, build: Callable[[], Project]) -> Project:
+    """The project of these files: from the cache where its key fits, else built and, if that took long, kept.
+
+    Args:
+        texts: (name, text) of all SQL files.
+        settings: of the project.
+        build: compiles it.
+    """
+    path = settings.state / "cache" / "project.bin"
+    key = cache_key(texts, settings)
+    found = _load(path, key, texts, settings)
+    if found is not None:
+        return found
+    begin = time.process_time()
+    project = build()
+    if time.process_time() - begin > WORTH_SECONDS:
+        _save(path, key, project, texts, settings)
+    return project
+
+
+def cache_key(texts: Texts, settings: Settings) -> str:
+    """Hash of everything a compiled project depends on."""
+    digest = hashlib.sha256()
+    parts = (__version__, importlib.metadata.version("sqlglot"), sys.version, sorted(KINDS))
+    overlay = (settings.overlay.stores, settings.overlay.kinds)
+    plain = (str(settings.root), str(settings.state), settings.database, settings.schema, settings.store, settings.views)
+    digest.update(json.dumps([parts, plain, settings.file, overlay], default=str, sort_keys=True).encode())
+    for name, text in texts:
+        digest.update(f"\0{name}\0{len(text)}\0".encode())
+        digest.update(text.encode())
+    return digest.hexdigest()
+
+
+# stores: read again, never kept
+
+
+def _store_places(texts: Texts, project: Project) -> StorePlaces:
+    """(file, line, column, text's hash) is not enough to find a statement again, its offsets are: (file, start, end, name)."""
+    places: StorePlaces = []
+    by_name = dict(texts)
+    for name, store in project.catalog.stores.items():
+        text = by_name.get(store.span.file)
+        if text is None or not store.origin.text:
+            continue
+        span = store.origin.span
+        lines = text.splitlines(keepends=True)
+        start = sum(map(len, lines[: span.line - 1])) + span.column - 1
+        places.append((span.file, start, start + len(store.origin.text), name))
+    return places
+
+
+def _declared_stores(texts: Texts, places: StorePlaces, settings: Settings) -> Declared:
+    by_name = dict(texts)
+    files: list[ParsedFile] = []
+    for file, start, end, _ in places:
+        before = by_name[file][:start]
+        line_start = before.rfind("\n") + 1
+        padded = "\n" * before.count("\n") + " " * (start - line_start) + by_name[file][start:end]
+        files.append(parse_file(file, padded))
+    return declare(files, settings, KINDS)
+
+
+def _summary(declared: Declared) -> list[object]:
+    """What of the stores a compiled project depends on."""
+    kinds = sorted((store.name, store.kind) for store in declared.stores.values())
+    return [kinds, [(d.condition, d.message, str(d.span)) for d in declared.diagnostics]]
+
+
+# pickling
+
+
+def _frozen_mapping(values: dict[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(values)
+
+
+def _node(kind: type[exp.Expression], args: dict[str, Any]) -> exp.Expression:
+    return kind(**args)
+
+
+def _statement(kind: type[CreateAsSelect | InsertInto], values: dict[str, Any], body: tuple[Any, ...]) -> object:
+    """A statement whose SELECT is parsed when it is needed."""
+    lazy = object.__new__(LazyBody)
+    origin = values["origin"]
+    for name, value in zip(("span", "partition_by", "query_properties"), body, strict=True):
+        object.__setattr__(lazy, name, value)
+    object.__setattr__(lazy, "_known", None)
+    object.__setattr__(lazy, "_statement", (origin.text, origin.span.file))
+    return kind(**values, body=lazy)
+
+
+def _reduce_mapping(mapping: Any) -> tuple[Any, ...]:
+    return _frozen_mapping, (dict(mapping),)
+
+
+def _reduce_node(node: Any) -> tuple[Any, ...]:
+    return _node, (type(node), {name: value for name, value in node.args.items() if value is not None})
+
+
+def _reduce_statement(statement: Any) -> tuple[Any, ...]:
+    values = {f.name: getattr(statement, f.name) for f in fields(statement) if f.name != "body"}
+    body = statement.body
+    return _statement, (type(statement), values, (body.span, body.partition_by, body.query_properties))
+
+
+class _Pickler(pickle.Pickler):
+    dispatch_table = {
+        **copyreg.dispatch_table,
+        MappingProxyType: _reduce_mapping,
+        **dict.fromkeys(BOUND_NODES, _reduce_node),
+        **dict.fromkeys((CreateAsSelect, InsertInto), _reduce_statement),
+    }
+
+
+def _save(path: Path, key: str, project: Project, texts: Texts, settings: Settings) -> None:
+    """Write atomically; a cache that cannot be written is no reason to fail."""
+    places = _store_places(texts, project)
+    if len(places) != sum(1 for store in project.catalog.stores.values() if store.origin.text):
+        return
+    content = {
+        "places": places,
+        "summary": _summary(_declared_stores(texts, places, settings)),
+        "relations": project.catalog.relations,
+        "schemas": project.catalog.schemas,
+        **{name: getattr(project, name) for name in _KEPT},
+    }
+    buffer = io.BytesIO()
+    _Pickler(buffer, protocol=5).dump(content)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(key.encode() + buffer.getvalue())
+        Path(temporary).replace(path)
+
+
+_KEPT = ("queries", "diagnostics", "broken", "statements", "downstream", "depends_on")
+
+
+def _load(path: Path, key: str, texts: Texts, settings: Settings) -> Project | None:
+    """The kept project, None when there is none with this key, or its file is damaged."""
+    from ds_dagster.project import Project
+
+    try:
+        with path.open("rb") as file:
+            if file.read(_KEY_LENGTH) != key.encode():
+                return None
+            rest = file.read()
+    except OSError:
+        return None
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        content = pickle.loads(rest)
+        declared = _declared_stores(texts, content["places"], settings)
+        if _summary(declared) != content["summary"]:
+            return None
+        catalog = Catalog(declared.stores, content["relations"], content["schemas"])
+        return Project(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
+    except _UNUSABLE:
+        return None
+    finally:
+        if enabled:
+            gc.enable()

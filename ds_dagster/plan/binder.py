@@ -110,8 +110,9 @@ class _Binder:
         for item in items:
             if not is_primitive(item.expression.type):
                 example = _part(item.name, item.expression.type)
-                params = {"name": item.name, "type": item.expression.type, "example": example}
-                self.findings.add(error("VIEW_COLUMN_NESTED", span=item.span, **params))
+                type_ = item.expression.type
+                problem = error("VIEW_COLUMN_NESTED", span=item.span, name=item.name, type=type_, example=example)
+                self.findings.add(problem)
 
     # INSERT INTO
 
@@ -128,8 +129,15 @@ class _Binder:
             self.findings.add(error("INSERT_PARTITION_BY", span=span, relation=relation.name.name))
         if len(selected.items) != len(relation.columns):
             names = [column.name for column in relation.columns]
-            params = {"relation": relation.name.name, "found": len(selected.items), "expected": len(names), "columns": names}
-            self.findings.add(error("INSERT_COLUMN_COUNT", span=statement.target.span, **params))
+            problem = error(
+                "INSERT_COLUMN_COUNT",
+                span=statement.target.span,
+                relation=relation.name.name,
+                found=len(selected.items),
+                expected=len(names),
+                columns=names,
+            )
+            self.findings.add(problem)
             return None
         return self._inserted(statement, selected, made, relation)
 
@@ -144,16 +152,25 @@ class _Binder:
             return None
         key = tuple(placed[name] for name in selected.key)
         if made.changelog == "upsert" and sorted(key) != sorted(relation.primary_key):
-            params = {"relation": relation.name.name, "key": relation.primary_key, "found": selected.key}
-            self.findings.add(error("INSERT_KEY", span=statement.target.span, **params))
+            target, primary = relation.name.name, relation.primary_key
+            span = statement.target.span
+            self.findings.add(error("INSERT_KEY", span=span, relation=target, key=primary, found=selected.key))
             return None
         return Sink(replace(made, columns=tuple(columns), key_names=key), relation, tuple(named.name for named in columns))
 
     def _check_type(self, position: int, item: SelectItem, target: Column, relation: Relation) -> None:
         if not widens(item.expression.type, target.type):
-            params = {"found": item.expression.type, "expected": target.type, "name": item.name, "target": target.name}
-            found = error("INSERT_TYPE", span=item.span, position=position, relation=relation.name.name, **params)
-            self.findings.add(found)
+            problem = error(
+                "INSERT_TYPE",
+                span=item.span,
+                position=position,
+                relation=relation.name.name,
+                found=item.expression.type,
+                expected=target.type,
+                name=item.name,
+                target=target.name,
+            )
+            self.findings.add(problem)
 
     # the record
 

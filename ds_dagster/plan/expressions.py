@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlglot import exp
 
@@ -161,7 +161,7 @@ class ExpressionBinder:
         bound = self._boolean(node, self.clause)
         return BoundExpression(bound.tree, BOOLEAN, bound.nullable)
 
-    def refuse(self, condition: str, node: exp.Expression, **params: object) -> DsError:
+    def refuse(self, condition: str, node: exp.Expression, **params: Any) -> DsError:
         """The error of a condition at a node."""
         return error(condition, span=self.scope.place(node), **params)
 

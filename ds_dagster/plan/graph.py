@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from sqlglot import exp
 
 from ds_dagster.catalog.builder import NamedQuery, qualify
 from ds_dagster.catalog.relation import Relation
@@ -12,7 +14,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.sources import written_name
 from ds_dagster.settings import Settings
-from ds_dagster.sql.expressions import RelationRef
+from ds_dagster.sql.expressions import RelationRef, WindowRef
 from ds_dagster.sql.lowering import span_of
 
 Edges = Mapping[QualifiedName, Sequence[QualifiedName]]
@@ -41,18 +43,30 @@ def query_node(named: NamedQuery, settings: Settings) -> QueryNode:
     body = named.statement.body
     context = named.statement.origin.context
     found: dict[QualifiedName, None] = {}
-    for node in body.tree.find_all(RelationRef, bfs=False):
+    for node in relation_refs(body.tree):
         written = written_name(node, body.span)
         if len(written.parts) <= 3:
             found.setdefault(qualify(written, context, settings))
     return QueryNode(named, tuple(found))
 
 
+def relation_refs(select: exp.Expression) -> Iterator[RelationRef]:
+    """References to relations in FROM and JOIN, left to right, sub-selects and windows included."""
+    for holder in (select.args.get("from_"), *(select.args.get("joins") or ())):
+        source = holder.this if holder is not None else None
+        while isinstance(source, WindowRef):
+            source = source.this
+        if isinstance(source, RelationRef):
+            yield source
+        elif isinstance(source, exp.Subquery):
+            yield from relation_refs(source.this)
+
+
 def place_of(node: QueryNode, source: QualifiedName, settings: Settings) -> Span:
     """Where a query names a source."""
     body = node.named.statement.body
     context = node.named.statement.origin.context
-    for ref in body.tree.find_all(RelationRef, bfs=False):
+    for ref in relation_refs(body.tree):
         place = span_of(ref, body.span)
         if qualify(written_name(ref, place), context, settings) == source:
             return place

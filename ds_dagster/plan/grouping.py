@@ -25,7 +25,12 @@ def is_grouped(tree: exp.Select) -> bool:
     """Whether a SELECT groups: by GROUP BY, or by an aggregate without it."""
     if tree.args.get("group") or tree.args.get("having"):
         return True
-    return any(item.find(*AGGREGATE_NODES) is not None for item in tree.expressions)
+    return any(_has_aggregate(item) for item in tree.expressions)
+
+
+def _has_aggregate(item: exp.Expression) -> bool:
+    inner = item.this if isinstance(item, exp.Alias) else item
+    return not isinstance(inner, exp.Column | exp.Star) and inner.find(*AGGREGATE_NODES) is not None
 
 
 class Grouping:
@@ -51,16 +56,14 @@ class Grouping:
         self._check_below()
         group = self.tree.args.get("group")
         if group is None:
-            condition = "HAVING_WITHOUT_GROUP" if not self._has_aggregate() else "AGGREGATE_WITHOUT_GROUP"
+            aggregates = any(_has_aggregate(item) for item in self.tree.expressions)
+            condition = "AGGREGATE_WITHOUT_GROUP" if aggregates else "HAVING_WITHOUT_GROUP"
             raise error(condition, span=self.scope.place(self.tree.args.get("having") or self.tree))
         aliases = {item.alias: item.this for item in self.tree.expressions if isinstance(item, exp.Alias)}
         binder = ExpressionBinder(self.scope, "GROUP BY")
         for item in group.expressions:
             self._add(binder, self._meant(item, aliases))
         self._check_window()
-
-    def _has_aggregate(self) -> bool:
-        return any(item.find(*AGGREGATE_NODES) is not None for item in self.tree.expressions)
 
     def _check_below(self) -> None:
         upper = "windowed aggregate" if self.source.window is not None else "aggregate"
@@ -143,8 +146,10 @@ class Grouping:
             if is_temporal(named.expression.type) or reads_time:
                 shown = named.name.partition("$")[2] or named.name
                 relation = self.source.relation.name.name
-                params = {"name": shown, "type": named.expression.type, "relation": relation}
-                self.findings.warn(error("UNBOUNDED_STATE", span=self.span, **params))
+                problem = error(
+                    "UNBOUNDED_STATE", span=self.span, name=shown, type=named.expression.type, relation=relation
+                )
+                self.findings.warn(problem)
                 return
 
 

@@ -44,7 +44,18 @@ class BoundExpression:
 
     def columns(self) -> frozenset[str]:
         """Internal names of the fields it reads."""
-        return frozenset(column.name for column in self.tree.find_all(exp.Column))
+        tree = self.tree
+        if isinstance(tree, exp.Column):
+            return frozenset((tree.this.this,))
+        found: set[str] = set()
+        pending = [tree]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, exp.Column):
+                found.add(node.this.this)
+            else:
+                pending.extend(node.iter_expressions())
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

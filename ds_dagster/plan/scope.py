@@ -64,6 +64,10 @@ class Scope:
 
     def place(self, node: exp.Expression) -> Span:
         """Where a node stands."""
+        if isinstance(node, exp.Identifier) and node.meta:
+            meta = node.meta
+            line, column = meta["line"], meta["col"]
+            return Span(self.span.file, line, column, line, column + meta["end"] - meta["start"] + 1)
         return span_of(node, self.span)
 
     def source(self, alias: str, node: exp.Expression) -> Source:

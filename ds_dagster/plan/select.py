@@ -169,11 +169,11 @@ class SelectBinder:
         self, item: exp.Expression, scope: Scope, binder: ExpressionBinder, grouping: Grouping | None
     ) -> SelectItem:
         inner = item.this if isinstance(item, exp.Alias) else item
-        place = scope.place(item)
         bound = binder.expression(inner)
         if grouping is not None:
-            bound = grouping.over(bound, place)
-        return SelectItem(self._name(item, binder), bound, place)
+            bound = grouping.over(bound, scope.place(item))
+        named = item.args["alias"] if isinstance(item, exp.Alias) else item.this if isinstance(item, exp.Column) else item
+        return SelectItem(self._name(item, binder), bound, scope.place(named))
 
     def _name(self, item: exp.Expression, binder: ExpressionBinder) -> str:
         """The alias, else the name of the column or field."""
