@@ -224,7 +224,8 @@ class KafkaAdmin:
                 from confluent_kafka.admin import AdminClient
             except ImportError as problem:
                 raise error("STORE_DRIVER_MISSING", type="KAFKA", package="confluent-kafka") from problem
-            self._client = AdminClient({**self._config, "error_cb": self._noted, "log_level": 0})
+            config: dict[str, Any] = {**self._config, "error_cb": self._noted, "log_level": 0}
+            self._client = AdminClient(config)
         return self._client
 
     def _noted(self, problem: Any) -> None:

@@ -1,0 +1,170 @@
+"""Every table sink in one shape: open a loader for an identity, read back what the store holds."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+
+from ds_dagster.catalog.io_spec import BatchLoader, SinkIdentity, TableColumn, TableTarget
+from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, VARCHAR
+from ds_dagster.local.addresses import LocalAddresses
+from ds_dagster.local.servers import down, up
+from ds_dagster.names import QualifiedName
+from ds_dagster.stores import memory_loader
+from ds_dagster.stores.memory_loader import MemoryLoader
+from ds_dagster.stores.postgres_connection import PostgresAddress
+from ds_dagster.stores.postgres_loader import PostgresLoader
+from ds_dagster.stores.sqlite_loader import SqliteLoader
+from ds_dagster.stores.sqlite_reader import open_views
+from ds_dagster.stores.sqlite_views import file_name
+
+AT = datetime.datetime(2024, 1, 31, 23, 59, 59, 5, tzinfo=datetime.timezone.utc)
+KINDS = ("memory", "sqlite", pytest.param("postgres", marks=pytest.mark.servers))
+
+
+@dataclass(frozen=True)
+class Sink:
+    """One table of one kind of store."""
+
+    kind: str
+    place: tuple[str, str]
+    open_loader: Callable[[TableTarget, SinkIdentity], BatchLoader]
+    read: Callable[[], list[dict[str, Any]]]
+
+    def target(self, mode: str = "upsert", refresh: str = "incremental") -> TableTarget:
+        native = {
+            "sqlite": ("TEXT", "INTEGER", "TEXT"),
+            "postgres": ("text", "bigint", "timestamp with time zone"),
+            "memory": ("VARCHAR", "BIGINT", "TIMESTAMP_LTZ"),
+        }[self.kind]
+        columns = (
+            TableColumn("url", VARCHAR, native[0]),
+            TableColumn("visits", BIGINT, native[1]),
+            TableColumn("at", TIMESTAMP_LTZ, native[2]),
+        )
+        key = ("url",) if mode == "upsert" else ()
+        return TableTarget(self.place, columns, key, mode, refresh)  # type: ignore[arg-type]
+
+    def loader(self, version: int = 1, job: str = "test/j/q", **target: str) -> BatchLoader:
+        loader = self.open_loader(self.target(**target), SinkIdentity(job, version))
+        loader.prepare()
+        return loader
+
+    @property
+    def at(self) -> datetime.datetime:
+        """Time in every row of :func:`batch`."""
+        return AT
+
+    def rows(self) -> list[tuple[Any, Any]]:
+        """(url, visits), sorted."""
+        return sorted(((row["url"], row["visits"]) for row in self.read()), key=repr)
+
+
+@pytest.fixture
+def batch() -> Callable[..., pyarrow.Table]:
+    return make_batch
+
+
+def make_batch(
+    rows: Sequence[tuple[str | None, int | None]], deleted: Sequence[str | None] = (), mode: str = "upsert"
+) -> pyarrow.Table:
+    everything = [*rows, *((url, None) for url in deleted)]
+    columns: dict[str, Any] = {
+        "url": pyarrow.array([url for url, _ in everything], pyarrow.string()),
+        "visits": pyarrow.array([visits for _, visits in everything], pyarrow.int64()),
+        "at": pyarrow.array([AT] * len(everything), pyarrow.timestamp("us", "UTC")),
+    }
+    if mode == "upsert":
+        columns["__deleted"] = pyarrow.array([False] * len(rows) + [True] * len(deleted), pyarrow.bool_())
+    return pyarrow.table(columns)
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAddresses]:
+    state = tmp_path_factory.mktemp("servers")
+    try:
+        yield up(state, only=["postgres"])
+    finally:
+        down(state)
+
+
+@pytest.fixture(scope="session")
+def postgres_settings(servers: LocalAddresses) -> Mapping[str, str]:
+    """Resolved options of a Postgres store."""
+    password = Path(str(servers.postgres_password_file)).read_text(encoding="utf-8").strip()
+    return {
+        "url": str(servers.postgres),
+        "username": str(servers.postgres_user),
+        "password": password,
+        "sslmode": "disable",
+        "store": "warehouse",
+    }
+
+
+@pytest.fixture
+def postgres_address(postgres_settings: Mapping[str, str]) -> PostgresAddress:
+    return PostgresAddress.of("warehouse", postgres_settings)
+
+
+def _memory(tmp_path: Path) -> Iterator[Sink]:
+    place = ("m", f"t_{uuid.uuid4().hex[:8]}")
+    yield Sink("memory", place, lambda t, i: MemoryLoader(place, t, i), lambda: memory_loader.table_rows(*place))
+    memory_loader.clear("m")
+
+
+def _sqlite(tmp_path: Path) -> Iterator[Sink]:
+    name = QualifiedName("db", "public", "visits")
+
+    def read() -> list[dict[str, Any]]:
+        connection = open_views(tmp_path, {"main": name})
+        found = connection.execute('SELECT url, visits, "at" FROM visits').fetchall()
+        connection.close()
+        return [dict(zip(("url", "visits", "at"), row, strict=True)) for row in found]
+
+    place = (file_name(name), "visits")
+    yield Sink("sqlite", place, lambda t, i: SqliteLoader(tmp_path / place[0], t, i), read)
+
+
+@pytest.fixture(params=KINDS)
+def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
+    loaders: list[BatchLoader] = []
+    if request.param == "postgres":
+        address = request.getfixturevalue("postgres_address")
+        made = _postgres(address)
+    else:
+        made = {"memory": _memory, "sqlite": _sqlite}[request.param](tmp_path)
+    sink = next(made)
+
+    def opened(target: TableTarget, identity: SinkIdentity) -> BatchLoader:
+        loaders.append(sink.open_loader(target, identity))
+        return loaders[-1]
+
+    yield replace(sink, open_loader=opened)
+    for loader in loaders:
+        loader.close()
+    for _ in made:
+        pass
+
+
+def _postgres(address: PostgresAddress) -> Iterator[Sink]:
+    table = f"visits_{uuid.uuid4().hex[:8]}"
+    schema = f"s_{uuid.uuid4().hex[:8]}"
+    connection = address.control()
+    connection.autocommit = True
+    cursor = connection.cursor()
+    cursor.execute(f"CREATE SCHEMA {schema}")
+
+    def read() -> list[dict[str, Any]]:
+        cursor.execute(f'SELECT url, visits, "at" FROM {schema}.{table}')
+        return [dict(zip(("url", "visits", "at"), row, strict=True)) for row in cursor.fetchall()]
+
+    yield Sink("postgres", (schema, table), lambda t, i: PostgresLoader(address, t, i), read)
+    cursor.execute(f"DROP SCHEMA {schema} CASCADE")
+    connection.close()

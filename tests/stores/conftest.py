@@ -1,0 +1,48 @@
+"""Real local servers for tests of stores: one set per session, in a folder of its own, stopped at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from ds_dagster.local.addresses import LocalAddresses
+from ds_dagster.local.servers import down, up
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAddresses]:
+    state = tmp_path_factory.mktemp("servers")
+    try:
+        yield up(state, only=["kafka", "kinesis", "postgres"])
+    finally:
+        down(state)
+
+
+@pytest.fixture(scope="session")
+def postgres_settings(servers: LocalAddresses) -> Mapping[str, str]:
+    """Resolved options of a Postgres store."""
+    password = Path(str(servers.postgres_password_file)).read_text(encoding="utf-8").strip()
+    return {
+        "url": str(servers.postgres),
+        "username": str(servers.postgres_user),
+        "password": password,
+        "sslmode": "disable",
+        "store": "warehouse",
+    }
+
+
+@pytest.fixture(scope="session")
+def kafka_settings(servers: LocalAddresses) -> Mapping[str, str]:
+    return {"bootstrap.servers": str(servers.kafka), "security.protocol": "plaintext"}
+
+
+@pytest.fixture(scope="session")
+def kinesis_settings(servers: LocalAddresses) -> Mapping[str, str]:
+    return {
+        "endpoint_url": str(servers.kinesis),
+        "region": "us-east-2",
+        "access_key_id": "local",
+        "secret_access_key": "local",
+    }
