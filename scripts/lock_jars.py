@@ -81,8 +81,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, (why, roots) in ROOTS.items():
             print(f"resolving {name}", file=sys.stderr)
-            jars = [jar for root in roots for jar in fetch(root, Path(folder))]
-            sets[name] = {"why": why, "jars": sorted(jars, key=lambda jar: str(jar["coordinates"]))}
+            jars: list[dict[str, object]] = [jar for root in roots for jar in fetch(root, Path(folder))]
+            jars.sort(key=lambda jar: str(jar["coordinates"]))
+            sets[name] = {"why": why, "jars": jars}
     LOCK.write_text(json.dumps({"version": 1, "sets": sets}, indent=1) + "\n", encoding="utf-8")
 
 

@@ -39,7 +39,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def one_jar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "locked_sets", lambda: {"things": (LOCKED,)})
-    monkeypatch.setattr(jars.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("ds_dagster.jars.time.sleep", lambda seconds: None)
 
 
 @pytest.fixture
@@ -111,7 +111,8 @@ def _leaves(tree: object, key: str = "") -> list[tuple[str, str]]:
 
 @pytest.mark.usefixtures("one_jar")
 def test_a_set_is_fetched_once_and_then_found(fake_mvn: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    log, lines = fake_mvn(), []
+    log = fake_mvn()
+    lines: list[str] = []
     (path,) = jars.resolve("things", lines.append)
     assert path.read_bytes() == JAR
     assert any("thing-1.0.jar" in line for line in lines)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster import jars
+from scripts import tiers
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -81,11 +82,6 @@ def test_continuous_integration_runs_what_people_run() -> None:
 
 
 def test_every_mark_but_unit_belongs_to_a_tier() -> None:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import tiers
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
     marks = {line.split(":")[0] for line in PROJECT["tool"]["pytest"]["ini_options"]["markers"]}
     chosen = {mark for tier in tiers.TIERS.values() for mark in re.findall(r"\w+", tier.marks)} - {"and", "or", "not"}
     assert chosen == marks

@@ -20,7 +20,7 @@ import boto3
 import psycopg2
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # no re-export
 
 from ds_dagster import local
 from ds_dagster.errors import DsError, ExternalError, UserError
@@ -127,7 +127,8 @@ def test_the_addresses_have_the_documented_shape(servers: Path) -> None:
 
 
 def test_a_second_start_changes_nothing(servers: Path) -> None:
-    before, lines = pids(servers), []
+    before = pids(servers)
+    lines: list[str] = []
     start = time.monotonic()
     found = local.up(servers, progress=lines.append)
     assert time.monotonic() - start < 5
