@@ -153,7 +153,10 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** One timer at the first moment something happens; an earlier one that is set already does no harm. */
+  /**
+   * One timer for the first moment something happens; an earlier one that is set already does no harm. Spark fires a
+   * timer when time has reached it and forgets it afterwards, so it stands in the millisecond after the moment.
+   */
   private boolean setTimer(KeyState state) {
     if (settings.immediate()) {
       return false;
@@ -167,7 +170,7 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     if (next == KeyState.NO_TIMER) {
       return false;
     }
-    long millis = Math.max(0, Math.floorDiv(next, MICROS_PER_MILLI)) + settings.timerOffsetMillis();
+    long millis = Math.max(0, Math.floorDiv(next, MICROS_PER_MILLI)) + 1;
     if (state.timer <= millis) {
       return false;
     }

@@ -11,9 +11,4 @@ import java.io.Serializable;
  * @param mostVersions most final versions kept per key
  */
 record TemporalJoinSettings(boolean outer, boolean immediate, long retentionMicros, int mostVersions)
-    implements Serializable {
-  /** Spark fires a timer once time is past it. */
-  long timerOffsetMillis() {
-    return 0;
-  }
-}
+    implements Serializable {}

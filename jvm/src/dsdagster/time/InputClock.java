@@ -135,6 +135,17 @@ final class InputClock {
     return time;
   }
 
+  /** Where an idle input stands: the furthest of its partitions, {@link #HELD} when it never had a row. */
+  long idleTime() {
+    long time = HELD;
+    for (PartitionClock partition : partitions.values()) {
+      if (partition.newest != PartitionClock.NONE) {
+        time = Math.max(time, partition.newest - bound);
+      }
+    }
+    return time;
+  }
+
   private boolean isLeftOut(PartitionClock partition, boolean frozen) {
     if (partition.closed) {
       return true;

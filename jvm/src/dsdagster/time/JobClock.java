@@ -11,8 +11,8 @@ import org.apache.spark.util.LongAccumulator;
 /**
  * Event time of one run of one job: decides when a tick comes and what it says.
  *
- * <p>Rules: query time is the minimum over the active inputs; it never goes back and stands still when all are idle or
- * one is held. Ticks come only while something is pending (time is not past the newest row plus the span), at least a
+ * <p>Rules: query time is the minimum over the active inputs; it never goes back and stands still when one is held.
+ * When all are idle it stands at the furthest of them, so that it does not matter which of them fell idle first. Ticks come only while something is pending (time is not past the newest row plus the span), at least a
  * step apart, the last one exact; in long silence they thin out to one per fiftieth of the silence. With a grid they come only
  * when time crosses a multiple of it. All tick sources of a job tell the same time, so an idle input follows the others.
  * With a frozen end nothing waits. All methods are thread-safe.
@@ -154,7 +154,18 @@ final class JobClock {
     for (InputClock input : inputs.values()) {
       time = Math.min(time, input.time(frozen));
     }
-    return time == InputClock.IDLE ? InputClock.HELD : time;
+    return time == InputClock.IDLE ? allIdleTime() : time;
+  }
+
+  /** All idle: where time would stand had they fallen idle one after the other, the slowest first. */
+  private long allIdleTime() {
+    long time = InputClock.HELD;
+    if (!frozen) {
+      for (InputClock input : inputs.values()) {
+        time = Math.max(time, input.idleTime());
+      }
+    }
+    return time;
   }
 
   /** Time at which nothing that has been read can be pending any more. */

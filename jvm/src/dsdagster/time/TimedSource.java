@@ -63,14 +63,26 @@ public final class TimedSource implements TableProvider, DataSourceRegister {
 
   private TableProvider inner(CaseInsensitiveStringMap options) {
     if (inner == null) {
-      String format = options.get("ds.inner");
-      Option<TableProvider> found = DataSource$.MODULE$.lookupDataSourceV2(format, SQLConf.get());
-      if (found.isEmpty()) {
-        throw new OperatorFault("SOURCE_NOT_WRAPPABLE", "format " + format + " is no data source of version 2");
-      }
-      inner = found.get();
+      inner = provider(options.get("ds.inner"));
     }
     return inner;
+  }
+
+  /** Spark hides some formats (Kafka among them) from this look-up, for batches only: those are made from their class. */
+  private static TableProvider provider(String format) {
+    Option<TableProvider> found = DataSource$.MODULE$.lookupDataSourceV2(format, SQLConf.get());
+    if (found.isDefined()) {
+      return found.get();
+    }
+    Class<?> type = DataSource$.MODULE$.lookupDataSource(format, SQLConf.get());
+    if (!TableProvider.class.isAssignableFrom(type)) {
+      throw new OperatorFault("SOURCE_NOT_WRAPPABLE", "format " + format + " is no data source of version 2");
+    }
+    try {
+      return (TableProvider) type.getDeclaredConstructor().newInstance();
+    } catch (ReflectiveOperationException failure) {
+      throw new OperatorFault("SOURCE_NOT_WRAPPABLE", "format " + format + " cannot be made", failure);
+    }
   }
 
   private static CaseInsensitiveStringMap innerOptions(CaseInsensitiveStringMap options) {

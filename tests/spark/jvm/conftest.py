@@ -1,0 +1,258 @@
+"""One Spark session with the operators' jar, and one real Kafka broker, for the tests of this folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ds_dagster.jars import operator_jar, resolve
+from ds_dagster.local import kafka
+from ds_dagster.local.server import Home, ServerKind, start_server, stop_server
+from ds_dagster.spark.jvm import Operators, operators
+
+STREAMING = "org.apache.spark.sql.execution.streaming"
+DEADLINE = 60.0
+
+
+def eventually(check: Callable[[], bool], seconds: float = DEADLINE) -> None:
+    """Poll until ``check`` holds; fail after ``seconds``."""
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "the deadline passed"
+        time.sleep(0.02)
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+@pytest.fixture(scope="session")
+def lab_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The process's session if it has the jar, else a new one."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the property is not read by a session of this process
+    jars = [str(path) for path in (*resolve("spark-kafka"), operator_jar())]
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.jars": ",".join(jars),
+        "spark.driver.extraClassPath": ":".join(jars),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.pollingDelay": "20ms",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.hadoop.fs.file.impl": "dsdagster.fs.NioLocalFileSystem",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    yield spark
+    spark.stop()
+
+
+@dataclass
+class Memory:
+    """A source that is fed by hand: rows of text."""
+
+    spark: SparkSession
+    stream: Any = None
+    name: str = field(default_factory=lambda: f"m_{uuid.uuid4().hex[:8]}")
+
+    def __post_init__(self) -> None:
+        jvm: Any = self.spark._jvm
+        made = getattr(getattr(jvm.org.apache.spark.sql.execution.streaming.runtime, "MemoryStream$"), "MODULE$")
+        self.stream = made.apply(self.spark._jsparkSession, 1, jvm.org.apache.spark.sql.Encoders.STRING())
+
+    def add(self, *rows: str) -> None:
+        jvm: Any = self.spark._jvm
+        values = jvm.java.util.ArrayList()
+        for row in rows:
+            values.add(row)
+        self.stream.addData(jvm.org.apache.spark.api.python.PythonUtils.toSeq(values))
+
+    def frame(self) -> DataFrame:
+        return DataFrame(self.stream.toDF(), self.spark)
+
+
+@dataclass
+class Lab:
+    """A session of its own, the operators, queries that collect what they emit."""
+
+    spark: SparkSession
+    root: Path
+    job: str = field(default_factory=lambda: f"job_{uuid.uuid4().hex[:8]}")
+    queries: list[StreamingQuery] = field(default_factory=list)
+    emitted: list[tuple[Any, ...]] = field(default_factory=list)
+
+    @property
+    def operators(self) -> Operators:
+        return operators(self.spark)
+
+    def start(self, frame: DataFrame, name: str = "query", fail: Callable[[list[Any]], bool] | None = None,
+              **trigger: Any) -> StreamingQuery:
+        """Run into :attr:`emitted`; a batch for which ``fail`` holds is computed and then fails."""
+
+        def keep(batch: DataFrame, number: int) -> None:
+            rows = [tuple(row) for row in batch.collect()]
+            if fail is not None and fail(rows):
+                raise RuntimeError("injected")
+            self.emitted.extend(rows)
+
+        writer = frame.writeStream.foreachBatch(keep).outputMode("append")
+        writer = writer.option("checkpointLocation", str(self.root / name))
+        query = (writer.trigger(**trigger) if trigger else writer).start()
+        self.queries.append(query)
+        return query
+
+    def step(self, query: StreamingQuery) -> list[tuple[Any, ...]]:
+        """What comes out until nothing is left to do, sorted."""
+        query.processAllAvailable()
+        return self.take()
+
+    def take(self) -> list[tuple[Any, ...]]:
+        rows = sorted(self.emitted, key=repr)
+        self.emitted.clear()
+        return rows
+
+    def close(self) -> None:
+        for query in self.queries:
+            query.stop()
+        self.operators.set_now(None)
+        self.operators.remove_clock(self.job)
+
+
+def dropped(query: StreamingQuery) -> int:
+    """Rows Spark dropped behind the watermark."""
+    return sum(
+        operator["numRowsDroppedByWatermark"]
+        for progress in query.recentProgress
+        for operator in json.loads(progress.json)["stateOperators"]
+    )
+
+
+@pytest.fixture
+def lab(lab_spark: SparkSession, tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(lab_spark.newSession(), tmp_path)
+    rocks = f"{STREAMING}.state.RocksDBStateStoreProvider"
+    made.spark.conf.set("spark.sql.streaming.stateStore.providerClass", rocks)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def late_rows() -> Callable[[StreamingQuery], int]:
+    """Rows Spark dropped behind the watermark of a query."""
+    return dropped
+
+
+@pytest.fixture(name="eventually")
+def eventually_fixture() -> Callable[..., None]:
+    """Poll until a check holds."""
+    return eventually
+
+
+@pytest.fixture
+def memory(lab: Lab) -> Callable[[], Memory]:
+    return lambda: Memory(lab.spark)
+
+
+@dataclass
+class Broker:
+    """A real broker and the few calls tests make."""
+
+    address: str
+
+    def topic(self, partitions: int, **config: str) -> str:
+        name = f"t_{uuid.uuid4().hex[:8]}"
+        settings = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in config.items()}}
+        admin = AdminClient({"bootstrap.servers": self.address})  # its futures end with it
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+        return name
+
+    def producer(self, **options: Any) -> Producer:
+        return Producer({"bootstrap.servers": self.address, "linger.ms": 0, **options})
+
+    def send(self, topic: str, rows: Sequence[tuple[int, str]], times: Sequence[int] | None = None) -> None:
+        """Rows as (partition, value), with record timestamps in milliseconds if given."""
+        producer = self.producer()
+        for index, (partition, value) in enumerate(rows):
+            extra = {} if times is None else {"timestamp": times[index]}
+            producer.produce(topic, value.encode(), partition=partition, **extra)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def ends(self, topic: str, isolation: str) -> list[int]:
+        reader = Consumer(
+            {"bootstrap.servers": self.address, "group.id": uuid.uuid4().hex, "isolation.level": isolation}
+        )
+        try:
+            partitions = sorted(reader.list_topics(topic, 30).topics[topic].partitions)
+            return [reader.get_watermark_offsets(TopicPartition(topic, one), 30)[1] for one in partitions]
+        finally:
+            reader.close()
+
+    def read(self, topic: str) -> list[Any]:
+        """All committed messages."""
+        reader = Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": uuid.uuid4().hex,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        partitions = sorted(reader.list_topics(topic, 30).topics[topic].partitions)
+        reader.assign([TopicPartition(topic, one, 0) for one in partitions])
+        found: list[Any] = []
+        ended: set[int] = set()
+        end = time.monotonic() + DEADLINE
+        while len(ended) < len(partitions):
+            assert time.monotonic() < end, "the topic could not be read to its end"
+            for message in reader.consume(1000, 0.2):
+                if message.error() is None:
+                    found.append(message)
+                else:
+                    ended.add(message.partition())
+        reader.close()
+        return found
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    kind = ServerKind(name="kafka", ports=("kafka", kafka.CONTROLLER), prepare=kafka.prepare, ailment=kafka.ailment)
+    ports = dict(zip(kind.ports, free_ports(2), strict=True))
+    home = Home(tmp_path_factory.mktemp("broker"), "kafka", ports)
+    start_server(kind, home, lambda line: None)
+    yield Broker(f"127.0.0.1:{home.port}")
+    stop_server(kind, home)
