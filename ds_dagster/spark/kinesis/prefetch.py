@@ -53,6 +53,9 @@ class ShardLook:
     millis_behind: int | None
 
 
+NO_LOOK = ShardLook(None, None)
+
+
 @dataclass(slots=True)
 class _State:
     """One shard's buffer. ``taken`` and ``fetched`` are the positions before and behind it."""

@@ -22,7 +22,7 @@ from ds_dagster.spark.kinesis.offsets import (
     parse_offset,
 )
 from ds_dagster.spark.kinesis.options import KinesisOptions
-from ds_dagster.spark.kinesis.prefetch import Freeze, Prefetcher
+from ds_dagster.spark.kinesis.prefetch import NO_LOOK, Freeze, Prefetcher
 from ds_dagster.spark.kinesis.ranges import ShardRange, read_range
 from ds_dagster.spark.kinesis.shards import first_positions, forgotten, list_shards, startable
 from ds_dagster.spark.kinesis.sink import KinesisStreamWriter
@@ -70,6 +70,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._prefetcher: Prefetcher | None = None
         self._spool: Spool | None = None
         self._freeze: Freeze | None = None
+        self._given: Mapping[str, Position] | None = None
         self._noted_at = 0.0
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -98,12 +99,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A finite run waits for the network here, since "nothing" would end it.
         """
-        stream = self._options.stream
-        positions = parse_offset(stream, start)
+        positions = parse_offset(self._options.stream, start)
         pinned = _pinned(positions)
         if pinned != positions:
             # an empty first batch writes the moment of `latest` into the checkpoint
-            return offset_json(stream, pinned)
+            return self._give(pinned)
         prefetcher = self._read_ahead(positions)
         if self._clock.monotonic() - self._noted_at >= NOTE_SECONDS:
             self._note()
@@ -111,20 +111,24 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while True:
             end = self._advance(prefetcher, positions, most)
             if end != positions or self._freeze is None or not prefetcher.wait_for_news():
-                return offset_json(stream, end)
+                return self._give(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """``{shard: {"complete_until": epoch ms, "millis_behind": ms}}`` of the shards in work; None before the start.
+        """``{shard: {"complete_until": epoch ms, "millis_behind": ms, "finished": true}}``; None before the first look.
 
-        ``complete_until`` is the last moment at which the shard was seen at its end with nothing left in the buffer:
-        every record that arrived before it is part of the offsets given out so far. It is absent until that happened.
+        Every shard of the last offset stands in it. ``complete_until`` is the last moment at which the shard was seen
+        at its end with nothing left in the buffer: every record that arrived before it is part of the offsets given out
+        so far. It is absent until that happened. ``finished`` stands alone: closed and read, nothing will ever come.
         """
-        if self._prefetcher is None:
+        if self._given is None:
             return None
+        looks = self._prefetcher.looks() if self._prefetcher else {}
         report: dict[str, dict[str, int]] = {}
-        for shard, look in self._prefetcher.looks().items():
+        for shard, position in self._given.items():
+            look = looks.get(shard, NO_LOOK)
             values = {"complete_until": look.complete_until, "millis_behind": look.millis_behind}
-            report[shard] = {name: value for name, value in values.items() if value is not None}
+            known = {name: value for name, value in values.items() if value is not None}
+            report[shard] = {"finished": True} if position.closed else known
         return report
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
@@ -211,6 +215,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return end
         gone = set(forgotten(prefetcher.shards, end))
         return {shard: position for shard, position in end.items() if shard not in gone}
+
+    def _give(self, positions: Mapping[str, Position]) -> JsonOffset:
+        self._given = positions
+        return offset_json(self._options.stream, positions)
 
     def _note(self) -> None:
         if self._spool is not None and self._prefetcher is not None:

@@ -526,12 +526,30 @@ def test_report_is_complete_only_when_everything_is_taken(stream, read_from, too
     assert batches.reader.reportLatestOffset()[shard]["complete_until"] > held
 
 
-def test_finished_shards_leave_the_report_and_children_follow_at_once(stream, read_from, tools):
+def test_report_says_what_is_finished_and_children_follow_at_once(stream, read_from, tools):
     stream.put(tools.numbered(10))
     stream.split()
     batches = read_from(stream)
-    tools.eventually(lambda: (batches.step(), len(batches.reader.reportLatestOffset()) == 2)[1], "both children")
-    assert set(batches.reader.reportLatestOffset()) == {"shardId-000000000001", "shardId-000000000002"}
+    parent, *children = (f"shardId-00000000000{i}" for i in range(3))
+
+    def closed() -> bool:
+        batches.step()
+        report = batches.reader.reportLatestOffset()
+        assert set(report) == set(batches.position[stream.name])
+        return report[parent] == {"finished": True}
+
+    tools.eventually(closed, "the parent is finished")
+    assert set(batches.reader.reportLatestOffset()) == {parent, *children}
+    tools.eventually(
+        lambda: all("complete_until" in batches.reader.reportLatestOffset()[child] for child in children),
+        "both children are looked at",
+    )
+
+
+def test_report_of_latest_claims_nothing_before_the_first_look(stream, read_from):
+    batches = read_from(stream, starting_position="latest")
+    batches.step()
+    assert batches.reader.reportLatestOffset() == {"shardId-000000000000": {}}
 
 
 def test_a_reader_travels_without_its_threads_and_shows_no_secret(stream, read_from, tools):
