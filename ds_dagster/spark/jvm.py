@@ -18,6 +18,7 @@ from typing import Any, Literal, cast
 from py4j.java_gateway import JavaClass, JVMView
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType
 
 from ds_dagster.conditions import CONDITIONS
@@ -198,3 +199,17 @@ def operator_error(failure: BaseException | str) -> DsError | None:
 
 def _java(wrapped: DataFrame | Column) -> Any:
     return cast(Any, wrapped)._jdf if isinstance(wrapped, DataFrame) else cast(Any, wrapped)._jc
+
+
+def recent_progress(query: StreamingQuery, after: int) -> list[str]:
+    """JSON of the batches a query has finished after number ``after``, oldest first; Spark keeps the last twenty or so.
+
+    PySpark's own ``recentProgress`` makes some fifty calls per batch, this three.
+    """
+    kept = cast(Any, query)._jsq.recentProgress()
+    found: list[str] = []
+    for index in range(len(kept) - 1, -1, -1):
+        if kept[index].batchId() <= after:
+            break
+        found.append(str(kept[index].json()))
+    return found[::-1]

@@ -1,0 +1,85 @@
+"""Table and view sinks: every micro-batch is collected once and handed to its loader, which applies it exactly once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, TableTarget
+from ds_dagster.errors import DsError
+from ds_dagster.spark import columns as names
+from ds_dagster.spark.columns import field
+from ds_dagster.spark.formats import json_options
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_ROW = "__row"
+
+
+class BatchWriter:
+    """The function Spark calls with every batch.
+
+    One action per batch: a second one would run the stateful plan twice. An empty batch is computed too, since
+    state has to be
+    committed.
+
+    Attributes:
+        failure: what the loader refused last; Spark keeps only its text.
+        last: what the last batch did.
+    """
+
+    def __init__(self, loader: BatchLoader, target: TableTarget, timestamp_format: str = "sql") -> None:
+        self.loader = loader
+        self.target = target
+        self.timestamp_format = timestamp_format
+        self.failure: DsError | None = None
+        self.last: LoadResult | None = None
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        """Load one batch.
+
+        Raises:
+            DsError: what the loader raises; the batch fails and is run again by the next start.
+        """
+        rows = self.rows(batch)
+        try:
+            self.last = self.loader.load(rows, epoch)
+        except DsError as problem:
+            self.failure = problem
+            raise
+
+    def rows(self, batch: DataFrame) -> pyarrow.Table:
+        """The target's columns in its order, ``__deleted`` when rows are upserted by key, at most one row per key."""
+        return table_rows(batch, self.target, self.timestamp_format).toArrow()
+
+
+def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: str) -> DataFrame:
+    """A batch as its loader takes it, still in Spark."""
+    deletes = names.DELETED in batch.columns
+    if target.mode == "append":
+        kept = batch.where(~sf.col(names.DELETED)) if deletes else batch
+        return kept.select(*_columns(target, timestamp_format))
+    last = _last_of_each_key(batch, target) if names.ORDER in batch.columns else batch
+    deleted = sf.col(names.DELETED) if deletes else sf.lit(False)
+    return last.select(*_columns(target, timestamp_format), deleted.alias(names.DELETED))
+
+
+def _columns(target: TableTarget, timestamp_format: str) -> list[Column]:
+    """STRUCT, MAP and ARRAY travel as JSON text where the store has no such type."""
+    made = []
+    for column in target.columns:
+        value = field(column.name)
+        text = sf.to_json(value, json_options([column.type], timestamp_format))
+        made.append((text if column.as_json else value).alias(column.name))
+    return made
+
+
+def _last_of_each_key(batch: DataFrame, target: TableTarget) -> DataFrame:
+    """Of several rows of one key the last by source position: rows of a key share a partition and are ordered in it."""
+    kept = [name for name in batch.columns if name not in (names.PARTITION, names.ORDER)]
+    newest = sf.max_by(sf.struct(*[field(name) for name in kept]), sf.struct(names.PARTITION, names.ORDER))
+    grouped = batch.groupBy(*[field(name) for name in target.primary_key]).agg(newest.alias(_ROW))
+    return grouped.select(*[sf.col(_ROW).getField(name).alias(name) for name in kept])

@@ -1,0 +1,78 @@
+"""Which inputs of a plan need event time, and the clock that moves it.
+
+A window or a join over time needs ticks; everything else runs without a clock and pays nothing for it. An immediate
+temporal join
+uses times of rows but never waits, so it has no clock either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from ds_dagster.catalog.io_spec import ReadSpec
+from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
+from ds_dagster.spark.jvm import ClockConfig, InputTime
+
+ClockMode = Literal["auto", "manual"]
+BROKER_LATENESS_MILLIS = 500
+"""How far rows of a broker-timed input may be behind one another (``source.allow.latency.millis`` not given)."""
+LATENESS_MILLIS = 10_000
+"""The same for times set by producers or in a column."""
+
+
+def needs_clock(node: Node) -> bool:
+    """Whether this node itself waits for event time."""
+    return isinstance(node, Window | IntervalJoin) or (isinstance(node, TemporalJoin) and not node.immediate)
+
+
+def clocked_sources(root: Node) -> frozenset[str]:
+    """Names of the sources whose rows tell the clock their time."""
+    found: set[str] = set()
+    for node in root.walk():
+        if needs_clock(node):
+            found |= {scan.source_name for scan in node.walk() if isinstance(scan, Scan)}
+    return frozenset(found)
+
+
+def clock_config(
+    root: Node, reads: Mapping[str, ReadSpec], *, mode: ClockMode = "auto", looks: bool = True
+) -> ClockConfig | None:
+    """The clock of a plan, None where nothing waits for time.
+
+    Args:
+        root: the plan.
+        reads: by source name; a source that is not in it has times set by producers.
+        mode: ``manual`` where a test moves time by hand.
+        looks: sources are read through the wrapper that tells the clock of every look.
+    """
+    clocked = clocked_sources(root)
+    if not clocked:
+        return None
+    scans = [node for node in root.walk() if isinstance(node, Scan) and node.source_name in clocked]
+    windows = [node.size_millis for node in root.walk() if isinstance(node, Window)]
+    joins = [node.within_millis for node in root.walk() if isinstance(node, IntervalJoin)]
+    only_windows = len(windows) == 1 and not any(isinstance(node, IntervalJoin | TemporalJoin) for node in root.walk())
+    return ClockConfig(
+        inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks) for scan in scans},
+        span_micros=1000 * max([*windows, *joins], default=0),
+        grid_micros=1000 * windows[0] if only_windows else 0,
+        mode=mode,
+    )
+
+
+def _input_time(scan: Scan, spec: ReadSpec | None, looks: bool) -> InputTime:
+    is_broker = scan.time.column is None and spec is not None and spec.time_authority == "broker"
+    default = BROKER_LATENESS_MILLIS if is_broker else LATENESS_MILLIS
+    lateness = default if scan.time.lateness_millis is None else scan.time.lateness_millis
+    return InputTime(
+        time="broker" if is_broker else "record",
+        bound_micros=1000 * lateness,
+        idle_micros=1000 * scan.time.idle_millis,
+        looks=looks,
+    )
+
+
+def tick_source_name(node: Node) -> str:
+    """Name of the tick source over a node's rows: stable as long as its left-most source is."""
+    return "ticks_" + next(scan.source_name for scan in node.walk() if isinstance(scan, Scan))

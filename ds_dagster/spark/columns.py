@@ -1,0 +1,55 @@
+"""Names of the columns that travel beside a plan's fields, and the small column tricks several modules need."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+EVENT_TIME: Final = "__event_time"
+"""TIMESTAMP: event time of a row; carries the watermark after the clock was attached."""
+DELETED: Final = "__deleted"
+"""BOOLEAN, never NULL: the row deletes its key; present on upsert flows that may delete."""
+PARTITION: Final = "__partition"
+ORDER: Final = "__order"
+"""Text: a row's ordered part of its entity and its position there, sortable."""
+WINDOW: Final = "__window"
+"""STRUCT of start and end, carries the watermark."""
+
+TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WINDOW})
+
+FAULT_MARK: Final = "[ds:"
+"""What our operators and expressions begin a failure with, see :mod:`ds_dagster.spark.faults`."""
+
+
+def field(name: str) -> Column:
+    """A column by its exact name (``a$b``, ``a.b``)."""
+    return sf.col("`" + name.replace("`", "``") + "`")
+
+
+def opaque(value: Column) -> Column:
+    """The same value behind a condition the optimizer can neither fold nor move.
+
+    Without it a filter above would be copied below the projection together with the expression it reads, and an
+    expensive
+    decode would run once for the filter and once for the result.
+    """
+    return sf.when(sf.spark_partition_id() >= 0, value)
+
+
+def opaque_condition(condition: Column) -> Column:
+    """A condition that stays a filter of its own: later filters are not merged into it, so nothing is tested
+    before it."""
+    return (sf.spark_partition_id() >= 0) & condition
+
+
+def failure(condition: str, **params: Column | str) -> Column:
+    """A column of type VOID that fails the batch with a named condition; parameters must hold no payload."""
+    struct = sf.struct(*[(sf.lit(v) if isinstance(v, str) else v.cast("string")).alias(k) for k, v in params.items()])
+    return sf.raise_error(sf.concat(sf.lit(f"{FAULT_MARK}{condition}] "), sf.to_json(struct)))
+
+
+def required(condition: Column, otherwise: Column) -> Column:
+    """True where the condition holds, else the failure."""
+    return sf.when(condition, sf.lit(True)).otherwise(otherwise.cast("boolean"))

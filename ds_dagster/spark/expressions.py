@@ -1,0 +1,289 @@
+"""Bound expressions → Spark columns: one visit method per node class of ``plan.expressions.BOUND_NODES``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as spark_types
+from sqlglot import exp
+
+from ds_dagster.datatypes import Scalar
+from ds_dagster.errors import error
+from ds_dagster.plan.expressions import cast_type
+from ds_dagster.plan.nodes import BoundExpression
+from ds_dagster.spark.columns import field
+from ds_dagster.spark.functions import SCALARS
+from ds_dagster.spark.typemap import to_spark
+
+if TYPE_CHECKING:
+    from ds_dagster.spark.functions import Arguments
+
+
+def compile_expression(frame: DataFrame, expression: BoundExpression) -> Column:
+    """A column over the frame's fields, of exactly the expression's type."""
+    return ExpressionCompiler(frame).compile(expression.tree).cast(to_spark(expression.type))
+
+
+def compile_condition(frame: DataFrame, condition: BoundExpression) -> Column:
+    """A BOOLEAN column; NULL is not true."""
+    return ExpressionCompiler(frame).compile(condition.tree)
+
+
+class ExpressionCompiler:
+    """Compiles trees over one frame.
+
+    Args:
+        frame: whose columns are the fields; asked for the type of an operand where Spark's meaning depends on it.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+
+    def compile(self, tree: exp.Expression) -> Column:
+        """The column of a tree.
+
+        Raises:
+            InternalError: INTERNAL for a node no binder makes.
+        """
+        visit = VISITORS.get(type(tree).__name__)
+        if visit is None:
+            raise error("INTERNAL", where=f"no Spark meaning for the node {type(tree).__name__}")
+        return visit(self, tree)
+
+    def type_of(self, column: Column) -> spark_types.DataType:
+        """Spark's type of a column over the frame."""
+        return self.frame.select(column.alias("x")).schema[0].dataType
+
+    # leaves
+
+    def visit_column(self, node: exp.Expression) -> Column:
+        """A field of the input."""
+        return field(node.name)
+
+    def visit_literal(self, node: exp.Expression) -> Column:
+        """Text, whole number, exact decimal or double."""
+        text = str(node.this)
+        if node.args.get("is_string"):
+            return sf.lit(text)
+        if "e" in text.lower():
+            return sf.lit(float(text))
+        is_whole = "." not in text and int(text) < 2**63
+        return sf.lit(int(text)) if is_whole else sf.lit(Decimal(text))
+
+    def visit_boolean(self, node: exp.Expression) -> Column:
+        """TRUE or FALSE."""
+        return sf.lit(bool(node.this))
+
+    def visit_null(self, _node: exp.Expression) -> Column:
+        """NULL."""
+        return sf.lit(None)
+
+    def visit_paren(self, node: exp.Expression) -> Column:
+        """What is inside."""
+        return self.compile(node.this)
+
+    # arithmetic
+
+    def visit_negation(self, node: exp.Expression) -> Column:
+        """The number with the other sign."""
+        return -self.compile(node.this)
+
+    def visit_sum(self, node: exp.Expression) -> Column:
+        """Numbers, or a time moved by an interval; a DATE stays a DATE."""
+        amount = next((side for side in (node.this, node.expression) if isinstance(side, exp.Interval)), None)
+        if amount is None:
+            left, right = self._sides(node)
+            return left - right if isinstance(node, exp.Sub) else left + right
+        moved = self.compile(node.expression if amount is node.this else node.this)
+        made = moved - _interval(amount) if isinstance(node, exp.Sub) else moved + _interval(amount)
+        return made.cast(self.type_of(moved))
+
+    def visit_product(self, node: exp.Expression) -> Column:
+        """Both sides multiplied."""
+        left, right = self._sides(node)
+        return left * right
+
+    def visit_division(self, node: exp.Expression) -> Column:
+        """Floats divide by zero to infinity or NaN and stay floats; everything else fails on zero."""
+        left, right = self._sides(node)
+        type_ = self.type_of(left)
+        if not isinstance(type_, spark_types.FractionalType) or isinstance(type_, spark_types.DecimalType):
+            return left / right
+        by_zero = left * sf.pow(right, sf.lit(-1))
+        return sf.when(right == 0, by_zero).otherwise(left / right).cast(type_)
+
+    def visit_whole_division(self, node: exp.Expression) -> Column:
+        """Whole numbers, cut towards zero."""
+        return sf.call_function("div", *self._sides(node))
+
+    # conditions
+
+    def visit_not(self, node: exp.Expression) -> Column:
+        """NOT, NULL stays NULL."""
+        return ~self.compile(node.this)
+
+    def visit_is(self, node: exp.Expression) -> Column:
+        """IS NULL, IS TRUE, IS FALSE."""
+        value = self.compile(node.this)
+        if isinstance(node.expression, exp.Null):
+            return value.isNull()
+        return value.eqNullSafe(self.compile(node.expression))
+
+    def visit_in(self, node: exp.Expression) -> Column:
+        """Any of a list."""
+        return self.compile(node.this).isin(*[self.compile(item) for item in node.expressions])
+
+    def visit_between(self, node: exp.Expression) -> Column:
+        """Both bounds included."""
+        value = self.compile(node.this)
+        return (value >= self.compile(node.args["low"])) & (value <= self.compile(node.args["high"]))
+
+    def visit_like(self, node: exp.Expression) -> Column:
+        """Without ESCAPE a backslash is a character like any other."""
+        pattern = node.expression
+        if isinstance(pattern, exp.Literal):
+            return sf.like(self.compile(node.this), sf.lit(str(pattern.this).replace("\\", "\\\\")))
+        doubled = sf.replace(self.compile(pattern), sf.lit("\\"), sf.lit("\\\\"))
+        return sf.like(self.compile(node.this), doubled)
+
+    def visit_escape(self, node: exp.Expression) -> Column:
+        """LIKE with an escape character."""
+        like = node.this
+        return sf.like(self.compile(like.this), self.compile(like.expression), sf.lit(str(node.expression.this)))
+
+    def visit_case(self, node: exp.Expression) -> Column:
+        """The first branch that holds; NULL without one."""
+        branches = [(self.compile(branch.this), self.compile(branch.args["true"])) for branch in node.args["ifs"]]
+        made = sf.when(*branches[0])
+        for condition, value in branches[1:]:
+            made = made.when(condition, value)
+        default = node.args.get("default")
+        return made if default is None else made.otherwise(self.compile(default))
+
+    # values
+
+    def visit_cast(self, node: exp.Expression) -> Column:
+        """CAST and TRY_CAST; VARCHAR(n) cuts."""
+        type_, value = cast_type(node), self.compile(node.this)
+        made = value.try_cast(to_spark(type_)) if isinstance(node, exp.TryCast) else value.cast(to_spark(type_))
+        if isinstance(type_, Scalar) and type_.name == "VARCHAR" and type_.length is not None:
+            return sf.substring(made, 1, type_.length)
+        return made
+
+    def visit_bracket(self, node: exp.Expression) -> Column:
+        """An element of an ARRAY (from 1, NULL outside) or a value of a MAP."""
+        value, index = self.compile(node.this), self.compile(node.expressions[0])
+        if isinstance(self.type_of(value), spark_types.MapType):
+            return sf.try_element_at(value, index)
+        return sf.get(value, index - 1)
+
+    def visit_field(self, node: exp.Expression) -> Column:
+        """A field of a STRUCT."""
+        return self.compile(node.this).getField(node.expression.name)
+
+    def visit_array(self, node: exp.Expression) -> Column:
+        """An ARRAY of values."""
+        return sf.array(*[self.compile(item) for item in node.expressions])
+
+    def visit_call(self, node: exp.Expression) -> Column:
+        """A function of the dialect."""
+        arguments: Arguments = _Call(self, node)
+        return SCALARS[str(node.this)](arguments)
+
+    def _sides(self, node: exp.Expression) -> tuple[Column, Column]:
+        return self.compile(node.this), self.compile(node.expression)
+
+
+class _Call:
+    """Arguments of one call, see :class:`ds_dagster.spark.functions.Arguments`."""
+
+    def __init__(self, compiler: ExpressionCompiler, node: exp.Expression) -> None:
+        self._compiler = compiler
+        self._trees = node.expressions
+        self.columns = [compiler.compile(tree) for tree in node.expressions]
+
+    def literal(self, position: int) -> str | None:
+        tree = self._trees[position]
+        return str(tree.this) if isinstance(tree, exp.Literal) and tree.args.get("is_string") else None
+
+    def type_of(self, position: int) -> spark_types.DataType:
+        return self._compiler.type_of(self.columns[position])
+
+
+def _interval(node: exp.Interval) -> Column:
+    amount = Decimal(str(node.this.this))
+    unit = node.args["unit"].name.upper().removesuffix("S")
+    if unit in ("YEAR", "MONTH"):
+        months = int(amount) * (12 if unit == "YEAR" else 1)
+        return sf.make_ym_interval(sf.lit(0), sf.lit(months))
+    return sf.make_dt_interval(secs=sf.lit(amount * SECONDS[unit]))
+
+
+SECONDS: Mapping[str, Decimal] = MappingProxyType(
+    {
+        "MILLISECOND": Decimal("0.001"),
+        "SECOND": Decimal(1),
+        "MINUTE": Decimal(60),
+        "HOUR": Decimal(3600),
+        "DAY": Decimal(86_400),
+        "WEEK": Decimal(604_800),
+    }
+)
+"""Unit of an interval → seconds."""
+
+
+def _compare(method: str) -> Callable[[ExpressionCompiler, exp.Expression], Column]:
+    def visit(compiler: ExpressionCompiler, node: exp.Expression) -> Column:
+        left, right = compiler._sides(node)
+        made: Column = getattr(left, method)(right)
+        return made
+
+    return visit
+
+
+Visitor = Callable[[ExpressionCompiler, exp.Expression], Column]
+VISITORS: Mapping[str, Visitor] = MappingProxyType(
+    {
+        "Column": ExpressionCompiler.visit_column,
+        "Literal": ExpressionCompiler.visit_literal,
+        "Boolean": ExpressionCompiler.visit_boolean,
+        "Null": ExpressionCompiler.visit_null,
+        "Paren": ExpressionCompiler.visit_paren,
+        "Neg": ExpressionCompiler.visit_negation,
+        "Add": ExpressionCompiler.visit_sum,
+        "Sub": ExpressionCompiler.visit_sum,
+        "Mul": ExpressionCompiler.visit_product,
+        "Div": ExpressionCompiler.visit_division,
+        "IntDiv": ExpressionCompiler.visit_whole_division,
+        "EQ": _compare("__eq__"),
+        "NEQ": _compare("__ne__"),
+        "LT": _compare("__lt__"),
+        "LTE": _compare("__le__"),
+        "GT": _compare("__gt__"),
+        "GTE": _compare("__ge__"),
+        "NullSafeEQ": _compare("eqNullSafe"),
+        "NullSafeNEQ": lambda compiler, node: ~_compare("eqNullSafe")(compiler, node),
+        "And": _compare("__and__"),
+        "Or": _compare("__or__"),
+        "Not": ExpressionCompiler.visit_not,
+        "Is": ExpressionCompiler.visit_is,
+        "In": ExpressionCompiler.visit_in,
+        "Between": ExpressionCompiler.visit_between,
+        "Like": ExpressionCompiler.visit_like,
+        "Escape": ExpressionCompiler.visit_escape,
+        "Case": ExpressionCompiler.visit_case,
+        "Cast": ExpressionCompiler.visit_cast,
+        "TryCast": ExpressionCompiler.visit_cast,
+        "Bracket": ExpressionCompiler.visit_bracket,
+        "FieldAccess": ExpressionCompiler.visit_field,
+        "Array": ExpressionCompiler.visit_array,
+        "Anonymous": ExpressionCompiler.visit_call,
+    }
+)
+"""Name of a node class → how it is compiled. What stands inside another node (If, Interval, Identifier, types) is
+read there."""

@@ -1,0 +1,260 @@
+"""Exceptions of Spark, its sources and its sinks → our conditions.
+
+Three ways lead out of a query, tried in this order: a failure of ours that crossed the JVM as text (``[ds:NAME] …``
+from operators
+and expressions, ``… [NAME]`` from Python code inside Spark), a rule of :data:`RULES` over class names, Spark's
+condition names and
+texts of the whole chain of causes, and SPARK_FAILED. A user's data is in none of the results: texts that quote values
+are cut.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from ds_dagster.conditions import CONDITIONS
+from ds_dagster.conditions.base import Condition
+from ds_dagster.errors import DsError, error
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""What a call into Spark raises."""
+DETAIL_CHARACTERS = 600
+_OPERATOR = re.compile(r"\[ds:([A-Z_]+)\] ?([^\n]*)")
+_IN_PYTHON = re.compile(r"ds_dagster\.errors\.\w+: (?:\S+: )?error: ([^\n]*) \[([A-Z_]+)\]")
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
+_FIELD = re.compile(r"\\\{(\w+)(?:![rs])?\\\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One exception of a chain: class (with package for Java), Spark's condition name or empty, text."""
+
+    kind: str
+    condition: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One known failure.
+
+    Attributes:
+        name: our condition.
+        kinds: pattern over class names, empty for any.
+        conditions: pattern over Spark's condition names, empty for any.
+        text: pattern over texts, empty for any.
+        quotes_data: Spark's text holds values of the user's rows; only its first sentence without them is
+        kept, as ``reason``.
+    """
+
+    name: str
+    kinds: str = ""
+    conditions: str = ""
+    text: str = ""
+    quotes_data: bool = False
+
+    def matches(self, cause: Cause) -> bool:
+        """Whether all its patterns are found."""
+        pairs = ((self.kinds, cause.kind), (self.conditions, cause.condition), (self.text, cause.text))
+        return all(re.search(pattern, found) for pattern, found in pairs if pattern)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("DISK_FULL", text=r"No space left on device|Disk quota exceeded"),
+    Rule("OUT_OF_MEMORY", kinds=r"OutOfMemoryError|SparkOutOfMemoryError"),
+    Rule("OUT_OF_MEMORY", text=r"java\.lang\.OutOfMemoryError|Java heap space"),
+    Rule("BATCH_TOO_LARGE", text=r"spark\.driver\.maxResultSize"),
+    Rule("SPARK_LOST", kinds=r"Py4JNetworkError|^builtins\.ConnectionRefusedError|^ConnectionRefusedError"),
+    Rule("SPARK_LOST", text=r"Answer from Java side is empty|SparkContext was shut down|stopped SparkContext"),
+    # data
+    Rule("VALUE_NOT_CONVERTIBLE", conditions=r"^(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_)", quotes_data=True),
+    Rule("VALUE_NOT_CONVERTIBLE", conditions=r"^(INVALID_VARIANT_CAST|CONVERSION_INVALID_INPUT)", quotes_data=True),
+    Rule(
+        "ARITHMETIC_FAILED",
+        conditions=r"^(ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO)",
+        quotes_data=True,
+    ),
+    Rule(
+        "ARITHMETIC_FAILED", conditions=r"^(REMAINDER_BY_ZERO|INTERVAL_ARITHMETIC_OVERFLOW|NUMERIC_)", quotes_data=True
+    ),
+    Rule("ARITHMETIC_FAILED", conditions=r"^(DATETIME_OVERFLOW|INTERVAL_DIVIDED_BY_ZERO)", quotes_data=True),
+    Rule(
+        "PATTERN_INVALID",
+        conditions=r"^(INVALID_DATETIME_PATTERN|INCONSISTENT_BEHAVIOR_CROSS_VERSION)",
+        quotes_data=True,
+    ),
+    Rule(
+        "PATTERN_INVALID", conditions=r"^INVALID_PARAMETER_VALUE\.(REGEX|PATTERN|REGEX_GROUP_INDEX)", quotes_data=True
+    ),
+    # checkpoints and state
+    Rule("CHECKPOINT_IN_USE", conditions=r"^(CONCURRENT_STREAM_LOG_UPDATE|STREAMING_CONCURRENT|CONCURRENT_QUERY)"),
+    Rule("CHECKPOINT_IN_USE", text=r"Multiple streaming queries are concurrently using|Concurrent update to the log"),
+    Rule(
+        "CHECKPOINT_INCOMPATIBLE", conditions=r"^(STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_)"
+    ),
+    Rule("CHECKPOINT_INCOMPATIBLE", conditions=r"^(STREAMING_STATEFUL_OPERATOR_NOT_MATCH|STATE_STORE_PROVIDER_)"),
+    Rule("CHECKPOINT_INCOMPATIBLE", conditions=r"^(STREAMING_SOURCE_EVOLUTION|STATEFUL_PROCESSOR_)"),
+    Rule(
+        "CHECKPOINT_INCOMPATIBLE",
+        conditions=r"^(STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY|CHECKPOINT_LOCATION_NOT_EMPTY)",
+    ),
+    Rule(
+        "CHECKPOINT_INCOMPATIBLE",
+        text=r"sources in the checkpoint offsets and now there are|key schema .* not compatible",
+    ),
+    Rule(
+        "CHECKPOINT_UNREADABLE",
+        conditions=r"^(CANNOT_LOAD_STATE_STORE|CANNOT_READ_STREAMING_STATE|FAILED_TO_COMMIT_STATE)",
+    ),
+    Rule("CHECKPOINT_UNREADABLE", conditions=r"^(CANNOT_WRITE_STATE_STORE|CANNOT_CREATE_CHECKPOINT|CANNOT_RESTORE_)"),
+    Rule(
+        "CHECKPOINT_UNREADABLE",
+        conditions=r"^(MALFORMED_LOG_FILE|CHECKPOINT_FILE_CHECKSUM|ROCKSDB_)|OFFSET_LOG|COMMIT_LOG",
+    ),
+    Rule("CHECKPOINT_UNREADABLE", text=r"batch \S+ doesn't exist|Failed to read log file"),
+    # Kafka
+    Rule("INPUT_LOST", conditions=r"^KAFKA_DATA_LOSS"),
+    Rule("INPUT_LOST", kinds=r"OffsetOutOfRangeException"),
+    Rule("INPUT_LOST", text=r"Some data may have been lost"),
+    Rule("KAFKA_TRANSACTION_FENCED", kinds=r"ProducerFencedException|InvalidProducerEpochException|FencedInstanceId"),
+    Rule(
+        "KAFKA_LOGIN_REFUSED", kinds=r"kafka\S*\.(SaslAuthentication|SslAuthentication|Authentication|UnsupportedSasl)"
+    ),
+    Rule("KAFKA_NOT_ALLOWED", kinds=r"kafka\S*Authorization(Failed)?Exception|kafka\S*AuthorizerNotReady"),
+    Rule("INPUT_GONE", kinds=r"UnknownTopicOrPartition|UnknownTopicIdException|InvalidTopicException"),
+    Rule("RECORD_TOO_LARGE", kinds=r"RecordTooLargeException|RecordBatchTooLargeException"),
+    Rule("KAFKA_UNREACHABLE", kinds=r"kafka\S*\.(Timeout|Disconnect|Network|BrokerNotAvailable|NotLeader|Coordinator)"),
+    Rule(
+        "KAFKA_UNREACHABLE",
+        text=r"No resolvable bootstrap urls|Timed out waiting for a node assignment|Failed to create new Kafka",
+    ),
+    # the rest of the network
+    Rule("NETWORK_FAILED", kinds=r"^java\.net\.|ConnectException|SocketTimeoutException|UnknownHostException"),
+    Rule("NETWORK_FAILED", kinds=r"^(builtins\.)?(ConnectionError|ConnectionResetError|TimeoutError|BrokenPipeError)"),
+    Rule("PLAN_REFUSED_BY_SPARK", kinds=r"AnalysisException|ParseException"),
+)
+"""Known failures, most telling first; every cause of a chain is tried against one rule before the next rule."""
+
+
+def classify(failure: BaseException) -> DsError:
+    """The condition of any exception of a query.
+
+    Args:
+        failure: from a Spark call, a streaming query, a data source or a loader.
+    """
+    if isinstance(failure, DsError):
+        return failure
+    causes = list(_causes(failure))
+    return _of_ours("\n".join(cause.text for cause in causes)) or _by_rules(causes)
+
+
+def _by_rules(causes: list[Cause]) -> DsError:
+    for rule in RULES:
+        for cause in causes:
+            if rule.matches(cause):
+                if rule.quotes_data:
+                    return error(rule.name, reason=_reason(cause))
+                return error(rule.name, detail=_detail(causes, cause))
+    return error("SPARK_FAILED", detail=_detail(causes, causes[-1]))
+
+
+def _of_ours(text: str) -> DsError | None:
+    found = _OPERATOR.search(text)
+    if found and found[1] in CONDITIONS:
+        return _from_operator(found[1], found[2])
+    inside = _IN_PYTHON.search(text)
+    if inside and inside[2] in CONDITIONS:
+        return error(inside[2], **parameters(CONDITIONS[inside[2]], inside[1]))
+    return None
+
+
+def _from_operator(name: str, rest: str) -> DsError:
+    """Expressions of ours send their parameters as JSON, operators a sentence."""
+    start = rest.find("{")
+    try:
+        params: Any = json.JSONDecoder().raw_decode(rest)[0] if start == 0 else None
+    except json.JSONDecodeError:
+        params = None
+    if isinstance(params, dict):
+        return error(name, **params)
+    return error(name, detail=_trimmed(rest))
+
+
+def parameters(condition: Condition, message: str) -> dict[str, Any]:
+    """The values a message was rendered from, read back by its template; empty when it does not fit."""
+    named: set[str] = set()
+
+    def group(match: re.Match[str]) -> str:
+        if match[1] in named:
+            return f"(?P={match[1]})"
+        named.add(match[1])
+        return f"(?P<{match[1]}>.*?)"
+
+    found = re.fullmatch(_FIELD.sub(group, re.escape(condition.message)), message)
+    return dict(found.groupdict()) if found else {}
+
+
+# --- the chain of causes ----------------------------------------------------------------------------------------------
+
+
+def _causes(failure: BaseException) -> Iterator[Cause]:
+    """Outermost first: the Python exceptions, then the Java ones behind them."""
+    current: BaseException | None = failure
+    while current is not None:
+        yield Cause(_class_of(current), _spark_condition(current), str(current))
+        yield from _java_causes(getattr(current, "_origin", None) or getattr(current, "java_exception", None))
+        current = current.__cause__
+
+
+def _class_of(failure: BaseException) -> str:
+    return f"{type(failure).__module__}.{type(failure).__qualname__}"
+
+
+def _spark_condition(failure: BaseException) -> str:
+    return (failure.getCondition() or "") if isinstance(failure, PySparkException) else ""
+
+
+def _java_causes(throwable: Any) -> Iterator[Cause]:
+    seen = 0
+    while throwable is not None and seen < 30:
+        yield Cause(throwable.getClass().getName(), _java_condition(throwable), str(throwable.getMessage() or ""))
+        throwable, seen = throwable.getCause(), seen + 1
+
+
+def _java_condition(throwable: Any) -> str:
+    """Spark's condition name: the text begins with it in brackets."""
+    found = re.match(r"\[([A-Z][A-Z0-9_.]+)\]", str(throwable.getMessage() or ""))
+    return found[1] if found else ""
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _detail(causes: list[Cause], best: Cause) -> str:
+    """Class and text of the cause that told, and of the innermost one."""
+    innermost = causes[-1]
+    shown = [best] if best is innermost else [best, innermost]
+    return _trimmed("; ".join(f"{cause.kind.rsplit('.', 1)[-1]}: {_first_lines(cause.text)}" for cause in shown))
+
+
+def _first_lines(text: str) -> str:
+    kept = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    return " ".join(kept[:3])
+
+
+def _trimmed(text: str) -> str:
+    return text if len(text) <= DETAIL_CHARACTERS else text[: DETAIL_CHARACTERS - 1] + "…"
+
+
+def _reason(cause: Cause) -> str:
+    """Spark's first sentence without its values."""
+    text = re.sub(r"^\[[A-Z0-9_.]+\] ?", "", cause.text.splitlines()[0] if cause.text else "")
+    sentence = text.split(". ", 1)[0].split(" SQLSTATE", 1)[0]
+    return _trimmed(_QUOTED.sub("'…'", sentence).rstrip("."))

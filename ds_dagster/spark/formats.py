@@ -1,0 +1,346 @@
+"""Records ↔ columns: decode a scan's values and keys, encode a sink's.
+
+A record that cannot be decoded either fails its batch (``BAD_RECORD`` with entity, partition, position and reason,
+never the
+payload) or is dropped and counted, see :class:`~ds_dagster.plan.nodes.Scan`. A null value (or an empty one, where the
+store says
+so) deletes its key in a changelog and is skipped in a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as spark_types
+
+from ds_dagster.catalog.io_spec import Envelope
+from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.datatypes import DataType, Scalar, StructType
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes import Scan
+from ds_dagster.spark import columns as names
+from ds_dagster.spark.columns import failure, field, opaque, opaque_condition, required
+from ds_dagster.spark.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
+from ds_dagster.spark.typemap import to_spark
+
+_CORRUPT = "__corrupt"
+_VALUE = "__value"
+_KEY = "__key"
+_TEXT_IN_JSON = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_PATTERNS = {"sql": "yyyy-MM-dd HH:mm:ss", "iso8601": "yyyy-MM-dd'T'HH:mm:ss"}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrame:
+    """A stream of records as its source gives them.
+
+    Attributes:
+        frame: raw columns.
+        envelope: expressions over them.
+        entity: shown in errors, ``store.entity``.
+        empty_is_delete: an empty value counts as a null one.
+    """
+
+    frame: DataFrame
+    envelope: Envelope
+    entity: str
+    empty_is_delete: bool = False
+
+
+def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
+    """The scan's fields, and the technical columns among ``wants`` (``DELETED`` always on a changelog).
+
+    The record is decoded once, whatever the query filters on; position texts are built only where wanted or in a
+    failure.
+    """
+    changelog = scan.relation.is_changelog
+    no_value = _has_no_value(source)
+    frame = source.frame if changelog else source.frame.where(~no_value)
+    parts = {_VALUE: opaque(_decoded_value(source, scan))}
+    if changelog:
+        parts[names.DELETED] = no_value
+    if scan.relation.key.exclude:
+        parts[_KEY] = opaque(_decoded_key(source, scan.relation))
+    elif changelog:
+        parts[_KEY] = opaque(sf.when(no_value, _decoded_key(source, scan.relation)))
+    frame = _without_bad_records(frame.select("*", *[c.alias(n) for n, c in parts.items()]), source, scan, wants)
+    return frame.select(*_fields(scan, source.envelope), *_technical(source, scan, wants))
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _has_no_value(source: SourceFrame) -> SparkColumn:
+    value = sf.expr(source.envelope.value)
+    return value.isNull() | (sf.octet_length(value) == 0) if source.empty_is_delete else value.isNull()
+
+
+def value_columns(relation: Relation) -> tuple[Column, ...]:
+    """Columns that stand in the value (the others are kept in the key only)."""
+    return tuple(column for column in relation.columns if column.name not in relation.key.exclude)
+
+
+def _read_from_value(scan: Scan) -> tuple[Column, ...]:
+    return tuple(column for column in scan.read_columns if column.name not in scan.relation.key.exclude)
+
+
+def _decoded_value(source: SourceFrame, scan: Scan) -> SparkColumn:
+    value = sf.expr(source.envelope.value)
+    if scan.relation.value_format == "primitive":
+        column = _only_column(scan.relation, source.entity)
+        decoded = decode_primitive(value.cast("binary"), check_primitive(column.type, source.entity))
+        return sf.struct(decoded.alias(column.name))
+    return _from_json(value, _read_from_value(scan))
+
+
+def _only_column(relation: Relation, entity: str) -> Column:
+    inside = value_columns(relation)
+    if len(inside) != 1:
+        raise error("PRIMITIVE_NEEDS_ONE_COLUMN", entity=entity, columns=[column.name for column in inside])
+    return inside[0]
+
+
+def _from_json(text: SparkColumn, inside: Sequence[Column]) -> SparkColumn:
+    schema = spark_types.StructType([spark_types.StructField(c.name, _wire_type(c.type)) for c in inside])
+    schema.add(_CORRUPT, spark_types.StringType())
+    return sf.from_json(text.cast("string"), schema, {"columnNameOfCorruptRecord": _CORRUPT})
+
+
+def _wire_type(type_: DataType) -> spark_types.DataType:
+    """Timestamps travel as text: a number is no timestamp, and both spellings are read whatever the zone."""
+    if isinstance(type_, Scalar) and type_.name in _TEXT_IN_JSON:
+        return spark_types.StringType()
+    return to_spark(type_)
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+def key_columns(relation: Relation) -> tuple[Column, ...]:
+    """Columns a record's key gives: those kept in it alone, and a changelog's primary key (a delete has nothing
+    else)."""
+    wanted = set(relation.key.exclude) | (set(relation.primary_key) if relation.is_changelog else set())
+    return tuple(column for column in relation.columns if column.name in wanted)
+
+
+def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
+    """A struct of :func:`key_columns`: from a JSON object, or from the raw part where the key is one primitive
+    column."""
+    inside = key_columns(relation)
+    raw = sf.expr(source.envelope.key)
+    text = raw.cast("string")
+    from_json = _from_json(text, inside)
+    if len(inside) != 1 or not isinstance(inside[0].type, Scalar):
+        return sf.struct(*[_inside(from_json, column).alias(column.name) for column in inside])
+    only = inside[0]
+    type_ = check_primitive(only.type, source.entity)
+    if relation.key.format == "primitive":
+        return sf.struct(decode_primitive(raw.cast("binary"), type_).alias(only.name))
+    looks_like_json = sf.startswith(sf.ltrim(text), sf.lit("{"))
+    read = sf.when(looks_like_json, _inside(from_json, only)).otherwise(text_to_value(text, type_))
+    return sf.struct(read.alias(only.name))
+
+
+def _inside(decoded: SparkColumn, column: Column) -> SparkColumn:
+    """A column of decoded JSON in its own type."""
+    found = decoded.getField(column.name)
+    is_text = isinstance(column.type, Scalar) and column.type.name in _TEXT_IN_JSON
+    return found.try_cast(to_spark(column.type)) if is_text else found
+
+
+def _read(part: str, column: Column, relation: Relation) -> SparkColumn:
+    """A column of the decoded value or key."""
+    decoded = sf.col(part)
+    if part == _VALUE and relation.value_format == "json":
+        return _inside(decoded, column)
+    return decoded.getField(column.name)
+
+
+# --- bad records ------------------------------------------------------------------------------------------------------
+
+
+def _without_bad_records(frame: DataFrame, source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
+    problems = _problems(scan, wants)
+    good = ~sf.coalesce(*[sf.when(bad, sf.lit(True)) for bad, _ in problems], sf.lit(False))
+    if scan.bad_records == "ignore":
+        counted = frame.observe(bad_records_metric(scan.source_name), sf.count(sf.when(~good, sf.lit(1))).alias("rows"))
+        return counted.where(good)
+    reason = sf.coalesce(*[sf.when(bad, text) for bad, text in problems])
+    fails = failure(
+        "BAD_RECORD",
+        entity=source.entity,
+        relation=str(scan.relation.name),
+        partition=sf.expr(source.envelope.partition),
+        position=sf.expr(source.envelope.order),
+        reason=reason,
+    )
+    return frame.where(opaque_condition(required(good, fails)))
+
+
+def bad_records_metric(source_name: str) -> str:
+    """Name of the observation that counts a source's dropped records."""
+    return f"bad_records_{source_name}"
+
+
+def _problems(scan: Scan, wants: frozenset[str]) -> list[tuple[SparkColumn, SparkColumn]]:
+    """(what is wrong, why) pairs, tested in order; a NULL test counts as fine."""
+    relation = scan.relation
+    found = _value_problems(scan)
+    found += [
+        (_read(_VALUE, c, relation).isNull(), sf.lit(f"column {c.name} is NULL"))
+        for c in _read_from_value(scan)
+        if not c.nullable or (relation.is_changelog and c.name in relation.primary_key)
+    ]
+    if names.EVENT_TIME in wants and scan.time.column is not None:
+        found.append((_event_time(scan).isNull(), sf.lit("the event time is NULL")))
+    if relation.is_changelog:
+        found = [(~sf.col(names.DELETED) & wrong, text) for wrong, text in found]
+        no_key = [sf.col(_KEY).getField(name).isNull() for name in relation.primary_key]
+        found.append((sf.col(names.DELETED) & _any(no_key), sf.lit("a delete whose key does not give the primary key")))
+    return found
+
+
+def _any(conditions: Sequence[SparkColumn]) -> SparkColumn:
+    joined = conditions[0]
+    for condition in conditions[1:]:
+        joined = joined | condition
+    return joined
+
+
+def _value_problems(scan: Scan) -> list[tuple[SparkColumn, SparkColumn]]:
+    value, relation = sf.col(_VALUE), scan.relation
+    if relation.value_format == "primitive":
+        only = value_columns(relation)[0]
+        return [(value.getField(only.name).isNull(), sf.lit(f"the value is no {only.type} in big-endian bytes"))]
+    text = value.getField(_CORRUPT)
+    problems = [(value.isNull(), sf.lit("the value is empty")), (text.isNotNull(), _why_corrupt(scan, text))]
+    for column in _read_from_value(scan):
+        if isinstance(column.type, Scalar) and column.type.name in _TEXT_IN_JSON:
+            wrong = value.getField(column.name).isNotNull() & _read(_VALUE, column, relation).isNull()
+            problems.append((wrong, sf.lit(f"column {column.name} is no {column.type}")))
+    return problems
+
+
+def _why_corrupt(scan: Scan, text: SparkColumn) -> SparkColumn:
+    """Names the columns whose JSON is of another type; evaluated for a bad record only."""
+    suspects = [
+        sf.when(
+            sf.get_json_object(text, f"$['{column.name}']").isNotNull() & sf.col(_VALUE).getField(column.name).isNull(),
+            sf.lit(f"{column.name} {column.type}"),
+        )
+        for column in _read_from_value(scan)
+        if "'" not in column.name
+    ]
+    listed = sf.concat_ws(", ", *suspects)
+    mismatch = sf.concat(sf.lit("the JSON has another type for: "), listed)
+    nested = sf.lit("the value is no JSON object of the declared types")
+    return sf.when(sf.length(listed) > 0, mismatch).otherwise(nested)
+
+
+# --- the scan's columns -----------------------------------------------------------------------------------------------
+
+
+def _fields(scan: Scan, envelope: Envelope) -> list[SparkColumn]:
+    found = [_field(scan, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
+    if scan.rowtime:
+        found.append(sf.unix_millis(sf.expr(envelope.timestamp)).alias(scan.rowtime_field))
+    return found
+
+
+def _field(scan: Scan, column: Column) -> SparkColumn:
+    relation = scan.relation
+    if column.name in relation.key.exclude:
+        return _read(_KEY, column, relation)
+    in_value = _read(_VALUE, column, relation)
+    if column in key_columns(relation):
+        return sf.when(sf.col(names.DELETED), _read(_KEY, column, relation)).otherwise(in_value)
+    return in_value
+
+
+def _technical(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[SparkColumn]:
+    envelope = source.envelope
+    available = {
+        names.EVENT_TIME: _event_time_or_arrival(scan, envelope),
+        names.PARTITION: sf.expr(envelope.partition),
+        names.ORDER: sf.expr(envelope.order),
+    }
+    kept = [column.alias(name) for name, column in available.items() if name in wants]
+    return [*kept, sf.col(names.DELETED)] if scan.relation.is_changelog else kept
+
+
+def _event_time_or_arrival(scan: Scan, envelope: Envelope) -> SparkColumn:
+    arrival = sf.expr(envelope.timestamp)
+    if scan.time.column is None:
+        return arrival
+    written = _event_time(scan)
+    return sf.when(sf.col(names.DELETED), arrival).otherwise(written) if scan.relation.is_changelog else written
+
+
+def _event_time(scan: Scan) -> SparkColumn:
+    """The column that carries event time, as TIMESTAMP: BIGINT is epoch milliseconds."""
+    name = str(scan.time.column)
+    column = next(c for c in scan.relation.columns if scan.field_name(c.name) == name)
+    read = _read(_KEY if column.name in scan.relation.key.exclude else _VALUE, column, scan.relation)
+    is_number = isinstance(column.type, Scalar) and column.type.name in ("BIGINT", "INTEGER")
+    return sf.timestamp_millis(read.cast("bigint")) if is_number else read.try_cast("timestamp")
+
+
+# --- sinks ------------------------------------------------------------------------------------------------------------
+
+
+def encode_value(relation: Relation, entity: str) -> SparkColumn:
+    """The value's text or bytes from the relation's columns; NULL columns stay as ``null``."""
+    inside = value_columns(relation)
+    if relation.value_format == "primitive":
+        only = _only_column(relation, entity)
+        return encode_primitive(field(only.name), check_primitive(only.type, entity))
+    return to_json(inside, relation)
+
+
+def to_json(inside: Sequence[Column], relation: Relation) -> SparkColumn:
+    """A JSON object of the columns; timestamps as the relation's ``timestamp.format`` says."""
+    struct = sf.struct(*[field(column.name).alias(column.name) for column in inside])
+    return sf.to_json(struct, json_options([column.type for column in inside], relation.event_time.format))
+
+
+def json_options(types: Sequence[DataType], timestamp_format: str) -> dict[str, str]:
+    """Options of ``to_json``: milliseconds, or microseconds where a type asks for more than three digits."""
+    fraction = ".SSSSSS" if any(_precision(type_) > 3 for type_ in types) else ".SSS"
+    pattern = _PATTERNS[timestamp_format] + fraction
+    return {"ignoreNullFields": "false", "timestampFormat": pattern + "X", "timestampNTZFormat": pattern}
+
+
+def _precision(type_: DataType) -> int:
+    if isinstance(type_, Scalar):
+        return (type_.precision or 3) if type_.name in _TEXT_IN_JSON else 0
+    if isinstance(type_, StructType):
+        return max((_precision(f.type) for f in type_.fields), default=0)
+    return max(_precision(getattr(type_, part)) for part in ("element", "key", "value") if hasattr(type_, part))
+
+
+def encode_key(relation: Relation, entity: str) -> SparkColumn | None:
+    """The key as text (JSON or a text column) or bytes (a primitive number); None when records have no key."""
+    key = relation.key
+    wanted = key.columns or relation.primary_key
+    if key.format == "none" and not relation.primary_key:
+        return None
+    inside = [column for name in wanted for column in relation.columns if column.name == name]
+    if key.format != "primitive":
+        return to_json(inside, relation)
+    if len(inside) != 1:
+        raise error("PRIMITIVE_NEEDS_ONE_COLUMN", entity=entity, columns=[column.name for column in inside])
+    only = inside[0]
+    type_ = check_primitive(only.type, entity)
+    return field(only.name) if type_.name == "VARCHAR" else encode_primitive(field(only.name), type_)
+
+
+def encode_key_text(relation: Relation, entity: str) -> SparkColumn | None:
+    """The key as text: JSON, or the plain text of one primitive column."""
+    if relation.key.format != "primitive":
+        return encode_key(relation, entity)
+    (name,) = relation.key.columns or relation.primary_key
+    return field(name).cast("string")

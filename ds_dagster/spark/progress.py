@@ -1,0 +1,149 @@
+"""What Spark tells of a batch, as a record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.spark.formats import bad_records_metric
+
+Positions = Mapping[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """One source of a batch.
+
+    Attributes:
+        name: of the source in the checkpoint.
+        rows: read by this batch.
+        end: partition → position read up to.
+        latest: partition → newest position known; empty when the source does not say.
+        lag_records: records not read yet, None when positions are no numbers.
+    """
+
+    name: str
+    rows: int
+    end: Positions
+    latest: Positions
+    lag_records: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One batch of a query.
+
+    Attributes:
+        batch: number in the checkpoint, from 0.
+        timestamp: when it was triggered, ISO 8601 UTC.
+        input_rows: over all sources, ticks not counted.
+        rows_per_second: input of this batch by its own duration.
+        duration_millis: of the whole batch.
+        sources: data sources by name.
+        lag_records: sum over sources, None when unknown for any.
+        watermark: ISO 8601 UTC, empty without event time.
+        state_rows, state_bytes: kept by stateful operators.
+        late_rows: dropped by closing windows in this batch.
+        bad_records: dropped by ``IGNORE`` in this batch.
+        output_rows: as the sink reports, None when it does not.
+    """
+
+    batch: int
+    timestamp: str
+    input_rows: int
+    rows_per_second: float
+    duration_millis: int
+    sources: tuple[SourceProgress, ...] = ()
+    lag_records: int | None = None
+    watermark: str = ""
+    state_rows: int = 0
+    state_bytes: int = 0
+    late_rows: int = 0
+    bad_records: int = 0
+    output_rows: int | None = None
+    durations: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+_TICKS = "ds-ticks"
+_BAD = bad_records_metric("")
+
+
+def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
+    """The record of a ``StreamingQueryProgress`` (its JSON, or the mapping of it)."""
+    found: Mapping[str, Any] = json.loads(progress) if isinstance(progress, str) else progress
+    sources = tuple(_source(s) for s in found["sources"] if not str(s.get("description", "")).startswith(_TICKS))
+    lags = [source.lag_records for source in sources]
+    state = found.get("stateOperators") or []
+    durations = {str(k): int(v) for k, v in (found.get("durationMs") or {}).items()}
+    millis = durations.get("triggerExecution", int(found.get("batchDuration") or 0))
+    rows = sum(source.rows for source in sources)
+    written = int((found.get("sink") or {}).get("numOutputRows", -1))
+    return BatchProgress(
+        batch=int(found["batchId"]),
+        timestamp=str(found["timestamp"]),
+        input_rows=rows,
+        rows_per_second=round(1000 * rows / millis, 1) if millis else 0.0,
+        duration_millis=millis,
+        sources=sources,
+        lag_records=None if None in lags else sum(lag for lag in lags if lag is not None),
+        watermark=str((found.get("eventTime") or {}).get("watermark", "")),
+        state_rows=sum(int(operator["numRowsTotal"]) for operator in state),
+        state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
+        late_rows=sum(int(operator["numRowsDroppedByWatermark"]) for operator in state),
+        bad_records=sum(_bad_records(found.get("observedMetrics") or {})),
+        output_rows=written if written >= 0 else None,
+        durations=MappingProxyType(durations),
+    )
+
+
+def _source(found: Mapping[str, Any]) -> SourceProgress:
+    end, latest = _positions(found.get("endOffset")), _positions(found.get("latestOffset"))
+    return SourceProgress(
+        name=str(found.get("name") or found.get("description") or ""),
+        rows=int(found.get("numInputRows") or 0),
+        end=MappingProxyType(end),
+        latest=MappingProxyType(latest),
+        lag_records=_lag(end, latest),
+    )
+
+
+def _lag(end: Mapping[str, int | str], latest: Mapping[str, int | str]) -> int | None:
+    numbers = [(latest[name], end.get(name, 0)) for name in latest]
+    if not numbers or not all(isinstance(a, int) and isinstance(b, int) for a, b in numbers):
+        return 0 if latest and latest == end else None
+    return sum(max(0, int(newest) - int(read)) for newest, read in numbers)
+
+
+def _positions(offset: Any) -> dict[str, int | str]:
+    """Offsets of any source flat: ``{"topic": {"0": 5}}`` → ``{"topic/0": 5}``; what is no number stays text."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return {"": offset}
+    if isinstance(offset, int):
+        return {"": offset}
+    if not isinstance(offset, dict):
+        return {}
+    return {
+        "/".join(path): value if isinstance(value, int) else json.dumps(value, sort_keys=True)
+        for path, value in _leaves(offset, ())
+    }
+
+
+def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in node.items():
+        if isinstance(value, dict) and len(path) == 0:
+            yield from _leaves(value, (*path, str(name)))
+        else:
+            yield (*path, str(name)), value
+
+
+def _bad_records(observed: Mapping[str, Any]) -> Iterator[int]:
+    for name, row in observed.items():
+        if name.startswith(_BAD) and row is not None:
+            values = row.values() if isinstance(row, dict) else row
+            yield from (int(value) for value in values)

@@ -1,0 +1,261 @@
+"""The face of this package: a bound query and its stores' specs → a running streaming query.
+
+``prepare`` builds the plan in a session of the job's own and gives the job its clock; ``start`` starts it once. After
+a query has
+ended, ``close`` gives back what it held; a restart prepares anew. Nothing here knows a store by name.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, WriteSpec
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.nodes import Aggregate, Scan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.spark.batch_writers import BatchWriter
+from ds_dagster.spark.clock import ClockMode, clock_config, clocked_sources
+from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
+from ds_dagster.spark.faults import SPARK_ERRORS, classify
+from ds_dagster.spark.formats import SourceFrame
+from ds_dagster.spark.jvm import NO_REPLAY, RETENTION_MICROS, operators
+from ds_dagster.spark.progress import BatchProgress, read_progress
+from ds_dagster.spark.session import in_pool, job_session
+from ds_dagster.spark.sinks import encode_records
+from ds_dagster.spark.sources import (
+    STREAM_BATCH_ROWS,
+    TABLE_BATCH_ROWS,
+    SourceProvider,
+    provided_records,
+    read_records,
+    register_provider,
+    resolved,
+)
+
+Trigger = Literal["continuous", "available_now"]
+Capture = Callable[[DataFrame, int], None]
+RETENTION_SETTING = "temporal.join.retention.millis"
+_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedQuery:
+    """A query ready to start, once.
+
+    Attributes:
+        query, write, identity: as given.
+        job_name: name of the Spark query, its clock and its scheduler pool.
+        session: the job's own.
+        frame: what the sink gets.
+        output_mode: append or update.
+        options: of the sink, references resolved: secrets, never shown.
+        clock: whether the engine moves its event time.
+        writer: of a table or view sink.
+        capture: see :func:`prepare`.
+    """
+
+    query: BoundQuery
+    write: WriteSpec
+    identity: SinkIdentity
+    job_name: str
+    session: SparkSession
+    frame: DataFrame
+    output_mode: OutputMode
+    options: Mapping[str, str] = field(repr=False)
+    clock: bool = False
+    writer: BatchWriter | None = None
+    capture: Capture | None = None
+
+    @property
+    def loader(self) -> BatchLoader | None:
+        """Of a table or view sink: ``finish`` it after a finite run."""
+        return self.writer.loader if self.writer else None
+
+
+def prepare(
+    spark: SparkSession,
+    query: BoundQuery,
+    *,
+    reads: Mapping[str, ReadSpec],
+    write: WriteSpec,
+    identity: SinkIdentity,
+    resolve: Resolver,
+    job_name: str,
+    clock: ClockMode = "auto",
+    provider: SourceProvider | None = None,
+    loader: BatchLoader | None = None,
+    capture: Capture | None = None,
+) -> PreparedQuery:
+    """Compile a query in a session of its own; no data is read.
+
+    Args:
+        spark: the engine's session.
+        query: bound plan.
+        reads: read spec of every source, by the scan's ``source_name``.
+        write: spec of the sink.
+        identity: who writes.
+        resolve: gives option values.
+        job_name: unique among running jobs.
+        clock: ``manual`` where a test moves time by ``operators(spark).advance_clock(job_name, …)``.
+        provider: gives the sources' records instead of their stores (tests); such sources have no names in
+        the checkpoint.
+        loader: takes the batches of a table sink instead of the one ``write.loader`` names (tests).
+        capture: takes the records of a stream sink, batch by batch, instead of its store (tests).
+
+    Raises:
+        DsError: what the loader's ``prepare``, the resolver and the compiler raise; a failure of Spark is classified.
+    """
+    conf = {_EVOLUTION: "false"} if provider else {}
+    session = job_session(spark, conf, state_store(query.root))
+    config = clock_config(query.root, reads, mode=clock, looks=provider is None)
+    if config:
+        operators(session).register_clock(job_name, config)
+    clocked = clocked_sources(query.root)
+    default_rows = TABLE_BATCH_ROWS if write.kind == "batch" else STREAM_BATCH_ROWS
+
+    def read(scan: Scan) -> SourceFrame:
+        if provider is not None:
+            return provided_records(session, provider, scan, reads.get(scan.source_name))
+        if scan.source_name not in reads:
+            raise error("INTERNAL", where=f"no read spec for the source {scan.source_name}")
+        job = job_name if scan.source_name in clocked else ""
+        spec = reads[scan.source_name]
+        return read_records(session, scan, spec, resolve, clock_job=job, default_rows=default_rows)
+
+    retention = int(query.settings.get(RETENTION_SETTING, RETENTION_MICROS // 1000)) * 1000
+    with ExitStack() as undo:
+        if config:
+            undo.callback(operators(session).remove_clock, job_name)
+        try:
+            frame = PlanCompiler(session, job_name, read, retention).compile(query.root, _wants(query, write))
+            if write.kind == "stream":
+                frame = encode_records(frame, query.sink, write)
+                register_provider(session, write.provider)
+        except SPARK_ERRORS as problem:
+            raise classify(problem) from problem
+        mode = output_mode(query.root)
+        options = _sink_options(write, identity, resolve)
+        writer = _writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
+        undo.pop_all()
+    return PreparedQuery(
+        query, write, identity, job_name, session, frame, mode, options, config is not None, writer, capture
+    )
+
+
+def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuous") -> StreamingQuery:
+    """Start a prepared query on a checkpoint.
+
+    Args:
+        prepared: not started before.
+        checkpoint: its location; a local path or any URL Hadoop knows.
+        trigger: ``available_now`` ends by itself when what exists now has been processed.
+
+    Raises:
+        DsError: Spark refused to start it.
+    """
+    writer = prepared.frame.writeStream.queryName(prepared.job_name).outputMode(prepared.output_mode)
+    writer = _to_sink(writer, prepared, checkpoint).option("checkpointLocation", checkpoint)
+    if trigger == "available_now":
+        writer = writer.trigger(availableNow=True)
+    try:
+        with in_pool(prepared.session, prepared.job_name):
+            return writer.start()
+    except SPARK_ERRORS as problem:
+        raise classify(problem) from problem
+
+
+def close(prepared: PreparedQuery) -> None:
+    """Give back what a query held that has ended: clock, transaction, loader. Never raises."""
+    try:
+        if prepared.clock:
+            operators(prepared.session).remove_clock(prepared.job_name)
+        if prepared.write.transactional:
+            operators(prepared.session).release_transaction(prepared.identity.job)
+    except SPARK_ERRORS:
+        _LOG.warning("job %s: its operators were not released", prepared.job_name, exc_info=True)
+    if prepared.loader is not None:
+        prepared.loader.close()
+
+
+def failure(prepared: PreparedQuery, query: StreamingQuery) -> DsError | None:
+    """Why a query ended, None when it runs or ended by itself."""
+    problem = query.exception()
+    if problem is None:
+        return None
+    if prepared.writer is not None and prepared.writer.failure is not None:
+        return prepared.writer.failure
+    return classify(problem)
+
+
+def progress(query: StreamingQuery) -> BatchProgress | None:
+    """The last batch with or without rows, None before the first."""
+    last = query.lastProgress
+    return None if last is None else read_progress(last.json)
+
+
+def explain(prepared: PreparedQuery) -> str:
+    """Spark's plans of a query, logical and physical."""
+    return str(prepared.frame._explain_string(extended=True))  # type: ignore[operator]  # PySpark has no public form
+
+
+def _wants(query: BoundQuery, write: WriteSpec) -> Wants:
+    """Positions where several rows of a batch may carry one key: a changelog's records, not an aggregate's groups."""
+    upserts = write.table is not None and write.table.mode == "upsert"
+    grouped = any(isinstance(node, Aggregate) for node in query.root.walk())
+    return POSITION if upserts and not grouped else NOTHING
+
+
+def _sink_options(write: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> Mapping[str, str]:
+    options = dict(resolved(write.options, resolve)) if write.kind == "stream" else {}
+    if write.transactional:
+        options |= {"transactional.id": identity.job, "marker.group": identity.ledger}
+    return options
+
+
+def _writer(
+    write: WriteSpec, query: BoundQuery, identity: SinkIdentity, resolve: Resolver, loader: BatchLoader | None
+) -> BatchWriter:
+    if write.table is None:
+        raise error("INTERNAL", where=f"a table sink without table: {write.entity}")
+    if loader is None:
+        module, _, name = write.loader.partition(":")
+        loader = getattr(import_module(module), name)(write, identity, resolve)
+    assert loader is not None
+    loader.prepare()
+    return BatchWriter(loader, write.table, query.sink.event_time.format)
+
+
+def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery, checkpoint: str) -> DataStreamWriter:
+    batches = prepared.writer or prepared.capture
+    if batches is not None:
+        return writer.foreachBatch(batches)
+    options = dict(prepared.options)
+    if prepared.write.transactional:
+        replay = unfinished_batch(checkpoint)
+        options |= {} if replay is None else {"replay.epoch": str(replay)}
+    return writer.format(prepared.write.format).options(**options)
+
+
+def unfinished_batch(checkpoint: str) -> int | None:
+    """The batch a local checkpoint began and did not finish, ``NO_REPLAY`` for none, None where it cannot be
+    looked at."""
+    if "://" in checkpoint:
+        return None
+    root = Path(checkpoint.removeprefix("file:"))
+    begun, finished = _batches(root / "offsets"), _batches(root / "commits")
+    return max(begun) if begun and max(begun) > max(finished, default=-1) else NO_REPLAY
+
+
+def _batches(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.glob("*") if path.name.isdecimal()] if folder.is_dir() else []

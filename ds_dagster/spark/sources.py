@@ -1,0 +1,79 @@
+"""Read specs → streams of records. Every source is named, so that a changed query finds its offsets again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
+from ds_dagster.plan.nodes import Scan
+from ds_dagster.spark.formats import SourceFrame
+from ds_dagster.spark.session import in_session
+from ds_dagster.spark.ticks import timed_reader
+
+SourceProvider = Callable[[Scan, ReadSpec | None], DataFrame]
+"""Gives a scan's records instead of its store: columns ``key`` and ``value`` BINARY, ``timestamp`` TIMESTAMP,
+``partition`` and
+``order`` STRING. For test runs; such sources have no names in the checkpoint."""
+
+PROVIDED = Envelope("`key`", "`value`", "`timestamp`", "`partition`", "`order`")
+"""Where the parts of a record stand in a provided frame."""
+
+STREAM_BATCH_ROWS = 1_000_000
+"""Records one source gives a batch at most when neither query nor relation says: keeps a backlog in steps that can be
+replayed."""
+TABLE_BATCH_ROWS = 200_000
+"""The same where a batch is collected on the driver to be loaded into a table."""
+
+
+def read_records(
+    spark: SparkSession, scan: Scan, spec: ReadSpec, resolve: Resolver, *, clock_job: str = "", default_rows: int
+) -> SourceFrame:
+    """The stream of a scan's records as its store gives them.
+
+    Args:
+        spark: the job's session.
+        scan: names the source.
+        spec: of the store.
+        resolve: gives option values; called here and nowhere else.
+        clock_job: job whose clock is told of every look for new records; empty for queries without event time.
+        default_rows: bound of one batch where the scan has none.
+    """
+    register_provider(spark, spec.provider)
+    options = dict(resolved(spec.options, resolve))
+    if spec.limit_option:
+        options[spec.limit_option] = str(scan.max_records_per_batch or default_rows)
+    if clock_job:
+        frame = timed_reader(
+            spark,
+            clock_job,
+            scan.source_name,
+            inner=spec.format,
+            options=options,
+            source_name=scan.source_name,
+            guard=spec.clock_guard == "kafka" and scan.time.column is None and spec.time_authority == "broker",
+        )
+    else:
+        frame = spark.readStream.format(spec.format).name(scan.source_name).options(**options).load()
+    return SourceFrame(frame, spec.envelope, spec.entity, spec.empty_is_delete)
+
+
+def provided_records(session: SparkSession, provider: SourceProvider, scan: Scan, spec: ReadSpec | None) -> SourceFrame:
+    """The stream of a scan's records as a test run gives them, in the job's session."""
+    entity = spec.entity if spec else f"{scan.relation.store}.{scan.relation.entity}"
+    return SourceFrame(in_session(provider(scan, spec), session), PROVIDED, entity, bool(spec and spec.empty_is_delete))
+
+
+def resolved(options: Options, resolve: Resolver) -> Mapping[str, str]:
+    """Options as plain text; they may hold secrets, so nobody prints or stores them."""
+    return MappingProxyType({name: resolve(value) for name, value in options.items()})
+
+
+def register_provider(spark: SparkSession, provider: str) -> None:
+    """Make a Python data source (``module:Class``) known to a session; nothing happens without one."""
+    if provider:
+        module, _, name = provider.partition(":")
+        spark.dataSource.register(getattr(import_module(module), name))

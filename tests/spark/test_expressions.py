@@ -1,0 +1,178 @@
+"""Every function and node of the dialect on Spark, with the dialect's meaning; expected values are written by hand."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import pytest
+
+from ds_dagster.plan.expressions import BOUND_NODES
+from ds_dagster.plan.functions import FUNCTIONS
+from ds_dagster.plan.nodes import Node
+from ds_dagster.project import compile_texts
+from ds_dagster.settings import Settings
+from ds_dagster.spark.compiler import VISITORS as NODE_VISITORS
+from ds_dagster.spark.compiler import PlanCompiler
+from ds_dagster.spark.expressions import VISITORS
+from ds_dagster.spark.formats import SourceFrame
+from ds_dagster.spark.functions import AGGREGATES, SCALARS
+from ds_dagster.spark.sources import PROVIDED
+from ds_dagster.spark.typemap import to_spark
+
+READ_BY_THEIR_PARENT = {"If", "Interval", "Var", "Identifier", "DataType", "DataTypeParam", "ColumnDef"}
+UTC = datetime.timezone.utc
+
+ROW = """{"i": 7, "j": 2, "z": 0, "l": 10000000000, "d": 2.5, "x": 12.345, "s": " Ab,c,,d ", "e": "", "n": null, "u": "2024-01-31 10:11:12",
+  "t": "2024-01-31 10:11:12.5", "ltz": "2024-01-31 10:11:12.5Z", "dt": "2024-01-31", "b": true,
+  "a": [5, 6], "m": {"k": 1}, "st": {"f": "v"}, "js": "{\\"a\\": {\\"b\\": 1.0}, \\"t\\": \\"{x\\", \\"l\\": [1], \\"n\\": null}"}"""
+COLUMNS = """i INTEGER, j INTEGER, z INTEGER, l BIGINT, d DOUBLE, x DECIMAL(10,3), s VARCHAR, e VARCHAR, n VARCHAR, u VARCHAR, t TIMESTAMP(3),
+  ltz TIMESTAMP_LTZ(3), dt DATE, b BOOLEAN, a ARRAY<INTEGER>, m MAP<VARCHAR, INTEGER>, st STRUCT<f VARCHAR>, js VARCHAR"""
+
+CASES = {
+    # arithmetic
+    "i / j": 3,
+    "-i / j": -3,
+    "i / 2.0": Decimal("3.500000"),
+    "i * d": 17.5,
+    "i + l": 10000000007,
+    "i % j": 1,
+    "MOD(-i, j)": -1,
+    "d / z": float("inf"),
+    "-d / z": float("-inf"),
+    "x * 2": Decimal("24.690"),
+    "CAST(i AS DOUBLE) / j": 3.5,
+    # conditions
+    "i > j AND b": True,
+    "i > j AND n = 'x'": None,
+    "NOT (n = 'x' OR i = 7)": False,
+    "n IS NULL": True,
+    "b IS TRUE": True,
+    "n IS DISTINCT FROM 'x'": True,
+    "i IN (1, 7)": True,
+    "i NOT BETWEEN 1 AND 5": True,
+    "u LIKE '2024%'": True,
+    "'a\\b' LIKE 'a\\b'": True,
+    "'50%' LIKE '50!%' ESCAPE '!'": True,
+    "CASE i WHEN 7 THEN 'seven' ELSE 'other' END": "seven",
+    "CASE WHEN i > 100 THEN 1 END": None,
+    "dt = '2024-01-31'": True,
+    # values
+    "a[1]": 5,
+    "a[0]": None,
+    "a[3]": None,
+    "m['k']": 1,
+    "m['none']": None,
+    "st->f": "v",
+    "ARRAY[1, 2]": [1, 2],
+    "CAST(u AS TIMESTAMP)": datetime.datetime(2024, 1, 31, 10, 11, 12),
+    "TRY_CAST('x' AS BIGINT)": None,
+    "CAST('12345' AS VARCHAR(3))": "123",
+    "CAST(d AS INTEGER)": 2,
+    "ltz + INTERVAL '1' DAY": datetime.datetime(2024, 2, 1, 10, 11, 12, 500000, tzinfo=UTC),
+    "dt + INTERVAL '1' DAY": datetime.date(2024, 2, 1),
+    "t - INTERVAL '2' HOUR": datetime.datetime(2024, 1, 31, 8, 11, 12, 500000),
+    "'it''s' || s": "it's Ab,c,,d ",
+    # functions
+    "COALESCE(n, e, s)": "",
+    "NULLIF(i, 7)": None,
+    "NULLIF(i, 8)": 7,
+    "GREATEST(i, j)": 7,
+    "GREATEST(n, 'x')": None,
+    "LEAST(i, j, z)": 0,
+    "CONCAT(e, s, n)": None,
+    "CONCAT(e, u)": "2024-01-31 10:11:12",
+    "UPPER(s)": " AB,C,,D ",
+    "LOWER(s)": " ab,c,,d ",
+    "TRIM(s)": "Ab,c,,d",
+    "TRIM(LEADING ' A' FROM s)": "b,c,,d ",
+    "TRIM(TRAILING 'd ' FROM s)": " Ab,c,,",
+    "TRIM(BOTH '2' FROM u)": "024-01-31 10:11:1",
+    "SUBSTRING(u, 1, 4)": "2024",
+    "SUBSTRING(u, 6)": "01-31 10:11:12",
+    "SUBSTRING(u, -2)": "12",
+    "CHAR_LENGTH('grüß')": 4,
+    "REPLACE(u, '-', '')": "20240131 10:11:12",
+    "SPLIT_INDEX(s, ',', 0)": " Ab",
+    "SPLIT_INDEX(s, ',', 2)": "",
+    "SPLIT_INDEX(s, ',', 4)": None,
+    "SPLIT_INDEX('a|b', '|', 1)": "b",
+    "REGEXP_EXTRACT(u, '(\\d+)-(\\d+)', 2)": "01",
+    "REGEXP_EXTRACT(u, '\\d+')": "2024",
+    "REGEXP_EXTRACT(u, 'x+')": None,
+    "ABS(-i)": 7,
+    "ROUND(x, 2)": Decimal("12.350"),
+    "ROUND(d)": 3.0,
+    "FLOOR(d)": 2.0,
+    "CEIL(d)": 3.0,
+    "FLOOR(x)": Decimal(12),
+    "FLOOR(i) / 2": 3,
+    "TO_TIMESTAMP(u)": datetime.datetime(2024, 1, 31, 10, 11, 12),
+    "TO_TIMESTAMP('31.01.2024', 'dd.MM.yyyy')": datetime.datetime(2024, 1, 31),
+    "TO_TIMESTAMP('nonsense')": None,
+    "TO_TIMESTAMP_LTZ(1700000000123, 3)": datetime.datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC),
+    "TO_TIMESTAMP_LTZ(1700000000, 0)": datetime.datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+    "TO_TIMESTAMP_LTZ(u)": datetime.datetime(2024, 1, 31, 10, 11, 12, tzinfo=UTC),
+    "FROM_UNIXTIME(0)": "1970-01-01 00:00:00",
+    "FROM_UNIXTIME(86400, 'yyyy/MM/dd')": "1970/01/02",
+    "UNIX_TIMESTAMP('1970-01-01 00:01:00')": 60,
+    "UNIX_TIMESTAMP('01.01.1970', 'dd.MM.yyyy')": 0,
+    "UNIX_TIMESTAMP() > 1700000000": True,
+    "DATE_FORMAT(t, 'yyyy-MM')": "2024-01",
+    "DATE_FORMAT(u, 'HH')": "10",
+    "CURRENT_TIMESTAMP > ltz": True,
+    "JSON_VALUE(js, '$.a.b')": "1.0",
+    "JSON_VALUE(js, '$.a')": None,
+    "JSON_VALUE(js, '$.l')": None,
+    "JSON_VALUE(js, '$.t')": "{x",
+    "JSON_VALUE(js, '$.n')": None,
+    "JSON_VALUE('no json', '$.n')": None,
+    "CARDINALITY(a)": 2,
+    "CARDINALITY(m)": 1,
+    "POSITION('b' IN 'abc')": 2,
+    "EXTRACT(HOUR FROM t)": 10,
+    "CHAR_LENGTH(UUID())": 36,
+    "MD5('a')": "0cc175b9c0f1b6a831c399e269772661",
+    "SHA256('a')": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb",
+}
+
+
+def test_every_function_has_a_meaning_on_spark():
+    assert set(FUNCTIONS) == set(SCALARS) | set(AGGREGATES)
+    assert {name for name, function in FUNCTIONS.items() if function.kind == "aggregate"} == set(AGGREGATES)
+
+
+def test_every_bound_node_has_a_visitor():
+    assert {node.__name__ for node in BOUND_NODES} == set(VISITORS) | READ_BY_THEIR_PARENT
+
+
+def test_every_plan_node_has_a_visitor():
+    assert set(NODE_VISITORS) == set(Node.__subclasses__())
+
+
+@pytest.fixture(scope="module")
+def evaluated(spark, tmp_path_factory):
+    """All cases computed in one projection over one record: a row by column name, and the frame's types."""
+    listed = ", ".join(f"{text} AS c{n}" for n, text in enumerate(CASES))
+    sql = f"""CREATE STORE m WITH ('type' = MEMORY);
+      CREATE STREAM s ({COLUMNS}) WITH ('topic' = 's', 'value.format' = 'json');
+      CREATE STREAM d AS SELECT {listed} FROM s;"""
+    folder = tmp_path_factory.mktemp("expressions")
+    project = compile_texts([("test.sql", sql)], Settings(root=folder, sql=folder, state=folder, store="m"))
+    assert not project.errors, "\n".join(found.text() for found in project.errors)
+    root = project.queries["d"].root
+    record = spark.createDataFrame(
+        [(None, bytearray(ROW.encode()), datetime.datetime(2024, 1, 1), "0", "0")],
+        "key binary, value binary, timestamp timestamp, partition string, `order` string",
+    )
+    frame = PlanCompiler(spark.newSession(), "job", lambda _: SourceFrame(record, PROVIDED, "m.s")).compile(root)
+    return root, frame, frame.toArrow().to_pylist()[0]
+
+
+@pytest.mark.parametrize("text", list(CASES))
+def test_expression(evaluated, text):
+    root, frame, row = evaluated
+    name = f"c{list(CASES).index(text)}"
+    assert row[name] == CASES[text]
+    declared = next(field.type for field in root.output if field.name == name)
+    assert frame.schema[name].dataType == to_spark(declared)

@@ -1,0 +1,126 @@
+"""Exceptions as they come out of Spark → conditions."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from ds_dagster.conditions import CONDITIONS
+from ds_dagster.errors import error
+from ds_dagster.spark.faults import RULES, Cause, classify, parameters
+
+
+class Throwable:
+    """What py4j shows of a Java exception."""
+
+    def __init__(self, kind: str, message: str, cause: Throwable | None = None) -> None:
+        self.kind, self.message, self.cause = kind, message, cause
+
+    def getClass(self):
+        return self
+
+    def getName(self):
+        return self.kind
+
+    def getMessage(self):
+        return self.message
+
+    def getCause(self):
+        return self.cause
+
+
+def failed(*chain: tuple[str, str]) -> BaseException:
+    """A streaming query's exception with Java causes, outermost first."""
+    java = None
+    for kind, message in reversed(chain):
+        java = Throwable(kind, message, java)
+    made = PySparkException("[STREAM_FAILED] Query [id = 1] terminated with exception: x")
+    made._origin = java
+    return made
+
+
+CASES = [
+    ("DISK_FULL", ("java.io.IOException", "No space left on device")),
+    ("OUT_OF_MEMORY", ("java.lang.OutOfMemoryError", "Java heap space")),
+    ("BATCH_TOO_LARGE", ("org.apache.spark.SparkException", "is bigger than spark.driver.maxResultSize (1024.0 MiB)")),
+    ("INPUT_LOST", ("org.apache.spark.sql.kafka010.KafkaIllegalStateException", "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] x")),
+    ("INPUT_LOST", ("org.apache.kafka.clients.consumer.OffsetOutOfRangeException", "Fetch position out of range")),
+    ("INPUT_GONE", ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", "This server does not host this topic")),
+    ("KAFKA_TRANSACTION_FENCED", ("org.apache.kafka.common.errors.ProducerFencedException", "newer producer")),
+    ("KAFKA_LOGIN_REFUSED", ("org.apache.kafka.common.errors.SaslAuthenticationException", "Authentication failed")),
+    ("KAFKA_NOT_ALLOWED", ("org.apache.kafka.common.errors.TopicAuthorizationException", "Not authorized to access topics: [x]")),
+    ("KAFKA_UNREACHABLE", ("org.apache.kafka.common.errors.TimeoutException", "Timed out waiting for a node assignment.")),
+    ("KAFKA_UNREACHABLE", ("org.apache.kafka.common.config.ConfigException", "No resolvable bootstrap urls given")),
+    ("RECORD_TOO_LARGE", ("org.apache.kafka.common.errors.RecordTooLargeException", "The message is 2000000 bytes")),
+    ("CHECKPOINT_INCOMPATIBLE", ("org.apache.spark.sql.X", "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema")),
+    ("CHECKPOINT_INCOMPATIBLE", ("java.lang.AssertionError", "There are [1] sources in the checkpoint offsets and now there are [2]")),
+    ("CHECKPOINT_UNREADABLE", ("org.apache.spark.SparkException", "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error")),
+    ("CHECKPOINT_IN_USE", ("org.apache.spark.SparkException", "Multiple streaming queries are concurrently using x")),
+    ("NETWORK_FAILED", ("java.net.ConnectException", "Connection refused")),
+    ("PLAN_REFUSED_BY_SPARK", ("org.apache.spark.sql.AnalysisException", "[STREAMING_OUTPUT_MODE.X] no")),
+    ("SPARK_FAILED", ("java.lang.IllegalStateException", "something new")),
+    ("KINESIS_THROTTLED", ("org.apache.spark.api.python.PythonException", "Traceback …\nds_dagster.errors.ExternalError: error: "
+                           "Kinesis throttled GetRecords on s for 3 s without a success [KINESIS_THROTTLED]\n  hint: add shards")),
+    ("KAFKA_WRITE_FAILED", ("org.apache.spark.SparkException", "Job aborted: [ds:KAFKA_WRITE_FAILED] broker said no")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "cause"), CASES)
+def test_known_failures(name, cause):
+    found = classify(failed(("org.apache.spark.SparkException", "Job aborted"), cause))
+    assert found.condition == name
+    assert len(found.detail) <= 600
+
+
+def test_values_of_users_stay_out():
+    text = """[CAST_INVALID_INPUT] The value 'hunter2' of the type "STRING" cannot be cast to "BIGINT" because it is malformed. Correct the value."""
+    found = classify(failed(("org.apache.spark.SparkNumberFormatException", text)))
+    assert found.condition == "VALUE_NOT_CONVERTIBLE"
+    assert '"STRING" cannot be cast to "BIGINT"' in str(found)
+    assert "hunter2" not in str(found)
+
+
+def test_parameters_cross_the_python_worker():
+    message = error("KINESIS_THROTTLED", operation="GetRecords", stream="s", seconds=3).message
+    assert parameters(CONDITIONS["KINESIS_THROTTLED"], message) == {"operation": "GetRecords", "stream": "s", "seconds": "3"}
+
+
+def test_parameters_of_our_expressions():
+    text = '[USER_RAISED_EXCEPTION] [ds:BAD_RECORD] {"entity":"m.t","relation":"a.b.c","partition":"0","position":"12","reason":"x"} SQLSTATE: P0001'
+    found = classify(failed(("org.apache.spark.SparkRuntimeException", text)))
+    assert found.params["position"] == "12"
+    assert found.fault.domain == "user"
+
+
+def test_our_own_errors_pass():
+    mine = error("PLAN_NOT_STREAMABLE", reason="x")
+    assert classify(mine) is mine
+
+
+def test_every_rule_names_a_condition():
+    assert {rule.name for rule in RULES} <= set(CONDITIONS)
+    assert not any(rule.matches(Cause("a", "b", "c")) for rule in RULES)
+
+
+def test_arithmetic_of_a_running_query(bench):
+    bench.compile(
+        "CREATE STREAM s (a INTEGER, b INTEGER) WITH ('topic' = 's', 'value.format' = 'json');"
+        "CREATE STREAM d AS SELECT a / b AS q FROM s;"
+    )
+    query = bench.start("d")
+    bench.send("s", {"a": 1, "b": 0})
+    fault = bench.fault(query)
+    assert fault.condition == "ARITHMETIC_FAILED"
+    assert fault.fault.hint == "never"
+
+
+def test_a_cast_of_a_running_query(bench):
+    bench.compile(
+        "CREATE STREAM s (a VARCHAR) WITH ('topic' = 's', 'value.format' = 'json');"
+        "CREATE STREAM d AS SELECT CAST(a AS BIGINT) AS q FROM s;"
+    )
+    query = bench.start("d")
+    bench.send("s", {"a": "hunter2"})
+    fault = bench.fault(query)
+    assert fault.condition == "VALUE_NOT_CONVERTIBLE"
+    assert "hunter2" not in str(fault)
