@@ -116,6 +116,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "this engine has stopped its jobs; find out who started the second one",
     ),
     Condition(
+        "ENGINE_STATE_GONE",
+        "external",
+        "the state folder {folder} of the running engine was removed or replaced",
+        "this engine has stopped its jobs; a new one starts with a new journal and new checkpoints",
+    ),
+    Condition(
         "ENGINE_NOT_RUNNING",
         "external",
         "the engine does not run",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.compatibility import verdict
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import compile_slice
+from ds_dagster.project import Project, compile_slice
 from ds_dagster.runtime.records import JobRow
 from ds_dagster.runtime.spec import JobSpec
 from ds_dagster.runtime.status import Change
@@ -23,20 +24,24 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
     if job.fingerprint == query.fingerprint:
         return Change(name, relation, "unchanged", "the definitions are equal")
     try:
-        old = recompiled(JobSpec.from_json(job.spec), settings)
+        _, old = recompiled(JobSpec.from_json(job.spec), settings)
     except DsError as problem:
         rule = f"the stored definition does not compile any more ({problem.condition})"
         return Change(name, relation, "needs_new_checkpoint", rule)
-    from ds_dagster.plan.compatibility import verdict
+    found = verdict(old, query)
+    return Change(name, relation, found.verdict, found.rule, found.hint)
 
-    return verdict(old, query)
 
-
-def recompiled(spec: JobSpec, settings: Settings) -> BoundQuery:
-    """The query of a stored slice, bound by today's code.
+def recompiled(spec: JobSpec, settings: Settings) -> tuple[Project, BoundQuery]:
+    """The stored slice as a project, and its query bound by today's code.
 
     Raises:
-        DsError: the slice does not compile (ProjectError when it has mistakes).
+        UserError: SLICE_INVALID.
     """
     project = compile_slice(spec.slice, settings)
-    return project.queries[spec.name]
+    query = project.queries.get(spec.name)
+    if query is None:
+        said = "; ".join(f"{d.message} [{d.condition}]" for d in project.errors[:3])
+        span = project.errors[0].span if project.errors else None
+        raise error("SLICE_INVALID", span=span, name=spec.name, detail=said)
+    return project, query

@@ -6,13 +6,19 @@ The host is asked by level, not by event: :meth:`Host.observe` tells what is, as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.errors import DsError
+from ds_dagster.redaction import Redactor
+from ds_dagster.runtime.checkpoints import Checkpoints
+from ds_dagster.runtime.clock import Clock
+from ds_dagster.runtime.joblog import JobLog
+from ds_dagster.runtime.places import Places
 from ds_dagster.runtime.spec import JobSpec
+from ds_dagster.settings import Settings
 
 Phase = Literal["starting", "running", "stopping", "stopped", "finished", "failed"]
 
@@ -109,3 +115,18 @@ class Host(Protocol):
 
     def close(self) -> None:
         """End everything; never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostContext:
+    """What a host is made from. ``redactor`` is told every secret that is resolved."""
+
+    settings: Settings
+    places: Places
+    clock: Clock
+    checkpoints: Checkpoints
+    log: JobLog
+    redactor: Redactor
+
+
+HostFactory = Callable[[HostContext], Host]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,6 +25,7 @@ class JobLog:
 
     places: Places
     clock: Clock
+    redact: Callable[[str], str] = redact
 
     def transition(self, moved: Transition, detail: str = "") -> None:
         """A change of state, with the reason, and the condition where there is one."""
@@ -37,7 +39,7 @@ class JobLog:
     def line(self, name: str, level: str, text: str) -> None:
         """One entry. A log that cannot be written (full disk) never harms a job: the engine's own log says so."""
         at = datetime.fromtimestamp(self.clock.now(), tz=timezone.utc).isoformat(timespec="milliseconds")
-        entry = f"{at.replace('+00:00', 'Z')} {level} {redact(text)}\n"
+        entry = f"{at.replace('+00:00', 'Z')} {level} {self.redact(text)}\n"
         path = self.places.job_log(name)
         try:
             _rotate(path)

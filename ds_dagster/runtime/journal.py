@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -27,6 +28,7 @@ from ds_dagster.settings import Settings
 from ds_dagster.version import __version__
 
 BUSY_SECONDS = 5.0
+SMALLEST_BYTES = 65_536
 NETWORK_FILE_SYSTEMS = frozenset(
     (
         "nfs", "nfs4", "cifs", "smbfs", "smb2", "smb3", "afs", "afpfs", "ncpfs", "glusterfs", "lustre", "beegfs",
@@ -202,6 +204,8 @@ class Journal:
             return error("JOURNAL_UNREACHABLE", journal=self.shown, detail=_without_credentials(said))
         lower = said.lower()
         name = next((condition for part, condition in _SQLITE_FAULTS if part in lower), "JOURNAL_UNREADABLE")
+        if name == "JOURNAL_UNREADABLE" and _is_full(self.local.parent):
+            name = "JOURNAL_DISK_FULL"
         return error(name, journal=self.shown, seconds=int(BUSY_SECONDS), detail=said)
 
 
@@ -236,6 +240,14 @@ def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/mounts")
             best, kind = columns[1], columns[2]
     if kind in NETWORK_FILE_SYSTEMS:
         raise error("JOURNAL_NETWORK_FILE_SYSTEM", folder=place, kind=kind)
+
+
+def _is_full(folder: Path) -> bool:
+    """A full disk shows in many ways: SQLite may not be able to grow the log, or its index."""
+    try:
+        return shutil.disk_usage(folder).free < SMALLEST_BYTES
+    except OSError:
+        return False
 
 
 def _is_within(place: str, mount: str) -> bool:

@@ -16,7 +16,7 @@ from ds_dagster.runtime import locks
 from ds_dagster.runtime.clock import Clock
 from ds_dagster.runtime.places import Places
 from ds_dagster.runtime.records import EngineRow
-from ds_dagster.runtime.status import EngineStatus
+from ds_dagster.runtime.status import EngineState, EngineStatus
 
 SILENT_SECONDS = 15.0
 """An engine that has not reported for so long counts as silent; its lease ends where locks cannot be seen."""
@@ -98,13 +98,13 @@ class EngineWatch:
         return ("", -1) if heard.row is None else (heard.row.token, heard.row.beats)
 
 
-def shown(row: EngineRow | None, state: str) -> EngineStatus:
+def shown(row: EngineRow | None, state: EngineState) -> EngineStatus:
     """The public record of an engine."""
     if row is None:
-        return EngineStatus(DEFAULT_ENGINE, "GONE")
+        return EngineStatus(DEFAULT_ENGINE, state)
     return EngineStatus(
         name=row.name,
-        state=state,  # type: ignore[arg-type]
+        state=state,
         pid=row.pid,
         host=row.host,
         version=row.version,

@@ -44,6 +44,17 @@ class FileLock:
         _HELD.add(str(self.path))
         return True
 
+    def is_intact(self) -> bool:
+        """Whether the file we hold is still the one others would look at (nobody deleted the folder)."""
+        if self._descriptor is None:
+            return False
+        try:
+            found = self.path.stat()
+        except OSError:
+            return False
+        held = os.fstat(self._descriptor)
+        return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
+
     def release(self) -> None:
         """Give it back; does nothing when it is not held here."""
         if self._descriptor is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, update
 
 from ds_dagster.errors import error
 from ds_dagster.runtime import schema
@@ -133,7 +133,7 @@ def close_requests(connection: Connection, name: str, now: float) -> bool:
 
 def result(row: RequestRow) -> FiniteResult | None:
     """The outcome, None while it is open."""
-    if row.state in _OPEN:
+    if row.state == "WAITING" or row.state == "RUNNING":
         return None
     return FiniteResult(
         name=row.name,
@@ -148,9 +148,9 @@ def result(row: RequestRow) -> FiniteResult | None:
     )
 
 
-def _cancel(connection: Connection, which: object, now: float) -> bool:
+def _cancel(connection: Connection, which: ColumnElement[bool], now: float) -> bool:
     table: Table = schema.REQUESTS
-    still_open = table.c.state.in_(_OPEN) & which  # type: ignore[operator]
+    still_open = table.c.state.in_(_OPEN) & which
     return connection.execute(update(table).where(still_open).values(state="STOPPED", finished=now)).rowcount > 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,7 +96,7 @@ def launch(settings: Settings, command: Sequence[str] = ()) -> subprocess.Popen[
     environment = inherited(os.environ) | {"PYTHONUNBUFFERED": "1"}
     try:
         with output.open("ab") as log:
-            return subprocess.Popen(
+            child = subprocess.Popen(
                 [*(command or _command(settings))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -107,6 +108,9 @@ def launch(settings: Settings, command: Sequence[str] = ()) -> subprocess.Popen[
             )
     except OSError as problem:
         raise _not_started(output, problem) from problem
+    # an engine that ends while its starter lives on must not stay a zombie
+    threading.Thread(target=child.wait, name="ds-engine-reaper", daemon=True).start()
+    return child
 
 
 def tail(path: Path, lines: int = 20) -> str:

@@ -1,0 +1,324 @@
+"""The engine: one process per project that holds the locks and the lease, hosts the jobs and reconciles until it is
+told to end.
+
+``ds engine run`` calls :func:`run_engine` in the foreground; ``python -m ds_dagster.runtime.engine`` is what the
+local launcher starts detached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.redaction import Redactor
+from ds_dagster.runtime import locks
+from ds_dagster.runtime.checkpoints import Checkpoints
+from ds_dagster.runtime.clock import Clock, SystemClock
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.environment import engine_environment
+from ds_dagster.runtime.host import Host, HostContext, HostFactory
+from ds_dagster.runtime.joblog import JobLog
+from ds_dagster.runtime.journal import Journal
+from ds_dagster.runtime.launchers.local import LocalLauncher
+from ds_dagster.runtime.lease import Lease
+from ds_dagster.runtime.liveness import SILENT_SECONDS
+from ds_dagster.runtime.locks import FileLock
+from ds_dagster.runtime.logs import log_engine, stop_logging
+from ds_dagster.runtime.places import Places
+from ds_dagster.runtime.process import ProcessId
+from ds_dagster.runtime.reconcile import Reconciler
+from ds_dagster.runtime.status import EngineState, EngineStatus
+from ds_dagster.settings import Settings, load_settings
+
+TICK_SECONDS = 0.25
+DRAIN_SECONDS = 60.0
+"""How long jobs may take to end their batch after SIGTERM; then they are ended as they are, and resume from the
+checkpoint."""
+
+LOCK_SECONDS = 2.0
+"""A reader that looks at the lock holds it for a moment, so the first attempt may fail."""
+
+JVM_SECONDS = 20.0
+"""How long the JVM of a former engine may outlive it."""
+
+STATE_CHECK_SECONDS = 5.0
+EXIT_RESTART = 75
+"""Exit code of an engine that should be started again (its JVM died, its journal was lost)."""
+
+
+@dataclass(slots=True)
+class Engine:
+    """One run of an engine. ``end`` is set to end it after the jobs' batches."""
+
+    settings: Settings
+    clock: Clock
+    make_host: HostFactory
+    redactor: Redactor
+    end: threading.Event = field(default_factory=threading.Event)
+    _log: logging.Logger = field(default_factory=lambda: logging.getLogger("ds_dagster.engine"), init=False)
+    _trouble: str = field(default="", init=False)
+    _heard: float = field(default=0.0, init=False)
+    _state_checked: float = field(default=0.0, init=False)
+
+    def run(self) -> None:
+        """Live until told to end.
+
+        Raises:
+            DsError: it could not begin (ENGINE_ALREADY_RUNNING, ENGINE_JVM_LIVES, ENGINE_LEASE_HELD, JOURNAL_…) or
+            cannot go on
+                (ENGINE_LEASE_LOST, ENGINE_STATE_GONE, ENGINE_JVM_DIED, what the host cannot live with).
+        """
+        places = Places.of(self.settings)
+        lease = Lease.new(self.clock)
+        with self._locked(places, lease) as lock:
+            journal = Journal.open(self.settings, engine_environment(self.settings.root), keep=True)
+            try:
+                self._migrate(journal)
+                lease.take(journal)
+                self._serve(places, journal, lease, lock)
+            finally:
+                journal.close()
+
+    # -- beginning ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _locked(self, places: Places, lease: Lease) -> Iterator[FileLock]:
+        """Hold the Python lock, and be sure that no JVM of a former engine lives."""
+        lock = FileLock(places.python_lock)
+        row = lease.row
+        self._wait(
+            lambda: lock.acquire({"pid": row.pid, "started": row.process_started, "token": row.token}),
+            LOCK_SECONDS,
+            lambda: error("ENGINE_ALREADY_RUNNING", holder=_holder(places)),
+        )
+        try:
+            failure = error("ENGINE_JVM_LIVES", lock=str(places.jvm_lock), seconds=int(JVM_SECONDS))
+            self._wait(lambda: not locks.is_held(places.jvm_lock), JVM_SECONDS, lambda: failure)
+            yield lock
+        finally:
+            lock.release()
+
+    def _wait(self, done: Callable[[], bool], seconds: float, failure: Callable[[], DsError]) -> None:
+        end = self.clock.monotonic() + seconds
+        while not done():
+            if self.clock.monotonic() >= end or self.end.is_set():
+                raise failure()
+            self.clock.sleep(0.05)
+
+    def _migrate(self, journal: Journal) -> None:
+        """We hold the locks, so nobody else's engine works on it: an older schema may be brought up."""
+        try:
+            journal.create()
+        except DsError as problem:
+            if problem.condition != "JOURNAL_OLDER":
+                raise
+            self._log.info("migrating the journal: %s", problem.message)
+            journal.migrate()
+
+    # -- living ------------------------------------------------------------------------------------------------------
+
+    def _serve(self, places: Places, journal: Journal, lease: Lease, lock: FileLock) -> None:
+        identity = journal.create()
+        job_log = JobLog(places, self.clock, self.redactor)
+        checkpoints = Checkpoints(places.checkpoints, identity)
+        host = self.make_host(HostContext(self.settings, places, self.clock, checkpoints, job_log, self.redactor))
+        reconciler = Reconciler(journal, identity, lease, host, self.clock, random.random, job_log)
+        self._heard = self.clock.monotonic()
+        try:
+            self._log.info("engine %s begins, journal %s", lease.row.pid, journal.shown)
+            reconciler.take_over()
+            self._loop(reconciler, lambda: self._check_state(lock, journal))
+        except DsError as problem:
+            lease.tell("GONE", problem.condition, problem.message)
+            raise
+        finally:
+            host.close()
+            self._say_goodbye(journal, lease)
+
+    def _loop(self, reconciler: Reconciler, check: Callable[[], None]) -> None:
+        drain_until = float("inf")
+        while True:
+            begun = self.clock.monotonic()
+            if self.end.is_set() and not reconciler.draining:
+                self._log.info("ending: jobs stop after their batches")
+                reconciler.draining, drain_until = True, begun + DRAIN_SECONDS
+            self._tick(reconciler)
+            check()
+            if reconciler.draining and (reconciler.is_idle() or self.clock.monotonic() > drain_until):
+                return
+            left = TICK_SECONDS - (self.clock.monotonic() - begun)
+            if left > 0:
+                self.clock.sleep(left)
+
+    def _tick(self, reconciler: Reconciler) -> None:
+        """One tick; trouble with the journal is borne, jobs go on meanwhile."""
+        try:
+            ready = reconciler.host.ready()
+            state: EngineState = "STOPPING" if reconciler.draining else "RUNNING" if ready else "STARTING"
+            reconciler.lease.tell(state)
+            reconciler.tick()
+        except DsError as problem:
+            if not problem.condition.startswith("JOURNAL_"):
+                raise
+            if self._trouble != problem.condition:
+                self._log.warning("%s", problem)
+            self._trouble = problem.condition
+            return
+        if self._trouble:
+            self._log.info("the journal works again")
+        self._trouble, self._heard = "", self.clock.monotonic()
+
+    def _check_state(self, lock: FileLock, journal: Journal) -> None:
+        """Whether we are still who others believe we are."""
+        now = self.clock.monotonic()
+        if journal.local is None and now - self._heard > SILENT_SECONDS * 0.6:
+            raise error("ENGINE_LEASE_LOST", detail="the journal's server has not answered for too long")
+        if now - self._state_checked < STATE_CHECK_SECONDS:
+            return
+        self._state_checked = now
+        gone = journal.local is not None and not journal.local.is_file()
+        if gone or not lock.is_intact():
+            raise error("ENGINE_STATE_GONE", folder=str(self.settings.state))
+
+    def _say_goodbye(self, journal: Journal, lease: Lease) -> None:
+        """Best effort: the locks say the same a moment later."""
+        lease.tell("GONE", lease.row.condition, lease.row.message)
+        try:
+            with journal.write() as connection:
+                lease.renew(connection)
+        except DsError as problem:
+            self._log.warning("the journal does not know that the engine ends: %s", problem.message)
+
+
+def run_engine(
+    settings: Settings, *, make_host: HostFactory | None = None, clock: Clock | None = None, terminal: bool = True
+) -> int:
+    """Run the engine in this process until SIGTERM or SIGINT; returns the exit code.
+
+    Args:
+        settings: of the project.
+        make_host, clock: instead of Spark and the machine's clock.
+        terminal: also log to standard error.
+
+    Raises:
+        DsError: it could not begin; nothing of a running engine was touched.
+    """
+    redactor = Redactor()
+    logger = log_engine(Places.of(settings), redactor, terminal=terminal)
+    engine = Engine(settings, clock or SystemClock(), make_host or _spark_host, redactor)
+    try:
+        with _ended_by_signals(engine.end):
+            engine.run()
+    except DsError as problem:
+        logger.error("%s", problem)
+        if problem.condition in ("ENGINE_LEASE_LOST", "ENGINE_STATE_GONE", "ENGINE_JVM_DIED"):
+            return EXIT_RESTART
+        raise
+    except Exception:  # the engine's boundary: logged, never swallowed
+        logger.exception("the engine failed")
+        raise
+    finally:
+        logger.info("engine ends")
+        stop_logging(logger)
+    return 0
+
+
+def start_engine(settings: Settings, wait: float = 60.0, *, clock: Clock | None = None) -> EngineStatus:
+    """Start the engine detached, unless it runs; see :meth:`ds_dagster.runtime.control.Control.ensure_engine`."""
+    chosen = clock or SystemClock()
+    return Control.open(settings, clock=chosen, launcher=LocalLauncher(settings, chosen)).ensure_engine(wait)
+
+
+def stop_engine(
+    settings: Settings, timeout: float = DRAIN_SECONDS + 30.0, *, kill: bool = False, clock: Clock | None = None
+) -> bool:
+    """End the engine of this machine and wait until both its locks are free.
+
+    Args:
+        settings: of the project.
+        timeout: seconds to wait.
+        kill: end it at once instead of after the jobs' batches.
+        clock: for waiting.
+
+    Returns:
+        Whether one was running.
+
+    Raises:
+        ExternalError: ENGINE_NOT_STOPPED.
+    """
+    places, clock = Places.of(settings), clock or SystemClock()
+    if not locks.is_held(places.python_lock) and not locks.is_held(places.jvm_lock):
+        return False
+    process = _process(places)
+    if process is not None:
+        process.signal(signal.SIGKILL if kill else signal.SIGTERM)
+    end = clock.monotonic() + timeout
+    while locks.is_held(places.python_lock) or locks.is_held(places.jvm_lock):
+        if clock.monotonic() >= end:
+            raise error("ENGINE_NOT_STOPPED", pid=process.pid if process else "?", seconds=int(timeout))
+        clock.sleep(0.1)
+    return True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The detached engine's entry point."""
+    parser = argparse.ArgumentParser(prog="ds_dagster.runtime.engine")
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--environment", required=True)
+    chosen = parser.parse_args(arguments)
+    try:
+        settings = load_settings(chosen.root, state=chosen.state, environment=chosen.environment)
+        return run_engine(settings, terminal=False)
+    except DsError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+
+
+def _spark_host(context: HostContext) -> Host:
+    from ds_dagster.runtime.worker import SparkHost
+
+    return SparkHost.begin(context)
+
+
+def _process(places: Places) -> ProcessId | None:
+    holder = locks.holder(places.python_lock)
+    pid, started = holder.get("pid"), holder.get("started")
+    return ProcessId(pid, started) if isinstance(pid, int) and isinstance(started, str) else None
+
+
+def _holder(places: Places) -> str:
+    process = _process(places)
+    return f"process {process.pid}" if process else "it does not say which process"
+
+
+@contextmanager
+def _ended_by_signals(end: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set the event; outside the main thread (tests) nothing is installed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        end.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""From a start order to a prepared Spark query: compile the slice, make sure of the entities, resolve references."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from ds_dagster.catalog.entity import EntityFacts
+from ds_dagster.catalog.io_spec import ReadSpec, Resolver
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import ReadOptions, StoreDefinition, StoreKind
+from ds_dagster.catalog.values import PropertyValue, resolve
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project import Project
+from ds_dagster.redaction import Redactor
+from ds_dagster.runtime.changes import recompiled
+from ds_dagster.runtime.environment import engine_environment
+from ds_dagster.runtime.host import HostContext, StartOrder
+from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.query import PreparedQuery, prepare
+from ds_dagster.spark.sources import resolved
+from ds_dagster.stores.registry import KINDS
+from ds_dagster.version import __version__
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A start order with its definition bound by today's code."""
+
+    order: StartOrder
+    project: Project
+    query: BoundQuery
+    environment: Mapping[str, str]
+    redactor: Redactor
+
+    def store(self, relation: Relation) -> tuple[StoreDefinition, StoreKind, Resolver]:
+        """A relation's store, its kind, and what resolves its references."""
+        store = self.project.catalog.store(relation.store)
+        return store, KINDS[store.kind], self.resolver(f"store {store.name}")
+
+    def resolver(self, used_by: str) -> Resolver:
+        """Gives values of references; every secret is told to the redactor before anyone can log it."""
+
+        def value_of(value: PropertyValue) -> str:
+            text = resolve(value, self.environment, used_by)
+            if value.secret:
+                self.redactor.remember(text)
+            return text
+
+        return value_of
+
+
+def compiled(order: StartOrder, context: HostContext) -> Compiled:
+    """Compile the order's slice; ``.env`` is read anew.
+
+    Raises:
+        UserError: SLICE_INVALID, CHECKPOINT_OTHER_STATE (this version of the package keeps other state than the
+        checkpoint holds).
+    """
+    project, query = recompiled(order.spec, context.settings)
+    if query.state_signature != order.spec.state_signature and order.progressed:
+        version = order.spec.package_version
+        raise error("CHECKPOINT_OTHER_STATE", span=query.sink.span, name=order.name, version=version)
+    if query.fingerprint != order.spec.fingerprint:
+        _LOG.info(
+            "%s: asked for by %s, this is %s; fingerprints differ", order.name, order.spec.package_version, __version__
+        )
+    return Compiled(order, project, query, engine_environment(context.settings.root), context.redactor)
+
+
+def prepared(spark: SparkSession, job: Compiled) -> PreparedQuery:
+    """Make sure that every entity exists as declared, then build the query.
+
+    Raises:
+        DsError: what stores, references and the compiler refuse.
+    """
+    reads = {scan.source_name: _read_spec(scan, job) for scan in job.query.scans}
+    store, kind, resolver = job.store(job.query.sink)
+    if kind.capabilities.writes_streams and job.query.sink.kind in ("stream", "changelog"):
+        _ensured(store, kind, resolver, job.query.sink)
+    return prepare(
+        spark,
+        job.query,
+        reads=reads,
+        write=kind.write_spec(store, job.query.sink, job.query.refresh),
+        identity=job.order.identity,
+        resolve=resolver_of_all(job),
+        job_name=job.order.name,
+    )
+
+
+def resolver_of_all(job: Compiled) -> Resolver:
+    """One resolver for a query that touches several stores."""
+    stores = dict.fromkeys(job.order.spec.stores)
+    return job.resolver("store " + " or ".join(stores) if stores else job.order.name)
+
+
+def fence(spark: SparkSession, job: Compiled) -> None:
+    """Abort what a dead job left open in a transactional sink."""
+    store, kind, resolver = job.store(job.query.sink)
+    write = kind.write_spec(store, job.query.sink, job.query.refresh)
+    if write.transactional:
+        options = resolved(write.options, resolver)
+        client = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
+        operators(spark).fence_transaction(job.order.identity.job, client)
+
+
+def _read_spec(scan: Scan, job: Compiled) -> ReadSpec:
+    store, kind, resolver = job.store(scan.relation)
+    facts = _ensured(store, kind, resolver, scan.relation)
+    options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
+    return kind.read_spec(store, scan.relation, options, facts)
+
+
+def _ensured(store: StoreDefinition, kind: StoreKind, resolver: Resolver, relation: Relation) -> EntityFacts:
+    admin = kind.admin(store, resolver)
+    try:
+        return admin.ensure(kind.entity_plan(relation))
+    finally:
+        admin.close()

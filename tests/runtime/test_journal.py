@@ -1,0 +1,236 @@
+"""The journal when something is wrong with it: each trouble has a name, and nothing is half written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from ds_dagster.errors import DsError, ExternalError, UserError
+from ds_dagster.runtime import journal as journals
+from ds_dagster.runtime import rows, schema
+from ds_dagster.runtime.identity import Identity
+from ds_dagster.runtime.journal import Journal, meta, refuse_network_file_system
+from ds_dagster.runtime.records import Transition
+from ds_dagster.settings import Settings
+
+
+@pytest.fixture
+def journal(settings: Settings) -> Iterator[Journal]:
+    opened = Journal.open(settings, {})
+    opened.create()
+    yield opened
+    opened.close()
+
+
+def history(journal: Journal) -> int:
+    with journal.read() as connection:
+        return len(rows.transitions(connection, "a", 100))
+
+
+def write(journal: Journal) -> None:
+    with journal.write() as connection:
+        rows.add_transitions(connection, [Transition("a", 1.0, "state", "ABSENT", "STARTING")])
+
+
+def condition(call: object, *arguments: object) -> str:
+    with pytest.raises(DsError) as raised:
+        call(*arguments)  # type: ignore[operator]
+    assert raised.value.hint
+    return raised.value.condition
+
+
+def test_the_identity_is_made_once(journal: Journal, settings: Settings) -> None:
+    assert Journal.open(settings, {}).create() == journal.identity()
+    assert Journal.open(replace(settings, state=settings.state / "other"), {}).create() != journal.identity()
+
+
+def test_ids_hold_only_what_brokers_accept_and_never_collide() -> None:
+    identity = Identity("dev 1", "0" * 32)
+    ids = {identity.job_id(name) for name in ("a b", "a-b", "a_b", "ä", "a.b")}
+    assert len(ids) == 5
+    assert all(character.isalnum() or character in "._-" for job in ids for character in job)
+    assert all(job.isascii() for job in ids)
+
+
+def test_a_locked_journal(journal: Journal, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setattr(journals, "BUSY_SECONDS", 0.1)
+    impatient = Journal.open(settings, {})
+    other = sqlite3.connect(str(journal.local), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert condition(write, impatient) == "JOURNAL_LOCKED"
+    assert history(impatient) == 0, "readers are not held up"
+    other.execute("COMMIT")
+    other.close()
+    write(impatient)
+    assert history(journal) == 1
+
+
+def test_a_corrupt_journal(journal: Journal, settings: Settings) -> None:
+    assert journal.local is not None
+    write(journal)
+    for beside in settings.state.glob("journal.db*"):
+        beside.write_bytes(os.urandom(8192))
+    assert condition(Journal.open(settings, {}).exists) == "JOURNAL_CORRUPT"
+    assert condition(Journal.open(settings, {}).create) == "JOURNAL_CORRUPT"
+
+
+def test_a_file_that_is_somebody_elses(settings: Settings) -> None:
+    settings.state.mkdir()
+    with sqlite3.connect(settings.state / "journal.db") as other:
+        other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    assert condition(Journal.open(settings, {}).create) == "JOURNAL_CORRUPT"
+
+
+def test_a_folder_where_the_file_should_be(settings: Settings) -> None:
+    (settings.state / "journal.db").mkdir(parents=True)
+    assert condition(Journal.open(settings, {}).create) == "JOURNAL_UNREADABLE"
+
+
+def test_a_file_where_the_folder_should_be(settings: Settings) -> None:
+    settings.state.write_text("")
+    assert condition(Journal.open(settings, {}).create) == "JOURNAL_UNREADABLE"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_a_full_disk_writes_nothing(settings: Settings, tmp_path: Path) -> None:
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("this machine lets nobody mount a tmpfs")
+    try:
+        journal = Journal.open(replace(settings, state=place), {})
+        journal.create()
+        write(journal)
+        with (place / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space"):
+            while True:
+                ballast.write(b"x" * 4096)
+
+        def much() -> None:
+            with journal.write() as connection:
+                long = [Transition("a", 1.0, "state", "ABSENT", "STARTING", reason="x" * 2000)] * 500
+                rows.add_transitions(connection, long)
+
+        assert condition(much) == "JOURNAL_DISK_FULL"
+        assert history(journal) == 1
+        (place / "ballast").unlink()
+        write(journal)
+        assert history(journal) == 2
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_a_read_only_disk(settings: Settings, tmp_path: Path) -> None:
+    place = tmp_path / "fixed"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a tmpfs")
+    try:
+        journal = Journal.open(replace(settings, state=place), {})
+        journal.create()
+        write(journal)
+        subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+        assert condition(write, journal) in ("JOURNAL_READ_ONLY", "JOURNAL_UNREADABLE")
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_of_another_user(journal: Journal, settings: Settings) -> None:
+    assert journal.local is not None
+    journal.local.chmod(0)
+    assert condition(Journal.open(settings, {}).exists) == "JOURNAL_UNREADABLE"
+    journal.local.chmod(stat.S_IRUSR)
+    assert condition(write, journal) == "JOURNAL_READ_ONLY"
+
+
+def test_a_failed_transaction_leaves_nothing(journal: Journal) -> None:
+    with pytest.raises(ZeroDivisionError), journal.write() as connection:
+        rows.add_transitions(connection, [Transition("a", 1.0, "state", "ABSENT", "STARTING")])
+        raise ZeroDivisionError
+    assert history(journal) == 0
+
+
+def test_a_newer_schema_is_refused_by_everyone(journal: Journal, settings: Settings) -> None:
+    with journal.write() as connection:
+        connection.execute(update(schema.META).where(schema.META.c.name == "schema").values(value="99"))
+    for call in (
+        Journal.open(settings, {}).exists,
+        Journal.open(settings, {}).create,
+        Journal.open(settings, {}).migrate,
+    ):
+        assert condition(call) == "JOURNAL_NEWER"
+
+
+def test_an_older_schema_is_migrated_by_the_engine_only(
+    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
+    done: list[str] = []
+    monkeypatch.setattr(schema, "MIGRATIONS", {1: lambda connection: done.append(meta(connection, "schema"))})
+    later = Journal.open(settings, {})
+    assert condition(later.create) == "JOURNAL_OLDER"
+    later.migrate()
+    assert done == ["1"]
+    assert later.create() == journal.identity()
+
+
+def test_a_migration_that_fails_changes_nothing(
+    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(schema, "MIGRATIONS", {1: lambda connection: connection.exec_driver_sql("ALTER TABLE gone")})
+    with pytest.raises(ExternalError):
+        Journal.open(settings, {}).migrate()
+    monkeypatch.undo()
+    assert Journal.open(settings, {}).exists()
+
+
+@pytest.mark.parametrize("written", ["mysql://u:hunter2@h/d", "not a url", "sqlite:///elsewhere.db"])
+def test_other_urls_are_refused_without_showing_them(settings: Settings, written: str) -> None:
+    with pytest.raises(UserError) as raised:
+        Journal.open(replace(settings, journal=written), {})
+    assert raised.value.condition == "JOURNAL_URL_INVALID"
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_server_that_does_not_answer_is_named_without_its_password(settings: Settings) -> None:
+    journal = Journal.open(replace(settings, journal="${URL}"), {"URL": "postgresql://u:hunter2@127.0.0.1:9/d"})
+    with pytest.raises(ExternalError) as raised:
+        journal.create()
+    assert raised.value.condition == "JOURNAL_UNREACHABLE"
+    assert "hunter2" not in str(raised.value) + repr(raised.value) + repr(journal)
+    assert "127.0.0.1" in raised.value.message
+
+
+def test_a_missing_reference_in_the_url_is_named(settings: Settings) -> None:
+    with pytest.raises(UserError, match="JOURNAL_URL"):
+        Journal.open(replace(settings, journal="${JOURNAL_URL}"), {})
+
+
+@pytest.mark.parametrize(("kind", "ok"), [("ext4", True), ("nfs4", False), ("fuse.sshfs", False), ("tmpfs", True)])
+def test_network_file_systems_are_refused(tmp_path: Path, kind: str, ok: bool) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/root / ext4 rw 0 0\nserver:/x {tmp_path} {kind} rw 0 0\nproc /proc proc rw 0 0\n")
+    if ok:
+        refuse_network_file_system(tmp_path / "deep", mounts)
+    else:
+        assert condition(refuse_network_file_system, tmp_path / "deep", mounts) == "JOURNAL_NETWORK_FILE_SYSTEM"
+        refuse_network_file_system(Path("/elsewhere"), mounts)
+
+
+def test_the_journal_holds_after_its_writer_is_gone(journal: Journal, settings: Settings, tmp_path: Path) -> None:
+    write(journal)
+    shutil.copytree(settings.state, tmp_path / "copy")
+    assert history(Journal.open(replace(settings, state=tmp_path / "copy"), {})) == 1

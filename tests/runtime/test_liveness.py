@@ -1,0 +1,151 @@
+"""Who lives: locks, start times and beats, against zombies, reused pids and clocks that jump."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ds_dagster.runtime import locks
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.lease import Lease
+from ds_dagster.runtime.liveness import SILENT_SECONDS
+from ds_dagster.runtime.locks import FileLock
+from ds_dagster.runtime.process import ProcessId, start_mark
+from tests.runtime.fakes import FakeClock, until
+
+
+def test_this_process_lives_and_others_with_its_pid_do_not() -> None:
+    me = ProcessId.current()
+    assert me.is_alive()
+    assert not ProcessId(me.pid, "boot/1").is_alive()
+    assert not ProcessId(me.pid, "").is_alive()
+
+
+def test_a_reused_pid_is_never_signalled() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert not ProcessId(child.pid, "another start").signal(signal.SIGKILL)
+        assert child.poll() is None
+    finally:
+        child.communicate(b"\n")
+
+
+def test_a_zombie_is_dead() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    identity = ProcessId(child.pid, start_mark(child.pid) or "gone already")
+    with until() as tick:
+        while identity.is_alive():
+            tick()
+    os.kill(child.pid, 0)  # the system still knows it
+    child.wait()
+    assert start_mark(child.pid) is None
+
+
+def test_start_marks_from_a_table_of_processes(tmp_path: Path) -> None:
+    for pid, state in ((1, "S"), (2, "Z")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a ) b) {state} " + " ".join(str(n) for n in range(4, 40)))
+    assert start_mark(1, tmp_path) == "boot/22"
+    assert start_mark(2, tmp_path) is None
+    assert start_mark(3, tmp_path) is None
+
+
+def test_a_lock_has_one_holder_and_dies_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "lock"
+    assert not locks.is_held(path)
+    code = (
+        "import sys; from pathlib import Path; from ds_dagster.runtime.locks import FileLock;"
+        "l = FileLock(Path(sys.argv[1])); print(l.acquire({'pid': 7}), flush=True); input()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "True\n"
+    assert locks.is_held(path)
+    assert locks.holder(path) == {"pid": 7}
+    assert not FileLock(path).acquire({})
+    child.kill()
+    child.communicate()
+    assert not locks.is_held(path)
+    mine = FileLock(path)
+    assert mine.acquire({"pid": 8})
+    assert locks.is_held(path)
+    assert mine.is_intact()
+    path.unlink()
+    assert not mine.is_intact()
+    mine.release()
+
+
+def test_a_holders_text_that_is_half_written_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text('{"pid": 1')
+    assert locks.holder(tmp_path / "lock") == {}
+
+
+def engine_state(control: Control) -> str:
+    return control.engines()[0].state
+
+
+def test_an_engine_that_beats_is_running(control: Control, living_engine: Callable[[], None]) -> None:
+    assert engine_state(control) == "RUNNING"
+
+
+def test_an_engine_whose_lock_is_free_is_gone_whatever_its_row_says(control: Control, clock: FakeClock) -> None:
+    control.journal.create()
+    Lease.new(clock).take(control.journal)
+    assert engine_state(control) == "GONE"
+
+
+def test_an_engine_that_holds_the_lock_without_the_lease_is_starting(control: Control, clock: FakeClock) -> None:
+    control.journal.create()
+    Lease.new(clock).take(control.journal)
+    lock = FileLock(control.places.python_lock)
+    assert lock.acquire({"pid": 1})
+    with control.journal.write() as connection:
+        connection.exec_driver_sql("DELETE FROM ds_engines")
+    assert engine_state(control) == "STARTING"
+    lock.release()
+
+
+def test_silence_is_counted_on_the_readers_clock(
+    control: Control, clock: FakeClock, living_engine: Callable[[], None]
+) -> None:
+    assert engine_state(control) == "RUNNING"
+    clock.ticks += SILENT_SECONDS - 1
+    assert engine_state(control) == "RUNNING"
+    clock.ticks += 2
+    assert engine_state(control) == "UNKNOWN"
+    living_engine()
+    assert engine_state(control) == "RUNNING"
+
+
+@pytest.mark.parametrize("jump", [-90_000.0, 90_000.0])
+def test_a_jump_of_the_wall_clock_is_no_silence(
+    control: Control, clock: FakeClock, living_engine: Callable[[], None], jump: float
+) -> None:
+    clock.wall += jump
+    clock.on_sleep = living_engine
+    assert engine_state(control) == "RUNNING"
+
+
+def test_a_first_look_finds_an_engine_that_has_been_silent_for_long(
+    control: Control, clock: FakeClock, living_engine: Callable[[], None]
+) -> None:
+    clock.wall += 3600
+    assert engine_state(control) == "UNKNOWN"
+    assert engine_state(control) == "UNKNOWN"
+
+
+def test_a_jvm_that_outlives_its_python_is_not_gone(control: Control, tmp_path: Path) -> None:
+    path = control.places.jvm_lock
+    lock = FileLock(path)
+    assert lock.acquire({})
+    assert engine_state(control) == "STOPPING"
+    lock.release()
+    assert engine_state(control) == "GONE"
