@@ -256,20 +256,26 @@ class _Signer:
         return self._url, dict(request.headers)
 
     def _find(self) -> None:
-        import botocore.session
         from botocore.credentials import Credentials
 
         asked = self._connection
-        session = botocore.session.get_session()
         if asked.access_key_id:
             credentials = Credentials(asked.access_key_id, asked.secret_access_key, asked.session_token or None)
         else:
-            credentials = session.get_credentials()
+            credentials = _session().get_credentials()
         if credentials is None:
             raise error("KINESIS_CREDENTIALS_MISSING", place=asked.place)
-        url = asked.endpoint_url
-        if not url:
-            resolver = session.get_component("endpoint_resolver")
-            url = "https://" + resolver.construct_endpoint("kinesis", asked.region)["hostname"]
-        self._url = url.rstrip("/") + "/"
+        self._url = (asked.endpoint_url or _endpoint(asked.region)).rstrip("/") + "/"
         self._credentials = credentials
+
+
+def _session() -> Any:
+    # slow to import and to build, and needless with keys and an endpoint
+    import botocore.session
+
+    return botocore.session.get_session()
+
+
+def _endpoint(region: str) -> str:
+    resolver = _session().get_component("endpoint_resolver")
+    return "https://" + str(resolver.construct_endpoint("kinesis", region)["hostname"])

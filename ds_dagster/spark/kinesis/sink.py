@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ds_dagster.spark.kinesis.client import KinesisClient
-from ds_dagster.spark.kinesis.options import KinesisOptions
+from ds_dagster.spark.kinesis.options import Connection, KinesisOptions
 from ds_dagster.spark.kinesis.put import OutRecord, Putter
 from ds_dagster.spark.kinesis.timing import RetryPolicy
 
@@ -39,15 +39,19 @@ class KinesisStreamWriter(DataSourceStreamArrowWriter):
             UserError: a record or key is over Kinesis's limits.
             ExternalError: Kinesis throttles or does not answer beyond the retry budget.
         """
-        policy = RetryPolicy(budget=self._options.retry_seconds)
-        client = KinesisClient(self._options.connection, policy, stopped=threading.Event())
+        client = _client(self._options.connection, self._options.retry_seconds)
         putter = Putter(client, self._options.stream, self._options.lanes)
         rows = 0
         for batch in iterator:
             putter.put(_records(batch))
             rows += batch.num_rows
-        client.close()
         return Written(rows)
+
+
+@functools.lru_cache(maxsize=8)
+def _client(connection: Connection, retry_seconds: float) -> KinesisClient:
+    """A task lives for one batch, its process for many: they share credentials and open connections."""
+    return KinesisClient(connection, RetryPolicy(budget=retry_seconds))
 
 
 def _records(batch: pa.RecordBatch) -> list[OutRecord]:

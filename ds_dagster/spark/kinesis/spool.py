@@ -42,18 +42,30 @@ class Spool:
     Args:
         folder: where; empty for a folder of this user among the machine's temporary files.
         stream: name of the stream, for the notes' file name.
+
+    Raises:
+        ExternalError: KINESIS_SPOOL_FAILED.
     """
 
     def __init__(self, folder: str, stream: str) -> None:
-        self._base = Path(folder) if folder else _shared_folder()
-        self._base.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._sweep()
-        self._own = self._base / f"run-{uuid.uuid4().hex}"
-        self._own.mkdir(mode=0o700)
-        self._lock = os.open(self._own / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            self._base = Path(folder) if folder else _shared_folder()
+            self._base.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._sweep()
+            self._own, self._lock = self._claim()
+        except OSError as failure:
+            raise error("KINESIS_SPOOL_FAILED", folder=folder, detail=str(failure)) from failure
         self._seen = self._base / f"seen-{safe_name(stream)}.json"
         self._files: dict[str, list[tuple[int, int, Path]]] = {}
+
+    def _claim(self) -> tuple[Path, int]:
+        """A locked folder of our own, and the lock's descriptor."""
+        unlocked = self._base / f"new-{uuid.uuid4().hex}"
+        unlocked.mkdir(mode=0o700)
+        lock = os.open(unlocked / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # only now others may judge it by its lock
+        return unlocked.rename(self._base / unlocked.name.replace("new-", "run-")), lock
 
     def write(self, shard: str, start_count: int, end_count: int, batches: Sequence[pa.RecordBatch]) -> str:
         """Store the records (start_count, end_count] of a shard; gives the file's path.

@@ -190,6 +190,29 @@ def test_committed_files_go_and_leftovers_of_a_dead_process_are_swept(stream, re
     assert not dead.exists()
 
 
+def test_a_spool_that_cannot_be_written_is_an_outside_fault(stream, read_from, tools, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ExternalError, match="KINESIS_SPOOL_FAILED"):
+        read_from(stream, spool=str(tmp_path / "file")).step()
+    stream.put(tools.numbered(10))
+    batches = read_from(stream)
+    tools.eventually(lambda: state_of(batches)["shardId-000000000000"].rows, "records are buffered")
+    shutil.rmtree(batches.options.spool)
+    with pytest.raises(ExternalError, match="KINESIS_SPOOL_FAILED"):
+        batches.step()
+
+
+def test_without_a_spool_folder_nothing_stays_behind(stream, read_from, tools, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    stream.put(tools.numbered(10))
+    batches = read_from(stream, spool="")
+    batches.until(10)
+    (shared,) = tmp_path.glob("ds_kinesis_*")
+    assert len(list(shared.glob("run-*"))) == 1
+    batches.reader.stop()
+    assert not list(shared.glob("run-*"))
+
+
 def test_planning_again_from_an_earlier_offset_reads_from_there(stream, read_from, tools):
     stream.put(tools.numbered(10))
     batches = read_from(stream)

@@ -66,7 +66,7 @@ def test_restarts_and_resharding_into_an_exactly_once_sink(spark, new_stream, op
 
     write(1500)
     query = start()
-    for reshard in (stream.split, stream.merge, stream.split):
+    for reshard in (stream.split, stream.merge):
         reached = len(sent)
         tools.eventually(lambda n=reached, q=query: q.exception() or len(rows()) >= n, "all rows so far", 90)
         assert query.exception() is None
