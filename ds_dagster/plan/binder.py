@@ -152,9 +152,9 @@ class _Binder:
             return None
         key = tuple(placed[name] for name in selected.key)
         if made.changelog == "upsert" and sorted(key) != sorted(relation.primary_key):
-            target, primary = relation.name.name, relation.primary_key
+            name, primary = relation.name.name, relation.primary_key
             span = statement.target.span
-            self.findings.add(error("INSERT_KEY", span=span, relation=target, key=primary, found=selected.key))
+            self.findings.add(error("INSERT_KEY", span=span, relation=name, key=primary, found=selected.key))
             return None
         return Sink(replace(made, columns=tuple(columns), key_names=key), relation, tuple(named.name for named in columns))
 

@@ -95,7 +95,7 @@ class Scope:
             found = source.columns.get(name)
             if found is None or node.args.get("db"):
                 shown = ".".join(part.name for part in node.parts) if node.args.get("db") else name
-                raise self._unknown(node, shown, source.shown, source.columns)
+                raise self._unknown(node.this, shown, source.shown, source.columns)
             return found
         holders = [source for source in self.sources if name in source.columns]
         if len(holders) == 1:

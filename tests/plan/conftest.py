@@ -1,0 +1,45 @@
+"""Relations that the plan tests read, and how a text is compiled with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ds_dagster.project import Project, compile_texts
+from ds_dagster.settings import Settings
+
+PRELUDE = """
+CREATE STORE kafka WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
+CREATE STORE warehouse WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://localhost:5432/db', 'postgres.username' = 'u',
+  'postgres.password' = '${PASSWORD}');
+CREATE STREAM clicks (at BIGINT, url VARCHAR, userid VARCHAR, seen TIMESTAMP, amount DECIMAL(10, 2), ok BOOLEAN)
+  WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
+CREATE STREAM views (at BIGINT, url VARCHAR, userid VARCHAR)
+  WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
+CREATE STREAM copies (url VARCHAR, at BIGINT)
+  WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
+CREATE STREAM people (id BIGINT, contact STRUCT<city VARCHAR, zip INTEGER>, tags ARRAY<VARCHAR>, counts MAP<VARCHAR, BIGINT>)
+  WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
+CREATE CHANGELOG users (userid VARCHAR, name VARCHAR, at BIGINT, PRIMARY KEY (userid))
+  WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
+CREATE CHANGELOG accounts (userid VARCHAR, name VARCHAR, PRIMARY KEY (userid))
+  WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
+CREATE CHANGELOG prices (shop VARCHAR, item VARCHAR, price DOUBLE, PRIMARY KEY (shop, item))
+  WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
+"""
+Compile = Callable[..., Project]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds", store="kafka")
+
+
+@pytest.fixture
+def compile_sql(settings: Settings) -> Compile:
+    def run(sql: str, prelude: str = PRELUDE) -> Project:
+        return compile_texts([("prelude.sql", prelude), ("a.sql", sql)], settings)
+
+    return run

@@ -1,0 +1,69 @@
+"""Every refusal of a query: its condition and the place it points at (a ‸ in the fixture, taken out before compiling)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ds_dagster.conditions import CONDITIONS, query
+from tests.plan.conftest import Compile
+
+MARK = "‸"
+FOLDER = Path(__file__).parent.parent / "fixtures" / "refused" / "plan"
+ELSEWHERE = {"SQL_FILE_UNREADABLE"}  # tests/test_project.py
+
+
+def cases() -> list[tuple[str, str]]:
+    found = []
+    for path in sorted(FOLDER.glob("*.sql")):
+        for part in path.read_text(encoding="utf-8").split("-- case: ")[1:]:
+            title, _, sql = part.partition("\n")
+            found.append((title, sql))
+    return found
+
+
+CASES = cases()
+
+
+def places(marked: str) -> tuple[str, list[tuple[int, int]]]:
+    found, text = [], marked
+    while MARK in text:
+        before, text = text.split(MARK, 1)
+        found.append((before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1))
+        text = before + text
+    return text, found
+
+
+@pytest.mark.parametrize(("title", "sql"), CASES, ids=[f"{n}-{title.split()[0]}" for n, (title, _) in enumerate(CASES)])
+def test_condition_and_place(title: str, sql: str, compile_sql: Compile) -> None:
+    text, expected = places(sql)
+    project = compile_sql(text)
+    found = project.diagnostics
+    assert sorted(d.condition for d in found) == sorted(title.split()), [d.text() for d in found]
+    assert sorted((d.span.line, d.span.column) for d in found if d.span) == sorted(expected)
+    for diagnostic in found:
+        assert diagnostic.hint
+        assert "{" not in diagnostic.message + diagnostic.hint, diagnostic
+        assert diagnostic.fragment
+        assert diagnostic.span is not None and diagnostic.span.file == "a.sql"
+        is_warning = diagnostic.condition in ("UNBOUNDED_STATE", "STATEMENT_SKIPPED")
+        assert (diagnostic.severity == "warning") == is_warning
+        assert bool(diagnostic.caused_by) == (diagnostic.condition == "UPSTREAM_FAILED")
+
+
+@pytest.mark.parametrize(("title", "sql"), CASES, ids=[str(n) for n in range(len(CASES))])
+def test_a_refused_query_is_a_broken_relation(title: str, sql: str, compile_sql: Compile) -> None:
+    project = compile_sql(places(sql)[0])
+    if not project.errors:
+        pytest.skip("a warning only")
+    assert project.broken
+    for broken in project.broken:
+        assert broken.diagnostics
+        assert all(query.sink.name != broken.name or len(project.queries_of(broken.name)) > 0 for query in project.queries.values())
+
+
+def test_every_condition_of_queries_has_a_case() -> None:
+    covered = {name for title, _ in CASES for name in title.split()}
+    assert {condition.name for condition in query.CONDITIONS} - covered == ELSEWHERE
+    assert covered <= set(CONDITIONS)
