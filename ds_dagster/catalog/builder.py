@@ -68,6 +68,7 @@ class Declared:
         queries: CREATE … AS and INSERT INTO in the order of files; of duplicates the first.
         diagnostics: errors and warnings, in the order of files.
         refused: names of declared relations that were refused (a query over one of them is not a root cause).
+        refused_stores: the same of stores.
     """
 
     stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
@@ -76,11 +77,12 @@ class Declared:
     queries: tuple[NamedQuery, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     refused: frozenset[QualifiedName] = frozenset()
+    refused_stores: frozenset[str] = frozenset()
 
     @property
     def catalog(self) -> Catalog:
         """Lookup over it."""
-        return Catalog(self.stores, self.relations, self.schemas)
+        return Catalog(self.stores, self.relations, self.schemas, self.refused_stores)
 
 
 def qualify(written: WrittenName, context: Context, settings: Settings) -> QualifiedName:
@@ -120,20 +122,20 @@ def current_store(
     values: Mapping[str, PropertyValue],
     context: Context,
     settings: Settings,
-    stores: Mapping[str, StoreDefinition],
+    catalog: Catalog,
     span: Span,
 ) -> StoreDefinition:
     """The store of a relation: written, else the current one (USE STORE, settings; for views the setting ``views``).
 
     Raises:
-        UserError: NO_CURRENT_STORE, UNKNOWN_STORE.
+        UserError: NO_CURRENT_STORE, UNKNOWN_STORE, STORE_REFUSED.
     """
     written = values.get("store")
     fallback = settings.views if kind == "materialized_view" else (context.store or settings.store)
     wanted = str(written.value) if written else fallback.lower()
     if not wanted:
         raise error("NO_CURRENT_STORE", span=span, name=str(name))
-    return Catalog(stores).store(wanted, written.span if written else span)
+    return catalog.store(wanted, written.span if written else span)
 
 
 def declare(files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]) -> Declared:
@@ -157,6 +159,7 @@ class _Builder:
         self.index: PropertyIndex = property_index(kinds)
         self.findings = Findings()
         self.stores: dict[str, StoreDefinition] = {}
+        self.refused_stores: set[str] = set()
         self.schemas: set[tuple[str, str]] = set()
         self.refused: set[QualifiedName] = set()
         self.entities: dict[tuple[str, str], Mapping[str, PropertyValue]] = {}
@@ -181,7 +184,13 @@ class _Builder:
             queries=self._queries(named),
             diagnostics=tuple(self.findings.diagnostics),
             refused=frozenset(self.refused),
+            refused_stores=frozenset(self.refused_stores),
         )
+
+    @property
+    def catalog(self) -> Catalog:
+        """Lookup over the stores known so far."""
+        return Catalog(self.stores, refused_stores=frozenset(self.refused_stores))
 
     def _of(self, kind: type[S]) -> list[S]:
         return [statement for statement in self.statements if isinstance(statement, kind)]
@@ -230,6 +239,8 @@ class _Builder:
             self.findings.extend(diagnostics)
             if store is not None:
                 self.stores[name] = store
+            else:
+                self.refused_stores.add(name)
         self._embedded_views()
 
     def _embedded_views(self) -> None:
@@ -245,7 +256,7 @@ class _Builder:
         for statement in self._of(CreateEntity):
             wanted = str(statement.store) if statement.store else statement.origin.context.store or self.settings.store
             place = (statement.store or statement.path).span
-            store = self.findings.collect(partial(Catalog(self.stores).store, wanted, place))
+            store = self.findings.collect(partial(self.catalog.store, wanted, place))
             if store is not None:
                 pulled = self.index.pull(statement.properties, "entity", store.kind)
                 self.findings.extend(pulled.diagnostics)
@@ -305,7 +316,7 @@ def pull_for_store(
     place: Place,
     name: QualifiedName,
     settings: Settings,
-    stores: Mapping[str, StoreDefinition],
+    catalog: Catalog,
     index: PropertyIndex,
     findings: Findings,
 ) -> tuple[StoreDefinition | None, Mapping[str, PropertyValue]]:
@@ -315,7 +326,7 @@ def pull_for_store(
     findings.extend(first.diagnostics)
     store = findings.collect(
         lambda: current_store(
-            name, statement.kind, first.values, statement.origin.context, settings, stores, statement.name.span
+            name, statement.kind, first.values, statement.origin.context, settings, catalog, statement.name.span
         )
     )
     others = [p for p in statement.properties if p.name != "store"]
@@ -362,7 +373,7 @@ def declared_relation(
 ) -> Relation | None:
     """A relation with a column list; None (or a record nobody uses) when ``findings`` holds errors."""
     store, values = pull_for_store(
-        statement, "relation", name, builder.settings, builder.stores, builder.index, findings
+        statement, "relation", name, builder.settings, builder.catalog, builder.index, findings
     )
     columns, primary_key = _columns(name, statement, findings)
     if store is None:

@@ -20,10 +20,13 @@ class Catalog:
     stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
     relations: Mapping[QualifiedName, Relation] = field(default_factory=lambda: MappingProxyType({}))
     schemas: frozenset[tuple[str, str]] = frozenset()
+    refused_stores: frozenset[str] = frozenset()
 
     def store(self, name: str, span: Span | None = None) -> StoreDefinition:
-        """Raises: UserError UNKNOWN_STORE with the nearest names."""
+        """Raises: UserError UNKNOWN_STORE with the nearest names, STORE_REFUSED where its own statement was refused."""
         found = self.stores.get(name.lower())
+        if name.lower() in self.refused_stores:
+            raise error("STORE_REFUSED", span=span, name=name)
         if found is None:
             raise error("UNKNOWN_STORE", span=span, name=name, nearest=did_you_mean(name, self.stores))
         return found

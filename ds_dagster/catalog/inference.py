@@ -118,7 +118,7 @@ def infer_sink(
     if name is None:
         return None, findings.diagnostics
     index = property_index(kinds)
-    store, values = pull_for_store(statement, "sink", name, settings, catalog.stores, index, findings)
+    store, values = pull_for_store(statement, "sink", name, settings, catalog, index, findings)
     check_kind(statement, changelog, findings)
     draft = Draft(
         str(name),

@@ -29,8 +29,9 @@ class Findings:
         self.diagnostics: list[Diagnostic] = []
 
     def add(self, problem: DsError, *related: Span) -> None:
-        """Note an error; ``related``: other places that belong to it."""
-        self.diagnostics.append(replace(problem.diagnostic(), related=related))
+        """Note an error; ``related``: other places that belong to it. A refused store is told as the cause."""
+        cause = str(problem.params["name"]) if problem.condition == "STORE_REFUSED" else ""
+        self.diagnostics.append(replace(problem.diagnostic(), related=related, caused_by=cause))
 
     def warn(self, problem: DsError) -> None:
         """Note a warning."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,9 @@ from ds_dagster.catalog.values import PropertyValue, parse_properties, read_valu
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
+from ds_dagster.redaction import MASK
 from ds_dagster.settings import Settings
-from ds_dagster.sql.statements import CreateStore, Property
+from ds_dagster.sql.statements import CreateStore, Origin, Property
 
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
@@ -57,13 +58,22 @@ def declare_store(
         name=store.name,
         kind=kind.name,
         span=statement.name.span,
-        origin=statement.origin,
+        origin=_without_secrets(statement, values),
         properties=MappingProxyType({name: v for name, v in values.items() if name != "config_file"}),
         overlaid=bool(overlay),
     )
     if not findings.failed:
         findings.extend(kind.check_store(definition))
     return (None if findings.failed else definition), findings.diagnostics
+
+
+def _without_secrets(statement: CreateStore, values: Mapping[str, PropertyValue]) -> Origin:
+    """The statement's text is shown in many places: literal secrets in it are masked."""
+    text = statement.origin.text
+    for value in values.values():
+        if value.secret and not value.is_reference and value.value:
+            text = text.replace(str(value.value), MASK)
+    return replace(statement.origin, text=text)
 
 
 def store_kind(statement: CreateStore, kinds: Mapping[str, StoreKind]) -> StoreKind:

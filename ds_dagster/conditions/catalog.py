@@ -6,6 +6,7 @@ from ds_dagster.conditions.base import Condition
 
 CONDITIONS: tuple[Condition, ...] = (
     Condition("UNKNOWN_STORE", "user", "no store is called {name}", "did you mean {nearest}?", "3D006"),
+    Condition("STORE_REFUSED", "user", "the store {name} was refused", "correct CREATE STORE {name} first"),
     Condition("UNKNOWN_RELATION", "user", "no relation is called {name}", "did you mean {nearest}?", "3D020"),
     Condition(
         "UNKNOWN_DATABASE",

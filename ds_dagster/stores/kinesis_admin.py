@@ -14,8 +14,14 @@ SHARDS = "topic.shards"
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 10, 3
 ACTIVE_SECONDS = 60.0
 POLL_SECONDS = 0.25
-LOGIN_CODES = ("UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignature", "ExpiredTokenException",
-               "InvalidClientTokenId", "MissingAuthenticationTokenException")  # fmt: skip
+LOGIN_CODES = (
+    "UnrecognizedClientException",
+    "InvalidSignatureException",
+    "IncompleteSignature",
+    "ExpiredTokenException",
+    "InvalidClientTokenId",
+    "MissingAuthenticationTokenException",
+)
 PERMISSION_CODES = ("AccessDeniedException", "AccessDenied")
 REFUSAL_CODES = (
     "ValidationException",
@@ -276,8 +282,15 @@ class KinesisAdmin:
         name, detail = type(problem).__name__, str(problem)
         if "Credentials" in name:
             return error("STORE_LOGIN_REFUSED", store=self.store, address=self.address, user="(nobody)", detail=detail)
-        if name in ("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ConnectionClosedError",
-                    "SSLError", "ProxyConnectionError", "HTTPClientError"):  # fmt: skip
+        if name in (
+            "EndpointConnectionError",
+            "ConnectTimeoutError",
+            "ReadTimeoutError",
+            "ConnectionClosedError",
+            "SSLError",
+            "ProxyConnectionError",
+            "HTTPClientError",
+        ):
             return error("STORE_UNREACHABLE", store=self.store, address=self.address, detail=detail)
         return error("STORE_CALL_FAILED", store=self.store, action=action, detail=detail)
 

@@ -1,0 +1,207 @@
+"""Pass one: what is declared, and everything that can be wrong with it."""
+
+# ruff: noqa: E501 - SQL in tables reads better on one line
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ds_dagster.catalog.builder import Declared, declare
+from ds_dagster.catalog.values import resolve
+from ds_dagster.names import QualifiedName
+from ds_dagster.settings import Settings
+from ds_dagster.sql.script import parse_file
+from ds_dagster.stores.registry import KINDS
+
+Run = Callable[..., Declared]
+COLUMNS = "(event_time BIGINT, url VARCHAR, uid VARCHAR, tags ARRAY<VARCHAR>)"
+
+REFUSED = [
+    (f"CREATE STREAM s {COLUMNS} WITH ('topik'='x');", "UNKNOWN_PROPERTY", "did you mean topic"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('topic.partitions'=0);", "PROPERTY_INVALID", "a whole number ≥ 1"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('topic.partitions'='many');", "PROPERTY_INVALID", "a whole number ≥ 1"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('value.format'='avro');", "PROPERTY_VALUE_NOT_YET", "use json"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('value.format'='xml');", "PROPERTY_INVALID", "json, primitive"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('source.idle.timeout.millis'=1);", "PROPERTY_MISPLACED", "behind a source"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('topic.shards'=1);", "PROPERTY_OF_OTHER_STORE", "KINESIS"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('value.descriptor.name'='x');", "PROPERTY_NOT_YET", "Protobuf"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('topic'='a', 'entity'='b');", "PROPERTY_TWICE", "one of the two"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('topic'='${{T}}');", "REFERENCE_NOT_HERE", "write the value"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('store'='kk');", "UNKNOWN_STORE", "did you mean k"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('store'='pg');", "STORE_CANNOT_HOLD", "streaming store"),
+    (f"CREATE TABLE s {COLUMNS};", "STORE_CANNOT_HOLD", "table store"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('timestamp'='event_tim');", "TIMESTAMP_COLUMN_UNKNOWN", "event_time"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('timestamp'='url');", "TIMESTAMP_COLUMN_TYPE", "BIGINT"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('key.columns'='ur');", "KEY_COLUMN_UNKNOWN", "url"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('key.columns'='tags');", "KEY_COLUMN_TYPE", "scalar"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('key.columns'='url,uid','key.format'='primitive');", "KEY_PRIMITIVE", "json"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('key.columns'='url','key.type'='VARCHAR');", "KEY_CONTRADICTS", "leave out key.type"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('key.format'='json','key.type'='VARCHAR');", "KEY_TYPE_INVALID", "STRUCT"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('value.columns.exclude'='url');", "KEY_CONTRADICTS", "key.columns"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('value.format'='primitive');", "VALUE_PRIMITIVE", "json"),
+    (f"CREATE STREAM s {COLUMNS} WITH ('enable.upsert.mode'=TRUE);", "PROPERTY_OF_OTHER_KIND", "CHANGELOG"),
+    ("CREATE CHANGELOG s (a BIGINT, PRIMARY KEY (b));", "KEY_COLUMN_UNKNOWN", "did you mean a"),
+    ("CREATE CHANGELOG s (a ARRAY<INT>, PRIMARY KEY (a));", "KEY_COLUMN_TYPE", "scalar"),
+    ("CREATE CHANGELOG s (a BIGINT, PRIMARY KEY (a)) WITH ('enable.upsert.mode'=FALSE);", "PROPERTY_VALUE_NOT_YET", "STREAM"),
+    ("CREATE STREAM dbb.public.s (a BIGINT);", "UNKNOWN_DATABASE", "did you mean db"),
+    ("CREATE STREAM db.publik.s (a BIGINT);", "UNKNOWN_SCHEMA", "db.public"),
+    ("CREATE STORE s WITH ('type'=KAFKAA, 'uris'='x');", "STORE_TYPE_UNKNOWN", "KAFKA"),
+    ("CREATE STORE s WITH ('uris'='x');", "STORE_TYPE_MISSING", "KAFKA"),
+    ("CREATE STORE s WITH ('type'=SNOWFLAKE, 'snowflake.account_id'='x');", "STORE_TYPE_NOT_YET", "POSTGRESQL"),
+    ("CREATE STORE s WITH ('type'=KAFKA);", "STORE_PROPERTY_MISSING", "uris"),
+    ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','kafka.sasl.hash_function'=SHA512);", "STORE_PROPERTY_MISSING", "${NAME}"),
+    ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','kafka.sasl.hash_function'=AWS_MSK_IAM);", "PROPERTY_VALUE_NOT_YET", "SHA512"),
+    ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','postgres.username'='y');", "PROPERTY_OF_OTHER_STORE", "POSTGRESQL"),
+    ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','schema_registry.name'=r);", "PROPERTY_NOT_YET", "json"),
+    ("CREATE STORE s WITH ('type'=KINESIS);", "STORE_PROPERTY_MISSING", "region"),
+    ("CREATE STORE s WITH ('type'=KINESIS,'access_region'='x','config_file'='none');", "CONFIG_FILE_INVALID", "relative"),
+    ("CREATE STORE s WITH ('type'=POSTGRESQL,'uris'='h:5432','postgres.username'='u');", "PROPERTY_INVALID", "postgresql://"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "condition", "hint"), REFUSED)
+def test_refused(declared: Run, text: str, condition: str, hint: str) -> None:
+    found = declared(text)
+    errors = [d for d in found.diagnostics if d.severity == "error"]
+    assert condition in [d.condition for d in errors], [d.text() for d in errors]
+    first = next(d for d in errors if d.condition == condition)
+    assert hint in f"{first.message} {first.hint}"
+    assert first.span is not None and (first.span.file, first.span.line) == ("a.sql", 1)
+    assert QualifiedName("db", "public", "s") not in found.relations
+    assert len(found.relations) == 2, "what is right stays usable"
+
+
+def test_order_of_files_does_not_matter(settings: Settings) -> None:
+    relation = parse_file("b.sql", "CREATE STREAM s (a BIGINT) WITH ('store'='k');")
+    store = parse_file("a.sql", "CREATE STORE k WITH ('type'=KAFKA,'uris'='x');")
+    one, other = declare([relation, store], settings, KINDS), declare([store, relation], settings, KINDS)
+    assert one == other
+    assert not one.diagnostics
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("CREATE STREAM s (a BIGINT);\nCREATE STREAM S (a BIGINT);", "DUPLICATE_RELATION"),
+        ("CREATE STREAM s (a BIGINT);\nCREATE STREAM s AS SELECT * FROM clicks;", "DUPLICATE_RELATION"),
+        ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x');\nCREATE STORE s WITH ('type'=KAFKA,'uris'='x');", "DUPLICATE_STORE"),
+        ("CREATE DATABASE d;\nCREATE DATABASE d;", "DUPLICATE_DATABASE"),
+        ("CREATE SCHEMA x IN DATABASE db;\nCREATE SCHEMA x IN DATABASE db;", "DUPLICATE_SCHEMA"),
+    ],
+)  # fmt: skip
+def test_duplicates_name_both_places(declared: Run, text: str, condition: str) -> None:
+    (found,) = declared(text).diagnostics
+    assert found.condition == condition
+    assert found.span is not None and found.span.line == 2
+    assert [span.line for span in found.related] == [1]
+
+
+def test_databases_and_schemas(declared: Run) -> None:
+    found = declared(
+        "CREATE DATABASE other; CREATE SCHEMA x IN DATABASE other; USE DATABASE other; CREATE STREAM s (a BIGINT);"
+        "USE SCHEMA x; CREATE STREAM s (a BIGINT); CREATE STREAM db.public.s (a BIGINT);"
+    )
+    assert not found.diagnostics
+    names = {str(name) for name in found.relations} - {"db.public.clicks", "db.public.views"}
+    assert names == {"other.public.s", "other.x.s", "db.public.s"}
+
+
+def test_a_changelog_is_keyed_by_its_primary_key(declared: Run) -> None:
+    found = declared(
+        "CREATE CHANGELOG u (uid VARCHAR, name VARCHAR, PRIMARY KEY (uid)) WITH ('store'='kin','topic'='users');"
+    )
+    users = found.relations[QualifiedName("db", "public", "u")]
+    assert (users.primary_key, users.key.format, users.key.columns, users.entity) == (
+        ("uid",),
+        "json",
+        ("uid",),
+        "users",
+    )
+    assert [column.nullable for column in users.columns] == [False, True]
+
+
+def test_a_topic_may_be_declared_twice(declared: Run) -> None:
+    found = declared("CREATE CHANGELOG c (uid VARCHAR, PRIMARY KEY (uid)) WITH ('topic'='clicks');")
+    assert not found.diagnostics
+
+
+def test_create_entity_gives_sizes(declared: Run) -> None:
+    found = declared(
+        "CREATE ENTITY t IN STORE k WITH ('kafka.partitions'=5); CREATE STREAM s (a BIGINT) WITH ('topic'='t');"
+    )
+    assert not found.diagnostics
+    assert found.relations[QualifiedName("db", "public", "s")].option("topic.partitions") == 5
+
+
+def test_the_overlay_replaces_the_whole_connection(declared: Run, settings: Settings) -> None:
+    secrets = settings.state / "secrets"
+    secrets.mkdir(parents=True)
+    (secrets / "pg").write_text("local-password\n")
+    overlay = {
+        "kafka": {"uris": "127.0.0.1:1", "tls.disabled": True, "kafka.sasl.hash_function": "NONE"},
+        "postgresql": {"uris": "postgresql://127.0.0.1:2/postgres", "postgres.username": "p",
+                       "postgres.password": {"file": "secrets/pg"}},
+    }  # fmt: skip
+    stores = (
+        "CREATE STORE k WITH ('type'=KAFKA,'uris'='prod:9092','kafka.sasl.hash_function'=PLAIN,'kafka.sasl.username'='${U}',"
+        "'kafka.sasl.password'='${P}','availability_zone'='us-east-2');"
+        "CREATE STORE pg WITH ('type'=POSTGRESQL,'uris'='postgresql://h/db','postgres.username'='u','postgres.password'='${P}');"
+        "CREATE STORE kin WITH ('type'=KINESIS,'uris'='https://kinesis.us-east-2.amazonaws.com');"
+    )
+    found = declared("", overlay=overlay, stores=stores)
+    assert not found.diagnostics
+    assert {name: value.value for name, value in found.stores["k"].properties.items()} == {
+        "access_region": "us-east-2", "uris": "127.0.0.1:1", "tls.disabled": True, "kafka.sasl.hash_function": "none",
+    }  # fmt: skip
+    password = found.stores["pg"].properties["postgres.password"]
+    assert "local-password" not in repr(found.stores)
+    assert resolve(password, {}, "store pg") == "local-password"
+    assert (found.stores["k"].overlaid, found.stores["kin"].overlaid) == (True, False)
+
+
+def test_a_bad_overlay_is_named(declared: Run) -> None:
+    found = declared("", overlay={"kafka": {"uriss": "x"}})
+    assert {d.condition for d in found.diagnostics if not d.caused_by} == {"OVERLAY_INVALID"}
+    assert [(d.condition, d.caused_by) for d in found.diagnostics if d.caused_by] == [("STORE_REFUSED", "k")]
+
+
+def test_config_file_with_the_published_quotes(declared: Run, settings: Settings) -> None:
+    text = "# keys\n'kinesis.access_key_id='AKIA'\n'kinesis.secret_access_key’=‘the-secret-value'\n"
+    (settings.root / "kinesis.properties").write_text(text, encoding="utf-8")
+    found = declared(
+        "CREATE STORE s WITH ('type'=KINESIS,'availability_zone'='us-east-2','config_file'='./kinesis.properties');"
+    )
+    assert not found.diagnostics
+    values = found.stores["s"].properties
+    assert values["kinesis.access_key_id"].value == "AKIA"
+    assert "the-secret-value" not in repr(values) + repr(found)
+    assert values["kinesis.secret_access_key"].value == "", "the secret stays in its file"
+    assert resolve(values["kinesis.secret_access_key"], {}, "store s") == "the-secret-value"
+
+
+def test_a_literal_secret_is_a_warning(declared: Run) -> None:
+    found = declared(
+        "CREATE STORE s WITH ('type'=POSTGRESQL,'uris'='postgresql://h/d','postgres.username'='u','postgres.password'='hunter22');"
+    )
+    (warning,) = found.diagnostics
+    assert (warning.condition, warning.severity) == ("LITERAL_SECRET", "warning")
+    assert "hunter22" not in warning.text() + repr(found.stores)
+    assert "s" in found.stores
+
+
+def test_thousand_relations_are_declared_once_each(settings: Settings) -> None:
+    columns = "(a BIGINT, b VARCHAR, c DOUBLE)"
+    text = "CREATE STORE k WITH ('type'=KAFKA,'uris'='x');\n"
+    text += "\n".join(f"CREATE STREAM s{i} {columns} WITH ('topic'='t{i}','topic.partitions'=1);" for i in range(1000))
+    found = declare([parse_file("a.sql", text)], settings, KINDS)
+    assert not found.diagnostics
+    assert len(found.relations) == 1000
+
+
+def test_nothing_is_printed_to_files(settings: Settings, tmp_path: Path, declared: Any) -> None:
+    declared("CREATE STREAM s (a BIGINT);")
+    assert not settings.state.exists(), "declaring creates nothing"

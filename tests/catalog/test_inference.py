@@ -1,0 +1,194 @@
+"""What CREATE … AS leaves out, and what WITH behind a source decides."""
+
+# ruff: noqa: E501 - SQL in tables reads better on one line
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ds_dagster.catalog.builder import Declared
+from ds_dagster.catalog.inference import resolve_query_properties, resolve_source, shared_entities
+from ds_dagster.catalog.store import ReadOptions
+from ds_dagster.diagnostics import Span
+from ds_dagster.names import QualifiedName
+from ds_dagster.sql.statements import Property
+from ds_dagster.stores.registry import KINDS
+
+Infer = Callable[..., Any]
+SELECT = "AS SELECT url, uid AS n FROM clicks"
+HERE = Span("q.sql", 3, 7)
+
+
+def properties(**values: Any) -> list[Property]:
+    return [Property(name.replace("_", "."), value, "string", HERE, HERE) for name, value in values.items()]
+
+
+def conditions(found: Sequence[Any]) -> list[str]:
+    return [diagnostic.condition for diagnostic in found]
+
+
+def test_everything_from_the_left_most_source(inferred: Infer) -> None:
+    sink, found = inferred(f"CREATE STREAM s {SELECT};")
+    assert not found
+    assert (sink.store, sink.entity, sink.value_format, sink.key.format, sink.declared) == (
+        "k",
+        "s",
+        "json",
+        "none",
+        False,
+    )
+    assert sink.like == ("k", "clicks")
+    plan = KINDS["KAFKA"].entity_plan(sink)
+    assert dict(plan.counts) == {"topic.partitions": 3}
+    assert dict(plan.settings) == {
+        "retention.ms": "1000", "message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"
+    }  # fmt: skip
+    assert plan.stated == frozenset(), "inferred counts do not bind an existing topic"
+
+
+def test_another_store_of_the_same_kind_takes_over_the_sizes(inferred: Infer) -> None:
+    sink, found = inferred(f"CREATE STREAM s WITH ('store'=k2) {SELECT};")
+    assert not found
+    assert (sink.store, sink.option("topic.partitions"), sink.like) == ("k2", 3, ("k", "clicks"))
+
+
+def test_written_wins(inferred: Infer) -> None:
+    text = f"CREATE STREAM s WITH ('topic.partitions'=7,'kafka.topic.cleanup.policy'='compact','topic'='T') {SELECT};"
+    sink, found = inferred(text)
+    assert not found
+    plan = KINDS["KAFKA"].entity_plan(sink)
+    assert (plan.name, plan.counts["topic.partitions"], plan.stated) == ("T", 7, frozenset({"topic.partitions"}))
+    assert plan.settings["cleanup.policy"] == "compact"
+
+
+def test_kinesis_to_kafka_has_to_say_sizes(inferred: Infer) -> None:
+    sink, found = inferred("CREATE STREAM s AS SELECT * FROM views;", left="views")
+    assert sink is None
+    assert conditions(found) == ["COUNT_NOT_INFERRED"] * 2
+    assert "views stands on KINESIS, the sink on KAFKA" in found[0].message
+    text = "CREATE STREAM s WITH ('topic.partitions'=1,'topic.replicas'=1) AS SELECT * FROM views;"
+    assert inferred(text, left="views")[0].like is None
+
+
+def test_kinesis_to_kinesis_copies_shards(inferred: Infer) -> None:
+    sink, found = inferred("CREATE STREAM s WITH ('store'=kin) AS SELECT * FROM views;", left="views")
+    assert not found
+    assert KINDS["KINESIS"].entity_plan(sink).like == ("kin", "views")
+
+
+def test_a_changelog_is_compacted_and_keyed(inferred: Infer) -> None:
+    sink, found = inferred(f"CREATE CHANGELOG s {SELECT} GROUP BY url;", key=["url"])
+    assert not found
+    assert (sink.primary_key, sink.key.format, sink.key.columns) == (("url",), "json", ("url",))
+    assert [column.nullable for column in sink.columns] == [False, True]
+    assert KINDS["KAFKA"].entity_plan(sink).settings["cleanup.policy"] == "compact"
+
+
+def test_views_stand_in_the_embedded_store(inferred: Infer) -> None:
+    sink, found = inferred(f"CREATE MATERIALIZED VIEW s {SELECT} GROUP BY url;", key=["url"])
+    assert not found
+    assert (sink.store, sink.entity, sink.primary_key, sink.columns[0].nullable) == (
+        "sqlite",
+        "db.public.s",
+        ("url",),
+        True,
+    )
+
+
+def test_tables_name_their_place(inferred: Infer) -> None:
+    text = f"CREATE TABLE s WITH ('store'=pg,'postgresql.schema.name'='mart','refresh.mode'=FULL) {SELECT};"
+    sink, found = inferred(text)
+    assert not found
+    assert (sink.entity, sink.option("refresh.mode")) == ("mart.s", "full")
+
+
+@pytest.mark.parametrize(
+    ("with_", "tail", "key", "condition"),
+    [
+        ("STREAM s", "", ["url"], "RELATION_KIND_MISMATCH"),
+        ("CHANGELOG s", "", [], "RELATION_KIND_MISMATCH"),
+        ("TABLE s", "", [], "STORE_CANNOT_HOLD"),
+        ("MATERIALIZED VIEW s WITH ('store'=k)", "", [], "STORE_CANNOT_HOLD"),
+        ("STREAM s WITH ('refresh.mode'=FULL)", "", [], "PROPERTY_OF_OTHER_KIND"),
+        ("CHANGELOG s", "PARTITION BY url", ["url"], "PROPERTY_OF_OTHER_KIND"),
+        ("CHANGELOG s", "", ["uid"], "PRIMARY_KEY_NOT_SELECTED"),
+        ("STREAM s", "PARTITION BY nope", [], "KEY_COLUMN_UNKNOWN"),
+        ("STREAM s WITH ('key.columns'='n')", "PARTITION BY url", [], "KEY_CONTRADICTS"),
+        ("CHANGELOG s WITH ('key.columns'='n')", "", ["url"], "KEY_CONTRADICTS"),
+        ("STREAM s WITH ('value.format'='primitive')", "", [], "VALUE_PRIMITIVE"),
+        ("STREAM s WITH ('key.type'='VARCHAR')", "", [], "PROPERTY_MISPLACED"),
+        ("STREAM s WITH ('store'=kin,'topic.shards'=1,'delivery'=exactly_once)", "", [], "DELIVERY_NOT_AVAILABLE"),
+        ("STREAM s WITH ('store'=nope)", "", [], "UNKNOWN_STORE"),
+        ("TABLE s WITH ('store'=pg,'refresh.mode'=continuous)", "", [], "PROPERTY_VALUE_NOT_YET"),
+    ],
+)
+def test_refused(inferred: Infer, with_: str, tail: str, key: list[str], condition: str) -> None:
+    sink, found = inferred(f"CREATE {with_} {SELECT} {tail};", key=key)
+    assert sink is None
+    assert condition in conditions(found), [d.text() for d in found]
+    assert all(diagnostic.span is not None for diagnostic in found)
+
+
+def test_partition_by_makes_the_key(inferred: Infer) -> None:
+    sink, found = inferred(f"CREATE STREAM s WITH ('value.columns.exclude'='url') {SELECT} PARTITION BY url;")
+    assert not found
+    assert (sink.key.columns, sink.key.format, sink.key.exclude) == (("url",), "json", ("url",))
+
+
+def test_delivery(inferred: Infer, declared: Callable[..., Declared]) -> None:
+    store = declared("").stores["k"]
+    for text, transactional, format_ in (
+        (f"CREATE STREAM s {SELECT};", True, "ds-kafka"),
+        (f"CREATE STREAM s WITH ('delivery'=at_least_once) {SELECT};", False, "kafka"),
+    ):
+        sink, _ = inferred(text)
+        spec = KINDS["KAFKA"].write_spec(store, sink, "continuous")
+        assert (spec.transactional, spec.format) == (transactional, format_)
+
+
+def test_two_writers_of_one_entity(inferred: Infer) -> None:
+    one, _ = inferred(f"CREATE STREAM s WITH ('topic'='t') {SELECT};")
+    other, _ = inferred(f"CREATE STREAM r WITH ('topic'='t') {SELECT};")
+    (found,) = shared_entities([one, other])
+    assert found.condition == "ENTITY_SHARED"
+    assert found.related == (one.span,)
+    assert not shared_entities([one])
+
+
+def test_source_properties(declared: Callable[..., Declared]) -> None:
+    clicks = declared("").relations[QualifiedName("db", "public", "clicks")]
+    choices, found = resolve_source(
+        clicks,
+        properties(
+            timestamp="event_time", starting_position="LATEST", source_allow_latency_millis="7", max_records_per_batch=9,
+            source_deserialization_error_handling="IGNORE", source_idle_timeout_millis=11,
+        ),
+    )  # fmt: skip
+    assert not found
+    assert (choices.event_time.column, choices.starting_position, choices.lateness_millis) == (
+        "event_time",
+        "latest",
+        7,
+    )
+    assert (choices.bad_records, choices.idle_millis) == ("ignore", 11)
+    assert choices.options == ReadOptions("latest", 9)
+    default, _ = resolve_source(clicks, [])
+    assert (default.starting_position, default.lateness_millis, default.idle_millis) == ("earliest", None, 10_000)
+    _, wrong = resolve_source(
+        clicks, properties(timestamp="url", topic="x", source_deserialization_error_handling="ignore_and_log")
+    )
+    assert sorted(conditions(wrong)) == ["PROPERTY_MISPLACED", "PROPERTY_VALUE_NOT_YET", "TIMESTAMP_COLUMN_TYPE"]
+    assert all(diagnostic.span == HERE for diagnostic in wrong)
+
+
+def test_query_properties() -> None:
+    choices, found = resolve_query_properties(
+        properties(query_name="Fill", emit_mode="updates", temporal_join_mode="immediate")
+    )
+    assert not found
+    assert (choices.name, choices.updates, choices.temporal_mode) == ("fill", True, "immediate")
+    _, wrong = resolve_query_properties(properties(state_ttl_millis=5, queri_name="x"))
+    assert conditions(wrong) == ["PROPERTY_NOT_YET", "UNKNOWN_PROPERTY"]

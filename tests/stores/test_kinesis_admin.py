@@ -1,0 +1,67 @@
+"""Control of a real Kinesis API."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pytest
+
+from ds_dagster.catalog.entity import EntityPlan
+from ds_dagster.errors import DsError
+from ds_dagster.stores.kinesis_admin import KinesisAdmin
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture
+def admin(kinesis_settings: Mapping[str, str]) -> KinesisAdmin:
+    return KinesisAdmin("prod_kinesis", kinesis_settings)
+
+
+@pytest.fixture
+def stream() -> str:
+    return f"s_{uuid.uuid4().hex[:10]}"
+
+
+def plan(stream: str, shards: int | None = 2, **more: object) -> EntityPlan:
+    counts = {} if shards is None else {"topic.shards": shards}
+    return EntityPlan(stream, MappingProxyType(counts), used_by="db.public.r", **more)  # type: ignore[arg-type]
+
+
+def test_creates_describes_and_compares(admin: KinesisAdmin, stream: str) -> None:
+    assert admin.probe().ok
+    assert admin.describe(stream) is None
+    with pytest.raises(DsError) as absent:
+        admin.ensure(plan(stream, None))
+    assert absent.value.condition == "ENTITY_MISSING"
+    made = admin.ensure(plan(stream))
+    assert (made.counts["topic.shards"], made.record_time) == (2, "broker")
+    with pytest.raises(DsError) as problem:
+        admin.ensure(plan(stream, 3, stated=frozenset({"topic.shards"})))
+    assert problem.value.condition == "ENTITY_COUNT_DIFFERS"
+    copied = admin.ensure(plan(f"{stream}_like", None, like=("prod_kinesis", stream)))
+    assert copied.counts["topic.shards"] == 2
+    assert stream in [facts.name for facts in admin.entities()]
+
+
+def test_prints_records_of_all_shards(admin: KinesisAdmin, stream: str) -> None:
+    admin.ensure(plan(stream))
+    client = admin._client()
+    for number in range(20):
+        client.put_record(StreamName=stream, PartitionKey=f"k{number}", Data=f"v{number}".encode())
+    found = list(admin.records(stream, from_beginning=True, limit=100, stopped=lambda: False))
+    assert {record.value for record in found} == {f"v{number}".encode() for number in range(20)}
+    assert len({record.partition for record in found}) == 2
+    assert len(list(admin.records(stream, from_beginning=True, limit=3, stopped=lambda: False))) == 3
+    assert admin.end_reached(stream, {}) == 20
+    last = {record.partition: record.position for record in found}
+    assert admin.end_reached(stream, last) == 0
+
+
+def test_unreachable(kinesis_settings: Mapping[str, str]) -> None:
+    gone = KinesisAdmin("prod_kinesis", {**kinesis_settings, "endpoint_url": "http://127.0.0.1:1"})
+    with pytest.raises(DsError) as problem:
+        gone.describe("users")
+    assert (problem.value.condition, problem.value.fault.hint) == ("STORE_UNREACHABLE", "back_off")

@@ -1,0 +1,138 @@
+"""Files of views: names, columns, readers beside the writer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, ArrayType, DataType, decimal
+from ds_dagster.errors import DsError
+from ds_dagster.names import QualifiedName
+from ds_dagster.stores.sqlite_loader import SqliteLoader
+from ds_dagster.stores.sqlite_reader import SqliteAdmin, open_views, view_columns
+from ds_dagster.stores.sqlite_views import SqliteViews, file_name, view_path
+
+NAME = QualifiedName("db", "public", "visits")
+
+
+def column(name: str, type_: DataType) -> TableColumn:
+    native = SqliteViews().native_type(type_)
+    return TableColumn(name, type_, native or "TEXT", True, native is None)
+
+
+def loader(
+    folder: Path, name: QualifiedName = NAME, version: int = 1, columns: tuple[TableColumn, ...] = ()
+) -> SqliteLoader:
+    chosen = columns or (column("url", VARCHAR), column("n", BIGINT))
+    target = TableTarget((file_name(name), name.name), chosen, ("url",), "upsert")
+    made = SqliteLoader(view_path(folder, name), target, SinkIdentity("j", version))
+    made.prepare()
+    return made
+
+
+def rows(*pairs: tuple[str, int]) -> pyarrow.Table:
+    marks = pyarrow.array([False] * len(pairs))
+    return pyarrow.table({"url": [u for u, _ in pairs], "n": [n for _, n in pairs], "__deleted": marks})
+
+
+def test_file_names_never_collide() -> None:
+    names = [QualifiedName("a", "b.c", "d"), QualifiedName("a.b", "c", "d"), QualifiedName("a", "b", "c.d"),
+             QualifiedName("a", "b", "../d"), QualifiedName("a", "b", "D"), QualifiedName("a", "b", "d")]  # fmt: skip
+    found = {file_name(name) for name in names}
+    assert len(found) == len(names)
+    assert not any("/" in name for name in found)
+
+
+def test_a_reader_sees_whole_batches_while_the_job_writes(tmp_path: Path) -> None:
+    writer = loader(tmp_path)
+    writer.load(rows(("./a", 1), ("./b", 1)), 0)
+    reader = open_views(tmp_path, {"main": NAME})
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT sum(n) FROM visits").fetchone() == (2,)
+    writer.load(rows(("./a", 5)), 1)
+    assert reader.execute("SELECT sum(n) FROM visits").fetchone() == (2,), "one snapshot per transaction"
+    reader.execute("COMMIT")
+    assert reader.execute("SELECT sum(n) FROM visits").fetchone() == (6,)
+    reader.close()
+    writer.close()
+
+
+def test_readers_cannot_write(tmp_path: Path) -> None:
+    loader(tmp_path).close()
+    reader = open_views(tmp_path, {"main": NAME})
+    with pytest.raises(Exception, match="readonly|read-only|attempt to write"):
+        reader.execute("DELETE FROM visits")
+    reader.close()
+
+
+def test_views_join(tmp_path: Path) -> None:
+    other = QualifiedName("db", "public", 'odd "name')
+    for name in (NAME, other):
+        made = loader(tmp_path, name)
+        made.load(rows(("./a", 3)), 0)
+        made.close()
+    reader = open_views(tmp_path, {"first": NAME, "second": other})
+    found = reader.execute('SELECT a.n + b.n FROM visits a JOIN "second"."odd ""name" b ON a.url = b.url').fetchall()
+    assert found == [(6,)]
+    reader.close()
+
+
+def test_columns_keep_their_types(tmp_path: Path) -> None:
+    columns = (
+        column("url", VARCHAR), column("n", BIGINT), column("ok", BOOLEAN), column("tags", ArrayType(VARCHAR)),
+        column("m", decimal(10, 2)), column("big", decimal(38, 6)),
+    )  # fmt: skip
+    made = loader(tmp_path, columns=columns)
+    batch = rows(("./a", 1)).append_column("ok", pyarrow.array([True])).append_column("tags", pyarrow.array(['["x"]']))
+    for name, precision, scale, value in (("m", 10, 2, "1.25"), ("big", 38, 6, "12345678901234567890.000001")):
+        typed = pyarrow.array([value]).cast(pyarrow.decimal128(precision, scale))
+        batch = batch.append_column(name, typed)
+    made.load(batch, 0)
+    made.close()
+    found = view_columns(tmp_path, NAME)
+    assert [(c.name, c.type, c.key) for c in found] == [
+        ("url", "VARCHAR", True), ("n", "BIGINT", False), ("ok", "BOOLEAN", False), ("tags", "ARRAY<VARCHAR>", False),
+        ("m", "DECIMAL(10,2)", False), ("big", "DECIMAL(38,6)", False),
+    ]  # fmt: skip
+    reader = open_views(tmp_path, {"main": NAME})
+    assert reader.execute("SELECT * FROM visits").fetchone() == (
+        "./a", 1, 1, '["x"]', 1.25, "12345678901234567890.000001"
+    )  # fmt: skip
+    reader.close()
+
+
+def test_another_shape(tmp_path: Path) -> None:
+    loader(tmp_path).load(rows(("./a", 1)), 0)
+    other = (column("url", VARCHAR), column("n", VARCHAR))
+    with pytest.raises(DsError) as problem:
+        loader(tmp_path, columns=other)
+    assert problem.value.condition == "TARGET_DIFFERS"
+    assert "n is BIGINT, not VARCHAR" in problem.value.message
+    loader(tmp_path, version=2, columns=other).close()
+    assert [c.type for c in view_columns(tmp_path, NAME)] == ["VARCHAR", "VARCHAR"]
+
+
+def test_missing_and_broken_files(tmp_path: Path) -> None:
+    with pytest.raises(DsError) as problem:
+        view_columns(tmp_path, NAME)
+    assert problem.value.condition == "VIEW_MISSING"
+    view_path(tmp_path, NAME).write_bytes(b"no database at all, but long enough to be looked at" * 40)
+    with pytest.raises(DsError) as broken:
+        view_columns(tmp_path, NAME)
+    assert broken.value.condition == "VIEW_UNREADABLE"
+    with pytest.raises(DsError) as unwritable:
+        loader(tmp_path)
+    assert unwritable.value.condition == "VIEW_UNREADABLE"
+
+
+def test_admin(tmp_path: Path) -> None:
+    admin = SqliteAdmin("sqlite", tmp_path)
+    assert admin.probe().ok
+    assert admin.describe(str(NAME)) is None
+    made = loader(tmp_path)
+    made.load(rows(("./a", 1), ("./b", 1)), 0)
+    made.close()
+    assert [(facts.name, facts.size) for facts in admin.entities()] == [("db.public.visits", 2)]
