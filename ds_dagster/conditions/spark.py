@@ -103,13 +103,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "OPERATOR_JAR_MISSING",
         "user",
         "the operators' jar is not on the class path of this Spark session",
-        "start the session through the engine or `ds`, or put the jar that `ds doctor` shows into spark.driver.extraClassPath",
+        "start the session through the engine or `ds`, or put the jar that `ds doctor` shows on the driver's class path",
     ),
     Condition(
         "KAFKA_MARKER_MISSING",
         "user",
         "it cannot be told whether the last batch was written to Kafka: its marker is gone",
-        "the topic was re-created, or the consumer group's offsets expired while the job was down; `ds reset` starts a new checkpoint version",
+        "the topic was re-created or the group's offsets expired; `ds reset` starts a new checkpoint version",
     ),
     Condition(
         "KAFKA_MARKER_UNREADABLE",

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from ds_dagster.spark.jvm import TICK_SOURCE, TIMED_SOURCE, Operators, operators
 
@@ -77,7 +77,7 @@ def temporal_input(spark: SparkSession, job: str, sides: tuple[DataFrame, ...], 
     """
     rows = reduce(DataFrame.unionByName, sides)
     timed = with_ticks(spark, job, rows, "et", source_name)
-    return timed.withColumn("et", F.timestamp_micros(F.unix_micros("et")))
+    return timed.withColumn("et", fn.timestamp_micros(fn.unix_micros("et")))
 
 
 def carry_time(column: Column, name: str) -> Column:
@@ -89,7 +89,7 @@ def _ticks(jvm: Operators, job: str, frame: DataFrame, time: str, source_name: s
     source = jvm.spark.readStream.format(TICK_SOURCE).name(source_name).option("ds.job", job).load()
     moved = source.withColumnRenamed("ts", time).withWatermark(time, "0 seconds")
     columns = [
-        F.col(time) if item.name == time else jvm.opaque_null(item.dataType).alias(item.name)
+        fn.col(time) if item.name == time else jvm.opaque_null(item.dataType).alias(item.name)
         for item in frame.schema.fields
     ]
-    return moved.select(*columns).where(F.col(time) < F.lit(_BEFORE_ALL_TIME).cast("timestamp"))
+    return moved.select(*columns).where(fn.col(time) < fn.lit(_BEFORE_ALL_TIME).cast("timestamp"))

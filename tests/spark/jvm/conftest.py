@@ -119,8 +119,9 @@ class Lab:
     def operators(self) -> Operators:
         return operators(self.spark)
 
-    def start(self, frame: DataFrame, name: str = "query", fail: Callable[[list[Any]], bool] | None = None,
-              **trigger: Any) -> StreamingQuery:
+    def start(
+        self, frame: DataFrame, name: str = "query", fail: Callable[[list[Any]], bool] | None = None, **trigger: Any
+    ) -> StreamingQuery:
         """Run into :attr:`emitted`; a batch for which ``fail`` holds is computed and then fails."""
 
         def keep(batch: DataFrame, number: int) -> None:

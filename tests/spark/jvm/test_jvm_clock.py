@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
@@ -28,7 +28,9 @@ def column_time(bound: float, idle: float = 0.5) -> InputTime:
 
 
 def register(lab: Any, span: float, **inputs: InputTime) -> None:
-    lab.operators.register_clock(lab.job, ClockConfig(inputs=inputs, span_micros=int(span * SECOND), step_micros=50_000))
+    lab.operators.register_clock(
+        lab.job, ClockConfig(inputs=inputs, span_micros=int(span * SECOND), step_micros=50_000)
+    )
 
 
 def read(lab: Any, broker: Any, name: str, topic: str, *, column: bool, guard: bool = False, **extra: str) -> DataFrame:
@@ -41,12 +43,10 @@ def read(lab: Any, broker: Any, name: str, topic: str, *, column: bool, guard: b
         "kafka.fetch.max.wait.ms": "20",
         **extra,
     }
-    raw = timed_reader(
-        lab.spark, lab.job, name, inner="kafka", options=options, source_name=f"in_{name}", guard=guard
-    )
-    fields = F.from_json(F.col("value").cast("string"), "t DOUBLE, k STRING")
-    event = F.timestamp_micros((fields["t"] * SECOND).cast("long")) if column else F.col("timestamp")
-    seen = lab.operators.seen(lab.job, name, event, F.col("partition"))
+    raw = timed_reader(lab.spark, lab.job, name, inner="kafka", options=options, source_name=f"in_{name}", guard=guard)
+    fields = fn.from_json(fn.col("value").cast("string"), "t DOUBLE, k STRING")
+    event = fn.timestamp_micros((fields["t"] * SECOND).cast("long")) if column else fn.col("timestamp")
+    seen = lab.operators.seen(lab.job, name, event, fn.col("partition"))
     return raw.select(seen.alias("ts"), fields["k"].alias("k"))
 
 
@@ -59,8 +59,8 @@ def value(t: float, k: str = "x") -> str:
 
 
 def per_window(frame: DataFrame, seconds: int) -> DataFrame:
-    counted = frame.groupBy(F.window("ts", f"{seconds} seconds")).count()
-    return counted.select(F.unix_timestamp("window.start"), "count")
+    counted = frame.groupBy(fn.window("ts", f"{seconds} seconds")).count()
+    return counted.select(fn.unix_timestamp("window.start"), "count")
 
 
 def snapshot(lab: Any) -> dict[str, Any]:
@@ -69,9 +69,7 @@ def snapshot(lab: Any) -> dict[str, Any]:
     return dict(found)
 
 
-def test_broker_time_closes_windows_without_further_rows_and_then_rests(
-    lab: Any, broker: Any, eventually: Any
-) -> None:
+def test_broker_time_closes_windows_without_further_rows_and_then_rests(lab: Any, broker: Any, eventually: Any) -> None:
     topic = broker.topic(2, message_timestamp_type="LogAppendTime")
     register(lab, 1, a=BROKER_TIME)
     query = lab.start(per_window(timed(lab, read(lab, broker, "a", topic, column=False), "a"), 1))
@@ -109,9 +107,7 @@ def test_time_moves_under_steady_load(lab: Any, broker: Any, eventually: Any) ->
     assert query.isActive
 
 
-def test_an_open_upstream_transaction_holds_time(
-    lab: Any, broker: Any, eventually: Any, late_rows: Any
-) -> None:
+def test_an_open_upstream_transaction_holds_time(lab: Any, broker: Any, eventually: Any, late_rows: Any) -> None:
     topic = broker.topic(1, message_timestamp_type="LogAppendTime")
     register(lab, 1, a=BROKER_TIME)
     frame = read(lab, broker, "a", topic, column=False, guard=True)
@@ -177,7 +173,7 @@ def test_left_join_with_a_silent_side_in_old_column_time(
     second = timed(lab, read(lab, broker, "b", right, column=True), "b")
     one, other = first.selectExpr("ts lt", "k lk"), second.selectExpr("ts rt", "k rk")
     within = "lk = rk AND rt BETWEEN lt - INTERVAL 10 SECONDS AND lt + INTERVAL 10 SECONDS"
-    query = lab.start(one.join(other, F.expr(within), "left").select("lk", "rk"))
+    query = lab.start(one.join(other, fn.expr(within), "left").select("lk", "rk"))
     matched = {f"k{i}": f"k{i}" for i in range(0, 40, 2)}
     sure = {f"k{i}": matched.get(f"k{i}") for i in range(200) if i + 10 < 199 - 2 or f"k{i}" in matched}
     eventually(lambda: len(lab.emitted) >= len(sure))  # all fall idle: time stands at the furthest partition
@@ -226,9 +222,7 @@ def test_a_restart_takes_its_time_from_the_checkpoint(lab: Any, broker: Any, eve
     assert sum(row[1] for row in lab.emitted) == 3
 
 
-def test_a_temporal_join_over_two_inputs_with_one_tick_source(
-    lab: Any, broker: Any, eventually: Any
-) -> None:
+def test_a_temporal_join_over_two_inputs_with_one_tick_source(lab: Any, broker: Any, eventually: Any) -> None:
     clicks, users = broker.topic(2), broker.topic(1)
     broker.send(users, [(0, value(YEAR_AGO + 10 * i, "a")) for i in range(5)])
     broker.send(clicks, [(i % 2, value(YEAR_AGO + i, "a")) for i in range(60)])
@@ -299,9 +293,7 @@ class FileSource(DataSource):
         return _FileReader(self.options)
 
 
-def test_a_python_source_tells_its_own_completeness(
-    lab: Any, tmp_path: Path, eventually: Any, late_rows: Any
-) -> None:
+def test_a_python_source_tells_its_own_completeness(lab: Any, tmp_path: Path, eventually: Any, late_rows: Any) -> None:
     lab.spark.dataSource.register(FileSource)
     folder = tmp_path / "in"
     folder.mkdir()
@@ -310,8 +302,8 @@ def test_a_python_source_tells_its_own_completeness(
     register(lab, 1, a=InputTime("broker", bound_micros=0))
     options = {"path": str(path)}
     raw = timed_reader(lab.spark, lab.job, "a", inner="ds_test_file", options=options, source_name="in_a")
-    event = F.timestamp_millis("ms")
-    frame = raw.select(lab.operators.seen(lab.job, "a", event, F.col("shard")).alias("ts"))
+    event = fn.timestamp_millis("ms")
+    frame = raw.select(lab.operators.seen(lab.job, "a", event, fn.col("shard")).alias("ts"))
     query = lab.start(per_window(timed(lab, frame, "a"), 1))
     eventually(lambda: snapshot(lab)["inputs"]["a"]["newest_micros"] == 1_000_900_000)
     query.processAllAvailable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from ds_dagster.spark.jvm import ClockConfig, InputTime
 from ds_dagster.spark.ticks import temporal_input
@@ -53,19 +54,25 @@ def expected(events: list[Event], outer: bool) -> list[tuple[str, str | None]]:
 
 
 def parsed(frame: DataFrame, side: int) -> DataFrame:
-    part = F.split("value", ",")
+    part = fn.split("value", ",")
     split = frame.where(part[0] == str(side)).select(
-        F.nullif(part[1], F.lit("")).alias("uid"),
+        fn.nullif(part[1], fn.lit("")).alias("uid"),
         part[2].cast("long").alias("ts"),
         part[3].alias("ord"),
-        F.nullif(part[4], F.lit("")).alias("val"),
+        fn.nullif(part[4], fn.lit("")).alias("val"),
         part[3].cast("int").cast("string").alias("id"),
     )
     left = LEFT if side == 0 else f"CAST(NULL AS {LEFT_TYPE})"
     right = RIGHT if side == 1 else f"CAST(NULL AS {RIGHT_TYPE})"
     return split.selectExpr(
-        "named_struct('uid', uid) k", f"{side} side", "ts", "ord", f"{side} = 1 AND val IS NULL deleted",
-        f"{left} l", f"{right} r", "timestamp_micros(ts) et",
+        "named_struct('uid', uid) k",
+        f"{side} side",
+        "ts",
+        "ord",
+        f"{side} = 1 AND val IS NULL deleted",
+        f"{left} l",
+        f"{right} r",
+        "timestamp_micros(ts) et",
     )
 
 
@@ -74,9 +81,7 @@ def joined(lab: Any, source: Any, *, outer: bool, immediate: bool = False, reten
     lab.operators.register_clock(lab.job, ClockConfig(mode="manual", inputs={"a": InputTime()}))
     sides = (parsed(source.frame(), 0), parsed(source.frame(), 1))
     rows = sides[0].unionByName(sides[1]) if immediate else temporal_input(lab.spark, lab.job, sides, "ticks")
-    made = lab.operators.temporal_join(
-        rows, outer=outer, immediate=immediate, retention_micros=retention, job=lab.job
-    )
+    made = lab.operators.temporal_join(rows, outer=outer, immediate=immediate, retention_micros=retention, job=lab.job)
     lab.spark.conf.set(NAMED_SOURCES, "false")
     return made.selectExpr("l.id", "r.region")
 
@@ -222,7 +227,7 @@ def histories(draw: st.DrawFn) -> tuple[list[list[Event]], int]:
             events.append(Event(1, uid, base * 1000, number, None if chance.random() < 0.2 else f"r{number}"))
     cuts = sorted(chance.sample(range(1, count), min(count - 1, 3))) if count > 1 else []
     edges = [0, *cuts, count]
-    return [events[a:b] for a, b in zip(edges, edges[1:], strict=False)], bound
+    return [events[a:b] for a, b in itertools.pairwise(edges)], bound
 
 
 @settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from ds_dagster.errors import UserError
 from ds_dagster.spark.jvm import ClockConfig, InputTime, operator_error, operators
@@ -18,8 +18,8 @@ SECOND = 1_000_000
 
 
 def parsed(source: Any) -> DataFrame:
-    part = F.split("value", ",")
-    return source.frame().select(F.timestamp_seconds(part[0].cast("long")).alias("ts"), part[1].alias("k"))
+    part = fn.split("value", ",")
+    return source.frame().select(fn.timestamp_seconds(part[0].cast("long")).alias("ts"), part[1].alias("k"))
 
 
 NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
@@ -32,8 +32,8 @@ def manual(lab: Any, **options: Any) -> None:
 
 def windows(lab: Any, source: Any) -> DataFrame:
     timed = with_ticks(lab.spark, lab.job, parsed(source), "ts", "ticks")
-    counted = timed.where("k <> 'z'").groupBy(F.window("ts", "10 seconds"), "k").count()
-    return counted.select(F.unix_timestamp("window.start"), "k", "count")
+    counted = timed.where("k <> 'z'").groupBy(fn.window("ts", "10 seconds"), "k").count()
+    return counted.select(fn.unix_timestamp("window.start"), "k", "count")
 
 
 def advance(lab: Any, second: int) -> None:
@@ -83,7 +83,7 @@ def test_left_interval_join_emits_while_both_sides_are_silent(lab: Any, memory: 
     first = with_ticks(lab.spark, lab.job, parsed(left), "ts", "ticks_left").selectExpr("ts lt", "k lk")
     second = with_ticks(lab.spark, lab.job, parsed(right), "ts", "ticks_right").selectExpr("ts rt", "k rk")
     within = "lk = rk AND rt BETWEEN lt - INTERVAL 5 SECONDS AND lt + INTERVAL 5 SECONDS"
-    joined = first.where("lk <> 'q'").join(second, F.expr(within), "left").select("lk", "rk")
+    joined = first.where("lk <> 'q'").join(second, fn.expr(within), "left").select("lk", "rk")
     query = lab.start(named(lab, joined))
     left.add("1000,a", "1002,b")
     right.add("1001,a")
@@ -98,7 +98,7 @@ def test_predicates_stay_above_the_ticks(lab: Any, memory: Callable[[], Any]) ->
     source = memory()
     timed = with_ticks(lab.spark, lab.job, parsed(source), "ts", "ticks")
     filtered = timed.where("k IS NOT NULL AND ts > TIMESTAMP '1970-01-01 00:00:01' AND k LIKE 'a%'")
-    counted = filtered.groupBy(F.window("ts", "10 seconds")).count().select("count")
+    counted = filtered.groupBy(fn.window("ts", "10 seconds")).count().select("count")
     query = lab.start(named(lab, counted))
     source.add("1000,a", "1001,b")
     advance(lab, 1011)
@@ -112,7 +112,7 @@ def test_ticks_carry_nested_types(lab: Any, memory: Callable[[], Any]) -> None:
         "ts", "named_struct('a', k, 'b', array(1L, 2L)) s", "map(k, 1.5D) m", "CAST(1 AS DECIMAL(10,2)) d", "true f"
     )
     timed = with_ticks(lab.spark, lab.job, nested, "ts", "ticks")
-    counted = timed.groupBy(F.window("ts", "10 seconds"), "s.a", "d", "f").agg(F.sum(F.expr("m['x']")).alias("m"))
+    counted = timed.groupBy(fn.window("ts", "10 seconds"), "s.a", "d", "f").agg(fn.sum(fn.expr("m['x']")).alias("m"))
     query = lab.start(named(lab, counted.select("a", "m")))
     source.add("1000,x")
     advance(lab, 1011)
@@ -124,8 +124,8 @@ def test_carried_time_closes_exploded_windows(lab: Any, memory: Callable[[], Any
     source = memory()
     timed = with_ticks(lab.spark, lab.job, parsed(source), "ts", "ticks")
     ends = "explode(array(timestamp_seconds(1010), timestamp_seconds(1020)))"
-    exploded = timed.select(F.expr(ends).alias("end"), "k").select(carry_time(F.col("end"), "end"), "k")
-    query = lab.start(named(lab, exploded.groupBy("end").count().select(F.unix_timestamp("end"), "count")))
+    exploded = timed.select(fn.expr(ends).alias("end"), "k").select(carry_time(fn.col("end"), "end"), "k")
+    query = lab.start(named(lab, exploded.groupBy("end").count().select(fn.unix_timestamp("end"), "count")))
     source.add("1000,a", "1001,b")
     advance(lab, 1010)
     assert lab.step(query) == [(1010, 2)]

@@ -105,7 +105,7 @@ final class InputClock {
   private static void lookReported(PartitionClock partition, String start, String end, JsonNode report) {
     long until = report.has("complete_until") ? report.get("complete_until").asLong() * 1000 : PartitionClock.NONE;
     partition.lookReported(start, end, until);
-    partition.closed = report.path("finished").asBoolean(false);
+    partition.closed = report.path("finished").asBoolean(false) && Positions.reached(start, end);
     if (until != PartitionClock.NONE) {
       partition.promise(start, end, until);
     }

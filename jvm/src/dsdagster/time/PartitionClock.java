@@ -52,6 +52,7 @@ final class PartitionClock {
     if (completeUntil == NONE) {
       look(start, end, 0);
       atEndSince = NONE;
+      unfinished = true; // nothing to read now does not mean that nothing is to come before a frozen end
       return;
     }
     look(start, end, completeUntil);
