@@ -120,9 +120,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "{table} was written by checkpoint version {found}, this job is version {version}",
         "a newer run has taken over; stop this one, or `ds reset` the query",
     ),
-    Condition(
-        "LEDGER_INVALID", "user", "the ledger of {table} is not usable: {reason}", "drop {ledger} and reset the query"
-    ),
     Condition("DISK_FULL", "external", "no space is left for {what}", "free disk space; it is tried again by itself"),
     Condition(
         "VIEW_MISSING",

@@ -63,7 +63,7 @@ def test_a_reader_sees_whole_batches_while_the_job_writes(tmp_path: Path) -> Non
 def test_readers_cannot_write(tmp_path: Path) -> None:
     loader(tmp_path).close()
     reader = open_views(tmp_path, {"main": NAME})
-    with pytest.raises(Exception, match="readonly|read-only|attempt to write"):
+    with pytest.raises(Exception, match=r"readonly|read-only|attempt to write"):
         reader.execute("DELETE FROM visits")
     reader.close()
 
