@@ -29,6 +29,7 @@ DETAIL_CHARACTERS = 600
 _OPERATOR = re.compile(r"\[ds:([A-Z_]+)\] ?([^\n]*)")
 _IN_PYTHON = re.compile(r"ds_dagster\.errors\.\w+: (?:\S+: )?error: ([^\n]*) \[([A-Z_]+)\]")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
+_PLAN = re.compile(r"\n=== Streaming Query ===|\nLogical Plan:|;\n'?[A-Z]\w+ ")
 _FIELD = re.compile(r"\\\{(\w+)(?:![rs])?\\\}")
 
 
@@ -166,7 +167,7 @@ def _by_rules(causes: list[Cause]) -> DsError:
 
 
 def _of_ours(text: str) -> DsError | None:
-    found = _OPERATOR.search(text)
+    found = next((m for m in _OPERATOR.finditer(text) if not m[2].startswith(",")), None)
     if found and found[1] in CONDITIONS:
         return _from_operator(found[1], found[2])
     inside = _IN_PYTHON.search(text)
@@ -208,9 +209,9 @@ def _causes(failure: BaseException) -> Iterator[Cause]:
     """Outermost first: the Python exceptions, then the Java ones behind them."""
     current: BaseException | None = failure
     while current is not None:
-        yield Cause(_class_of(current), _spark_condition(current), str(current))
+        yield Cause(_class_of(current), _spark_condition(current), _without_plan(str(current)))
         yield from _java_causes(getattr(current, "_origin", None) or getattr(current, "java_exception", None))
-        current = current.__cause__
+        current = current.__cause__ or getattr(current, "_cause", None)
 
 
 def _class_of(failure: BaseException) -> str:
@@ -224,8 +225,14 @@ def _spark_condition(failure: BaseException) -> str:
 def _java_causes(throwable: Any) -> Iterator[Cause]:
     seen = 0
     while throwable is not None and seen < 30:
-        yield Cause(throwable.getClass().getName(), _java_condition(throwable), str(throwable.getMessage() or ""))
+        text = _without_plan(str(throwable.getMessage() or ""))
+        yield Cause(throwable.getClass().getName(), _java_condition(throwable), text)
         throwable, seen = throwable.getCause(), seen + 1
+
+
+def _without_plan(text: str) -> str:
+    """The text before the plan Spark appends: a plan quotes our own failure texts, and literals of the user's SQL."""
+    return _PLAN.split(text, maxsplit=1)[0]
 
 
 def _java_condition(throwable: Any) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -63,6 +64,7 @@ class PreparedQuery:
         clock: whether the engine moves its event time.
         writer: of a table or view sink.
         capture: see :func:`prepare`.
+        unnamed: its sources have no names in the checkpoint (tests).
     """
 
     query: BoundQuery
@@ -76,6 +78,7 @@ class PreparedQuery:
     clock: bool = False
     writer: BatchWriter | None = None
     capture: Capture | None = None
+    unnamed: bool = False
 
     @property
     def loader(self) -> BatchLoader | None:
@@ -116,8 +119,7 @@ def prepare(
     Raises:
         DsError: what the loader's ``prepare``, the resolver and the compiler raise; a failure of Spark is classified.
     """
-    conf = {_EVOLUTION: "false"} if provider else {}
-    session = job_session(spark, conf, state_store(query.root))
+    session = job_session(spark, {}, state_store(query.root))
     config = clock_config(query.root, reads, mode=clock, looks=provider is None)
     if config:
         operators(session).register_clock(job_name, config)
@@ -149,7 +151,18 @@ def prepare(
         writer = _writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
         undo.pop_all()
     return PreparedQuery(
-        query, write, identity, job_name, session, frame, mode, options, config is not None, writer, capture
+        query=query,
+        write=write,
+        identity=identity,
+        job_name=job_name,
+        session=session,
+        frame=frame,
+        output_mode=mode,
+        options=options,
+        clock=config is not None,
+        writer=writer,
+        capture=capture,
+        unnamed=provider is not None,
     )
 
 
@@ -168,6 +181,8 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
     writer = _to_sink(writer, prepared, checkpoint).option("checkpointLocation", checkpoint)
     if trigger == "available_now":
         writer = writer.trigger(availableNow=True)
+    if prepared.unnamed:
+        prepared.session.conf.set(_EVOLUTION, "false")
     try:
         with in_pool(prepared.session, prepared.job_name):
             return writer.start()
@@ -205,8 +220,9 @@ def progress(query: StreamingQuery) -> BatchProgress | None:
 
 
 def explain(prepared: PreparedQuery) -> str:
-    """Spark's plans of a query, logical and physical."""
-    return str(prepared.frame._explain_string(extended=True))  # type: ignore[operator]  # PySpark has no public form
+    """Spark's optimized plan of a query; it holds no option of a store."""
+    analyzed = prepared.frame._jdf.queryExecution().analyzed()
+    return str(prepared.session._jsparkSession.sessionState().optimizer().execute(analyzed).toString())
 
 
 def _wants(query: BoundQuery, write: WriteSpec) -> Wants:
@@ -250,9 +266,10 @@ def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery, checkpoint: str)
 def unfinished_batch(checkpoint: str) -> int | None:
     """The batch a local checkpoint began and did not finish, ``NO_REPLAY`` for none, None where it cannot be
     looked at."""
-    if "://" in checkpoint:
+    url = urlsplit(checkpoint)
+    if url.scheme not in ("", "file"):
         return None
-    root = Path(checkpoint.removeprefix("file:"))
+    root = Path(url.path)
     begun, finished = _batches(root / "offsets"), _batches(root / "commits")
     return max(begun) if begun and max(begun) > max(finished, default=-1) else NO_REPLAY
 

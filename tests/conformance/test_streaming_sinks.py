@@ -50,7 +50,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield running
         return
     folder = tmp_path_factory.mktemp("spark")
-    spark_settings = {"spark.sql.streaming.pollingDelay": "20ms", "spark.sql.streaming.numRecentProgressUpdates": "1000"}
+    spark_settings = {
+        "spark.sql.streaming.pollingDelay": "20ms",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    }
     settings = Settings(root=folder, sql=folder, state=folder, engine=EngineSettings(cores=2), spark=spark_settings)
     made = build_session(settings, jars=(*resolve("spark-kafka"), operator_jar()), app_name="conformance")
     made.sparkContext.setLogLevel("OFF")
@@ -136,7 +139,9 @@ class World:
         for at in range(0, len(raw), 500):
             found = client.put_records(
                 StreamName=entity,
-                Records=[{"Data": value, "PartitionKey": key or str(n)} for n, (key, value) in enumerate(raw[at : at + 500])],
+                Records=[
+                    {"Data": value, "PartitionKey": key or str(n)} for n, (key, value) in enumerate(raw[at : at + 500])
+                ],
             )
             assert found["FailedRecordCount"] == 0
         client.close()
@@ -145,7 +150,11 @@ class World:
         """Committed records as (key, value)."""
         admin = self.admin(store)
         quiet = time.monotonic() + 3
-        found = list(admin.records(f"{topic}_{self.id}", from_beginning=True, limit=None, stopped=lambda: time.monotonic() > quiet))
+        found = list(
+            admin.records(
+                f"{topic}_{self.id}", from_beginning=True, limit=None, stopped=lambda: time.monotonic() > quiet
+            )
+        )
         admin.close()
         return [(record.key, json.loads(record.value) if record.value else None) for record in found]
 

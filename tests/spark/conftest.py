@@ -201,7 +201,9 @@ class Bench:
         store = store or self.project.catalog.store("m")
         return reads, kind.write_spec(store, query.sink, query.refresh)
 
-    def prepare(self, name: str, *, clock: Any = "manual", write: WriteSpec | None = None, **spec: Any) -> PreparedQuery:
+    def prepare(
+        self, name: str, *, clock: Any = "manual", write: WriteSpec | None = None, **spec: Any
+    ) -> PreparedQuery:
         """``spec`` replaces fields of the read specs (``time_authority='broker'``)."""
         assert self.project is not None
         query = self.project.queries[name]

@@ -1,3 +1,4 @@
+# ruff: noqa: E501, N802 - messages and method names are those of Java
 """Exceptions as they come out of Spark → conditions."""
 
 from __future__ import annotations
@@ -82,7 +83,11 @@ def test_values_of_users_stay_out():
 
 def test_parameters_cross_the_python_worker():
     message = error("KINESIS_THROTTLED", operation="GetRecords", stream="s", seconds=3).message
-    assert parameters(CONDITIONS["KINESIS_THROTTLED"], message) == {"operation": "GetRecords", "stream": "s", "seconds": "3"}
+    assert parameters(CONDITIONS["KINESIS_THROTTLED"], message) == {
+        "operation": "GetRecords",
+        "stream": "s",
+        "seconds": "3",
+    }
 
 
 def test_parameters_of_our_expressions():

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - statements stay on one line
 """Aggregates, windows, joins: on Spark, against what they mean; restarts from the checkpoint."""
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def test_aggregate_goes_on_after_a_restart(bench):
 
 
 def test_having_over_a_running_aggregate_deletes_groups_that_fail(bench):
-    bench.compile(CLICKS + "CREATE CHANGELOG c AS SELECT url, SUM(amount) AS s FROM clicks GROUP BY url HAVING SUM(amount) > 3;")
+    bench.compile(
+        CLICKS + "CREATE CHANGELOG c AS SELECT url, SUM(amount) AS s FROM clicks GROUP BY url HAVING SUM(amount) > 3;"
+    )
     query = bench.start("c")
     bench.send("clicks", {"url": "a", "amount": 5}, {"url": "b", "amount": 1})
     bench.settle(query)
@@ -58,7 +61,10 @@ def test_having_over_a_running_aggregate_deletes_groups_that_fail(bench):
 
 
 def test_null_is_a_group(bench):
-    bench.compile(CLICKS + "CREATE CHANGELOG c AS SELECT COALESCE(url, '-') AS u, COUNT(*) AS n FROM clicks GROUP BY COALESCE(url, '-');")
+    bench.compile(
+        CLICKS
+        + "CREATE CHANGELOG c AS SELECT COALESCE(url, '-') AS u, COUNT(*) AS n FROM clicks GROUP BY COALESCE(url, '-');"
+    )
     query = bench.start("c")
     bench.send("clicks", {"amount": 1}, {"amount": 2})
     bench.settle(query)
@@ -114,7 +120,9 @@ CREATE STREAM j AS SELECT l.v, r.w FROM l {kind} JOIN r WITHIN 5 SECONDS ON l.k 
 def interval_model(left, right, *, outer):
     found = []
     for a in left:
-        met = [b["w"] for b in right if a.get("k") is not None and a["k"] == b.get("k") and abs(a["t"] - b["t"]) <= 5000]
+        met = [
+            b["w"] for b in right if a.get("k") is not None and a["k"] == b.get("k") and abs(a["t"] - b["t"]) <= 5000
+        ]
         found += [(a["v"], w) for w in met] or ([(a["v"], None)] if outer else [])
     return Counter(found)
 
@@ -160,7 +168,11 @@ def temporal_model(clicks, users, *, outer):
     return Counter(found)
 
 
-TEMPORAL = CLICKS + USERS + "CREATE STREAM j AS SELECT c.url, u.region FROM clicks c {kind} JOIN users u ON c.userid = u.userid;"
+TEMPORAL = (
+    CLICKS
+    + USERS
+    + "CREATE STREAM j AS SELECT c.url, u.region FROM clicks c {kind} JOIN users u ON c.userid = u.userid;"
+)
 
 
 def test_temporal_join_meets_the_version_of_its_time(bench):
@@ -173,7 +185,9 @@ def test_temporal_join_meets_the_version_of_its_time(bench):
         bench.compile(TEMPORAL.format(kind=kind))
         query = bench.start("j")
         users = [(dice.choice("abc"), dice.randrange(1000), dice.choice(["EU", "US", "APAC"])) for _ in range(40)]
-        clicks = [{"event_time": dice.randrange(1000), "url": str(n), "userid": dice.choice("abcd")} for n in range(120)]
+        clicks = [
+            {"event_time": dice.randrange(1000), "url": str(n), "userid": dice.choice("abcd")} for n in range(120)
+        ]
         for at in range(0, 40, 20):
             for key, time, region in users[at : at + 20]:
                 bench.send("users", {"userid": key, "region": region, "at": time}, key={"userid": key})

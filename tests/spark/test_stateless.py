@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - statements stay on one line
 """Scan, filter, projection: decoding, keys, tombstones, bad records."""
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ CREATE CHANGELOG users (userid VARCHAR, name VARCHAR, age INTEGER, PRIMARY KEY(u
 
 
 def test_filter_and_projection(bench):
-    bench.compile(CLICKS + "CREATE STREAM d AS SELECT userid AS u, event_time, url FROM clicks WHERE device_id = 'desktop';")
+    bench.compile(
+        CLICKS + "CREATE STREAM d AS SELECT userid AS u, event_time, url FROM clicks WHERE device_id = 'desktop';"
+    )
     bench.send(
         "clicks",
         {"event_time": 1, "device_id": "desktop", "url": "./a", "userid": "u1"},
@@ -41,9 +44,7 @@ def test_the_record_is_decoded_once(bench):
     bench.compile(CLICKS + "CREATE STREAM d AS SELECT userid, url FROM clicks WHERE device_id = 'x' AND url <> 'y';")
     prepared = bench.prepare("d")
     bench.running.append((prepared, face.start(prepared, str(bench.folder / "c"))))
-    plan = face.explain(prepared)
-    physical = plan[plan.index("== Physical Plan ==") :]
-    assert physical.count("from_json(StructField(device_id") == 1
+    assert face.explain(prepared).count("from_json(StructField(") == 2  # one is the bench's own envelope
 
 
 def test_bad_record_ends_the_query_without_its_payload(bench):
