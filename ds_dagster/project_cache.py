@@ -35,6 +35,7 @@ from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.plan.expressions import BOUND_NODES
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file, parse_statement
+from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import CreateAsSelect, CreateStore, InsertInto, ParsedFile, SelectBody
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.version import __version__
@@ -47,7 +48,7 @@ WORTH_SECONDS = 0.25
 _KEY_LENGTH = 64
 _UNUSABLE = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, TypeError, ValueError)
 Texts = Sequence[tuple[str, str]]
-StorePlaces = list[tuple[str, int, int, str]]
+StorePlaces = list[tuple[str, int, int]]
 
 
 class LazyBody(SelectBody):
@@ -105,24 +106,22 @@ def cache_key(texts: Texts, settings: Settings) -> str:
 
 
 def _store_places(texts: Texts, project: Project) -> StorePlaces:
-    """(file, line, column, text's hash) is not enough to find a statement again, its offsets are: (file, start, end, name)."""
+    """Where the CREATE STORE statements stand: (file, first and last offset)."""
     places: StorePlaces = []
-    by_name = dict(texts)
-    for name, store in project.catalog.stores.items():
-        text = by_name.get(store.span.file)
-        if text is None or not store.origin.text:
-            continue
-        span = store.origin.span
-        lines = text.splitlines(keepends=True)
-        start = sum(map(len, lines[: span.line - 1])) + span.column - 1
-        places.append((span.file, start, start + len(store.origin.text), name))
+    sources = {name: Source(name, text) for name, text in texts}
+    for store in project.catalog.stores.values():
+        span, source = store.origin.span, sources.get(store.span.file)
+        if source is not None and span.end_line is not None and span.end_column is not None:
+            start = source.line_starts[span.line - 1] + span.column - 1
+            end = source.line_starts[span.end_line - 1] + span.end_column - 1
+            places.append((span.file, start, end))
     return places
 
 
 def _declared_stores(texts: Texts, places: StorePlaces, settings: Settings) -> Declared:
     by_name = dict(texts)
     files: list[ParsedFile] = []
-    for file, start, end, _ in places:
+    for file, start, end in places:
         before = by_name[file][:start]
         line_start = before.rfind("\n") + 1
         padded = "\n" * before.count("\n") + " " * (start - line_start) + by_name[file][start:end]

@@ -85,8 +85,21 @@ def _records(relation: Relation) -> Shape:
     ]
 
 
+_IN_THE_RECORD = frozenset(
+    (
+        "store", "topic", "value.format", "key.format", "key.type", "key.columns", "value.columns.exclude", "timestamp",
+        "timestamp.format", "starting.position", "enable.upsert.mode", "description",
+    )
+)  # fmt: skip
+"""Properties whose meaning is a field of the relation already, written or not; and those without one."""
+
+
 def _sink(relation: Relation, store_kinds: StoreKinds) -> Shape:
-    values = sorted((name, value.value) for name, value in relation.properties.items() if name != "store" and not value.secret)
+    values = sorted(
+        (name, value.value)
+        for name, value in relation.properties.items()
+        if name not in _IN_THE_RECORD and not value.secret
+    )
     time = [relation.event_time.column, relation.event_time.format]
     entity = _entity(relation, store_kinds)
     return [str(relation.name), relation.kind, entity, _columns(relation), _records(relation), time, values]

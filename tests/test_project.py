@@ -1,0 +1,275 @@
+"""Folder → project: files, slices that compile alone, the cache, and what never travels."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from pathlib import Path
+
+import pytest
+
+from ds_dagster import project_cache
+from ds_dagster.errors import ProjectError
+from ds_dagster.project import Project, SliceStatement, compile_slice, compile_texts, load_project, slice_of
+from ds_dagster.settings import Overlay, Settings, load_settings
+from tests.plan.conftest import PRELUDE
+
+ROOT = Path(__file__).parent.parent
+SECRET = "hunter2-very-secret"
+SECRETS = f"""
+CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'host-a:9092', 'kafka.sasl.hash_function' = PLAIN, 'kafka.sasl.username' = 'me',
+  'kafka.sasl.password' = '{SECRET}');
+CREATE STORE w WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h:1/db', 'postgres.username' = 'u',
+  'postgres.password' = '${{PW}}');
+CREATE STREAM s (a VARCHAR, b BIGINT) WITH ('store' = 'k', 'topic.partitions' = 1, 'topic.replicas' = 1, 'value.format' = 'json');
+CREATE TABLE t WITH ('store' = 'w') AS SELECT a FROM s;
+"""
+KINDS_OF_SOURCES = """
+CREATE STREAM keyed AS SELECT url, at, userid FROM clicks PARTITION BY url, userid;
+CREATE STREAM primitive WITH ('key.format' = 'primitive', 'key.columns' = 'url', 'value.columns.exclude' = 'url',
+  'timestamp' = 'at', 'kafka.topic.retention.ms' = '1000') AS SELECT url, at FROM keyed;
+CREATE STREAM "Odd Name" AS SELECT url AS "Url", at AS "at the time" FROM primitive;
+CREATE STREAM last AS SELECT "Url", "at the time" FROM "Odd Name";
+CREATE CHANGELOG counts AS SELECT url, COUNT(*) AS n FROM last_stream GROUP BY url;
+CREATE STREAM last_stream (url VARCHAR) WITH ('topic' = 'last', 'value.format' = 'json', 'topic.partitions' = 2,
+  'topic.replicas' = 1, 'starting.position' = 'latest', 'key.type' = 'STRUCT<url VARCHAR>');
+CREATE CHANGELOG many AS SELECT url, n FROM counts WHERE n > 1;
+CREATE TABLE loaded WITH ('store' = 'warehouse', 'refresh.mode' = 'full') AS SELECT * FROM many;
+INSERT INTO copies SELECT url, at FROM keyed QUERY WITH ('query.name' = first);
+INSERT INTO copies SELECT url, at FROM views QUERY WITH ('query.name' = second);
+CREATE ENTITY sized IN STORE kafka WITH ('topic.partitions' = 7, 'topic.replicas' = 1);
+CREATE STREAM sized (a VARCHAR) WITH ('value.format' = 'json');
+CREATE STREAM from_sized AS SELECT a FROM sized;
+CREATE DATABASE other;
+CREATE SCHEMA inner_schema IN DATABASE other;
+USE SCHEMA other.inner_schema;
+CREATE STREAM elsewhere WITH ('store' = 'kafka') AS SELECT * FROM default.public.clicks;
+CREATE MATERIALIZED VIEW seen AS SELECT url, COUNT(*) AS n FROM elsewhere GROUP BY url;
+"""
+
+
+def settings_in(folder: Path, **values: object) -> Settings:
+    made = Settings(root=folder, sql=folder / "sql", state=folder / ".ds", store="kafka")
+    return dataclasses.replace(made, **values)  # type: ignore[arg-type]
+
+
+def example(tmp_path: Path) -> tuple[Project, Settings]:
+    settings = load_settings(ROOT, state=tmp_path / ".ds", overlay=Overlay())
+    settings = dataclasses.replace(settings, overlay=Overlay())
+    return load_project(ROOT, settings=settings), settings
+
+
+def assert_compiles_alone(project: Project, settings: Settings) -> None:
+    assert project.queries
+    for query in project.queries.values():
+        alone = compile_slice(slice_of(project, query), settings)
+        assert not alone.errors, [d.text() for d in alone.errors]
+        assert list(alone.queries) == [query.name]
+        other = alone.queries[query.name]
+        assert (other.fingerprint, other.state_signature) == (query.fingerprint, query.state_signature)
+        assert other.root.output == query.root.output
+        assert other.lineage == query.lineage
+        assert other.statement.origin.span == query.statement.origin.span
+
+
+def test_the_example_project_compiles(tmp_path: Path) -> None:
+    project, _ = example(tmp_path)
+    assert not project.errors, [d.text() for d in project.errors]
+    assert not project.broken
+    assert {"desktop_clicks", "user_clicks", "url_region_click_count", "pageviews_enriched", "url_visits"} <= set(project.queries)
+    lineage = project.queries["user_clicks"].lineage
+    assert [f"{relation.name}.{column}" for relation, column in lineage["click_url"]] == ["clicks.url"]
+    columns = {column.name for column in project.queries["user_clicks"].sink.columns}
+    assert not columns & {"name", "email", "contactinfo"}
+
+
+def test_slices_of_the_example_project_compile_alone(tmp_path: Path) -> None:
+    project, settings = example(tmp_path)
+    assert_compiles_alone(project, settings)
+
+
+def test_slices_of_every_kind_of_source_compile_alone(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    project = compile_texts([("prelude.sql", PRELUDE), ("a.sql", KINDS_OF_SOURCES)], settings)
+    assert not project.errors, [d.text() for d in project.errors]
+    assert_compiles_alone(project, settings)
+
+
+def test_a_slice_holds_nothing_that_is_not_needed(tmp_path: Path) -> None:
+    project, _ = example(tmp_path)
+    text = "\n".join(statement.text for statement in slice_of(project, project.queries["desktop_clicks"]))
+    assert "users" not in text and "warehouse" not in text and "prod_kinesis" not in text
+
+
+def test_no_secret_and_no_overlay_value_in_a_slice(tmp_path: Path) -> None:
+    overlay = Overlay(path="local.toml", stores={"k": {"uris": "127.0.0.1:5555"}})
+    settings = settings_in(tmp_path, overlay=overlay)
+    project = compile_texts([("a.sql", SECRETS)], settings)
+    assert not project.errors, [d.text() for d in project.errors]
+    text = "\n".join(statement.text for statement in slice_of(project, project.queries["t"]))
+    assert SECRET not in text and "127.0.0.1" not in text
+    assert "'kafka.sasl.username' = 'me'" in text and "host-a:9092" in text
+    assert SECRET not in "\n".join(d.text() for d in project.diagnostics)
+
+
+def test_no_secret_in_a_rendering(tmp_path: Path) -> None:
+    project = compile_texts([("a.sql", SECRETS)], settings_in(tmp_path))
+    assert SECRET not in repr(project)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [("postgresql://h:1/db", f"postgresql://u:{SECRET}@h:1/db"), ("${PW}", f"${{PW:-{SECRET}}}"), ("${PW}", f"{SECRET}${{PW}}")],
+)
+def test_a_secret_inside_a_value_does_not_travel(written: str, instead: str, tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    text = SECRETS.replace(written, instead)
+    assert text.count(SECRET) == 2
+    project = compile_texts([("a.sql", text)], settings)
+    for query in project.queries.values():
+        assert SECRET not in str(slice_of(project, query))
+
+
+def test_a_slice_takes_stores_from_the_project_where_it_has_them(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    project = compile_texts([("a.sql", SECRETS)], settings)
+    pieces = slice_of(project, project.queries["t"])
+    (tmp_path / "sql").mkdir()
+    file = tmp_path / "sql" / "stores.sql"
+    file.write_text(SECRETS.replace("host-a:9092", "host-b:9092"), encoding="utf-8")
+    alone = compile_slice(pieces, settings)
+    assert alone.catalog.stores["k"].properties["uris"].value == "host-b:9092"
+    assert alone.catalog.stores["k"].properties["kafka.sasl.password"].value == SECRET
+    assert alone.queries["t"].fingerprint == project.queries["t"].fingerprint
+    file.write_text(SECRETS.replace("host-a:9092", "host-cc:9092"), encoding="utf-8")
+    assert compile_slice(pieces, settings).catalog.stores["k"].properties["uris"].value == "host-cc:9092"
+
+
+def test_a_slice_is_plain_data(tmp_path: Path) -> None:
+    project, _ = example(tmp_path)
+    for query in project.queries.values():
+        for statement in slice_of(project, query):
+            assert isinstance(statement, SliceStatement)
+            assert all(isinstance(value, str | int) for value in dataclasses.asdict(statement).values())
+
+
+def test_strict_raises_all_mistakes_at_once(tmp_path: Path) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "b.sql").write_text(PRELUDE + "CREATE STREAM b AS SELECT x FROM clicks;\nCREATE STREAM c AS SELECT * FROM b;")
+    (tmp_path / "sql" / "a.sql").write_text("CREATE STREAM a AS SELECT y FROM clicks;\nCRATE x;\n")
+    with pytest.raises(ProjectError) as caught:
+        load_project(tmp_path, settings=settings_in(tmp_path), strict=True)
+    found = [(d.condition, d.span.file if d.span else "") for d in caught.value.diagnostics]
+    assert found == [
+        ("UNKNOWN_COLUMN", "sql/a.sql"),
+        ("STATEMENT_UNKNOWN", "sql/a.sql"),
+        ("UNKNOWN_COLUMN", "sql/b.sql"),
+        ("UPSTREAM_FAILED", "sql/b.sql"),
+    ]
+    lenient = load_project(tmp_path, settings=settings_in(tmp_path))
+    assert [broken.name.name for broken in lenient.broken] == ["a", "b", "c"]
+    assert all(broken.text.startswith("CREATE STREAM") for broken in lenient.broken)
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "bad.sql").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "sql" / "good.sql").write_text(PRELUDE)
+    project = load_project(tmp_path, settings=settings_in(tmp_path))
+    (found,) = project.errors
+    assert found.condition == "SQL_FILE_UNREADABLE" and found.span and found.span.file == "sql/bad.sql"
+    assert project.catalog.relations
+
+
+def test_no_folder_of_statements_is_an_empty_project(tmp_path: Path) -> None:
+    project = load_project(tmp_path, settings=settings_in(tmp_path))
+    assert (project.statements, project.diagnostics, dict(project.queries)) == (0, (), {})
+
+
+# the cache
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A project whose compiled form is always kept."""
+    monkeypatch.setattr(project_cache, "WORTH_SECONDS", -1.0)
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "a.sql").write_text(PRELUDE + KINDS_OF_SOURCES)
+    (tmp_path / "sql" / "b.sql").write_text(SECRETS)
+    return settings_in(tmp_path)
+
+
+def never() -> Project:
+    raise AssertionError("compiled although it is kept")
+
+
+def cache_of(settings: Settings) -> Path:
+    return settings.state / "cache" / "project.bin"
+
+
+def test_what_comes_from_the_cache_is_the_same(kept: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load_project(kept.root, settings=kept)
+    monkeypatch.setattr("ds_dagster.project.compile_texts", lambda *_: never())
+    second = load_project(kept.root, settings=kept)
+    assert second.diagnostics == first.diagnostics and second.broken == first.broken
+    assert second.catalog.relations == first.catalog.relations
+    assert dict(second.catalog.stores) == dict(first.catalog.stores)
+    assert (second.statements, second.downstream, second.depends_on) == (first.statements, first.downstream, first.depends_on)
+    assert list(second.queries) == list(first.queries)
+    for name, query in first.queries.items():
+        other = second.queries[name]
+        assert other.root == query.root
+        assert other.sink is second.catalog.relations[query.sink.name] or not query.sink.declared
+        assert (other.fingerprint, other.lineage, other.settings) == (query.fingerprint, query.lineage, query.settings)
+        assert other.statement.body.tree == query.statement.body.tree
+        assert other.statement.origin == query.statement.origin
+    assert_compiles_alone(second, kept)
+
+
+def test_no_secret_in_the_cache(kept: Settings) -> None:
+    settings = dataclasses.replace(kept, journal=f"postgresql://u:{SECRET}@h/db", overlay=Overlay(kinds={"KAFKA": {"uris": SECRET}}))
+    load_project(kept.root, settings=settings)
+    assert SECRET.encode() not in cache_of(settings).read_bytes()
+
+
+@pytest.mark.parametrize("change", ["text", "overlay", "default", "version", "damaged", "cut", "foreign"])
+def test_what_makes_it_compile_anew(change: str, kept: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_project(kept.root, settings=kept)
+    settings, path = kept, cache_of(kept)
+    if change == "text":
+        (kept.sql / "c.sql").write_text("CREATE STREAM c AS SELECT url FROM clicks;")
+    elif change == "overlay":
+        settings = dataclasses.replace(kept, overlay=Overlay(path="x", kinds={"KAFKA": {"uris": "y:1"}}))
+    elif change == "default":
+        settings = dataclasses.replace(kept, store="k")
+    elif change == "version":
+        monkeypatch.setattr(project_cache, "__version__", "0.0.0")
+    elif change == "damaged":
+        path.write_bytes(path.read_bytes()[:64] + b"garbage")
+    elif change == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        path.write_bytes(b"0" * 64 + pickle.dumps({"places": []}))
+    compiled: list[int] = []
+    build = compile_texts
+
+    def counted(*args: object) -> Project:
+        compiled.append(1)
+        return build(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("ds_dagster.project.compile_texts", counted)
+    load_project(kept.root, settings=settings)
+    assert compiled
+
+
+def test_a_folder_that_cannot_be_written_is_no_failure(kept: Settings) -> None:
+    kept.state.write_text("a file in the way")
+    assert load_project(kept.root, settings=kept).queries
+
+
+def test_a_small_project_is_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "a.sql").write_text(PRELUDE)
+    settings = settings_in(tmp_path)
+    load_project(tmp_path, settings=settings)
+    assert not cache_of(settings).exists()
