@@ -42,7 +42,9 @@ def start(project: Path | None, as_json: bool) -> int:
 @json_option
 def stop(project: Path | None, as_json: bool) -> int:
     """End the engine; jobs stop after their batch and go on when an engine starts again."""
-    stopped = Control.open(settings_of(project, quiet=as_json)).stop_engine()
+    from ds_dagster.runtime.engine import stop_engine
+
+    stopped = stop_engine(settings_of(project, quiet=as_json))
     if as_json:
         emit_json({"stopped": stopped})
     elif not stopped:
