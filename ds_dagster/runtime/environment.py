@@ -10,8 +10,8 @@ from dotenv import dotenv_values
 
 INHERITED = (
     "PATH", "HOME", "USER", "LOGNAME", "JAVA_HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV",
-    "DS_CACHE", "DS_IVY_SETTINGS", "DS_PROFILE", "DS_JOURNAL", "DS_SQL", "DS_DATABASE", "DS_SCHEMA", "DS_STORE",
-    "DS_VIEWS",
+    "DS_CACHE", "DS_IVY_SETTINGS", "DS_LOG_LEVEL", "DS_PROFILE", "DS_JOURNAL", "DS_SQL", "DS_DATABASE", "DS_SCHEMA",
+    "DS_STORE", "DS_VIEWS",
 )  # fmt: skip
 """What a detached engine takes from whoever starts it: where programs are, language, time zone (``LC_*`` too), and
 overrides of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from logging.handlers import RotatingFileHandler
@@ -12,6 +13,8 @@ from ds_dagster.runtime.places import Places
 
 FILE_LIMIT = 10_000_000
 FILES = 5
+LEVEL_VARIABLE = "DS_LOG_LEVEL"
+"""``debug`` in the engine's environment logs every batch."""
 
 
 class _Redacting(logging.Formatter):
@@ -31,7 +34,7 @@ def log_engine(places: Places, redactor: Redactor, *, terminal: bool) -> logging
     """Send what the package logs into the engine's file, and to standard error when ``terminal``; ``redactor`` learns
     secrets as they are resolved."""
     logger = logging.getLogger("ds_dagster")
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG if os.environ.get(LEVEL_VARIABLE, "").lower() == "debug" else logging.INFO)
     places.engine_log.parent.mkdir(parents=True, exist_ok=True)
     handlers: list[logging.Handler] = [
         RotatingFileHandler(places.engine_log, maxBytes=FILE_LIMIT, backupCount=FILES, encoding="utf-8", delay=True)

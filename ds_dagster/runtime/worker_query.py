@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
@@ -20,6 +21,11 @@ POLL_SECONDS = 0.5
 RATE_WEIGHT = 0.3
 """Weight of the newest batches in the shown rate."""
 
+EXECUTED = "addBatch"
+"""A report has this duration when a batch was run; without, Spark only looked."""
+
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class HostedQuery:
@@ -35,7 +41,7 @@ class HostedQuery:
     is_stop_asked: bool = False
     is_concluding: bool = False
     progress: Progress = field(default_factory=Progress)
-    _last_batch: int = -1
+    _reported: str = ""
     _looked: float = float("-inf")
     _idle_since: float | None = None
 
@@ -56,7 +62,7 @@ class HostedQuery:
         if self.query is None:
             return
         self._looked = self.clock.monotonic()
-        for text in recent_progress(self.query, self._last_batch):
+        for text in recent_progress(self.query, self._reported):
             self._take(read_progress(text))
         self._look_for_idleness(self.query)
         self._ask_clock()
@@ -64,10 +70,15 @@ class HostedQuery:
             self.phase = "running"
 
     def _take(self, batch: BatchProgress) -> None:
+        _LOG.debug("%s: %s", self.order.name, batch)
         before, began = self.progress, _epoch(batch.timestamp)
-        self._last_batch = batch.batch
-        rate = before.rows_per_second * (1 - RATE_WEIGHT) + batch.rows_per_second * RATE_WEIGHT
+        self._reported = batch.timestamp
         is_at_end = bool(batch.sources) and all(source.lag_records == 0 for source in batch.sources)
+        caught_up = began if is_at_end else before.caught_up
+        if EXECUTED not in batch.durations:
+            self.progress = replace(before, caught_up=caught_up)
+            return
+        rate = before.rows_per_second * (1 - RATE_WEIGHT) + batch.rows_per_second * RATE_WEIGHT
         self.progress = replace(
             before,
             batch=batch.batch,
@@ -82,7 +93,7 @@ class HostedQuery:
             late_rows=before.late_rows + batch.late_rows,
             bad_records=before.bad_records + batch.bad_records,
             progressed=self.clock.now() if batch.input_rows else before.progressed,
-            caught_up=began if is_at_end else before.caught_up,
+            caught_up=caught_up,
         )
 
     def _look_for_idleness(self, query: StreamingQuery) -> None:

@@ -201,15 +201,16 @@ def _java(wrapped: DataFrame | Column) -> Any:
     return cast(Any, wrapped)._jdf if isinstance(wrapped, DataFrame) else cast(Any, wrapped)._jc
 
 
-def recent_progress(query: StreamingQuery, after: int) -> list[str]:
-    """JSON of the batches a query has finished after number ``after``, oldest first; Spark keeps the last twenty or so.
+def recent_progress(query: StreamingQuery, after: str = "") -> list[str]:
+    """JSON of what a query reported after a time (``timestamp`` of the last one taken), oldest first.
 
-    PySpark's own ``recentProgress`` makes some fifty calls per batch, this three.
+    Times, not batch numbers: a look that found nothing to do is reported under the number of the batch that comes next.
+    PySpark's own ``recentProgress`` makes some fifty calls per report, this three.
     """
     kept = cast(Any, query)._jsq.recentProgress()
     found: list[str] = []
     for index in range(len(kept) - 1, -1, -1):
-        if kept[index].batchId() <= after:
+        if str(kept[index].timestamp()) <= after:
             break
         found.append(str(kept[index].json()))
     return found[::-1]

@@ -1,0 +1,264 @@
+"""The real engine: Spark, a Kafka broker and a Postgres server, killed in every way, compared with a count kept here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ds_dagster.local.servers import down, up
+from ds_dagster.project import Project, load_project
+from ds_dagster.runtime import locks
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.status import JobStatus
+from ds_dagster.settings import Settings, load_settings
+
+pytestmark = [pytest.mark.servers, pytest.mark.spark]
+WAIT = 240.0
+SECRET = "correct-horse-battery"
+
+SQL = """
+CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
+CREATE STORE later WITH ('type' = KAFKA, 'uris' = '${LATER_BROKERS}');
+CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://localhost:5432/postgres',
+  'postgres.username' = 'u', 'postgres.password' = '${PG_PASSWORD}');
+CREATE STREAM clicks (id BIGINT, device VARCHAR, url VARCHAR)
+  WITH ('store'='k', 'topic'='clicks', 'value.format'='json', 'topic.partitions'=2, 'topic.replicas'=1);
+CREATE STREAM desktop AS SELECT * FROM clicks WHERE device = 'desktop';
+CREATE MATERIALIZED VIEW visits AS SELECT url, count(*) AS n FROM desktop GROUP BY url;
+CREATE STREAM elsewhere WITH ('store'='later', 'topic.partitions'=1, 'topic.replicas'=1) AS SELECT id FROM clicks;
+CREATE TABLE loaded WITH ('store'='pg', 'postgresql.db.name'='postgres', 'postgresql.schema.name'='public',
+  'postgresql.table.name'='loaded') AS SELECT id, url FROM desktop;
+"""
+
+
+class House:
+    """One project with servers and engine; counts what it sends."""
+
+    def __init__(self, root: Path) -> None:
+        (root / "sql").mkdir()
+        (root / "sql" / "all.sql").write_text(SQL)
+        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "700m"\n')
+        self.root = root
+        self.addresses = up(root / ".ds", only=["kafka", "postgres"]).json()
+        self.bootstrap = self.addresses["kafka"]["bootstrap.servers"]
+        self.settings: Settings = load_settings(root)
+        self.project: Project = load_project(root, settings=self.settings, strict=True)
+        self.control = Control.open(self.settings)
+        self.sent: Counter[str] = Counter()
+        self.next = 0
+
+    def send(self, count: int) -> None:
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for number in range(self.next, self.next + count):
+            device, url = ("desktop" if number % 3 else "mobile"), f"/{number % 7}"
+            producer.produce("clicks", json.dumps({"id": number, "device": device, "url": url}), key=str(number))
+            if device == "desktop":
+                self.sent[url] += 1
+        self.next += count
+        producer.flush()
+
+    def run(self, *names: str, action: str = "ensure") -> dict[str, JobStatus]:
+        self.control.ensure_engine(WAIT)
+        asked = self.control.ensure(self.project, names, action, "test")  # type: ignore[arg-type]
+        found = self.control.wait(names, {one.name: one.generation for one in asked}, WAIT)
+        return {status.name: status for status in found}
+
+    def recover(self) -> None:
+        """The engine is gone: what the sensor does."""
+        with deadline() as over:
+            while self.control.engines()[0].state not in ("GONE", "STOPPING"):
+                over()
+        self.control.ensure_engine(WAIT)
+
+    def view(self) -> dict[str, int]:
+        (path,) = (self.root / ".ds" / "views").glob("*visits.db")
+        with closing(sqlite3.connect(path)) as connection:
+            return dict(connection.execute("SELECT url, n FROM visits").fetchall())
+
+    def until_counted(self) -> None:
+        """The view shows exactly what was sent, and stays so when everything has come to rest."""
+        with deadline() as over:
+            while self.view() != dict(self.sent):
+                assert all(count <= self.sent[url] for url, count in self.view().items()), "counted twice"
+                over()
+
+    def committed(self, topic: str) -> list[int]:
+        """Ids a read-committed consumer sees."""
+        from confluent_kafka import Consumer
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": f"test-{time.time_ns()}",
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+            }
+        )
+        ids: list[int] = []
+        ended: set[int] = set()
+        partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+        consumer.subscribe([topic])
+        with deadline() as over:
+            while len(ended) < len(partitions):
+                over()
+                message = consumer.poll(1.0)
+                if message is None:
+                    continue
+                if message.error():
+                    ended.add(message.partition())
+                else:
+                    ids.append(json.loads(message.value())["id"])
+        consumer.close()
+        return ids
+
+    def pid(self) -> int:
+        return int(str(locks.holder(self.control.places.python_lock)["pid"]))
+
+    def jvm(self) -> int:
+        children = subprocess.run(["pgrep", "-P", str(self.pid()), "java"], capture_output=True, text=True, check=True)
+        return int(children.stdout.split()[0])
+
+
+class deadline:  # noqa: N801, reads as a word
+    """``with deadline() as over: while not done: over()``."""
+
+    def __enter__(self) -> deadline:
+        self.end = time.monotonic() + WAIT
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to give back."""
+
+    def __call__(self) -> None:
+        assert time.monotonic() < self.end, "time is over"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    made = House(tmp_path_factory.mktemp("project"))
+    yield made
+    stop_engine(made.settings, 60, kill=True)
+    down(made.root / ".ds")
+
+
+def test_nothing_is_lost_or_doubled_whatever_is_killed(house: House) -> None:
+    started = house.run("desktop", "visits")
+    assert {status.state for status in started.values()} == {"RUNNING"}, started
+    house.send(3000)
+    house.until_counted()
+    house.send(3000)
+    os.kill(house.pid(), signal.SIGKILL)
+    assert {s.state for s in house.control.statuses(["desktop", "visits"])} == {"UNKNOWN"}
+    house.send(2000)
+    house.recover()
+    house.until_counted()
+    house.send(3000)
+    os.kill(house.jvm(), signal.SIGKILL)
+    house.send(1000)
+    house.recover()
+    house.until_counted()
+    ids = house.committed("desktop")
+    assert sorted(ids) == [number for number in range(house.next) if number % 3]
+
+
+def test_status_tells_what_the_query_did(house: House) -> None:
+    status = house.run("desktop")["desktop"]
+    before = status.rows
+    house.send(900)
+    with deadline() as over:
+        while (status := house.control.status("desktop")).rows < before + 900 or status.lag_records:
+            over()
+    assert status.rows == before + 900
+    assert status.batch is not None
+    assert status.caught_up is not None
+    assert status.progressed is not None
+
+
+def test_a_missing_reference_fails_that_job_only_and_needs_no_new_engine(house: House) -> None:
+    engine = house.control.engines()[0].pid
+    profile = house.root / ".ds" / "local.toml"
+    overlay = profile.read_text()
+    try:
+        profile.write_text(overlay.replace("[kinds.kafka]", "[stores.k]"))
+        failed = house.run("elsewhere")["elsewhere"]
+    finally:
+        profile.write_text(overlay)
+    if failed.state == "RUNNING":
+        pytest.skip("the engine read its overlay when it began: the reference is replaced for all stores of the kind")
+    assert (failed.state, failed.condition) == ("FAILED", "ENVIRONMENT_REFERENCE_MISSING")
+    assert "LATER_BROKERS" in failed.message
+    assert house.control.status("desktop").state == "RUNNING"
+    (house.root / ".env").write_text(f"LATER_BROKERS={house.bootstrap}\n")
+    assert house.run("elsewhere")["elsewhere"].state == "RUNNING"
+    assert house.control.engines()[0].pid == engine
+
+
+def test_a_finite_load_loads_what_came_since_the_last_one(house: House) -> None:
+    house.run("desktop")
+    first = house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)
+    assert (first.state, first.rows) == ("FINISHED", sum(house.sent.values())), first
+    before = sum(house.sent.values())
+    house.send(600)
+    second = house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)
+    assert (second.state, second.rows) == ("FINISHED", sum(house.sent.values()) - before), second
+
+
+def test_stop_ends_the_query_and_restart_goes_on(house: House) -> None:
+    house.run("desktop", "visits")
+    asked = house.control.stop(["visits"], "test")
+    (stopped,) = house.control.wait(["visits"], {"visits": asked[0].generation}, WAIT)
+    assert stopped.state == "STOPPED"
+    house.send(700)
+    assert house.run("visits", action="restart")["visits"].checkpoint_version == stopped.checkpoint_version
+    house.until_counted()
+
+
+def test_a_checkpoint_that_is_gone_is_never_begun_anew_unasked(house: House) -> None:
+    house.run("visits")
+    house.control.wait(["visits"], {"visits": house.control.stop(["visits"])[0].generation}, WAIT)
+    (folder,) = (house.root / ".ds" / "checkpoints").glob("*/visits/v*")
+    shutil.move(folder, house.root / "taken")
+    failed = house.run("visits")["visits"]
+    assert (failed.state, failed.condition) == ("FAILED", "CHECKPOINT_MISSING")
+    shutil.move(house.root / "taken", folder)
+    assert house.run("visits")["visits"].state == "RUNNING"
+    house.until_counted()
+
+
+def test_a_bad_record_fails_its_job_for_good_and_no_other(house: House) -> None:
+    from confluent_kafka import Producer
+
+    house.run("visits", "desktop")
+    producer = Producer({"bootstrap.servers": house.bootstrap})
+    producer.produce("desktop", b'{"id": "' + SECRET.encode() + b'"', key=b"x")
+    producer.flush()
+    with deadline() as over:
+        while (status := house.control.status("visits")).state != "FAILED":
+            over()
+    assert status.condition == "BAD_RECORD"
+    assert house.control.status("desktop").state == "RUNNING"
+    assert SECRET not in str(status)
+    assert SECRET not in house.control.log_path("visits").read_text()
+
+
+def test_sigterm_ends_everything(house: House) -> None:
+    jvm = house.jvm()
+    assert stop_engine(house.settings, 120)
+    assert not Path(f"/proc/{jvm}").exists()
+    assert house.control.engines()[0].state == "GONE"
+    assert house.control.status("desktop").desired == "RUNNING"
