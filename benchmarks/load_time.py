@@ -1,7 +1,7 @@
 """CPU time to load a project of many generated relations: cold, and from the cache.
 
-``python benchmarks/load_time.py [relations]`` prints one line per measurement. Budget for 1,000 relations: cold under 2 s, cached
-under 0.3 s of CPU (imports not counted).
+``python benchmarks/load_time.py [relations]`` prints one line per measurement. Budget for 1,000 relations: cold under
+2 s, cached under 0.3 s of CPU (imports not counted).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ CREATE STREAM joined_{n} WITH ('value.format'='json') AS
   SELECT u.registertime AS user_registertime, u.userid AS uid, u.regionid AS user_regionid, u.gender AS user_gender,
          u.interests AS user_interests, c.event_time AS click_time, c.device_id AS device_type, c.url AS click_url
   FROM clicks_{s} c JOIN users_{s} u ON c.userid = u.userid;""",
-    """CREATE CHANGELOG counts_{n} AS SELECT url, device_id, count(*) AS click_count FROM clicks_{s} GROUP BY url, device_id;""",
+    """CREATE CHANGELOG counts_{n} AS SELECT url, device_id, count(*) AS click_count FROM clicks_{s} GROUP BY url,
+    device_id;""",
     """CREATE MATERIALIZED VIEW visits_{n} AS
   SELECT url, count(*) AS visits, MAX(event_time) AS newest, CASE WHEN count(*) > 10 THEN 'many' ELSE 'few' END AS size
   FROM clicks_{s} GROUP BY url;""",
@@ -66,7 +67,9 @@ def measured(name: str, run: Callable[[], Project]) -> float:
     project = run()
     used = time.process_time() - begin
     count = len(project.catalog.relations)
-    print(f"{name:8} {used:6.3f} s CPU  {count} relations, {len(project.queries)} queries, {len(project.errors)} errors")
+    print(
+        f"{name:8} {used:6.3f} s CPU  {count} relations, {len(project.queries)} queries, {len(project.errors)} errors"
+    )
     return used
 
 

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from ds_dagster.catalog.builder import declare, qualify
-from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.builder import Declared, declare, qualify
 from ds_dagster.catalog.capabilities import Delivery
+from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.inference import delivery, shared_entities
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties import property_index
@@ -21,7 +21,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreAdmin, StoreDefinition, StoreKind
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic, Span
-from ds_dagster.errors import DsError, ProjectError, error
+from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.assemble import Assembled, Refused, assemble
 from ds_dagster.plan.query import BoundQuery
@@ -29,7 +29,15 @@ from ds_dagster.plan.slices import slice_pieces
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.sql.script import parse_file
 from ds_dagster.sql.source import Source
-from ds_dagster.sql.statements import Context, CreateAsSelect, CreateStore, Interactive, ParsedFile, Statement
+from ds_dagster.sql.statements import (
+    Context,
+    CreateAsSelect,
+    CreateRelation,
+    CreateStore,
+    Interactive,
+    ParsedFile,
+    Statement,
+)
 from ds_dagster.stores.registry import KINDS
 
 
@@ -71,9 +79,11 @@ class Project:
         diagnostics: file order, root causes first.
         broken: relations that could not be built.
         statements: how many were read.
-        downstream: relation → names of the queries that read it (a relation that re-declares an entity counts as a reader of
+        downstream: relation → names of the queries that read it (a relation that re-declares an entity counts as a
+        reader of
             the relation whose query writes that entity, see ``depends_on``).
-        depends_on: relation → relations its data comes from (sources of its queries; for a declared relation, the relation
+        depends_on: relation → relations its data comes from (sources of its queries; for a declared relation, the
+        relation
             whose query writes the same entity).
     """
 
@@ -144,8 +154,9 @@ def compile_texts(texts: Sequence[tuple[str, str]], settings: Settings) -> Proje
 
 
 def slice_of(project: Project, query: BoundQuery) -> tuple[SliceStatement, ...]:
-    """Everything the query needs to compile alone: its stores, the relations it reads as declarations (a relation made by
-    another query is carried as the DDL that inference arrived at), its own statement. No secret, no connection value of the
+    """Everything the query needs to compile alone: its stores, the relations it reads as declarations (a relation
+    made by another query is carried as the DDL that inference arrived at), its own statement. No secret, no
+    connection value of the
     overlay: what of a store travels stands in ``plan/slices.py``."""
     return tuple(
         SliceStatement(text, span.file, span.line, span.column, context.database, context.schema, context.store)
@@ -258,7 +269,8 @@ def _read_stores(root: str, stamps: tuple[tuple[str, int, int], ...]) -> Mapping
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """No cycle collector while a few hundred thousand small records are made; it costs a third of the time and frees nothing."""
+    """No cycle collector while a few hundred thousand small records are made; it costs a third of the time and frees
+    nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -272,6 +284,7 @@ def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str
     declared = declare(files, settings, KINDS)
     unparsed = _unparsed(files, settings)
     assembled = assemble(declared, settings, KINDS, [broken.name for broken in unparsed])
+    undeclared = _undeclared(files, declared, settings)
     diagnostics = [
         *(diagnostic for file in files for diagnostic in file.diagnostics),
         *_skipped(files),
@@ -284,7 +297,7 @@ def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str
         catalog=assembled.catalog,
         queries=assembled.queries,
         diagnostics=_in_order(diagnostics, texts),
-        broken=_broken(unparsed, assembled, texts),
+        broken=_broken([*unparsed, *undeclared], assembled, texts),
         statements=sum(len(file.statements) + len(file.broken) for file in files),
         downstream=assembled.downstream,
         depends_on=assembled.depends_on,
@@ -316,6 +329,20 @@ def _unparsed(files: Iterable[ParsedFile], settings: Settings) -> list[BrokenRel
     return found
 
 
+def _undeclared(files: Iterable[ParsedFile], declared: Declared, settings: Settings) -> list[BrokenRelation]:
+    """Relations whose declaration was refused."""
+    found: list[BrokenRelation] = []
+    for file in files if declared.refused else ():
+        for statement in file.statements:
+            if not isinstance(statement, CreateRelation) or len(statement.name.parts) > 3:
+                continue
+            name, origin = qualify(statement.name, statement.origin.context, settings), statement.origin
+            own = tuple(d for d in declared.diagnostics if d.span and _inside(d.span, origin.span))
+            if name in declared.refused and own:
+                found.append(BrokenRelation(name, statement.kind, origin.span, own, origin.text))
+    return found
+
+
 def _inside(span: Span, statement: Span) -> bool:
     last = statement.end_line or statement.line
     return span.file == statement.file and statement.line <= span.line <= last
@@ -325,7 +352,9 @@ def _broken(
     unparsed: Sequence[BrokenRelation], assembled: Assembled, texts: Mapping[str, str]
 ) -> tuple[BrokenRelation, ...]:
     """All broken relations, each once."""
-    found = {broken.name: broken for broken in unparsed}
+    found: dict[QualifiedName, BrokenRelation] = {}
+    for broken in unparsed:
+        found.setdefault(broken.name, replace(broken, diagnostics=_in_order(broken.diagnostics, texts)))
     for refused in assembled.refused:
         found.setdefault(refused.node.target, _of_refused(refused, assembled, texts))
     return tuple(found.values())

@@ -1,11 +1,12 @@
 """A compiled project in the state folder, used while nothing changed.
 
-The key covers the package and its parts that decide the result (versions of this package, sqlglot and Python), the settings, the
-overlay, and the text of every file. A file whose key differs is never unpickled, so nothing crosses versions.
+The key covers the package and its parts that decide the result (versions of this package, sqlglot and Python), the
+settings, the overlay, and the text of every file. A file whose key differs is never unpickled, so nothing crosses
+versions.
 
-No store is in it, and no settings: both may hold secrets. On loading, the CREATE STORE statements are read again from the project's
-files; when they say anything else than before (another kind, another diagnostic) the project is compiled anew. Trees of SELECTs are
-parsed again when somebody asks for one.
+No store is in it, and no settings: both may hold secrets. On loading, the CREATE STORE statements are read again from
+the project's files; when they say anything else than before (another kind, another diagnostic) the project is
+compiled anew. Trees of SELECTs are parsed again when somebody asks for one.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ds_dagster.plan.expressions import BOUND_NODES
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file, parse_statement
 from ds_dagster.sql.source import Source
-from ds_dagster.sql.statements import CreateAsSelect, CreateStore, InsertInto, ParsedFile, SelectBody
+from ds_dagster.sql.statements import CreateAsSelect, InsertInto, ParsedFile, SelectBody
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.version import __version__
 
@@ -94,7 +95,14 @@ def cache_key(texts: Texts, settings: Settings) -> str:
     digest = hashlib.sha256()
     parts = (__version__, importlib.metadata.version("sqlglot"), sys.version, sorted(KINDS))
     overlay = (settings.overlay.stores, settings.overlay.kinds)
-    plain = (str(settings.root), str(settings.state), settings.database, settings.schema, settings.store, settings.views)
+    plain = (
+        str(settings.root),
+        str(settings.state),
+        settings.database,
+        settings.schema,
+        settings.store,
+        settings.views,
+    )
     digest.update(json.dumps([parts, plain, settings.file, overlay], default=str, sort_keys=True).encode())
     for name, text in texts:
         digest.update(f"\0{name}\0{len(text)}\0".encode())
@@ -171,13 +179,18 @@ def _reduce_statement(statement: Any) -> tuple[Any, ...]:
     return _statement, (type(statement), values, (body.span, body.partition_by, body.query_properties))
 
 
+_REDUCERS: dict[Any, Any] = {
+    **copyreg.dispatch_table,
+    MappingProxyType: _reduce_mapping,
+    **dict.fromkeys(BOUND_NODES, _reduce_node),
+    **dict.fromkeys((CreateAsSelect, InsertInto), _reduce_statement),
+}
+
+
 class _Pickler(pickle.Pickler):
-    dispatch_table = {
-        **copyreg.dispatch_table,
-        MappingProxyType: _reduce_mapping,
-        **dict.fromkeys(BOUND_NODES, _reduce_node),
-        **dict.fromkeys((CreateAsSelect, InsertInto), _reduce_statement),
-    }
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.dispatch_table = _REDUCERS
 
 
 def _save(path: Path, key: str, project: Project, texts: Texts, settings: Settings) -> None:
@@ -193,7 +206,7 @@ def _save(path: Path, key: str, project: Project, texts: Texts, settings: Settin
         **{name: getattr(project, name) for name in _KEPT},
     }
     buffer = io.BytesIO()
-    _Pickler(buffer, protocol=5).dump(content)
+    _Pickler(buffer).dump(content)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent)
@@ -223,7 +236,7 @@ def _load(path: Path, key: str, texts: Texts, settings: Settings) -> Project | N
         declared = _declared_stores(texts, content["places"], settings)
         if _summary(declared) != content["summary"]:
             return None
-        catalog = Catalog(declared.stores, content["relations"], content["schemas"])
+        catalog = Catalog(declared.stores, content["relations"], content["schemas"], declared.refused_stores)
         return Project(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
     except _UNUSABLE:
         return None

@@ -17,12 +17,13 @@ from tests.plan.conftest import PRELUDE
 ROOT = Path(__file__).parent.parent
 SECRET = "hunter2-very-secret"
 SECRETS = f"""
-CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'host-a:9092', 'kafka.sasl.hash_function' = PLAIN, 'kafka.sasl.username' = 'me',
+CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'host-a:9092', 'kafka.sasl.hash_function' = PLAIN, 'kafka.sasl.username'
+= 'me',
   'kafka.sasl.password' = '{SECRET}');
 CREATE STORE w WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h:1/db', 'postgres.username' = 'u',
   'postgres.password' = '${{PW}}');
-CREATE STREAM s (a VARCHAR, b BIGINT) WITH ('store' = 'k', 'topic.partitions' = 1, 'topic.replicas' = 1, 'value.format' = 'json');
-CREATE TABLE t WITH ('store' = 'w') AS SELECT a FROM s;
+CREATE STREAM s (a VARCHAR, b BIGINT) WITH ('store' = 'k', 'topic.partitions' = 1, 'topic.replicas' = 1,
+'value.format' = 'json'); CREATE TABLE t WITH ('store' = 'w') AS SELECT a FROM s;
 """
 KINDS_OF_SOURCES = """
 CREATE STREAM keyed AS SELECT url, at, userid FROM clicks PARTITION BY url, userid;
@@ -76,7 +77,9 @@ def test_the_example_project_compiles(tmp_path: Path) -> None:
     project, _ = example(tmp_path)
     assert not project.errors, [d.text() for d in project.errors]
     assert not project.broken
-    assert {"desktop_clicks", "user_clicks", "url_region_click_count", "pageviews_enriched", "url_visits"} <= set(project.queries)
+    assert {"desktop_clicks", "user_clicks", "url_region_click_count", "pageviews_enriched", "url_visits"} <= set(
+        project.queries
+    )
     lineage = project.queries["user_clicks"].lineage
     assert [f"{relation.name}.{column}" for relation, column in lineage["click_url"]] == ["clicks.url"]
     columns = {column.name for column in project.queries["user_clicks"].sink.columns}
@@ -119,7 +122,11 @@ def test_no_secret_in_a_rendering(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("written", "instead"),
-    [("postgresql://h:1/db", f"postgresql://u:{SECRET}@h:1/db"), ("${PW}", f"${{PW:-{SECRET}}}"), ("${PW}", f"{SECRET}${{PW}}")],
+    [
+        ("postgresql://h:1/db", f"postgresql://u:{SECRET}@h:1/db"),
+        ("${PW}", f"${{PW:-{SECRET}}}"),
+        ("${PW}", f"{SECRET}${{PW}}"),
+    ],
 )
 def test_a_secret_inside_a_value_does_not_travel(written: str, instead: str, tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
@@ -155,7 +162,9 @@ def test_a_slice_is_plain_data(tmp_path: Path) -> None:
 
 def test_strict_raises_all_mistakes_at_once(tmp_path: Path) -> None:
     (tmp_path / "sql").mkdir()
-    (tmp_path / "sql" / "b.sql").write_text(PRELUDE + "CREATE STREAM b AS SELECT x FROM clicks;\nCREATE STREAM c AS SELECT * FROM b;")
+    (tmp_path / "sql" / "b.sql").write_text(
+        PRELUDE + "CREATE STREAM b AS SELECT x FROM clicks;\nCREATE STREAM c AS SELECT * FROM b;"
+    )
     (tmp_path / "sql" / "a.sql").write_text("CREATE STREAM a AS SELECT y FROM clicks;\nCRATE x;\n")
     with pytest.raises(ProjectError) as caught:
         load_project(tmp_path, settings=settings_in(tmp_path), strict=True)
@@ -214,7 +223,11 @@ def test_what_comes_from_the_cache_is_the_same(kept: Settings, monkeypatch: pyte
     assert second.diagnostics == first.diagnostics and second.broken == first.broken
     assert second.catalog.relations == first.catalog.relations
     assert dict(second.catalog.stores) == dict(first.catalog.stores)
-    assert (second.statements, second.downstream, second.depends_on) == (first.statements, first.downstream, first.depends_on)
+    assert (second.statements, second.downstream, second.depends_on) == (
+        first.statements,
+        first.downstream,
+        first.depends_on,
+    )
     assert list(second.queries) == list(first.queries)
     for name, query in first.queries.items():
         other = second.queries[name]
@@ -227,7 +240,9 @@ def test_what_comes_from_the_cache_is_the_same(kept: Settings, monkeypatch: pyte
 
 
 def test_no_secret_in_the_cache(kept: Settings) -> None:
-    settings = dataclasses.replace(kept, journal=f"postgresql://u:{SECRET}@h/db", overlay=Overlay(kinds={"KAFKA": {"uris": SECRET}}))
+    settings = dataclasses.replace(
+        kept, journal=f"postgresql://u:{SECRET}@h/db", overlay=Overlay(kinds={"KAFKA": {"uris": SECRET}})
+    )
     load_project(kept.root, settings=settings)
     assert SECRET.encode() not in cache_of(settings).read_bytes()
 

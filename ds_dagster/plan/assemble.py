@@ -82,7 +82,9 @@ class _Assembly:
         self.settings = settings
         self.nodes = [query_node(named, settings) for named in declared.queries]
         self.relations: dict[QualifiedName, Relation] = dict(declared.relations)
-        self.catalog = Catalog(declared.stores, MappingProxyType(self.relations), declared.schemas)
+        self.catalog = Catalog(
+            declared.stores, MappingProxyType(self.relations), declared.schemas, declared.refused_stores
+        )
         self.world = World(self.catalog, settings, kinds)
         self.failed: set[QualifiedName] = {*declared.refused, *broken}
         self.refused: list[Refused] = []
@@ -177,7 +179,8 @@ class _Assembly:
             self.failed.add(node.target)
 
     def _refuse_entity_circles(self) -> None:
-        """Circles that close through an entity: a query writes what a relation declares again and another query reads."""
+        """Circles that close through an entity: a query writes what a relation declares again and another query
+        reads."""
         declared_again = entity_edges(self.relations, [bound.query for bound in self.bound])
         if not declared_again:
             return

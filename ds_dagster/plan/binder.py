@@ -26,7 +26,7 @@ from ds_dagster.plan.lineage import column_lineage
 from ds_dagster.plan.nodes import BoundExpression, Named, Project, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.rewrites import rewrite
-from ds_dagster.plan.select import RefusedSelectError, Selected, SelectBinder, SelectItem, project
+from ds_dagster.plan.select import RefusedSelectError, SelectBinder, Selected, SelectItem, project
 from ds_dagster.plan.sources import World
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
@@ -43,8 +43,8 @@ class Outcome:
 
 
 def default_name(relation: QualifiedName, settings: Settings) -> str:
-    """Name of the query that fills a relation: short in the default database and schema, else qualified. It is part of the job's
-    identity, so it depends on nothing else in the project."""
+    """Name of the query that fills a relation: short in the default database and schema, else qualified. It is part
+    of the job's identity, so it depends on nothing else in the project."""
     default = (settings.database.lower(), settings.schema.lower())
     return relation.name if (relation.database, relation.schema) == default else str(relation)
 
@@ -94,10 +94,19 @@ class _Binder:
     def _create(self, statement: CreateAsSelect, selected: Selected) -> Sink | None:
         made = project(selected)
         self._check_view(statement, selected.items)
-        output = [Column(item.name, item.expression.type, item.expression.nullable, item.span) for item in selected.items]
+        output = [
+            Column(item.name, item.expression.type, item.expression.nullable, item.span) for item in selected.items
+        ]
         world = self.world
         relation, diagnostics = infer_sink(
-            statement, output, made.changelog, selected.key, selected.relation, world.catalog, world.settings, world.kinds
+            statement,
+            output,
+            made.changelog,
+            selected.key,
+            selected.relation,
+            world.catalog,
+            world.settings,
+            world.kinds,
         )
         self.findings.extend(diagnostics)
         if relation is None or self.findings.failed:
@@ -156,7 +165,9 @@ class _Binder:
             span = statement.target.span
             self.findings.add(error("INSERT_KEY", span=span, relation=name, key=primary, found=selected.key))
             return None
-        return Sink(replace(made, columns=tuple(columns), key_names=key), relation, tuple(named.name for named in columns))
+        return Sink(
+            replace(made, columns=tuple(columns), key_names=key), relation, tuple(named.name for named in columns)
+        )
 
     def _check_type(self, position: int, item: SelectItem, target: Column, relation: Relation) -> None:
         if not widens(item.expression.type, target.type):

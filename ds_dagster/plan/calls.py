@@ -17,9 +17,15 @@ from ds_dagster.plan.nodes import AggregateCall, AggregateFunction, BoundExpress
 from ds_dagster.plan.printing import expression_text
 
 NULL_AS: dict[str, DataType] = {
-    "any": VARCHAR, "text": VARCHAR, "integer": INTEGER, "number": DOUBLE, "same_number": INTEGER, "boolean": BOOLEAN,
-    "temporal": TIMESTAMP, "orderable": VARCHAR,
-}  # fmt: skip
+    "any": VARCHAR,
+    "text": VARCHAR,
+    "integer": INTEGER,
+    "number": DOUBLE,
+    "same_number": INTEGER,
+    "boolean": BOOLEAN,
+    "temporal": TIMESTAMP,
+    "orderable": VARCHAR,
+}
 """Argument word → type a bare NULL takes there."""
 
 EXTRACT_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -40,7 +46,11 @@ class Aggregates:
         self.calls: dict[str, AggregateCall] = {}
 
     def add(
-        self, function: AggregateFunction, argument: BoundExpression | None, condition: BoundExpression | None, type_: DataType
+        self,
+        function: AggregateFunction,
+        argument: BoundExpression | None,
+        condition: BoundExpression | None,
+        type_: DataType,
     ) -> AggregateCall:
         """The call with that meaning, new or known."""
         parts = [function, *(expression_text(e.tree, str, strict=True) if e else "*" for e in (argument, condition))]
@@ -83,7 +93,11 @@ def _spelled(binder: ExpressionBinder, node: exp.Expression) -> tuple[str, list[
         unit = node.this.name.upper()
         if unit not in EXTRACT_UNITS:
             raise binder.refuse(
-                "FUNCTION_ARGUMENT_TYPE", node, function="EXTRACT", types=[unit], expected=f"({'|'.join(EXTRACT_UNITS)} FROM time)"
+                "FUNCTION_ARGUMENT_TYPE",
+                node,
+                function="EXTRACT",
+                types=[unit],
+                expected=f"({'|'.join(EXTRACT_UNITS)} FROM time)",
             )
         return "EXTRACT", [exp.Literal.string(unit), node.expression]
     return str(node.this), list(node.expressions)
@@ -99,11 +113,19 @@ def _metadata(binder: ExpressionBinder, node: exp.Expression, arguments: Sequenc
     """``rowtime()`` or ``rowtime(alias)``."""
     scope = binder.scope
     if len(arguments) > 1 or any(not isinstance(argument, exp.Column) for argument in arguments):
-        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function="ROWTIME", count=len(arguments), expected="(source)")
+        raise binder.refuse(
+            "FUNCTION_ARGUMENT_COUNT", node, function="ROWTIME", count=len(arguments), expected="(source)"
+        )
     source = scope.source(arguments[0].name, arguments[0]) if arguments else scope.sources[0]
     if not source.rowtime:
-        raise binder.refuse("FUNCTION_NOT_YET", node, name="ROWTIME over a sub-select", instead="select rowtime() inside of it")
-    return Typed(column(source.rowtime), BIGINT, any(c.nullable for c in source.columns.values()) and source is not scope.sources[0])
+        raise binder.refuse(
+            "FUNCTION_NOT_YET", node, name="ROWTIME over a sub-select", instead="select rowtime() inside of it"
+        )
+    return Typed(
+        column(source.rowtime),
+        BIGINT,
+        any(c.nullable for c in source.columns.values()) and source is not scope.sources[0],
+    )
 
 
 def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed]) -> Typed:
@@ -170,7 +192,11 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         raise binder.refuse("EXPRESSION_NOT_YET", node, what="FILTER behind a function that is no aggregate")
     if binder.aggregates is None:
         inside = binder.clause.startswith("an aggregate")
-        fix = "aggregate in two steps, through a relation of its own" if inside else "write it in the SELECT list or in HAVING"
+        fix = (
+            "aggregate in two steps, through a relation of its own"
+            if inside
+            else "write it in the SELECT list or in HAVING"
+        )
         raise binder.refuse("AGGREGATE_MISPLACED", node, function=name, clause=binder.clause, fix=fix)
     argument = call.this
     if isinstance(argument, exp.Distinct):
@@ -182,7 +208,9 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
     return Typed(column(made.name), made.type, made.nullable)
 
 
-def _aggregate_type(binder: ExpressionBinder, node: exp.Expression, name: str, argument: BoundExpression | None) -> DataType:
+def _aggregate_type(
+    binder: ExpressionBinder, node: exp.Expression, name: str, argument: BoundExpression | None
+) -> DataType:
     function = FUNCTIONS[name]
     signature = function.signatures[0]
     if argument is None and name == "COUNT":

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan, TemporalJoin
+from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan
 
 JoinForm = Literal["interval", "temporal"]
 
@@ -28,7 +28,9 @@ JOIN_FORMS: Mapping[tuple[str, str], tuple[JoinForm | None, str]] = MappingProxy
 """(left, right) → form of the join, or None and what to write instead."""
 
 _OWN_STREAM = "write the lower one as a STREAM of its own and read that"
-_OWN_CHANGELOG = "write the lower one as a CHANGELOG of its own; reading all its changes needs its topic re-declared as a STREAM"
+_OWN_CHANGELOG = (
+    "write the lower one as a CHANGELOG of its own; reading all its changes needs its topic re-declared as a STREAM"
+)
 CHAINS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         ("aggregate", "interval join"): "",
@@ -47,8 +49,9 @@ CHAINS: Mapping[tuple[str, str], str] = MappingProxyType(
         },
     }
 )
-"""(upper, lower) stateful step in one query → empty when allowed, else what to write instead. Spark allows one native stateful step
-over joins that emit at once; a LEFT interval join emits when time has passed, so nothing that updates may stand over it."""
+"""(upper, lower) stateful step in one query → empty when allowed, else what to write instead. Spark allows one native
+stateful step over joins that emit at once; a LEFT interval join emits when time has passed, so nothing that updates
+may stand over it."""
 
 
 def step_name(node: Node) -> str:
@@ -93,7 +96,13 @@ def join_form(left: Node, right: Node, names: tuple[str, str], span: Span) -> Jo
     if form is None:
         shown = instead.format(left=names[0], right=names[1])
         raise error(
-            "JOIN_KINDS", span=span, left_kind=left_kind, left=names[0], right_kind=right_kind, right=names[1], instead=shown
+            "JOIN_KINDS",
+            span=span,
+            left_kind=left_kind,
+            left=names[0],
+            right_kind=right_kind,
+            right=names[1],
+            instead=shown,
         )
     return form
 

@@ -20,8 +20,8 @@ class Compatibility:
     Attributes:
         name, relation: of the query.
         verdict: ``unchanged`` nothing to do; ``keeps_checkpoint`` a restart goes on where the old one stopped;
-            ``needs_new_checkpoint`` it has to read its sources again from their starting position; ``would_lose_data`` the same,
-            but what was read before is not read again.
+            ``needs_new_checkpoint`` it has to read its sources again from their starting position;
+            ``would_lose_data`` the same, but what was read before is not read again.
         rule: the rule that fired, in words.
         hint: what to do, empty for ``new`` and ``unchanged``.
     """
@@ -73,8 +73,8 @@ RULES: tuple[Rule, ...] = (
         lambda old, new: old.state_signature != new.state_signature,
     ),
 )
-"""Reasons for a new checkpoint, the most telling first. What no rule names keeps it: projections, and filters that stand above the
-stateful steps or beside none, take effect from the next record on."""
+"""Reasons for a new checkpoint, the most telling first. What no rule names keeps it: projections, and filters that
+stand above the stateful steps or beside none, take effect from the next record on."""
 
 _HINTS: dict[Verdict, str] = {
     "keeps_checkpoint": "`restart` goes on from where it stopped; what was written before stays as it is",

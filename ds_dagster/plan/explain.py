@@ -193,7 +193,9 @@ def _call(call: AggregateCall) -> str:
 
 def _interval_join(node: Node) -> str:
     assert isinstance(node, IntervalJoin)
-    return f"{node.kind} on {_text(node.left_key)} = {_text(node.right_key)} · within {duration_text(node.within_millis)}"
+    return (
+        f"{node.kind} on {_text(node.left_key)} = {_text(node.right_key)} · within {duration_text(node.within_millis)}"
+    )
 
 
 def _temporal_join(node: Node) -> str:

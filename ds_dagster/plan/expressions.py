@@ -1,10 +1,11 @@
 """Expressions: names resolved, types checked, implicit conversions made explicit.
 
-A bound tree holds only the node classes of :data:`BOUND_NODES`. ``exp.Column`` has one quoted identifier, the internal name of a
-field; a function call is ``exp.Anonymous`` whose ``this`` is a key of ``plan.functions.FUNCTIONS``; ``||`` has become CONCAT, ``%``
-MOD, ``col['field']`` a :class:`~ds_dagster.sql.expressions.FieldAccess`; a division of whole numbers is ``exp.IntDiv`` (truncates);
-CASE has no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP; ``exp.Interval`` occurs only beside ``+`` and
-``-``; the target of a cast is read with :func:`cast_type`.
+A bound tree holds only the node classes of :data:`BOUND_NODES`. ``exp.Column`` has one quoted identifier, the
+internal name of a field; a function call is ``exp.Anonymous`` whose ``this`` is a key of
+``plan.functions.FUNCTIONS``; ``||`` has become CONCAT, ``%`` MOD, ``col['field']`` a
+:class:`~ds_dagster.sql.expressions.FieldAccess`; a division of whole numbers is ``exp.IntDiv`` (truncates); CASE has
+no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP; ``exp.Interval`` occurs only beside
+``+`` and ``-``; the target of a cast is read with :func:`cast_type`.
 """
 
 from __future__ import annotations
@@ -48,17 +49,65 @@ if TYPE_CHECKING:
     from ds_dagster.plan.calls import Aggregates
 
 BOUND_NODES: tuple[type[exp.Expression], ...] = (
-    exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.EQ,
-    exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.And, exp.Or, exp.Not, exp.Is, exp.In,
-    exp.Between, exp.Like, exp.Escape, exp.Case, exp.If, exp.Cast, exp.TryCast, exp.Anonymous, exp.Bracket, FieldAccess, exp.Array,
-    exp.Interval, exp.Var, exp.Identifier, exp.DataType, exp.DataTypeParam, exp.ColumnDef,
-)  # fmt: skip
+    exp.Column,
+    exp.Literal,
+    exp.Boolean,
+    exp.Null,
+    exp.Paren,
+    exp.Neg,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.IntDiv,
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.NullSafeEQ,
+    exp.NullSafeNEQ,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Is,
+    exp.In,
+    exp.Between,
+    exp.Like,
+    exp.Escape,
+    exp.Case,
+    exp.If,
+    exp.Cast,
+    exp.TryCast,
+    exp.Anonymous,
+    exp.Bracket,
+    FieldAccess,
+    exp.Array,
+    exp.Interval,
+    exp.Var,
+    exp.Identifier,
+    exp.DataType,
+    exp.DataTypeParam,
+    exp.ColumnDef,
+)
 """Every class that may occur in a bound tree, parts of casts and intervals included."""
 
 OPERATORS: dict[type[exp.Expression], str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=",
-    exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
-}  # fmt: skip
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
 _TEMPORAL_READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "DATE": (date.fromisoformat, "'2024-01-31'"),
     "TIME": (time.fromisoformat, "'13:45:00'"),
@@ -111,7 +160,9 @@ def conjuncts(condition: BoundExpression) -> list[BoundExpression]:
 def widened(value: Typed, target: DataType) -> exp.Expression:
     """The tree of a value as that type; a cast only where the type changes in kind or size."""
     source = value.type
-    if source == target or (isinstance(source, Scalar) and isinstance(target, Scalar) and source.name == target.name == "VARCHAR"):
+    if source == target or (
+        isinstance(source, Scalar) and isinstance(target, Scalar) and source.name == target.name == "VARCHAR"
+    ):
         return value.tree
     return exp.Cast(this=value.tree, to=type_node(target))
 
@@ -174,6 +225,7 @@ class ExpressionBinder:
     # leaves
 
     def visit_column(self, node: exp.Expression) -> Typed:
+        """A column, by its internal name; its place is kept."""
         assert isinstance(node, exp.Column)
         found = self.scope.resolve(node)
         tree = column(found.field)
@@ -183,6 +235,7 @@ class ExpressionBinder:
         return Typed(tree, found.type, found.nullable)
 
     def visit_literal(self, node: exp.Expression) -> Typed:
+        """A text or a number."""
         text = str(node.this)
         if node.args.get("is_string"):
             return Typed(exp.Literal(this=text, is_string=True), VARCHAR, False)
@@ -204,31 +257,38 @@ class ExpressionBinder:
         return decimal(max(digits, len(fraction) or 1), len(fraction))
 
     def visit_boolean(self, node: exp.Expression) -> Typed:
+        """TRUE or FALSE."""
         return Typed(exp.Boolean(this=bool(node.this)), BOOLEAN, False)
 
-    def visit_null(self, node: exp.Expression) -> Typed:
+    def visit_null(self, _node: exp.Expression) -> Typed:
+        """NULL."""
         return Typed(exp.Null(), None, True)
 
     def visit_paren(self, node: exp.Expression) -> Typed:
+        """Parentheses stay."""
         inner = self.bind(node.this)
         return Typed(exp.Paren(this=inner.tree), inner.type, inner.nullable)
 
     # arithmetic
 
     def visit_negation(self, node: exp.Expression) -> Typed:
+        """A sign."""
         inner = self.bind(node.this)
         if inner.type is None or not is_numeric(inner.type):
             raise self.refuse("OPERATOR_TYPES", node, operator="-", left="a sign", right=_shown_type(inner))
         return Typed(exp.Neg(this=inner.tree), inner.type, inner.nullable)
 
     def visit_arithmetic(self, node: exp.Expression) -> Typed:
+        """``+ - * / %``."""
         if isinstance(node, exp.Add | exp.Sub) and (interval := self._moved_in_time(node)) is not None:
             return interval
         left, right = self.bind(node.this), self.bind(node.expression)
         operator = OPERATORS[type(node)]
         type_ = arithmetic_type(operator, left.type, right.type) if left.type and right.type else None
         if type_ is None:
-            raise self.refuse("OPERATOR_TYPES", node, operator=operator, left=_shown_type(left), right=_shown_type(right))
+            raise self.refuse(
+                "OPERATOR_TYPES", node, operator=operator, left=_shown_type(left), right=_shown_type(right)
+            )
         nullable = left.nullable or right.nullable
         first, second = self._operands(left, right, type_)
         if isinstance(node, exp.Mod):
@@ -263,10 +323,13 @@ class ExpressionBinder:
         backwards = isinstance(node, exp.Sub)
         fits = value.type is not None and (is_temporal(value.type) or value.type == Scalar("DATE"))
         if not fits or (backwards and amount is node.this):
-            raise self.refuse("OPERATOR_TYPES", node, operator=OPERATORS[type(node)], left=_shown_type(value), right="INTERVAL")
+            raise self.refuse(
+                "OPERATOR_TYPES", node, operator=OPERATORS[type(node)], left=_shown_type(value), right="INTERVAL"
+            )
         return Typed(type(node)(this=value.tree, expression=amount.copy()), value.type, value.nullable)
 
     def visit_concat(self, node: exp.Expression) -> Typed:
+        """``||``, flattened."""
         parts = []
         pending: list[exp.Expression] = [node]
         while pending:
@@ -284,20 +347,27 @@ class ExpressionBinder:
     # conditions
 
     def visit_comparison(self, node: exp.Expression) -> Typed:
+        """``= <> < <= > >=`` and IS [NOT] DISTINCT FROM."""
         left, right = self.bind(node.this), self.bind(node.expression)
         operator = OPERATORS[type(node)]
         left, right, type_ = self._comparable(node, left, right, operator)
         if not is_primitive(type_) and not isinstance(node, exp.EQ | exp.NEQ):
             raise self.refuse("OPERATOR_TYPES", node, operator=operator, left=type_, right=type_)
         safe = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ)
-        return Typed(type(node)(this=left.tree, expression=right.tree), BOOLEAN, not safe and (left.nullable or right.nullable))
+        return Typed(
+            type(node)(this=left.tree, expression=right.tree), BOOLEAN, not safe and (left.nullable or right.nullable)
+        )
 
-    def _comparable(self, node: exp.Expression, left: Typed, right: Typed, operator: str) -> tuple[Typed, Typed, DataType]:
+    def _comparable(
+        self, node: exp.Expression, left: Typed, right: Typed, operator: str
+    ) -> tuple[Typed, Typed, DataType]:
         """Both sides as one type; a text literal beside a time becomes that time."""
         left, right = self._literal_as(left, right.type, node.this), self._literal_as(right, left.type, node.expression)
         type_ = self._unified([left, right])
         if type_ is None or (isinstance(type_, MapType) and left.type is not None):
-            raise self.refuse("OPERATOR_TYPES", node, operator=operator, left=_shown_type(left), right=_shown_type(right))
+            raise self.refuse(
+                "OPERATOR_TYPES", node, operator=operator, left=_shown_type(left), right=_shown_type(right)
+            )
         if left.type is not None and right.type is not None and is_integer(left.type) and is_integer(right.type):
             return left, right, type_
         return (
@@ -331,7 +401,9 @@ class ExpressionBinder:
                 return None
         return type_
 
-    def unify(self, node: exp.Expression, values: Sequence[Typed], what: str) -> tuple[list[exp.Expression], DataType | None]:
+    def unify(
+        self, node: exp.Expression, values: Sequence[Typed], what: str
+    ) -> tuple[list[exp.Expression], DataType | None]:
         """Trees of values as their common type (None: all are NULL).
 
         Raises:
@@ -354,21 +426,25 @@ class ExpressionBinder:
         return bound
 
     def visit_connector(self, node: exp.Expression) -> Typed:
+        """AND, OR."""
         name = "AND" if isinstance(node, exp.And) else "OR"
         left, right = self._boolean(node.this, name), self._boolean(node.expression, name)
         return Typed(type(node)(this=left.tree, expression=right.tree), BOOLEAN, left.nullable or right.nullable)
 
     def visit_not(self, node: exp.Expression) -> Typed:
+        """NOT."""
         inner = self._boolean(node.this, "NOT")
         return Typed(exp.Not(this=inner.tree), BOOLEAN, inner.nullable)
 
     def visit_is(self, node: exp.Expression) -> Typed:
+        """IS NULL, IS TRUE, IS FALSE."""
         value = self.bind(node.this)
         if isinstance(node.expression, exp.Boolean) and value.type not in (BOOLEAN, None):
             raise self.refuse("CONDITION_NOT_BOOLEAN", node, clause="IS TRUE / IS FALSE", type=value.type)
         return Typed(exp.Is(this=value.tree, expression=node.expression.copy()), BOOLEAN, False)
 
     def visit_in(self, node: exp.Expression) -> Typed:
+        """``IN (…)``."""
         if node.args.get("query"):
             raise self.refuse("SUBQUERY_NOT_YET", node)
         first = self.bind(node.this)
@@ -377,6 +453,7 @@ class ExpressionBinder:
         return Typed(exp.In(this=trees[0], expressions=trees[1:]), BOOLEAN, any(value.nullable for value in values))
 
     def visit_between(self, node: exp.Expression) -> Typed:
+        """BETWEEN."""
         value = self.bind(node.this)
         bounds = [self._literal_as(self.bind(node.args[part]), value.type, node.args[part]) for part in ("low", "high")]
         trees, type_ = self.unify(node, [value, *bounds], "the sides of BETWEEN")
@@ -386,18 +463,23 @@ class ExpressionBinder:
         return Typed(exp.Between(this=trees[0], low=trees[1], high=trees[2]), BOOLEAN, nullable)
 
     def visit_like(self, node: exp.Expression) -> Typed:
+        """LIKE."""
         value, pattern = self.bind(node.this), self.bind(node.expression)
         for side in (value, pattern):
             if side.type is not None and not is_text(side.type):
-                raise self.refuse("OPERATOR_TYPES", node, operator="LIKE", left=_shown_type(value), right=_shown_type(pattern))
+                raise self.refuse(
+                    "OPERATOR_TYPES", node, operator="LIKE", left=_shown_type(value), right=_shown_type(pattern)
+                )
         tree = exp.Like(this=widened(value, VARCHAR), expression=widened(pattern, VARCHAR))
         return Typed(tree, BOOLEAN, value.nullable or pattern.nullable)
 
     def visit_escape(self, node: exp.Expression) -> Typed:
+        """LIKE … ESCAPE."""
         inner = self.bind(node.this)
         return Typed(exp.Escape(this=inner.tree, expression=node.expression.copy()), BOOLEAN, inner.nullable)
 
     def visit_case(self, node: exp.Expression) -> Typed:
+        """Both forms of CASE."""
         conditions = [self._case_condition(node, branch) for branch in node.args["ifs"]]
         values = [self.bind(branch.args["true"]) for branch in node.args["ifs"]]
         default = node.args.get("default")
@@ -415,10 +497,15 @@ class ExpressionBinder:
     # conversions and parts
 
     def visit_cast(self, node: exp.Expression) -> Typed:
+        """CAST and TRY_CAST."""
         value, target = self.bind(node.this), cast_type(node)
         if value.type is not None and not can_cast(value.type, target):
             numeric_time = is_numeric(value.type) and is_temporal(target)
-            fix = "write TO_TIMESTAMP_LTZ(value, 3) for epoch milliseconds" if numeric_time else "convert it in two steps or select its parts"
+            fix = (
+                "write TO_TIMESTAMP_LTZ(value, 3) for epoch milliseconds"
+                if numeric_time
+                else "convert it in two steps or select its parts"
+            )
             raise self.refuse("CAST_IMPOSSIBLE", node, source=value.type, target=target, fix=fix)
         literal = isinstance(value.tree, exp.Literal) and bool(value.tree.args.get("is_string"))
         safe = isinstance(node, exp.TryCast)
@@ -428,6 +515,7 @@ class ExpressionBinder:
         return Typed(made, target, safe or value.nullable)
 
     def visit_field(self, node: exp.Expression) -> Typed:
+        """``struct->field``."""
         return self._field(node, self.bind(node.this), node.expression.name, "->")
 
     def _field(self, node: exp.Expression, value: Typed, name: str, operation: str) -> Typed:
@@ -436,11 +524,18 @@ class ExpressionBinder:
         found = value.type.field(name)
         if found is None:
             nearest = did_you_mean(name, [part.name for part in value.type.fields])
-            raise self.refuse("UNKNOWN_FIELD", node.expression if operation == "->" else node, name=name, type=value.type, nearest=nearest)
+            raise self.refuse(
+                "UNKNOWN_FIELD",
+                node.expression if operation == "->" else node,
+                name=name,
+                type=value.type,
+                nearest=nearest,
+            )
         tree = FieldAccess(this=value.tree, expression=exp.Identifier(this=found.name, quoted=True))
         return Typed(tree, found.type, True)
 
     def visit_bracket(self, node: exp.Expression) -> Typed:
+        """``array[n]``, ``map[key]``, ``struct['field']``."""
         value = self.bind(node.this)
         key = node.expressions[0]
         if isinstance(value.type, StructType) and isinstance(key, exp.Literal) and key.args.get("is_string"):
@@ -448,7 +543,11 @@ class ExpressionBinder:
         index = self.bind(key)
         if isinstance(value.type, ArrayType) and index.type is not None and is_integer(index.type):
             element: DataType = value.type.element
-        elif isinstance(value.type, MapType) and index.type is not None and common_type(index.type, value.type.key) == value.type.key:
+        elif (
+            isinstance(value.type, MapType)
+            and index.type is not None
+            and common_type(index.type, value.type.key) == value.type.key
+        ):
             element, index = value.type.value, Typed(widened(index, value.type.key), value.type.key, index.nullable)
         elif isinstance(value.type, ArrayType | MapType):
             expected = value.type.key if isinstance(value.type, MapType) else "a key"
@@ -458,6 +557,7 @@ class ExpressionBinder:
         return Typed(exp.Bracket(this=value.tree, expressions=[index.tree]), element, True)
 
     def visit_array(self, node: exp.Expression) -> Typed:
+        """``ARRAY[…]``."""
         trees, type_ = self.unify(node, [self.bind(item) for item in node.expressions], "the elements of ARRAY")
         if type_ is None:
             raise self.refuse("NULL_WITHOUT_TYPE", node)
@@ -466,11 +566,13 @@ class ExpressionBinder:
     # calls: see plan/calls.py
 
     def visit_call(self, node: exp.Expression) -> Typed:
+        """A function."""
         from ds_dagster.plan.calls import bind_call
 
         return bind_call(self, node)
 
     def visit_aggregate(self, node: exp.Expression) -> Typed:
+        """An aggregate."""
         from ds_dagster.plan.calls import bind_aggregate
 
         return bind_aggregate(self, node)
@@ -491,7 +593,8 @@ VISITORS: dict[type[exp.Expression], Visitor] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod), ExpressionBinder.visit_arithmetic),
     exp.DPipe: ExpressionBinder.visit_concat,
     **dict.fromkeys(
-        (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ), ExpressionBinder.visit_comparison
+        (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+        ExpressionBinder.visit_comparison,
     ),
     exp.And: ExpressionBinder.visit_connector,
     exp.Or: ExpressionBinder.visit_connector,

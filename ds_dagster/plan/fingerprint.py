@@ -1,7 +1,8 @@
 """Stable hashes of a plan: its meaning (fingerprint) and what a checkpoint depends on (state signature).
 
-Both are made of positions and types, never of names that only the text knows: aliases, formatting, comments, the order of
-properties and connection properties of stores change nothing. A change of the algorithm is a new version prefix.
+Both are made of positions and types, never of names that only the text knows: aliases, formatting, comments, the
+order of properties and connection properties of stores change nothing. A change of the algorithm is a new version
+prefix.
 """
 
 from __future__ import annotations
@@ -42,14 +43,20 @@ def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], sto
         settings: QUERY WITH without the query's name.
         store_kinds: folded store name → kind.
     """
-    meaning = [_sink(root.relation, store_kinds), _Shaper(root.input, store_kinds).columns(root), _shape(root.input, store_kinds)]
+    meaning = [
+        _sink(root.relation, store_kinds),
+        _Shaper(root.input, store_kinds).columns(root),
+        _shape(root.input, store_kinds),
+    ]
     return _hash(FINGERPRINT_VERSION, [refresh, sorted(settings.items()), meaning])
 
 
 def state_signature(root: Sink, *, store_kinds: StoreKinds) -> str:
-    """Hash of what a checkpoint holds: sources with their positions, stateful steps with the types they keep, and for aggregates
-    everything below (their state is a result already)."""
-    parts: Shape = [[scan.source_name, *_entity(scan.relation, store_kinds), scan.starting_position] for scan in _scans(root)]
+    """Hash of what a checkpoint holds: sources with their positions, stateful steps with the types they keep, and for
+    aggregates everything below (their state is a result already)."""
+    parts: Shape = [
+        [scan.source_name, *_entity(scan.relation, store_kinds), scan.starting_position] for scan in _scans(root)
+    ]
     parts += [_state(node, store_kinds) for node in root.walk() if node.is_stateful]
     return _hash(STATE_VERSION, [parts, _sink_state(root)])
 
@@ -87,10 +94,20 @@ def _records(relation: Relation) -> Shape:
 
 _IN_THE_RECORD = frozenset(
     (
-        "store", "topic", "value.format", "key.format", "key.type", "key.columns", "value.columns.exclude", "timestamp",
-        "timestamp.format", "starting.position", "enable.upsert.mode", "description",
+        "store",
+        "topic",
+        "value.format",
+        "key.format",
+        "key.type",
+        "key.columns",
+        "value.columns.exclude",
+        "timestamp",
+        "timestamp.format",
+        "starting.position",
+        "enable.upsert.mode",
+        "description",
     )
-)  # fmt: skip
+)
 """Properties whose meaning is a field of the relation already, written or not; and those without one."""
 
 
@@ -167,7 +184,7 @@ def _project(shaper: _Shaper, node: Node) -> Shape:
     return [[shaper.text(named.expression) for named in node.columns], [names.index(key) for key in node.key_names]]
 
 
-def _window(shaper: _Shaper, node: Node) -> Shape:
+def _window(_shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, Window)
     return [node.function, node.size_millis]
 
@@ -180,9 +197,7 @@ def _aggregate(shaper: _Shaper, node: Node) -> Shape:
 
 def _join(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, IntervalJoin | TemporalJoin)
-    options: Shape = (
-        [node.within_millis] if isinstance(node, IntervalJoin) else [node.immediate, node.retention_millis]
-    )
+    options: Shape = [node.within_millis] if isinstance(node, IntervalJoin) else [node.immediate, node.retention_millis]
     return [node.kind, shaper.text(node.left_key), shaper.text(node.right_key), options]
 
 

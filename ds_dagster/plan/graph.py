@@ -1,4 +1,5 @@
-"""Relations and queries as a graph: what reads what, an order in which sources come first, circles named by both ends."""
+"""Relations and queries as a graph: what reads what, an order in which sources come first, circles named by both
+ends."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def reads_by_target(nodes: Iterable[QueryNode]) -> dict[QualifiedName, list[Qual
 
 
 def ordered(edges: Edges) -> tuple[list[QualifiedName], list[list[QualifiedName]]]:
-    """Relations with sources first (of equals in the order given), and the circles, each as a path without its repeated end."""
+    """Relations with sources first (of equals in the order given), and the circles, each as a path without its
+    repeated end."""
     done: dict[QualifiedName, None] = {}
     circles: list[list[QualifiedName]] = []
     for start in edges:
@@ -142,7 +144,8 @@ def dependencies(
 def readers(
     depends_on: Mapping[QualifiedName, Sequence[QualifiedName]], queries: Sequence[BoundQuery]
 ) -> dict[QualifiedName, tuple[str, ...]]:
-    """Relation → names of the queries that read it, directly or through a relation that declares the same entity again."""
+    """Relation → names of the queries that read it, directly or through a relation that declares the same entity
+    again."""
     found: dict[QualifiedName, dict[str, None]] = {name: {} for name in depends_on}
     filled = {query.sink.name for query in queries}
     for query in queries:

@@ -73,9 +73,9 @@ class Grouping:
 
     def _meant(self, item: exp.Expression, aliases: Mapping[str, exp.Expression]) -> exp.Expression:
         """The expression of the SELECT list a name stands for, unless a source has a column of that name."""
-        if isinstance(item, exp.Column) and not item.table and item.name in aliases:
-            if not any(item.name in source.columns for source in self.scope.sources):
-                return aliases[item.name]
+        written = isinstance(item, exp.Column) and not item.table and item.name in aliases
+        if written and not any(item.name in source.columns for source in self.scope.sources):
+            return aliases[item.name]
         return item
 
     def _add(self, binder: ExpressionBinder, item: exp.Expression) -> None:

@@ -32,7 +32,9 @@ def _lineage(node: Node) -> Sources:
         return {named.name: _merged(below, [named.expression]) for named in node.columns}
     if isinstance(node, Aggregate):
         groups = {named.name: _merged(below, [named.expression]) for named in node.group}
-        return groups | {c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls}
+        return groups | {
+            c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls
+        }
     if isinstance(node, Window):
         return {**below, node.start: (), node.end: ()}
     return below

@@ -1,11 +1,12 @@
 """Plan nodes: frozen, checked when built, each knowing its fields, key, event time and changelog kind.
 
-Expressions are sqlglot trees after binding (:class:`BoundExpression`): every column is ``exp.Column`` with one quoted identifier,
-the *internal* name of a field of the node's input (scan fields are ``alias$column``), every function call is ``exp.Anonymous``
-whose ``this`` is a key of ``plan/functions.py``, everything else is one of the node classes ``plan/expressions.py`` lists. So a
-printer needs no scope.
+Expressions are sqlglot trees after binding (:class:`BoundExpression`): every column is ``exp.Column`` with one quoted
+identifier, the *internal* name of a field of the node's input (scan fields are ``alias$column``), every function call
+is ``exp.Anonymous`` whose ``this`` is a key of ``plan/functions.py``, everything else is one of the node classes
+``plan/expressions.py`` lists. So a printer needs no scope.
 """
 
+# ruff: noqa: D102 — properties of nodes are described once, in Node
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -73,7 +74,8 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One aggregate: ``argument`` None for COUNT(*); ``distinct`` only where a check allowed it; ``filter`` a condition."""
+    """One aggregate: ``argument`` None for COUNT(*); ``distinct`` only where a check allowed it; ``filter`` a
+    condition."""
 
     name: str
     function: AggregateFunction
@@ -96,7 +98,8 @@ class SourceTime:
     Attributes:
         column: internal name of the field that carries it, None = the record's own timestamp (arrival).
         format: of text timestamps in the value.
-        lateness_millis: bound (``source.allow.latency.millis``); None = default: 500 ms where the broker stamps, 10 s otherwise.
+        lateness_millis: bound (``source.allow.latency.millis``); None = default: 500 ms where the broker stamps, 10 s
+        otherwise.
         idle_millis: ``source.idle.timeout.millis``, default 10,000.
     """
 
@@ -162,14 +165,14 @@ def _require(node: Node, names: frozenset[str], what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scan(Node):
-    """Reads a relation. Fields are ``alias$column`` for the columns that are read, and ``alias$rowtime()`` where ``rowtime()``
-    is used (BIGINT, epoch milliseconds of the record's own timestamp).
+    """Reads a relation. Fields are ``alias$column`` for the columns that are read, and ``alias$rowtime()`` where
+    ``rowtime()`` is used (BIGINT, epoch milliseconds of the record's own timestamp).
 
-    ``columns``: names of the columns the query needs, in the relation's order; None = all. Primary key, NOT NULL columns and the
-    event-time column are always among them. Only these are decoded.
+    ``columns``: names of the columns the query needs, in the relation's order; None = all. Primary key, NOT NULL
+    columns and the event-time column are always among them. Only these are decoded.
 
-    ``source_name`` names the Spark source inside its checkpoint (letters, digits, underscore; unique in the query and stable
-    under edits of the projection). A changelog scan yields upserts and deletes by ``key``.
+    ``source_name`` names the Spark source inside its checkpoint (letters, digits, underscore; unique in the query and
+    stable under edits of the projection). A changelog scan yields upserts and deletes by ``key``.
     """
 
     relation: Relation
@@ -248,7 +251,8 @@ class Filter(Node):
 
 @dataclass(frozen=True, slots=True)
 class Project(Node):
-    """Computes columns. Over an upsert input the key fields must pass through unchanged (``key`` gives their new names)."""
+    """Computes columns. Over an upsert input the key fields must pass through unchanged (``key`` gives their new
+    names)."""
 
     input: Node
     columns: tuple[Named, ...]
@@ -303,8 +307,9 @@ class Window(Node):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Node):
-    """GROUP BY. With a Window below and both bounds in ``group``: one final row per group when time passes the window's end
-    (``updates`` False), or refinements. Without: the last value of each changed group per batch. Upsert by ``group``."""
+    """GROUP BY. With a Window below and both bounds in ``group``: one final row per group when time passes the
+    window's end (``updates`` False), or refinements. Without: the last value of each changed group per batch. Upsert
+    by ``group``."""
 
     input: Node
     group: tuple[Named, ...]
@@ -365,9 +370,10 @@ class IntervalJoin(Node):
 
 @dataclass(frozen=True, slots=True)
 class TemporalJoin(Node):
-    """Stream ⋈ changelog: each left row meets the right version valid at its event time. ``right`` is a scan of a changelog
-    whose primary key is ``right_key``; INNER drops rows without a version, LEFT keeps them with NULLs. Versions are kept for late
-    rows for ``retention_millis`` (``temporal.join.retention.millis``, default one hour), the newest for ever."""
+    """Stream ⋈ changelog: each left row meets the right version valid at its event time. ``right`` is a scan of a
+    changelog whose primary key is ``right_key``; INNER drops rows without a version, LEFT keeps them with NULLs.
+    Versions are kept for late rows for ``retention_millis`` (``temporal.join.retention.millis``, default one hour),
+    the newest for ever."""
 
     left: Node
     right: Node
@@ -392,8 +398,8 @@ def _maybe_null(node: Node, kind: JoinKind) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Sink(Node):
-    """The root: writes its input into a relation. ``columns``: internal names in the order of the relation's columns.
-    """
+    """The root: writes its input into a relation. ``columns``: internal names in the order of the relation's
+    columns."""
 
     input: Node
     relation: Relation

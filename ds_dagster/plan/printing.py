@@ -13,10 +13,27 @@ ColumnText = Callable[[str], str]
 Printer = Callable[[exp.Expression, "Printing"], str]
 
 BINARY: dict[type[exp.Expression], str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "DIV", exp.Mod: "%", exp.DPipe: "||", exp.EQ: "=",
-    exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.And: "AND", exp.Or: "OR", exp.Like: "LIKE",
-    exp.Is: "IS", exp.Escape: "ESCAPE", exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
-}  # fmt: skip
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "DIV",
+    exp.Mod: "%",
+    exp.DPipe: "||",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.And: "AND",
+    exp.Or: "OR",
+    exp.Like: "LIKE",
+    exp.Is: "IS",
+    exp.Escape: "ESCAPE",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
 AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Count: "COUNT",
     exp.Sum: "SUM",
@@ -56,7 +73,7 @@ def _column(node: exp.Expression, printing: Printing) -> str:
     return f"{table.name}.{name}" if table else name
 
 
-def _literal(node: exp.Expression, printing: Printing) -> str:
+def _literal(node: exp.Expression, _printing: Printing) -> str:
     if not node.args.get("is_string"):
         return str(node.this)
     return "'" + str(node.this).replace("'", "''") + "'"
@@ -142,7 +159,7 @@ def _array(node: exp.Expression, printing: Printing) -> str:
     return f"ARRAY[{printing.joined(node.expressions)}]"
 
 
-def _interval(node: exp.Expression, printing: Printing) -> str:
+def _interval(node: exp.Expression, _printing: Printing) -> str:
     return f"INTERVAL '{node.this.this}' {node.args['unit'].name}"
 
 
@@ -167,7 +184,9 @@ PRINTERS: dict[type[exp.Expression], Printer] = {
     exp.Extract: _extract,
     **dict.fromkeys(AGGREGATES, _aggregate),
     exp.Distinct: lambda node, printing: "DISTINCT " + printing.joined(node.expressions),
-    exp.Filter: lambda node, printing: f"{printing.text(node.this)} FILTER (WHERE {printing.text(node.expression.this)})",
+    exp.Filter: lambda node, printing: (
+        f"{printing.text(node.this)} FILTER (WHERE {printing.text(node.expression.this)})"
+    ),
     exp.Bracket: _bracket,
     FieldAccess: _field,
     exp.Array: _array,

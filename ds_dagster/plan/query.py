@@ -20,7 +20,8 @@ class BoundQuery:
     """One persistent query.
 
     Attributes:
-        name: the query's name in this project: of the relation for CREATE … AS, ``'query.name'`` otherwise; part of the job id.
+        name: the query's name in this project: of the relation for CREATE … AS, ``'query.name'`` otherwise; part of
+        the job id.
         statement: where it came from.
         root: the plan.
         sink: the relation it fills (the same object as ``root.relation``).

@@ -1,4 +1,5 @@
-"""Plan → plan, schema of the root kept: filters of one side go below a temporal join, scans decode only what is needed."""
+"""Plan → plan, schema of the root kept: filters of one side go below a temporal join, scans decode only what is
+needed."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def rewrite(root: Sink) -> Sink:
 
 
 def push_filters(root: Sink) -> Sink:
-    """Conditions on the stream alone go below a temporal join: fewer rows wait in its state. Both INNER and LEFT keep each left row
-    or drop it as a whole, so the order does not matter."""
+    """Conditions on the stream alone go below a temporal join: fewer rows wait in its state. Both INNER and LEFT keep
+    each left row or drop it as a whole, so the order does not matter."""
     return replace(root, input=_push(root.input))
 
 
@@ -103,7 +104,8 @@ def _prune_join(node: Node, needed: Needed) -> Node:
 
 
 def _prune_scan(node: Node, needed: Needed) -> Node:
-    """Besides what is needed: key, NOT NULL and event-time columns (a record without them is a bad one), and never nothing."""
+    """Besides what is needed: key, NOT NULL and event-time columns (a record without them is a bad one), and never
+    nothing."""
     assert isinstance(node, Scan)
     relation = node.relation
     always = {*relation.primary_key, *(column.name for column in relation.columns if not column.nullable)}

@@ -27,8 +27,8 @@ class Visible:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source of FROM or JOIN. ``shown``: how errors call it; ``rowtime``: internal name of the record's timestamp, empty
-    where records are not at hand (sub-selects)."""
+    """One source of FROM or JOIN. ``shown``: how errors call it; ``rowtime``: internal name of the record's
+    timestamp, empty where records are not at hand (sub-selects)."""
 
     alias: str
     shown: str
@@ -102,7 +102,9 @@ class Scope:
             return holders[0].columns[name]
         if holders:
             aliases = [source.alias for source in holders]
-            raise error("AMBIGUOUS_COLUMN", span=self.place(node), name=name, sources=aliases, example=f"{aliases[0]}.{name}")
+            raise error(
+                "AMBIGUOUS_COLUMN", span=self.place(node), name=name, sources=aliases, example=f"{aliases[0]}.{name}"
+            )
         known = [column for source in self.sources for column in source.columns]
         raise self._unknown(node, name, ", ".join(source.shown for source in self.sources), known)
 

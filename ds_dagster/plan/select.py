@@ -172,7 +172,9 @@ class SelectBinder:
         bound = binder.expression(inner)
         if grouping is not None:
             bound = grouping.over(bound, scope.place(item))
-        named = item.args["alias"] if isinstance(item, exp.Alias) else item.this if isinstance(item, exp.Column) else item
+        named = (
+            item.args["alias"] if isinstance(item, exp.Alias) else item.this if isinstance(item, exp.Column) else item
+        )
         return SelectItem(self._name(item, binder), bound, scope.place(named))
 
     def _name(self, item: exp.Expression, binder: ExpressionBinder) -> str:
@@ -183,7 +185,11 @@ class SelectBinder:
             return str(item.name)
         if isinstance(item, FieldAccess):
             return str(item.expression.name)
-        if isinstance(item, exp.Bracket) and isinstance(item.expressions[0], exp.Literal) and item.expressions[0].is_string:
+        if (
+            isinstance(item, exp.Bracket)
+            and isinstance(item.expressions[0], exp.Literal)
+            and item.expressions[0].is_string
+        ):
             return str(item.expressions[0].this)
         raise binder.refuse("COLUMN_NEEDS_NAME", item, expression=binder.shown(item))
 

@@ -1,10 +1,10 @@
 """The SQL slice of a query: text that compiles alone to the same plan.
 
-A slice is what the journal keeps, so it carries no secret. Of a store it carries the properties as they are written in the file,
-references unresolved, without every literal secret and every address that holds a password. ``project.compile_slice`` prefers
-the declaration of the store that stands in the project's own files when it compiles: connection values belong to the project,
-not to the job, and a rotated address or password needs no new job. The slice's copy counts where the project has no such store
-(the file was moved away, the checkout is gone).
+A slice is what the journal keeps, so it carries no secret. Of a store it carries the properties as they are written
+in the file, references unresolved, without every literal secret and every address that holds a password.
+``project.compile_slice`` prefers the declaration of the store that stands in the project's own files when it
+compiles: connection values belong to the project, not to the job, and a rotated address or password needs no new job.
+The slice's copy counts where the project has no such store (the file was moved away, the checkout is gone).
 
 Relations are carried as the DDL that inference arrived at, under their full names.
 """
@@ -88,12 +88,12 @@ def store_ddl(store: StoreDefinition, index: PropertyIndex) -> str:
     """CREATE STORE as written, without literal secrets."""
     written = parse_statement(store.origin.text, store.span.file)
     assert isinstance(written, CreateStore)
-    kept = tuple(item for item in written.properties if not _is_secret(item, store, index))
+    kept = tuple(item for item in written.properties if not _is_secret(item, index))
     made = CreateStore(origin=written.origin, name=written.name, properties=kept)
     return print_statement(made)
 
 
-def _is_secret(item: Property, store: StoreDefinition, index: PropertyIndex) -> bool:
+def _is_secret(item: Property, index: PropertyIndex) -> bool:
     if not isinstance(item.value, str):
         return False
     if _CREDENTIALS.search(item.value):
@@ -119,7 +119,8 @@ def relation_ddl(relation: Relation, index: PropertyIndex) -> str:
         kind=relation.kind,
         name=WrittenName(relation.name.parts, span),
         columns=tuple(
-            ColumnDefinition(c.name, c.type, c.nullable or c.name in relation.primary_key, span) for c in relation.columns
+            ColumnDefinition(c.name, c.type, c.nullable or c.name in relation.primary_key, span)
+            for c in relation.columns
         ),
         primary_key=tuple(WrittenName((name,), span) for name in relation.primary_key),
         properties=tuple(_property(name, values[name], span) for name in sorted(values)),

@@ -52,7 +52,7 @@ class Planned:
     node: Node
     source: Source
     relation: Relation
-    choices: ReadChoices = ReadChoices()
+    choices: ReadChoices = field(default_factory=ReadChoices)
     window: Window | None = None
 
 

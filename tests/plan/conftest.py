@@ -20,7 +20,8 @@ CREATE STREAM views (at BIGINT, url VARCHAR, userid VARCHAR)
   WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
 CREATE STREAM copies (url VARCHAR, at BIGINT)
   WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
-CREATE STREAM people (id BIGINT, contact STRUCT<city VARCHAR, zip INTEGER>, tags ARRAY<VARCHAR>, counts MAP<VARCHAR, BIGINT>)
+CREATE STREAM people (id BIGINT, contact STRUCT<city VARCHAR, zip INTEGER>, tags ARRAY<VARCHAR>, counts MAP<VARCHAR,
+BIGINT>)
   WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
 CREATE CHANGELOG users (userid VARCHAR, name VARCHAR, at BIGINT, PRIMARY KEY (userid))
   WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');

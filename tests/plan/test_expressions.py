@@ -131,9 +131,11 @@ CANONICAL = (
 )
 DATA = """
 CREATE STORE kafka WITH ('type' = KAFKA, 'uris' = 'x:1');
-CREATE STREAM d (small SMALLINT, whole INTEGER, big BIGINT, single FLOAT, ratio DOUBLE, money DECIMAL(10,2), wide DECIMAL(38,10),
+CREATE STREAM d (small SMALLINT, whole INTEGER, big BIGINT, single FLOAT, ratio DOUBLE, money DECIMAL(10,2), wide
+DECIMAL(38,10),
   name VARCHAR, ok BOOLEAN, seen TIMESTAMP, arrived TIMESTAMP_LTZ, tags ARRAY<VARCHAR>, counts MAP<VARCHAR, BIGINT>,
-  info STRUCT<city VARCHAR, geo STRUCT<lat DOUBLE>>) WITH ('topic.partitions'=1,'topic.replicas'=1,'value.format'='json');
+  info STRUCT<city VARCHAR, geo STRUCT<lat DOUBLE>>) WITH
+  ('topic.partitions'=1,'topic.replicas'=1,'value.format'='json');
 """
 
 

@@ -20,15 +20,24 @@ FROM TUMBLE(clicks, SIZE 1 MINUTE) GROUP BY window_start, window_end, url HAVING
 SAME = (
     (QUERY, QUERY.lower().replace("'a%'", "'a%'")),
     (QUERY, QUERY.replace("\n", " -- why\n  ")),
-    (QUERY, QUERY.replace("c.", "k.").replace("clicks c", "clicks AS k").replace("p.", "q.").replace("users p", "users q")),
+    (
+        QUERY,
+        QUERY.replace("c.", "k.").replace("clicks c", "clicks AS k").replace("p.", "q.").replace("users p", "users q"),
+    ),
     (QUERY, QUERY.replace("c.ok AND c.url LIKE 'a%'", "(c.ok) AND (c.url LIKE ('a%'))")),
     (QUERY, "-- @owner team:x\n" + QUERY),
     (QUERY, QUERY.replace("clicks c", "default.public.clicks c")),
     (COUNTS, COUNTS.replace("url, COUNT", "clicks.url, COUNT").replace("GROUP BY url", "GROUP BY clicks.url")),
     (COUNTS, COUNTS.replace("FROM clicks WHERE ok", "FROM clicks x WHERE x.ok")),
     (WINDOW, WINDOW.replace("1 MINUTE", "60 SECONDS")),
-    ("CREATE STREAM s AS SELECT CONCAT(url, 'a') AS x FROM clicks;", "CREATE STREAM s AS SELECT url || 'a' AS x FROM clicks;"),
-    ("CREATE STREAM s AS SELECT SUBSTR(url, 2) AS x FROM clicks;", "CREATE STREAM s AS SELECT SUBSTRING(url, 2) AS x FROM clicks;"),
+    (
+        "CREATE STREAM s AS SELECT CONCAT(url, 'a') AS x FROM clicks;",
+        "CREATE STREAM s AS SELECT url || 'a' AS x FROM clicks;",
+    ),
+    (
+        "CREATE STREAM s AS SELECT SUBSTR(url, 2) AS x FROM clicks;",
+        "CREATE STREAM s AS SELECT SUBSTRING(url, 2) AS x FROM clicks;",
+    ),
     (QUERY, QUERY.replace(";", " QUERY WITH ('query.name' = other);")),
 )
 OTHER = (
@@ -46,7 +55,10 @@ OTHER = (
     (WINDOW, WINDOW.replace("1 MINUTE", "2 MINUTES")),
     (WINDOW, WINDOW.replace("> 1", "> 2")),
     (WINDOW, WINDOW.replace(";", " QUERY WITH ('emit.mode' = 'updates');")),
-    ("CREATE STREAM s AS SELECT 1 - (2 - at) AS x FROM clicks;", "CREATE STREAM s AS SELECT 1 - 2 - at AS x FROM clicks;"),
+    (
+        "CREATE STREAM s AS SELECT 1 - (2 - at) AS x FROM clicks;",
+        "CREATE STREAM s AS SELECT 1 - 2 - at AS x FROM clicks;",
+    ),
     ("CREATE STREAM s AS SELECT at, url FROM clicks;", "CREATE STREAM s AS SELECT url, at FROM clicks;"),
 )
 
@@ -75,13 +87,17 @@ def test_connection_properties_do_not_matter(compile_sql: Compile) -> None:
 
 def test_the_kind_of_a_store_matters(compile_sql: Compile) -> None:
     sql = "CREATE STREAM s AS SELECT url FROM clicks;"
-    kinesis = PRELUDE.replace("'type' = KAFKA", "'type' = KINESIS, 'access_region' = 'eu'").replace("'localhost:9092'", "'http://x:1'")
+    kinesis = PRELUDE.replace("'type' = KAFKA", "'type' = KINESIS, 'access_region' = 'eu'").replace(
+        "'localhost:9092'", "'http://x:1'"
+    )
     kinesis = kinesis.replace("'topic.partitions' = 2, 'topic.replicas' = 1", "'topic.shards' = 2")
     assert one(compile_sql, sql).fingerprint != one(compile_sql, sql, kinesis).fingerprint
 
 
 def test_a_column_nobody_reads_does_not_matter(compile_sql: Compile) -> None:
-    more = PRELUDE.replace("(at BIGINT, url VARCHAR, userid VARCHAR, seen", "(at BIGINT, url VARCHAR, more INTEGER, userid VARCHAR, seen")
+    more = PRELUDE.replace(
+        "(at BIGINT, url VARCHAR, userid VARCHAR, seen", "(at BIGINT, url VARCHAR, more INTEGER, userid VARCHAR, seen"
+    )
     assert one(compile_sql, COUNTS).fingerprint == one(compile_sql, COUNTS, more).fingerprint
 
 
@@ -95,7 +111,10 @@ BLANKS = st.sampled_from([" ", "\n", "\t", "  ", " -- note\n", " /* note */ "])
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(blanks=st.lists(BLANKS, min_size=len(WORDS), max_size=len(WORDS)), upper=st.lists(st.booleans(), min_size=len(WORDS), max_size=len(WORDS)))
+@given(
+    blanks=st.lists(BLANKS, min_size=len(WORDS), max_size=len(WORDS)),
+    upper=st.lists(st.booleans(), min_size=len(WORDS), max_size=len(WORDS)),
+)
 def test_formatting_never_matters(blanks: list[str], upper: list[bool], settings: Settings) -> None:
     spelled = [w if "'" in w else (w.upper() if u else w.lower()) for w, u in zip(WORDS, upper, strict=True)]
     text = "".join(blank + word for blank, word in zip(blanks, spelled, strict=True)) + ";"

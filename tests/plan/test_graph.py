@@ -73,7 +73,9 @@ def test_a_deep_chain_needs_no_recursion() -> None:
 
 
 def test_a_broken_insert_leaves_its_relation_usable(compile_sql: Compile) -> None:
-    project = compile_sql("INSERT INTO copies SELECT url, nothing FROM clicks;\nCREATE STREAM f AS SELECT * FROM copies;")
+    project = compile_sql(
+        "INSERT INTO copies SELECT url, nothing FROM clicks;\nCREATE STREAM f AS SELECT * FROM copies;"
+    )
     assert [d.condition for d in project.diagnostics] == ["UNKNOWN_COLUMN"]
     assert list(project.queries) == ["f"]
     assert [broken.name for broken in project.broken] == [name("copies")]
@@ -81,12 +83,16 @@ def test_a_broken_insert_leaves_its_relation_usable(compile_sql: Compile) -> Non
 
 
 def test_names_of_queries_are_short_only_in_the_default_schema(compile_sql: Compile) -> None:
-    project = compile_sql("CREATE DATABASE other;\nUSE DATABASE other;\nCREATE STREAM s AS SELECT * FROM default.public.clicks;")
+    project = compile_sql(
+        "CREATE DATABASE other;\nUSE DATABASE other;\nCREATE STREAM s AS SELECT * FROM default.public.clicks;"
+    )
     assert not project.diagnostics
     assert list(project.queries) == ["other.public.s"]
 
 
 def test_two_create_as_into_one_topic(compile_sql: Compile) -> None:
-    project = compile_sql("CREATE STREAM a AS SELECT url FROM clicks;\nCREATE STREAM b WITH ('topic' = 'a') AS SELECT url FROM clicks;")
+    project = compile_sql(
+        "CREATE STREAM a AS SELECT url FROM clicks;\nCREATE STREAM b WITH ('topic' = 'a') AS SELECT url FROM clicks;"
+    )
     (found,) = project.diagnostics
     assert found.condition == "ENTITY_SHARED" and len(found.related) == 1

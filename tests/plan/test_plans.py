@@ -1,4 +1,5 @@
-"""Bound plans as EXPLAIN shows them: fixtures of SQL and expected text. ``UPDATE_FIXTURES=1`` rewrites the expected part."""
+"""Bound plans as EXPLAIN shows them: fixtures of SQL and expected text. ``UPDATE_FIXTURES=1`` rewrites the expected
+part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every refusal of a query: its condition and the place it points at (a ‸ in the fixture, taken out before compiling)."""
+"""Every refusal of a query: its condition and the place it points at (a ‸ in the fixture, taken out before
+compiling)."""
 
 from __future__ import annotations
 
@@ -60,7 +61,10 @@ def test_a_refused_query_is_a_broken_relation(title: str, sql: str, compile_sql:
     assert project.broken
     for broken in project.broken:
         assert broken.diagnostics
-        assert all(query.sink.name != broken.name or len(project.queries_of(broken.name)) > 0 for query in project.queries.values())
+        assert all(
+            query.sink.name != broken.name or len(project.queries_of(broken.name)) > 0
+            for query in project.queries.values()
+        )
 
 
 def test_every_condition_of_queries_has_a_case() -> None:
