@@ -59,7 +59,14 @@ def status(project: Path | None, as_json: bool) -> int:
     """Whether an engine runs, since when, which version."""
     engines = Control.open(settings_of(project, quiet=as_json)).engines()
     rows = [
-        {"name": e.name, "state": e.state, "pid": e.pid, "host": e.host, "version": e.version, "started": clock(e.started)}
+        {
+            "name": e.name,
+            "state": e.state,
+            "pid": e.pid,
+            "host": e.host,
+            "version": e.version,
+            "started": clock(e.started),
+        }
         for e in engines
     ]
     if as_json:

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import click
 
-from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, show_diagnostics, table
+from ds_dagster.cli.output import (
+    clock,
+    emit_json,
+    json_option,
+    note,
+    project_option,
+    settings_of,
+    show_diagnostics,
+    table,
+)
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project
@@ -62,7 +71,10 @@ def ps_command(project: Path | None, as_json: bool) -> int:
         emit_json({"engines": [_engine_json(e) for e in engines], "jobs": [_job_json(s) for s in statuses]})
         return 0
     for engine in engines:
-        note(f"engine {engine.name}: {engine.state.lower()}" + (f", pid {engine.pid} on {engine.host}" if engine.pid else ""))
+        note(
+            f"engine {engine.name}: {engine.state.lower()}"
+            + (f", pid {engine.pid} on {engine.host}" if engine.pid else "")
+        )
     now = control.clock.now()
     headers = ["query", "state", "batch", "rows/s", "rows", "lag", "lag s", "watermark", "late", "ckpt", "reason"]
     table(headers, [_row(status, now) for status in statuses], right=(2, 3, 4, 5, 6, 8, 9))
@@ -189,10 +201,10 @@ def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
         for item in found:
             control.delete_checkpoint(item)
     if as_json:
-        emit_json([{"path": str(item.path), "bytes": item.bytes, "deleted": yes} for item in found])
+        emit_json([{"path": str(item.path), "bytes": item.size, "deleted": yes} for item in found])
         return 0
     for item in found:
-        click.echo(f"{'deleted' if yes else 'would delete'} {item.path} ({item.bytes / 1e6:.1f} MB)")
+        click.echo(f"{'deleted' if yes else 'would delete'} {item.path} ({item.size / 1e6:.1f} MB)")
     return 0
 
 
@@ -250,7 +262,10 @@ def _converge(
         return 1 if bad or refused else 0
     show_diagnostics([problem.diagnostic() for problem in refused])
     for status in bad:
-        note(f"{status.name} is {status.state}: {status.message or 'not up in time'}" + (f" (hint: {status.hint})" if status.hint else ""))
+        note(
+            f"{status.name} is {status.state}: {status.message or 'not up in time'}"
+            + (f" (hint: {status.hint})" if status.hint else "")
+        )
     return 1 if bad or refused else 0
 
 

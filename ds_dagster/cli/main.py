@@ -48,10 +48,12 @@ EXIT_PROJECT, EXIT_USAGE, EXIT_BUG = 1, 2, 3
 class LazyGroup(click.Group):
     """Imports a command's module when the command is asked for."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002, click's signature
+        """Names in the order they are shown."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002, click's signature
+        """Import the command."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"ds_dagster.cli.{COMMANDS[cmd_name]}")
@@ -59,6 +61,7 @@ class LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the command; a name that is unknown is answered with the nearest ones."""
         if args and args[0] not in COMMANDS:
             from ds_dagster.names import nearest
 
@@ -98,7 +101,7 @@ def run(arguments: list[str]) -> int:
     except DsError as problem:
         fail(problem, as_json="--json" in arguments)
         return EXIT_PROJECT
-    except Exception:
+    except Exception:  # noqa: BLE001, the boundary: what is not a condition is our bug
         traceback.print_exc()
         click.echo("this is a bug of ds-dagster: please report it with the text above", err=True)
         return EXIT_BUG

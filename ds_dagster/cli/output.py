@@ -65,7 +65,7 @@ def jsonable(value: object) -> object:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> None:
-    """A plain aligned table without borders; nothing but headers when there are no rows. ``right``: right-aligned columns."""
+    """A plain aligned table without borders; headers alone when there are no rows. ``right``: right-aligned columns."""
     shown = [[_cell(value) for value in row] for row in rows]
     widths = [max([len(header), *(len(row[i]) for row in shown)]) for i, header in enumerate(headers)]
     for row in [[header.upper() for header in headers], *shown]:

@@ -37,7 +37,8 @@ def check_command(paths: tuple[Path, ...], project: Path | None, as_json: bool) 
     show_diagnostics(shown)
     count = sum(d.severity == "error" for d in shown)
     if ok:
-        note(f"{loaded.statements} statements, {len(loaded.catalog.relations)} relations, {len(loaded.queries)} queries: ok")
+        relations, queries = len(loaded.catalog.relations), len(loaded.queries)
+        note(f"{loaded.statements} statements, {relations} relations, {queries} queries: ok")
     else:
         note(f"{count} mistake{'s' if count != 1 else ''} in {loaded.statements} statements")
     return 0 if ok else 1
@@ -79,7 +80,7 @@ def explain_command(relation: str, level: str, project: Path | None, as_json: bo
     name = find_relation(loaded, relation)
     if errors := [b for b in loaded.broken if b.name == name]:
         raise ProjectError(errors[0].diagnostics)
-    texts = explain_level(loaded, name, level)
+    texts = explain_level(loaded, name, level, as_data=as_json)
     if as_json:
         emit_json({"relation": str(name), "level": level, "queries": texts})
         return 0
@@ -118,7 +119,13 @@ def lineage_command(relation: str | None, columns: bool, mermaid: bool, project:
             }
         )
         return 0
-    lines = mermaid_text(loaded, found) if mermaid else column_lines(loaded, chosen) if columns else tree_lines(loaded, chosen)
+    lines = (
+        mermaid_text(loaded, found)
+        if mermaid
+        else column_lines(loaded, chosen)
+        if columns
+        else tree_lines(loaded, chosen)
+    )
     for line in lines:
         click.echo(line)
     return 0
@@ -185,7 +192,7 @@ def _entities(project: Project, store: str | None, as_json: bool) -> int:
 
 
 @click.command("init")
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("."))
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path())
 @json_option
 def init_command(folder: Path, as_json: bool) -> int:
     """A new project in FOLDER: settings, definitions.py, workspace.yaml, dagster.yaml, an example, a test case."""

@@ -7,12 +7,12 @@ from this table.
 
 from __future__ import annotations
 
-from ds_dagster.conditions import catalog, local, orchestration, project, query, runtime, spark, stores, syntax, testing
+from ds_dagster.conditions import catalog, command, local, orchestration, project, query, runtime, spark, stores, syntax, testing
 from ds_dagster.conditions.base import Condition, render
 
 __all__ = ["CONDITIONS", "Condition", "render"]
 
-TOPICS = (syntax, project, catalog, query, stores, spark, runtime, orchestration, local, testing)
+TOPICS = (syntax, project, catalog, query, stores, spark, runtime, orchestration, local, testing, command)
 
 CONDITIONS: dict[str, Condition] = {
     condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS

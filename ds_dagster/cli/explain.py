@@ -1,0 +1,134 @@
+"""``ds explain``: each representation of a query, from the statement to what a launch does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
+from ds_dagster.catalog.store import ReadOptions
+from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json
+from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project import Project
+from ds_dagster.stores.registry import KINDS
+
+Explanation = str | Mapping[str, object]
+
+
+def explain_level(
+    project: Project, relation: QualifiedName, level: str, *, as_data: bool = False
+) -> dict[str, Explanation]:
+    """One level of every query that fills a relation, by query name; of a declared relation its statement.
+
+    Args:
+        project: loaded.
+        relation: what is filled.
+        level: statement, plan, spark or stages.
+        as_data: the plan as data instead of as a tree.
+    """
+    queries = project.queries_of(relation)
+    if not queries:
+        return {relation.name: project.catalog.relations[relation].origin.text}
+    if level == "spark":
+        return dict(_spark_plans(project, queries))
+    explain = plan_json if as_data and level == "plan" else LEVELS[level](project)
+    return {query.name: explain(query) for query in queries}
+
+
+def _stages(project: Project) -> Callable[[BoundQuery], str]:
+    """What a launch does, in order; nothing is asked of any server."""
+    return lambda query: "\n".join(f"{number} {text}" for number, text in enumerate(_steps(project, query), start=1))
+
+
+def _steps(project: Project, query: BoundQuery) -> list[str]:
+    stores = dict.fromkeys(relation.store for relation in (*(s.relation for s in query.scans), query.sink))
+    steps = [f"check store {name} ({project.catalog.store(name).kind})" for name in stores]
+    for relation in dict.fromkeys((*(scan.relation.name for scan in query.scans), query.sink.name)):
+        steps.append(_ensured(project, relation))
+    write = _write_spec(project, query)
+    if write.transactional:
+        steps.append(f"fence: abort what an earlier run of {query.name} left open in {write.entity}")
+    if query.is_finite:
+        steps.append(f"wait until upstream has processed what exists now, then run once ({query.refresh})")
+    steps.append(f"open the checkpoint of {query.name}: state {query.state_signature}")
+    sources = ", ".join(f"{s.relation.store}.{s.relation.entity} from {s.starting_position}" for s in query.scans)
+    steps.append(f"start: {sources} → {write.entity} ({write.delivery.replace('_', ' ')})")
+    steps.append(
+        "report rows from the ledger" if query.is_finite else "wait for the first batch, or for an empty source"
+    )
+    return steps
+
+
+def _ensured(project: Project, name: QualifiedName) -> str:
+    relation = project.catalog.relations[name]
+    store = project.catalog.store(relation.store)
+    kind = KINDS[store.kind]
+    plan = kind.entity_plan(relation)
+    if relation.kind in ("materialized_view", "table"):
+        return f"prepare {relation.kind.replace('_', ' ')} {plan.name} in {store.name}, or compare its columns"
+    counts = [f"{count} = {number}" for count, number in plan.counts.items()]
+    if plan.like is not None and not counts:
+        counts = [f"counts and settings of {'.'.join(plan.like)}"]
+    settings = [f"{name} = {value}" for name, value in plan.settings.items()]
+    return f"ensure {store.name}.{plan.name}: {', '.join([*counts, *settings]) or 'as it is'}"
+
+
+LEVELS: Mapping[str, Callable[[Project], Callable[[BoundQuery], Explanation]]] = MappingProxyType(
+    {
+        "statement": lambda _: explain_statement,
+        "plan": lambda _: explain_plan,
+        "stages": _stages,
+    }
+)
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[str, str]:
+    """Compile against offline read specs in a local session; no server is asked, nothing is read."""
+    from ds_dagster.jars import operator_jar, resolve
+    from ds_dagster.spark.query import close, explain, prepare
+    from ds_dagster.spark.session import build_session
+
+    settings = replace(project.settings, engine=replace(project.settings.engine, master="local[1]", cores=1))
+    spark = build_session(settings, jars=(*resolve("spark-kafka"), operator_jar()), app_name="ds explain")
+    try:
+        found = {}
+        for query in queries:
+            made = prepare(
+                spark,
+                query,
+                reads={scan.source_name: _read_spec(project, scan) for scan in query.scans},
+                write=_write_spec(project, query),
+                identity=SinkIdentity(f"explain.{query.name}", 1),
+                resolve=_offline,
+                job_name=f"explain {query.name}",
+            )
+            try:
+                found[query.name] = explain(made)
+            finally:
+                close(made)
+        return found
+    finally:
+        spark.stop()
+
+
+def _read_spec(project: Project, scan: Scan) -> ReadSpec:
+    store = project.catalog.store(scan.relation.store)
+    options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
+    return KINDS[store.kind].read_spec(store, scan.relation, options, None)
+
+
+def _write_spec(project: Project, query: BoundQuery) -> WriteSpec:
+    store = project.catalog.store(query.sink.store)
+    return KINDS[store.kind].write_spec(store, query.sink, query.refresh)
+
+
+def _offline(value: PropertyValue) -> str:
+    """References stay unresolved: a plan needs no secret."""
+    return "" if value.secret or value.is_reference else str(value.value)

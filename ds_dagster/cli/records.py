@@ -1,0 +1,217 @@
+"""Records of topics and streams for people: key and value as text, and as typed columns of a relation."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.catalog.entity import RawRecord
+from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.cli.pull_functions import cast, read_time, stored, time_text
+from ds_dagster.datatypes import INTEGERS, DataType, MapType, Scalar, StructType
+
+WIDTHS: Mapping[str, int] = MappingProxyType({"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8})
+"""Primitive whole numbers are big-endian bytes of this width."""
+MISSING = "null"
+_Reader = Callable[[Any, Scalar], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A record as columns.
+
+    Attributes:
+        values: column → value as SQLite keeps it; empty when there is a problem.
+        deleted: the record deletes its key; only key columns are there.
+        problem: why it cannot be decoded, empty when it can.
+    """
+
+    values: Mapping[str, Any]
+    deleted: bool = False
+    problem: str = ""
+
+
+def shown_part(part: bytes | None, type_: DataType | None = None) -> str:
+    """A key or value as text: compact JSON where it is JSON, else plain text, else ``0x…``; none is ``null``.
+
+    Args:
+        part: raw bytes.
+        type_: of a primitive part; None for anything else.
+    """
+    if part is None:
+        return MISSING
+    if isinstance(type_, Scalar) and type_.name != "VARCHAR":
+        number = _primitive(part, type_)
+        return f"0x{part.hex()}" if number is None else json.dumps(number)
+    try:
+        text = part.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"0x{part.hex()}"
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
+    except ValueError:
+        return text
+
+
+def primitive_types(relation: Relation | None) -> tuple[DataType | None, DataType | None]:
+    """Types of a relation's primitive key and value; None where they are something else."""
+    if relation is None:
+        return None, None
+    key = relation.key
+    by_name = {column.name: column.type for column in relation.columns}
+    names = key.columns or relation.primary_key
+    key_type = key.type or (by_name.get(names[0]) if len(names) == 1 else None)
+    in_value = [column.type for column in relation.columns if column.name not in key.exclude]
+    return (
+        key_type if key.format == "primitive" else None,
+        in_value[0] if relation.value_format == "primitive" and in_value else None,
+    )
+
+
+def decode(relation: Relation, record: RawRecord, *, text_keys: bool = False) -> Decoded:
+    """The columns of a record.
+
+    Args:
+        relation: whose entity it stands in.
+        record: raw.
+        text_keys: primitive keys are text, not bytes (Kinesis).
+    """
+    try:
+        if record.value is None:
+            if not relation.is_changelog:
+                return Decoded({}, problem="it has no value")
+            return Decoded(_key_values(relation, record.key, text_keys), deleted=True)
+        values = _value_columns(relation, record.value)
+        if relation.key.exclude:
+            values |= _key_values(relation, record.key, text_keys)
+    except (ValueError, ArithmeticError) as problem:
+        return Decoded({}, problem=str(problem))
+    return Decoded(values)
+
+
+def _value_columns(relation: Relation, value: bytes) -> dict[str, Any]:
+    inside = [column for column in relation.columns if column.name not in relation.key.exclude]
+    if relation.value_format == "primitive":
+        return {inside[0].name: _part(value, inside[0].type)}
+    found = json.loads(value)
+    if not isinstance(found, dict):
+        raise ValueError("the value is no JSON object")
+    return {column.name: _column(found.get(column.name), column) for column in inside}
+
+
+def _key_values(relation: Relation, key: bytes | None, text_keys: bool) -> dict[str, Any]:
+    wanted = {*relation.key.exclude, *(relation.primary_key if relation.is_changelog else ())}
+    columns = [column for column in relation.columns if column.name in wanted]
+    if key is None:
+        raise ValueError("it has no key")
+    if relation.key.format == "primitive" and not text_keys and len(columns) == 1:
+        return {columns[0].name: _part(key, columns[0].type)}
+    text = key.decode("utf-8")
+    if len(columns) == 1 and not text.lstrip().startswith("{"):
+        return {columns[0].name: cast(text, "VARCHAR", str(columns[0].type))}
+    found = json.loads(text)
+    return {column.name: _column(found.get(column.name), column) for column in columns}
+
+
+def _part(part: bytes, type_: DataType) -> Any:
+    value = _primitive(part, type_) if isinstance(type_, Scalar) else None
+    if value is None:
+        raise ValueError(f"it is no {type_}")
+    return stored(value)
+
+
+def _primitive(part: bytes, type_: Scalar) -> Any:
+    """The value of a whole record part; None where it is none of that type."""
+    if type_.name == "VARCHAR":
+        return part.decode("utf-8", "replace")
+    if type_.name == "VARBINARY":
+        return part
+    if type_.name == "BOOLEAN":
+        return part != b"\0" if len(part) == 1 else None
+    width = WIDTHS.get(type_.name)
+    return int.from_bytes(part, "big", signed=True) if len(part) == width else None
+
+
+def _column(value: Any, column: Column) -> Any:
+    """A JSON value as SQLite keeps a column of that type.
+
+    Raises:
+        ValueError: it is of another type.
+    """
+    if value is None:
+        return None
+    type_ = column.type
+    try:
+        if isinstance(type_, Scalar):
+            return _scalar(value, type_)
+        if isinstance(value, dict if isinstance(type_, StructType | MapType) else list):
+            return stored(value)
+    except (ValueError, ArithmeticError) as problem:
+        raise ValueError(f"column {column.name} is no {type_}") from problem
+    raise ValueError(f"column {column.name} is no {type_}")
+
+
+def _scalar(value: Any, type_: Scalar) -> Any:
+    if type_.name in INTEGERS:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError
+        return cast(value, "", type_.name)
+    read: _Reader = _READERS.get(type_.name, _text)
+    return read(value, type_)
+
+
+def _text(value: Any, _: Scalar) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _truth(value: Any, _: Scalar) -> int:
+    if not isinstance(value, bool):
+        raise ValueError
+    return int(value)
+
+
+def _number(value: Any, type_: Scalar) -> Any:
+    if isinstance(value, bool | list | dict):
+        raise ValueError
+    return cast(value, "", str(type_))
+
+
+def _time(value: Any, _: Scalar) -> str:
+    return time_text(read_time(_known_text(value)))
+
+
+def _day(value: Any, _: Scalar) -> str:
+    return _known_text(value)
+
+
+def _bytes(value: Any, _: Scalar) -> bytes:
+    try:
+        return base64.b64decode(_known_text(value), validate=True)
+    except binascii.Error as problem:
+        raise ValueError from problem
+
+
+def _known_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+_READERS: Mapping[str, _Reader] = MappingProxyType(
+    {
+        "BOOLEAN": _truth,
+        "FLOAT": _number,
+        "DOUBLE": _number,
+        "DECIMAL": _number,
+        "TIMESTAMP": _time,
+        "TIMESTAMP_LTZ": _time,
+        "DATE": _day,
+        "TIME": _day,
+        "VARBINARY": _bytes,
+    }
+)

@@ -1,0 +1,85 @@
+"""``ds up``, ``ds down``: real local servers. ``ds doctor``: what this machine has and lacks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.errors import DsError
+
+
+def _names(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
+    """``--only kafka,postgres`` and ``--only kafka --only postgres`` are the same."""
+    return tuple(name.strip().lower() for text in value for name in text.split(",") if name.strip()) or None
+
+
+only_option = click.option(
+    "--only", multiple=True, callback=_names, metavar="NAME[,NAME]", help="kafka, kinesis, postgres (default: all)."
+)
+
+
+@click.command("up")
+@only_option
+@project_option
+@json_option
+def up_command(only: tuple[str, ...] | None, project: Path | None, as_json: bool) -> int:
+    """Start the local servers (nothing to do for those that run) and let the project's stores point at them."""
+    from ds_dagster import local
+
+    settings = settings_of(project, quiet=True)
+    addresses = local.up(settings.state, only=only, progress=note)
+    if as_json:
+        emit_json(addresses.json())
+        return 0
+    rows = [(name, "  ".join(f"{k}={v}" for k, v in values.items())) for name, values in addresses.json().items()]
+    table(["server", "address"], rows)
+    overlay = settings.state / "local.toml"
+    shown = overlay.relative_to(settings.root) if overlay.is_relative_to(settings.root) else overlay
+    note(f"stores of the project point here now ({shown}); `ds down` stops the servers and keeps their data")
+    return 0
+
+
+@click.command("down")
+@only_option
+@project_option
+@json_option
+def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bool) -> int:
+    """Stop the local servers; their data, ports and addresses stay. The engine is stopped by `ds engine stop`."""
+    from ds_dagster import local
+
+    settings = settings_of(project, quiet=True)
+    stopped = local.down(settings.state, only=only)
+    if as_json:
+        emit_json({"stopped": list(stopped)})
+    else:
+        note(f"stopped {', '.join(stopped)}" if stopped else "no local server ran")
+    return 0
+
+
+@click.command("doctor")
+@project_option
+@json_option
+def doctor_command(project: Path | None, as_json: bool) -> int:
+    """What is here and what is missing: Java, jars, node, Postgres, local servers, clock, disk, memory. Changes
+    nothing."""
+    from ds_dagster.local.doctor import examine
+
+    try:
+        state = settings_of(project, quiet=True).state
+    except DsError as problem:
+        if problem.condition != "PROJECT_NOT_FOUND":
+            raise
+        state = (project or Path.cwd()).resolve() / ".ds"
+    facts = examine(state)
+    ok = all(fact.ok for fact in facts)
+    if as_json:
+        emit_json({"ok": ok, "facts": [asdict(fact) for fact in facts]})
+        return 0 if ok else 1
+    table(["", "what", "found"], [("ok" if fact.ok else "!!", fact.name, fact.found) for fact in facts])
+    for fact in facts:
+        if not fact.ok:
+            note(f"{fact.name}: {fact.fix}")
+    return 0 if ok else 1

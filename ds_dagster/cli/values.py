@@ -1,0 +1,103 @@
+"""Values of results: as JSON (the shape every ``--json`` prints) and as cells for people."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timezone
+from datetime import time as day_time
+from decimal import ROUND_HALF_UP, Decimal
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.cli.pull_functions import read_time
+from ds_dagster.datatypes import INTEGERS, DataType, Scalar
+
+EXACT_DIGITS = 15
+"""Decimals of up to so many digits are JSON numbers, longer ones texts."""
+
+
+def json_value(value: Any, type_: DataType) -> Any:
+    """A value from SQLite, Postgres or a record as JSON: times in ISO 8601, bytes in base64, nested values as they are.
+
+    Args:
+        value: as the driver gives it.
+        type_: the result column's.
+    """
+    if value is None:
+        return None
+    if not isinstance(type_, Scalar):
+        return json.loads(value) if isinstance(value, str | bytes) else _nested(value)
+    if type_.name in INTEGERS:
+        return int(value)
+    return _SHAPES[type_.name](value, type_)
+
+
+def cell(value: Any) -> str:
+    """A JSON value for a table."""
+    if value is None:
+        return "NULL"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """A row as one line of JSON without blanks."""
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+
+
+def _nested(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _nested(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_nested(inner) for inner in value]
+    if isinstance(value, datetime | date | day_time):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _truth(value: Any, _: Scalar) -> bool:
+    return bool(value)
+
+
+def _float(value: Any, _: Scalar) -> float | str:
+    number = float(value)
+    return number if math.isfinite(number) else str(number)
+
+
+def _decimal(value: Any, type_: Scalar) -> float | str:
+    exact = Decimal(str(value)).quantize(Decimal(1).scaleb(-(type_.scale or 0)), rounding=ROUND_HALF_UP)
+    return float(exact) if (type_.precision or 0) <= EXACT_DIGITS else str(exact)
+
+
+def _text(value: Any, _: Scalar) -> str:
+    return value.isoformat() if isinstance(value, date | day_time) else str(value)
+
+
+def _timestamp(value: Any, type_: Scalar) -> str:
+    moment = value if isinstance(value, datetime) else read_time(str(value))
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(timezone.utc).replace(tzinfo=None)
+    fraction = "milliseconds" if moment.microsecond % 1000 == 0 else "microseconds"
+    return moment.isoformat(timespec=fraction) + ("Z" if type_.name == "TIMESTAMP_LTZ" else "")
+
+
+def _bytes(value: Any, _: Scalar) -> str:
+    return base64.b64encode(bytes(value)).decode("ascii")
+
+
+_SHAPES: Mapping[str, Callable[[Any, Scalar], Any]] = MappingProxyType(
+    {
+        "BOOLEAN": _truth,
+        "FLOAT": _float,
+        "DOUBLE": _float,
+        "DECIMAL": _decimal,
+        "VARCHAR": _text,
+        "DATE": _text,
+        "TIME": _text,
+        "TIMESTAMP": _timestamp,
+        "TIMESTAMP_LTZ": _timestamp,
+        "VARBINARY": _bytes,
+    }
+)

@@ -1,0 +1,92 @@
+"""Conditions of the topic: what the command line answers (queries asked once, printed records, the demo)."""
+
+from __future__ import annotations
+
+from ds_dagster.conditions.base import Condition
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(
+        "QUESTION_WITHOUT_END",
+        "user",
+        "{what} over {kind} {relation}, which never ends",
+        "let a view compute it: CREATE MATERIALIZED VIEW a_name AS {select}; then ask the view",
+        "0A000",
+    ),
+    Condition(
+        "QUESTION_STORES_DIFFER",
+        "not_yet",
+        "{left} is in store {left_store} and {right} in store {right_store}, one question cannot reach both",
+        "ask them one by one, or build views of both",
+        "0A000",
+    ),
+    Condition(
+        "QUESTION_CLAUSE",
+        "user",
+        "{clause} has no meaning in a question that is asked once",
+        "remove it; it belongs into CREATE … AS SELECT",
+        "42601",
+    ),
+    Condition(
+        "QUESTION_ORDER_POSITION",
+        "user",
+        "ORDER BY {position}: there are {count} columns",
+        "write a number from 1 to {count}, or a column's name",
+        "42P10",
+    ),
+    Condition(
+        "QUESTION_FUNCTION_NOT_THERE",
+        "not_yet",
+        "function {name} cannot be asked of a store of type {type}",
+        "select the plain columns and compute it outside, or compute it in the query that fills the relation",
+        "0A000",
+    ),
+    Condition(
+        "QUESTION_STORE_UNREADABLE",
+        "not_yet",
+        "rows of {relation} in a store of type {type} cannot be asked for",
+        "views in SQLite and Postgres, tables in Postgres, topics and Kinesis streams can",
+        "0A000",
+    ),
+    Condition(
+        "QUESTION_FAILED",
+        "user",
+        "the query cannot be answered: {reason}",
+        "see which value does not fit; TRY_CAST gives NULL where CAST fails",
+        "22000",
+    ),
+    Condition(
+        "TABLE_NOT_LOADED",
+        "user",
+        "table {table} in store {store} does not exist yet",
+        "materialize its asset: {relation}",
+        "3E003",
+    ),
+    Condition(
+        "ENTITY_AMBIGUOUS",
+        "user",
+        "entity {name} is in several stores: {stores}",
+        "say which: --store NAME",
+    ),
+    Condition(
+        "ENTITY_UNKNOWN",
+        "user",
+        "neither a relation nor an entity of a relation is called {name}",
+        "did you mean {nearest}? for any other topic or stream add --store NAME",
+    ),
+    Condition(
+        "FOLDER_NOT_EMPTY",
+        "user",
+        "{file} is there already, nothing was written",
+        "choose an empty folder, or remove the file",
+    ),
+    Condition("FOLDER_NOT_WRITABLE", "user", "{file} cannot be written: {reason}", "choose a folder of your own"),
+    Condition(
+        "DEMO_FAILED",
+        "external",
+        "the demo stopped at: {step}",
+        "logs are in {logs}; `ds doctor` says what this machine lacks",
+    ),
+    Condition(
+        "DEMO_EXAMPLE_MISSING", "internal", "the example project is neither in the package nor in a checkout around it"
+    ),
+)
