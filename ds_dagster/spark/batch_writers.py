@@ -11,6 +11,7 @@ from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, TableTarget
 from ds_dagster.errors import DsError
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field
+from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import json_options
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class BatchWriter:
     committed.
 
     Attributes:
-        failure: what the loader refused last; Spark keeps only its text.
+        failure: what the last batch failed with; Spark keeps only its text.
         last: what the last batch did.
     """
 
@@ -44,11 +45,10 @@ class BatchWriter:
         Raises:
             DsError: what the loader raises; the batch fails and is run again by the next start.
         """
-        rows = self.rows(batch)
         try:
-            self.last = self.loader.load(rows, epoch)
-        except DsError as problem:
-            self.failure = problem
+            self.last = self.loader.load(self.rows(batch), epoch)
+        except (DsError, *SPARK_ERRORS) as problem:
+            self.failure = classify(problem)
             raise
 
     def rows(self, batch: DataFrame) -> pyarrow.Table:

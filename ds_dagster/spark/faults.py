@@ -28,6 +28,7 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 DETAIL_CHARACTERS = 600
 _OPERATOR = re.compile(r"\[ds:([A-Z_]+)\] ?([^\n]*)")
 _IN_PYTHON = re.compile(r"ds_dagster\.errors\.\w+: (?:\S+: )?error: ([^\n]*) \[([A-Z_]+)\]")
+_IN_CALLBACK = re.compile(r"pyspark\.errors\.exceptions\.\w+\.(\w+): \[([A-Z][A-Z0-9_.]+)\] ([^\n]*)")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
 _PLAN = re.compile(r"\n=== Streaming Query ===|\nLogical Plan:|;\n'?[A-Z]\w+ ")
 _FIELD = re.compile(r"\\\{(\w+)(?:![rs])?\\\}")
@@ -210,6 +211,7 @@ def _causes(failure: BaseException) -> Iterator[Cause]:
     current: BaseException | None = failure
     while current is not None:
         yield Cause(_class_of(current), _spark_condition(current), _without_plan(str(current)))
+        yield from _told(str(current))
         yield from _java_causes(getattr(current, "_origin", None) or getattr(current, "java_exception", None))
         current = current.__cause__ or getattr(current, "_cause", None)
 
@@ -228,6 +230,12 @@ def _java_causes(throwable: Any) -> Iterator[Cause]:
         text = _without_plan(str(throwable.getMessage() or ""))
         yield Cause(throwable.getClass().getName(), _java_condition(throwable), text)
         throwable, seen = throwable.getCause(), seen + 1
+
+
+def _told(text: str) -> Iterator[Cause]:
+    """Failures of Spark that crossed a Python callback and are told inside another one's text."""
+    for found in _IN_CALLBACK.finditer(text):
+        yield Cause("pyspark." + found[1], found[2], _without_plan(f"[{found[2]}] {found[3]}"))
 
 
 def _without_plan(text: str) -> str:

@@ -144,6 +144,7 @@ def prepare(
             if write.kind == "stream":
                 frame = encode_records(frame, query.sink, write)
                 register_provider(session, write.provider)
+                register_provider(spark, write.provider)  # sinks are looked up in the session of the calling thread
         except SPARK_ERRORS as problem:
             raise classify(problem) from problem
         mode = output_mode(query.root)

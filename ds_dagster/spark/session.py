@@ -7,6 +7,7 @@ batch three to five times shorter.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -64,6 +65,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "true",
         "spark.sql.timeType.enabled": "true",
+        "spark.sql.pyspark.jvmStacktrace.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.streaming.pollingDelay": "50ms",
         "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
@@ -80,6 +82,8 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
 CLUSTER_OVERRIDES = frozenset({"spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions"})
 """Defaults that hold on one machine only."""
 
+_LOGGERS_OF_VALUES = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""Loggers of PySpark that repeat every failure with the values of the user's rows in it."""
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -138,6 +142,9 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
 
     if is_local(settings.engine.master or "local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM reads it where it plans Python data sources
+    for name in _LOGGERS_OF_VALUES:
+        logging.getLogger(name).disabled = True
     builder = SparkSession.builder.appName(app_name)
     for key, value in session_settings(settings, jars=jars, version=pyspark.__version__).items():
         builder = builder.config(key, value)

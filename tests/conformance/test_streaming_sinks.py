@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - statements stay on one line
 """Kafka and Kinesis as sources and sinks of real queries: nothing lost, nothing doubled, deletes and keys as documented."""
 
 from __future__ import annotations
@@ -283,3 +284,19 @@ def test_tumbling_window_closes_by_itself_in_arrival_time(world: World) -> None:
     world.start("out")
     world.send("k", "clicks", [(None, {"url": str(n)}) for n in range(40)])
     world.wait(lambda: sum(value["n"] for _, value in world.read("k", "out")) == 40)
+
+
+def test_refined_groups_go_to_kinesis(world: World) -> None:
+    world.compile(
+        EVENTS.replace("{store}", "k").replace("{counts}", KAFKA_COUNTS)
+        + """CREATE CHANGELOG counts_{id} WITH ('store' = 'n', 'topic.shards' = 1) AS SELECT k, COUNT(*) AS n FROM events_{id} GROUP BY k;"""
+    )
+    world.start("counts")
+    world.send("k", "events", [(None, {"id": n, "k": "ab"[n % 2]}) for n in range(10)])
+
+    def folded() -> dict[str, int]:
+        return {value["k"]: value["n"] for _, value in world.read("n", "counts")}
+
+    world.wait(lambda: folded() == {"a": 5, "b": 5})
+    world.send("k", "events", [(None, {"id": 10, "k": "a"})])
+    world.wait(lambda: folded() == {"a": 6, "b": 5})

@@ -1,4 +1,4 @@
-"""One Spark session with the operators for the process, and a bench on which one query runs over sources fed by hand."""
+"""One Spark session with the operators, and a bench on which one query runs over sources fed by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, WriteSpec
@@ -59,7 +59,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @dataclass
 class Topic:
-    """Records fed by hand: a memory stream whose rows are JSON of the record's parts, position counted per partition."""
+    """Records fed by hand: a memory stream of JSON, positions counted per partition."""
 
     spark: SparkSession
     stream: Any = None
@@ -91,13 +91,13 @@ class Topic:
     def frame(self, session: SparkSession) -> DataFrame:
         """In the shape of :data:`ds_dagster.spark.sources.SourceProvider`."""
         rows = DataFrame(self.stream.toDF(), session)
-        parts = F.from_json("value", "k string, v string, t bigint, p string, o string")
+        parts = sf.from_json("value", "k string, v string, t bigint, p string, o string")
         return rows.select(parts.alias("r")).select(
-            F.unhex("r.k").alias("key"),
-            F.unhex("r.v").alias("value"),
-            F.timestamp_millis("r.t").alias("timestamp"),
-            F.col("r.p").alias("partition"),
-            F.col("r.o").alias("order"),
+            sf.unhex("r.k").alias("key"),
+            sf.unhex("r.v").alias("value"),
+            sf.timestamp_millis("r.t").alias("timestamp"),
+            sf.col("r.p").alias("partition"),
+            sf.col("r.o").alias("order"),
         )
 
 

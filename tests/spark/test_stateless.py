@@ -44,7 +44,7 @@ def test_the_record_is_decoded_once(bench):
     bench.compile(CLICKS + "CREATE STREAM d AS SELECT userid, url FROM clicks WHERE device_id = 'x' AND url <> 'y';")
     prepared = bench.prepare("d")
     bench.running.append((prepared, face.start(prepared, str(bench.folder / "c"))))
-    assert face.explain(prepared).count("from_json(StructField(") == 2  # one is the bench's own envelope
+    assert face.explain(prepared).count("from_json(StructField(device_id") == 1
 
 
 def test_bad_record_ends_the_query_without_its_payload(bench):

@@ -1,4 +1,4 @@
-"""One Spark session with the operators' jar, and one real Kafka broker, for the tests of this folder."""
+"""A session of its own per test, queries that collect what they emit, and one real Kafka broker."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ds_dagster.jars import operator_jar, resolve
 from ds_dagster.local import kafka
 from ds_dagster.local.server import Home, ServerKind, start_server, stop_server
 from ds_dagster.spark.jvm import Operators, operators
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 DEADLINE = 60.0
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python sources run in the interpreter of the tests
 
 
 def eventually(check: Callable[[], bool], seconds: float = DEADLINE) -> None:
@@ -43,42 +44,6 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in held:
             one.close()
-
-
-@pytest.fixture(scope="session")
-def lab_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The process's session if it has the jar, else a new one."""
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        yield running
-        return
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the property is not read by a session of this process
-    jars = [str(path) for path in (*resolve("spark-kafka"), operator_jar())]
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "1g",
-        "spark.jars": ",".join(jars),
-        "spark.driver.extraClassPath": ":".join(jars),
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.pollingDelay": "20ms",
-        "spark.sql.streaming.numRecentProgressUpdates": "1000",
-        "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.hadoop.fs.file.impl": "dsdagster.fs.NioLocalFileSystem",
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    yield spark
-    spark.stop()
 
 
 @dataclass
@@ -163,8 +128,8 @@ def dropped(query: StreamingQuery) -> int:
 
 
 @pytest.fixture
-def lab(lab_spark: SparkSession, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(lab_spark.newSession(), tmp_path)
+def lab(spark: SparkSession, tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(spark.newSession(), tmp_path)
     rocks = f"{STREAMING}.state.RocksDBStateStoreProvider"
     made.spark.conf.set("spark.sql.streaming.stateStore.providerClass", rocks)
     yield made
