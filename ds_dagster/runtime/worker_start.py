@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +21,7 @@ from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.changes import recompiled
 from ds_dagster.runtime.environment import engine_environment
 from ds_dagster.runtime.host import HostContext, StartOrder
+from ds_dagster.settings import load_overlay
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.query import PreparedQuery, prepare
 from ds_dagster.spark.sources import resolved
@@ -58,13 +59,14 @@ class Compiled:
 
 
 def compiled(order: StartOrder, context: HostContext) -> Compiled:
-    """Compile the order's slice; ``.env`` is read anew.
+    """Compile the order's slice; ``.env`` and the overlay of local servers are read anew.
 
     Raises:
         UserError: SLICE_INVALID, CHECKPOINT_OTHER_STATE (this version of the package keeps other state than the
         checkpoint holds).
     """
-    project, query = recompiled(order.spec, context.settings)
+    settings = replace(context.settings, overlay=load_overlay(context.settings))
+    project, query = recompiled(order.spec, settings)
     if query.state_signature != order.spec.state_signature and order.progressed:
         version = order.spec.package_version
         raise error("CHECKPOINT_OTHER_STATE", span=query.sink.span, name=order.name, version=version)
