@@ -14,7 +14,10 @@ from ds_dagster.catalog.io_spec import ReadSpec
 from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
 from ds_dagster.spark.jvm import ClockConfig, InputTime
 
-ClockMode = Literal["auto", "manual"]
+ClockMode = Literal["auto", "manual", "exact"]
+"""``auto``: rows move time, ticks some time apart. ``manual``: by hand only. ``exact``: as ``auto``, but a tick behind every
+batch that moves time, so that the same batches give the same ticks (tests)."""
+STEP_MICROS = 200_000
 BROKER_LATENESS_MILLIS = 500
 """How far rows of a broker-timed input may be behind one another (``source.allow.latency.millis`` not given)."""
 LATENESS_MILLIS = 10_000
@@ -43,7 +46,7 @@ def clock_config(
     Args:
         root: the plan.
         reads: by source name; a source that is not in it has times set by producers.
-        mode: ``manual`` where a test moves time by hand.
+        mode: see :data:`ClockMode`.
         looks: sources are read through the wrapper that tells the clock of every look.
     """
     clocked = clocked_sources(root)
@@ -57,7 +60,8 @@ def clock_config(
         inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks) for scan in scans},
         span_micros=1000 * max([*windows, *joins], default=0),
         grid_micros=1000 * windows[0] if only_windows else 0,
-        mode=mode,
+        mode="manual" if mode == "manual" else "auto",
+        step_micros=0 if mode == "exact" else STEP_MICROS,
     )
 
 

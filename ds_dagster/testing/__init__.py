@@ -1,1 +1,1 @@
-"""testing"""
+"""SQL test cases: the real compiler and the real Spark plan over stores in memory."""

@@ -1,0 +1,92 @@
+"""From a case's SQL to its project: the real compiler; stores nobody declares become stores in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.errors import UserError
+from ds_dagster.names import fold
+from ds_dagster.project import Project, compile_texts
+from ds_dagster.settings import Overlay, Settings, find_project, load_settings
+from ds_dagster.sql.printing import print_statement
+from ds_dagster.sql.script import parse_file
+from ds_dagster.sql.statements import CreateStore, Origin, Property, WrittenName
+from ds_dagster.testing.case import Case, ExpectedError, Failure
+
+_STORES = "stores"
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCase:
+    """A case with its project, or with what is wrong about its compilation."""
+
+    case: Case
+    project: Project
+    failures: tuple[Failure, ...] = ()
+
+
+def compile_case(case: Case, state: Path) -> CompiledCase:
+    """Compile the SQL of a case and compare its mistakes with the expected one.
+
+    Args:
+        case: as read.
+        state: folder for state.
+
+    Raises:
+        UserError: the settings of the project the case lies in are wrong.
+    """
+    settings = case_settings(case, state)
+    project = compile_texts([*case.texts, *_missing_stores(case)], settings)
+    return CompiledCase(case, project, _failures(case, project))
+
+
+def case_settings(case: Case, state: Path) -> Settings:
+    """Settings of the project the case lies in, without its overlay; the current store is one of the case's."""
+    try:
+        settings = load_settings(find_project(case.path.parent.resolve()))
+    except UserError as problem:
+        if problem.condition != "PROJECT_NOT_FOUND":
+            raise
+        root = case.path.parent.resolve()
+        settings = Settings(root=root, sql=root, state=state)
+    store = settings.store
+    if case.stores and fold(store) not in case.stores:
+        store = case.stores[0]
+    return replace(settings, overlay=Overlay(), state=state, store=store)
+
+
+def _missing_stores(case: Case) -> list[tuple[str, str]]:
+    declared = {
+        str(statement.name).lower()
+        for name, text in case.texts
+        for statement in parse_file(name, text).statements
+        if isinstance(statement, CreateStore)
+    }
+    missing = [name for name in case.stores if name not in declared]
+    return [(_STORES, ";\n".join(print_statement(_memory_store(name)) for name in missing))] if missing else []
+
+
+def _memory_store(name: str) -> CreateStore:
+    span = Span(_STORES, 1)
+    kind = Property("type", "MEMORY", "word", span, span)
+    return CreateStore(origin=Origin(span, ""), name=WrittenName((name,), span), properties=(kind,))
+
+
+def _failures(case: Case, project: Project) -> tuple[Failure, ...]:
+    errors = [diagnostic for diagnostic in project.errors if not diagnostic.caused_by]
+    expected = case.error if case.error and not case.error.query else None
+    if expected is None:
+        return tuple(Failure(diagnostic.text(), diagnostic.span) for diagnostic in errors)
+    met = [diagnostic for diagnostic in errors if _is_expected(diagnostic, expected)]
+    others = [Failure("another mistake than the expected one: " + d.text(), d.span) for d in errors if d not in met]
+    if met:
+        return tuple(others)
+    place = f" in line {expected.line}" if expected.line else ""
+    return (Failure(f"expected the mistake {expected.condition}{place}", expected.span), *others)
+
+
+def _is_expected(diagnostic: Diagnostic, expected: ExpectedError) -> bool:
+    line = diagnostic.span.line if diagnostic.span else None
+    return diagnostic.condition == expected.condition and expected.line in (None, line)

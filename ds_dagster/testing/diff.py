@@ -1,0 +1,115 @@
+"""Expected rows against found ones: what is missing, what is too much, and by key what differs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ds_dagster.testing.case import Expectation, Row
+from ds_dagster.testing.values import normal
+
+_MOST = 20
+"""Lines of one kind that are shown."""
+
+
+def compare(expectation: Expectation, expected: Sequence[Row], found: Sequence[Row], key: Sequence[str]) -> str:
+    """What is wrong, as text of several lines; empty when nothing is.
+
+    Args:
+        expectation: how to compare.
+        expected: rows of the case or its golden file.
+        found: rows of the relation, in order.
+        key: columns that pair rows for the diff; may be empty.
+    """
+    wanted = [dict(normal(row)) for row in expected]
+    given = [dict(normal(row)) for row in found]
+    if expectation.columns == "subset" and wanted:
+        names = list(dict.fromkeys(name for row in wanted for name in row))
+        given = [{name: row[name] for name in names if name in row} for row in given]
+    if expectation.ordered:
+        return "" if wanted == given else _in_order(wanted, given)
+    missing, extra = _difference(wanted, given)
+    return _by_key(missing, extra, key) if missing or extra else ""
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True, ensure_ascii=False)
+
+
+def _difference(wanted: Sequence[Row], given: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Rows of the first that the second lacks and the other way round, as bags."""
+    left, right = Counter(map(_text, wanted)), Counter(map(_text, given))
+    return _kept(wanted, left - right), _kept(given, right - left)
+
+
+def _kept(rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
+    kept = []
+    for row in rows:
+        text = _text(row)
+        if counts[text] > 0:
+            counts[text] -= 1
+            kept.append(row)
+    return kept
+
+
+def _in_order(wanted: Sequence[Row], given: Sequence[Row]) -> str:
+    same = next((n for n, (a, b) in enumerate(zip(wanted, given, strict=False)) if a != b), min(len(wanted), len(given)))
+    lines = [f"  the first {same} of {len(wanted)} expected rows are as expected; then"]
+    lines += [f"  - {_shown(row)}" for row in wanted[same : same + _MOST]]
+    lines += [f"  + {_shown(row)}" for row in given[same : same + _MOST]]
+    return "\n".join(lines)
+
+
+def _by_key(missing: list[Row], extra: list[Row], key: Sequence[str]) -> str:
+    lines: list[str] = []
+    paired = list(key) or _shared_name(missing, extra)
+    for row in list(missing):
+        partner = next((other for other in extra if paired and _same_key(row, other, paired)), None)
+        if partner is not None:
+            missing.remove(row)
+            extra.remove(partner)
+            lines.append(f"  ~ {_key_text(row, paired)}: {_changes(row, partner)}")
+    lines += [f"  - {_shown(row)}" for row in missing]
+    lines += [f"  + {_shown(row)}" for row in extra]
+    cut = [f"  … {len(lines) - _MOST} more"] if len(lines) > _MOST else []
+    return "\n".join([*lines[:_MOST], *cut])
+
+
+def _shared_name(missing: Sequence[Row], extra: Sequence[Row]) -> list[str]:
+    """Without a key: the first column pairs rows if its values are unique on both sides."""
+    if not missing or not extra:
+        return []
+    name = next(iter(missing[0]), None)
+    for rows in (missing, extra):
+        values = [json.dumps(row.get(name)) for row in rows] if name else []
+        if len(set(values)) < len(rows):
+            return []
+    return [str(name)]
+
+
+def _same_key(left: Row, right: Row, key: Sequence[str]) -> bool:
+    return all(name in left and name in right and left[name] == right[name] for name in key)
+
+
+def _key_text(row: Row, key: Sequence[str]) -> str:
+    return ", ".join(f"{name} {json.dumps(row[name], ensure_ascii=False)}" for name in key)
+
+
+def _changes(wanted: Row, given: Row) -> str:
+    names = dict.fromkeys([*wanted, *given])
+    texts = [
+        f"{name} is {_value(given, name)}, expected {_value(wanted, name)}"
+        for name in names
+        if _value(wanted, name) != _value(given, name)
+    ]
+    return "; ".join(texts)
+
+
+def _value(row: Row, name: str) -> str:
+    return json.dumps(row[name], sort_keys=True, ensure_ascii=False) if name in row else "not there"
+
+
+def _shown(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False)

@@ -1,0 +1,389 @@
+"""Runs one case: compile, start its queries, go through the steps, compare.
+
+All queries run side by side in the shared session, each on a checkpoint of its own. After every step the records travel
+through the graph until nothing moves; so a step sees everything the one before has caused, and a case gives the same
+batches every time.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ds_dagster.catalog.io_spec import ReadSpec, WriteSpec
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import ReadOptions, StoreDefinition
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import QualifiedName, did_you_mean
+from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project import Project
+from ds_dagster.stores import memory_loader
+from ds_dagster.stores.registry import KINDS
+from ds_dagster.testing.case import (
+    Advance,
+    Case,
+    CaseResult,
+    Crash,
+    Expectation,
+    Failure,
+    Look,
+    Restart,
+    Row,
+    Send,
+    Step,
+)
+from ds_dagster.testing.compiling import compile_case
+from ds_dagster.testing.diff import compare
+from ds_dagster.testing.format import load_case, rows_of_text
+from ds_dagster.testing.running import RunningQuery, plain, unbounded
+from ds_dagster.testing.topics import MemorySource, Topic
+from ds_dagster.testing.values import from_bytes, record_key, record_row, table_row, to_bytes
+
+DELETED = "__deleted"
+"""Column that marks a delete in a history."""
+SETTINGS_VIEWS = "sqlite"
+"""Store of views that nobody declares."""
+_TABLES = ("materialized_view", "table")
+
+
+class Golden:
+    """Golden files of a case: compared with, or written anew."""
+
+    def __init__(self, update: bool) -> None:
+        self.update = update
+        self.written: list[Path] = []
+
+    def rows(self, expectation: Expectation) -> Sequence[Row]:
+        """Rows an expectation names.
+
+        Raises:
+            UserError: CASE_UNREADABLE, CASE_DATA_INVALID.
+        """
+        if expectation.file is None:
+            return expectation.rows or ()
+        try:
+            text = expectation.file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            name = expectation.file.name
+            raise error("CASE_UNREADABLE", span=expectation.span, file=name, reason=str(problem)) from problem
+        return rows_of_text(text, expectation.file.name, expectation.span)
+
+    def write(self, path: Path, rows: Sequence[Row], ordered: bool) -> None:
+        """Replace a golden file if its rows are other ones; sorted unless the order counts."""
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        text = "".join(line + "\n" for line in (lines if ordered else sorted(lines)))
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            self.written.append(path)
+
+
+class CaseRun:
+    """One case on its way.
+
+    Args:
+        spark: shared session.
+        case: as read.
+        project: compiled without mistakes.
+        folder: for checkpoints.
+        golden: see :class:`Golden`.
+    """
+
+    def __init__(self, spark: SparkSession, case: Case, project: Project, folder: Path, golden: Golden) -> None:
+        self.spark = spark
+        self.case = case
+        self.project = project
+        self.folder = folder
+        self.golden = golden
+        self.name = f"case_{uuid.uuid4().hex[:12]}"
+        self.moment = 0
+        self.topics: dict[tuple[str, str], Topic] = {}
+        self.failures: list[Failure] = []
+        self.queries = [self._query(query) for query in project.queries.values()]
+
+    # what runs where
+
+    def _query(self, query: BoundQuery) -> RunningQuery:
+        write = self._write_spec(query)
+        sink = query.sink
+        return RunningQuery(
+            spark=self.spark,
+            query=query,
+            job=f"{self.name}_{query.name}",
+            reads={scan.source_name: self._read_spec(query, scan) for scan in query.scans},
+            write=write,
+            sources={s.source_name: MemorySource(self.spark, self._topic(s.relation)) for s in query.scans},
+            checkpoint=self.folder / query.name,
+            topic=self._topic(sink) if write.kind == "stream" else None,
+            now=lambda: self.moment,
+        )
+
+    def _topic(self, relation: Relation) -> Topic:
+        return self.topics.setdefault((relation.store, relation.entity), Topic(relation.entity))
+
+    def _store(self, query: BoundQuery, relation: Relation) -> StoreDefinition:
+        if relation.store not in self.case.stores:
+            raise error("CASE_STORE_REAL", span=relation.span, query=query.name, store=relation.store)
+        return self.project.catalog.store(relation.store)
+
+    def _read_spec(self, query: BoundQuery, scan: Scan) -> ReadSpec:
+        store = self._store(query, scan.relation)
+        return KINDS[store.kind].read_spec(store, scan.relation, ReadOptions(scan.starting_position), None)
+
+    def _write_spec(self, query: BoundQuery) -> WriteSpec:
+        sink = query.sink
+        if sink.kind not in _TABLES:
+            store = self._store(query, sink)
+            return unbounded(KINDS[store.kind].write_spec(store, sink, query.refresh))
+        if sink.store != SETTINGS_VIEWS:
+            self._store(query, sink)
+        return KINDS["MEMORY"].write_spec(self._table_store(sink), sink, query.refresh)
+
+    def _table_store(self, relation: Relation) -> StoreDefinition:
+        """Tables are kept by process: the run's name keeps those of different cases apart."""
+        return StoreDefinition(f"{self.name}/{relation.store}", "MEMORY", relation.span, relation.origin)
+
+    # running
+
+    def run(self) -> None:
+        """Go through the case; what is wrong is in ``failures``.
+
+        Raises:
+            DsError: the case asks for something that is not there, or a plan is refused.
+        """
+        full = [running for running in self.queries if running.query.refresh == "full"]
+        try:
+            for running in self.queries:
+                if running not in full:
+                    running.start()
+            for step, behind in zip(self.case.steps, [*self.case.steps[1:], None], strict=True):
+                self._arm(behind)
+                _STEPS[type(step)](self, step)
+            self._arm(None)
+            for running in full:
+                running.start()
+                running.catch_up()
+                running.finish()
+            self._check_errors()
+            self._look(self.case.expectations)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        for running in self.queries:
+            running.stop()
+        for relation in {running.query.sink.store for running in self.queries}:
+            memory_loader.clear(f"{self.name}/{relation}")
+
+    def _arm(self, behind: Step | None) -> None:
+        for running in self.queries:
+            running.crashes.arm(behind.at if isinstance(behind, Crash) else None)
+
+    def step_send(self, step: Send) -> None:
+        """Records into their topic, batch by batch."""
+        topic = self._topic_named(step.topic, step.store, step.span)
+        size = -(-len(step.records) // step.batches)
+        for begin in range(0, len(step.records), max(size, 1)):
+            for record in step.records[begin : begin + size]:
+                self.moment = max(self.moment, record.at or 0)
+                at = self.moment if record.at is None else record.at
+                topic.append([(to_bytes(record.key), to_bytes(record.value))], at, record.partition)
+            self._flow()
+
+    def step_advance(self, step: Advance) -> None:
+        """Time passes for one query after the other, sources first."""
+        self.moment = max(self.moment, step.to)
+        for running in self.queries:
+            running.catch_up()
+            running.advance(step.to)
+
+    def step_restart(self, _step: Restart) -> None:
+        """All of them, between two batches."""
+        for running in self.queries:
+            running.restart()
+
+    def step_crash(self, step: Crash) -> None:
+        """The step in front has crashed batch by batch; behind the last commit the query dies as well."""
+        if step.at == "after_commit":
+            for running in self.queries:
+                running.restart()
+        self._flow()
+
+    def step_look(self, step: Look) -> None:
+        """Expectations of this moment."""
+        self._look(step.expectations)
+
+    def _flow(self) -> None:
+        """Queries come in an order in which sources stand before their readers."""
+        for running in self.queries:
+            running.catch_up()
+
+    def _topic_named(self, name: str, store: str, span: Span) -> Topic:
+        found = [key for key in self.topics if key[1] == name and store in ("", key[0])]
+        if not found:
+            nearest = did_you_mean(name, {entity for _, entity in self.topics})
+            raise error("CASE_TOPIC_UNKNOWN", span=span, topic=name, nearest=nearest)
+        if len(found) > 1:
+            raise error("CASE_TOPIC_AMBIGUOUS", span=span, topic=name, stores=sorted(key[0] for key in found))
+        return self.topics[found[0]]
+
+    # comparing
+
+    def _check_errors(self) -> None:
+        expected = self.case.error
+        for running in self.queries:
+            wanted = expected is not None and expected.query == running.query.name
+            found = running.failure.condition if running.failure else ""
+            if wanted and expected is not None and found != expected.condition:
+                text = f"query {running.query.name} should end with {expected.condition}, it {_ended(running.failure)}"
+                self.failures.append(Failure(text, expected.span, running.query.name))
+            elif not wanted and running.failure is not None:
+                text = f"query {running.query.name} {_ended(running.failure)}"
+                self.failures.append(Failure(text, running.query.sink.span, running.query.name))
+        if expected is not None and expected.query not in self.project.queries:
+            nearest = did_you_mean(expected.query, self.project.queries)
+            self.failures.append(Failure(f"no query is called {expected.query}; did you mean {nearest}?", expected.span))
+
+    def _look(self, expectations: Sequence[Expectation]) -> None:
+        for expectation in expectations:
+            found, key = self._records(expectation) if expectation.topic else self._rows(expectation)
+            if self.golden.update and expectation.file is not None:
+                self.golden.write(expectation.file, found, expectation.ordered)
+                continue
+            difference = compare(expectation, self.golden.rows(expectation), found, key)
+            if difference:
+                name = expectation.relation or expectation.topic
+                how = "every change" if expectation.history else f"by {', '.join(key)}" if key else "rows"
+                head = f"{name} ({how}): ~ differs, - missing, + not expected"
+                self.failures.append(Failure(f"{head}\n{difference}", expectation.span, name))
+
+    def _records(self, expectation: Expectation) -> tuple[list[Row], Sequence[str]]:
+        topic = self._topic_named(expectation.topic, expectation.store, expectation.span)
+        return [
+            {"key": from_bytes(r.key), "value": from_bytes(r.value), "at": r.at, "partition": r.partition}
+            for r in topic.records
+        ], ()
+
+    def _rows(self, expectation: Expectation) -> tuple[list[Row], Sequence[str]]:
+        """What a relation holds, and its key."""
+        relation = self._relation(expectation)
+        key = () if expectation.history else relation.primary_key
+        if relation.kind in _TABLES:
+            place = (f"{self.name}/{relation.store}", relation.entity)
+            rows = (memory_loader.table_history if expectation.history else memory_loader.table_rows)(*place)
+            types = {column.name: column.type for column in relation.columns}
+            return [_without_values(table_row(row, types), relation) for row in rows], key
+        changes = list(_changes(relation, self._topic(relation)))
+        if relation.is_changelog and not expectation.history:
+            return _folded(changes, relation.primary_key), key
+        return changes, key
+
+    def _relation(self, expectation: Expectation) -> Relation:
+        relations = self.project.catalog.relations
+        settings = self.project.settings
+        exact = QualifiedName.parse(expectation.relation, settings.database, settings.schema)
+        found = [exact] if exact in relations else [n for n in relations if str(n).endswith("." + expectation.relation)]
+        if len(found) != 1:
+            nearest = did_you_mean(expectation.relation, [name.name for name in relations])
+            raise error("UNKNOWN_RELATION", span=expectation.span, name=expectation.relation, nearest=nearest)
+        return relations[found[0]]
+
+
+_STEPS: Mapping[type[Any], Callable[[CaseRun, Any], None]] = MappingProxyType(
+    {
+        Send: CaseRun.step_send,
+        Advance: CaseRun.step_advance,
+        Restart: CaseRun.step_restart,
+        Crash: CaseRun.step_crash,
+        Look: CaseRun.step_look,
+    }
+)
+"""Kind of a step → what it does."""
+
+
+def _ended(failure: DsError | None) -> str:
+    return f"ended with {failure}" if failure else "runs"
+
+
+def _without_values(row: Row, relation: Relation) -> Row:
+    """A delete in the history of a table shows its key."""
+    return row if not row.get(DELETED) else {**{name: row[name] for name in relation.primary_key}, DELETED: True}
+
+
+def _changes(relation: Relation, topic: Topic) -> Iterator[Row]:
+    for record in topic.records:
+        row = record_row(relation, record.key, record.value)
+        if row is not None:
+            yield row
+        elif relation.is_changelog:
+            yield {**record_key(relation, record.key), DELETED: True}
+
+
+def _folded(changes: Sequence[Row], key: Sequence[str]) -> list[Row]:
+    """The last row of every key, deletes applied; in the order in which keys came."""
+    rows: dict[str, Row] = {}
+    for change in changes:
+        at = json.dumps([change.get(name) for name in key])
+        if change.get(DELETED):
+            rows.pop(at, None)
+        else:
+            rows[at] = change
+    return list(rows.values())
+
+
+def run_case(path: Path, session: Callable[[], SparkSession], *, root: Path | None = None, update: bool = False) -> CaseResult:
+    """Run one case file.
+
+    Args:
+        path: of the case.
+        session: gives the shared session; called only when something has to run.
+        root: spans show files relative to it.
+        update: write golden files instead of comparing with them.
+    """
+    begin = time.monotonic()
+    golden = Golden(update)
+    title, failures = path.name, ()
+    try:
+        case = load_case(path, root)
+        title = case.title
+        with _folder() as folder:
+            compiled = compile_case(case, folder / "state")
+            failures = compiled.failures
+            if not failures and (case.error is None or case.error.query):
+                run = CaseRun(session(), case, compiled.project, folder, golden)
+                run.run()
+                failures = tuple(run.failures)
+    except DsError as problem:
+        failures = (Failure(str(problem), problem.span),)
+    return CaseResult(path, title, time.monotonic() - begin, failures, tuple(golden.written))
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ds-case-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_cases(places: Sequence[Path]) -> list[Path]:
+    """Case files among or below these files and folders, in order, each once."""
+    found: dict[Path, None] = {}
+    for place in places:
+        files = [place] if place.is_file() else sorted(place.rglob("*.case.yaml"))
+        found |= dict.fromkeys(path.resolve() for path in files)
+    return list(found)

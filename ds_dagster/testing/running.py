@@ -1,0 +1,235 @@
+"""One query of a case on Spark: fed by memory sources, crashed and restarted on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, ReadSpec, SinkIdentity, WriteSpec
+from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.spark import query as face
+from ds_dagster.spark.faults import SPARK_ERRORS
+from ds_dagster.spark.jvm import operators
+from ds_dagster.stores.memory_loader import open_loader
+from ds_dagster.testing.case import CrashPoint
+from ds_dagster.testing.topics import MemorySource, Topic
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def plain(value: PropertyValue) -> str:
+    """Options of memory stores are plain."""
+    return str(value.value)
+
+
+@dataclass(slots=True)
+class Crashes:
+    """Which batches of a step die. A batch dies once."""
+
+    point: CrashPoint | None = None
+    fired: bool = False
+    _first: int | None = None
+    _dead: set[int] = field(default_factory=set)
+
+    def arm(self, point: CrashPoint | None) -> None:
+        """From now on; None disarms."""
+        self.point = point
+        self._first = None
+
+    def before_write(self, epoch: int) -> None:
+        """The batch in front of this one is committed."""
+        self._first = epoch if self._first is None else self._first
+        if self.point == "after_commit" and epoch > self._first:
+            self._die(epoch)
+
+    def after_write(self, epoch: int) -> None:
+        """The sink has it, Spark does not know yet."""
+        if self.point == "before_commit":
+            self._die(epoch)
+
+    def _die(self, epoch: int) -> None:
+        if epoch not in self._dead:
+            self._dead.add(epoch)
+            self.fired = True
+            raise error("INJECTED_CRASH")
+
+
+@dataclass(slots=True)
+class TopicSink:
+    """Writes a query's records into a topic."""
+
+    topic: Topic
+    writer: str
+    write: WriteSpec
+    now: Callable[[], int]
+    crashes: Crashes
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        """One batch."""
+        self.crashes.before_write(epoch)
+        key, value = (self._column(part) for part in ("key", "value"))
+        parts = [(_bytes(row[key]) if key else None, _bytes(row[value])) for row in batch.collect()]
+        self.topic.write(self.writer, epoch, parts, self.now())
+        self.crashes.after_write(epoch)
+
+    def _column(self, part: str) -> str:
+        return next((name for name, written in self.write.record if written.startswith(part)), "")
+
+
+def _bytes(part: object) -> bytes | None:
+    if part is None or isinstance(part, bytes):
+        return part
+    return bytes(part) if isinstance(part, bytearray) else str(part).encode()
+
+
+class CrashingLoader:
+    """A table's loader that dies where the case says so."""
+
+    def __init__(self, loader: BatchLoader, crashes: Crashes) -> None:
+        self.loader = loader
+        self.crashes = crashes
+
+    def prepare(self) -> None:
+        """See ``BatchLoader``."""
+        self.loader.prepare()
+
+    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
+        """See ``BatchLoader``."""
+        self.crashes.before_write(epoch)
+        result = self.loader.load(rows, epoch)
+        self.crashes.after_write(epoch)
+        return result
+
+    def finish(self) -> int:
+        """See ``BatchLoader``."""
+        return self.loader.finish()
+
+    def close(self) -> None:
+        """See ``BatchLoader``."""
+        self.loader.close()
+
+
+@dataclass(slots=True)
+class RunningQuery:
+    """A query of a case.
+
+    Attributes:
+        spark: shared session.
+        query: bound.
+        job: unique among all runs of this process.
+        reads: read specs by source name.
+        write: where it writes.
+        sources: by source name.
+        checkpoint: folder.
+        topic: of a stream sink.
+        now: the case's clock, epoch milliseconds.
+        failure: why it ended for good.
+    """
+
+    spark: SparkSession
+    query: BoundQuery
+    job: str
+    reads: Mapping[str, ReadSpec]
+    write: WriteSpec
+    sources: Mapping[str, MemorySource]
+    checkpoint: Path
+    topic: Topic | None
+    now: Callable[[], int]
+    crashes: Crashes = field(default_factory=Crashes)
+    failure: DsError | None = None
+    advanced: int | None = None
+    prepared: face.PreparedQuery | None = None
+    streaming: StreamingQuery | None = None
+
+    def start(self) -> None:
+        """Build the plan anew and run it on its checkpoint; event time advanced by hand stays advanced.
+
+        Raises:
+            DsError: the plan or the target is refused.
+        """
+        identity = SinkIdentity(self.job, 1)
+        is_table = self.write.kind == "batch"
+        self.prepared = face.prepare(
+            self.spark,
+            self.query,
+            reads=self.reads,
+            write=self.write,
+            identity=identity,
+            resolve=plain,
+            job_name=self.job,
+            clock="exact",
+            provider=self._provide,
+            loader=CrashingLoader(open_loader(self.write, identity, plain), self.crashes) if is_table else None,
+            capture=None if self.topic is None else TopicSink(self.topic, self.job, self.write, self.now, self.crashes),
+        )
+        self.streaming = face.start(self.prepared, str(self.checkpoint))
+        if self.advanced is not None:
+            self._advance(self.advanced)
+
+    def _provide(self, scan: Scan, _spec: ReadSpec | None) -> DataFrame:
+        return self.sources[scan.source_name].frame()
+
+    def stop(self) -> None:
+        """Stop and give everything back; the checkpoint stays."""
+        if self.streaming is not None:
+            self.streaming.stop()
+        if self.prepared is not None:
+            face.close(self.prepared)
+        self.streaming = self.prepared = None
+
+    def restart(self) -> None:
+        """Stop and start; nothing for a query that has failed."""
+        if self.failure is None and self.streaming is not None:
+            self.stop()
+            self.start()
+
+    def advance(self, millis: int) -> None:
+        """Event time moves, if the query has any, and what that closes is processed."""
+        if self.prepared is not None and self.prepared.clock and self.failure is None:
+            self.advanced = max(millis, self.advanced or millis)
+            self._advance(self.advanced)
+            self.settle()
+
+    def _advance(self, millis: int) -> None:
+        operators(self.spark).advance_clock(self.job, millis * 1000)
+
+    def catch_up(self) -> None:
+        """Process what is new in its topics; one source after the other, so that batches are always the same."""
+        for source in self.sources.values():
+            if self.streaming is not None and self.failure is None and source.feed():
+                self.settle()
+
+    def settle(self) -> None:
+        """Process until quiet; a crash that was asked for is followed by a restart.
+
+        A query that fails otherwise keeps the reason in ``failure``.
+        """
+        while self.streaming is not None and self.prepared is not None:
+            try:
+                self.streaming.processAllAvailable()
+                return
+            except SPARK_ERRORS:
+                if not self.crashes.fired:
+                    self.failure = face.failure(self.prepared, self.streaming) or error("INTERNAL", where=self.job)
+                    return
+                self.crashes.fired = False
+                self.restart()
+
+    def finish(self) -> None:
+        """Publish what a full refresh loaded."""
+        if self.prepared is not None and self.prepared.loader is not None and self.failure is None:
+            self.prepared.loader.finish()
+
+
+def unbounded(spec: WriteSpec) -> WriteSpec:
+    """A stream sink without the transaction of its own store; the ledger of the topic stands for it."""
+    return replace(spec, transactional=False, provider="", format="memory")

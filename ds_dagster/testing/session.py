@@ -1,0 +1,54 @@
+"""The one Spark session of a process that runs test cases."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from ds_dagster.jars import is_resolved, operator_jar, resolve
+from ds_dagster.settings import EngineSettings, Settings
+from ds_dagster.spark.session import build_session
+
+_SPARK = {
+    "spark.sql.streaming.pollingDelay": "2ms",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    "spark.log.level": "OFF",
+}
+
+
+def shared_session(memory: str = "1g") -> SparkSession:
+    """The session this process has, else a new one that lives as long as the process or until :func:`end_session`.
+
+    Args:
+        memory: heap of a new session.
+
+    Raises:
+        UserError: no Java, no compiler for the operators.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    folder = Path(tempfile.mkdtemp(prefix="ds-test-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    settings = Settings(
+        root=folder, sql=folder, state=folder, engine=EngineSettings(cores=2, memory=memory), spark=_SPARK
+    )
+    # connectors are not needed, but one process has one JVM, which whoever comes later has to share
+    connectors = resolve("spark-kafka") if is_resolved("spark-kafka") else ()
+    made = build_session(settings, jars=(*connectors, operator_jar()), app_name="ds test")
+    made.sparkContext.setLogLevel("OFF")
+    _MADE.append(made)
+    return made
+
+
+def end_session() -> None:
+    """Stop the session that :func:`shared_session` made, if it made one."""
+    while _MADE:
+        _MADE.pop().stop()
+
+
+_MADE: list[SparkSession] = []

@@ -1,0 +1,95 @@
+"""Topics in memory, and the sources that hand their records to Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from ds_dagster.spark.session import class_name
+
+_ROW = "array<struct<k string, v string, t bigint, p string, o string>>"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a topic; ``at``: epoch milliseconds of its own timestamp."""
+
+    key: bytes | None
+    value: bytes | None
+    at: int
+    partition: str
+    position: int
+
+
+@dataclass(slots=True)
+class Topic:
+    """Records in order. A batch of a query is taken once, however often it is written (the ledger of a real sink)."""
+
+    name: str
+    records: list[Record] = field(default_factory=list)
+    _positions: dict[str, int] = field(default_factory=dict)
+    _ledger: set[tuple[str, int]] = field(default_factory=set)
+
+    def append(self, parts: Sequence[tuple[bytes | None, bytes | None]], at: int, partition: str = "0") -> None:
+        """Add records as (key, value)."""
+        for key, value in parts:
+            position = self._positions.get(partition, 0)
+            self._positions[partition] = position + 1
+            self.records.append(Record(key, value, at, partition, position))
+
+    def write(self, writer: str, epoch: int, parts: Sequence[tuple[bytes | None, bytes | None]], at: int) -> None:
+        """Add what a query wrote in one batch; a replayed batch changes nothing."""
+        if (writer, epoch) not in self._ledger:
+            self._ledger.add((writer, epoch))
+            self.append(parts, at)
+
+
+class MemorySource:
+    """One scan's view of a topic: a Spark memory stream that outlives restarts of its query."""
+
+    def __init__(self, spark: SparkSession, topic: Topic) -> None:
+        self.spark = spark
+        self.topic = topic
+        self.read = 0
+        jvm: Any = spark._jvm
+        holder = reduce(getattr, class_name("memory_stream", spark.version).split("."), jvm)
+        strings = jvm.org.apache.spark.sql.Encoders.STRING()
+        self._stream: Any = getattr(holder, "MODULE$").apply(spark._jsparkSession, 1, strings)
+
+    def feed(self) -> bool:
+        """Hand over what came since the last time, as one batch; whether there was anything."""
+        records = self.topic.records[self.read :]
+        if not records:
+            return False
+        self.read += len(records)
+        rows = json.dumps([_shown(record) for record in records])
+        jvm: Any = self.spark._jvm
+        self._stream.addData(jvm.org.apache.spark.api.python.PythonUtils.toSeq([rows]))
+        return True
+
+    def frame(self) -> DataFrame:
+        """In the shape of :data:`ds_dagster.spark.sources.SourceProvider`."""
+        rows = DataFrame(self._stream.toDF(), self.spark)
+        return rows.select(sf.inline(sf.from_json("value", _ROW))).select(
+            sf.unhex("k").alias("key"),
+            sf.unhex("v").alias("value"),
+            sf.timestamp_millis("t").alias("timestamp"),
+            sf.col("p").alias("partition"),
+            sf.col("o").alias("order"),
+        )
+
+
+def _shown(record: Record) -> Mapping[str, object]:
+    return {
+        "k": None if record.key is None else record.key.hex(),
+        "v": None if record.value is None else record.value.hex(),
+        "t": record.at,
+        "p": record.partition,
+        "o": f"{record.position:019d}",
+    }

@@ -1,0 +1,151 @@
+"""Values as test cases write them: the JSON a record holds, and the same form for values of tables and views."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.datatypes import DataType, MapType, Scalar
+from ds_dagster.errors import error
+
+_WIDTHS = {"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8}
+_DIGITS = 12
+"""Significant digits that count of a fraction."""
+
+
+def to_bytes(part: Any) -> bytes | None:
+    """A key or value as it stands in a record: None, bytes and text as they are, anything else as JSON."""
+    if part is None or isinstance(part, bytes):
+        return part
+    return (part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)).encode()
+
+
+def from_bytes(part: bytes | None) -> Any:
+    """A key or value for people: JSON where it is an object or array, else text, else bytes."""
+    if part is None:
+        return None
+    try:
+        text = part.decode()
+    except UnicodeDecodeError:
+        return part
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def normal(value: Any) -> Any:
+    """One form for equal values: numbers without trailing fraction, timestamps as text, bytes as base64."""
+    for types, form in _FORMS.items():
+        if isinstance(value, types):
+            return form(value)
+    return value
+
+
+def _mapping(value: Any) -> Any:
+    return {str(name): normal(inner) for name, inner in value.items()}
+
+
+def _fraction(value: float) -> int | float:
+    rounded = float(f"{value:.{_DIGITS}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 10**_DIGITS else rounded
+
+
+def _moment(value: datetime) -> str:
+    text = value.strftime("%Y-%m-%d %H:%M:%S.") + (f"{value.microsecond:06d}" if value.microsecond % 1000 else f"{value.microsecond // 1000:03d}")
+    return text + ("Z" if value.tzinfo else "")
+
+
+_FORMS: Mapping[type | tuple[type, ...], Callable[[Any], Any]] = MappingProxyType(
+    {
+        bool: lambda value: value,
+        float: _fraction,
+        Decimal: lambda value: int(value) if value == value.to_integral_value() else _fraction(float(value)),
+        datetime: _moment,
+        (date, time): lambda value: value.isoformat(),
+        bytes: lambda value: base64.b64encode(value).decode(),
+        Mapping: _mapping,
+        (list, tuple): lambda value: [normal(inner) for inner in value],
+    }
+)
+"""Type → how a value of it is written; the first that fits."""
+
+
+def table_row(row: Mapping[str, Any], columns: Mapping[str, DataType]) -> dict[str, Any]:
+    """A row of a table or view: maps come as pairs."""
+    return {
+        name: normal(dict(value) if isinstance(columns.get(name), MapType) and value is not None else value)
+        for name, value in row.items()
+    }
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def record_row(relation: Relation, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
+    """The row of a record as its relation reads it, None for a delete.
+
+    Raises:
+        UserError: CASE_RECORD_UNREADABLE.
+    """
+    if not value:
+        return None
+    outside = set(relation.key.exclude)
+    row: dict[str, Any] = {}
+    if relation.value_format == "primitive":
+        (column,) = [column for column in relation.columns if column.name not in outside]
+        row[column.name] = normal(_primitive(value, column, relation))
+    else:
+        row |= normal(_json_object(value, relation, "JSON object"))
+    if outside:
+        row |= {name: found for name, found in record_key(relation, key).items() if name in outside}
+    return row
+
+
+def record_key(relation: Relation, key: bytes | None) -> dict[str, Any]:
+    """Columns a record's key gives: of a JSON object, or the one column of a primitive key.
+
+    Raises:
+        UserError: CASE_RECORD_UNREADABLE.
+    """
+    if key is None:
+        return {}
+    names = relation.key.columns or relation.primary_key or relation.key.exclude
+    columns = [column for name in names for column in relation.columns if column.name == name]
+    if relation.key.format == "primitive" and len(columns) == 1:
+        return {columns[0].name: normal(_primitive(key, columns[0], relation))}
+    if not key.lstrip().startswith(b"{") and len(columns) == 1:
+        return {columns[0].name: key.decode()}
+    return dict(normal(_json_object(key, relation, "JSON key")))
+
+
+def _json_object(part: bytes, relation: Relation, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(part)
+    except ValueError as problem:
+        raise error("CASE_RECORD_UNREADABLE", relation=str(relation.name), what=what) from problem
+    if not isinstance(found, dict):
+        raise error("CASE_RECORD_UNREADABLE", relation=str(relation.name), what=what)
+    return found
+
+
+def _primitive(part: bytes, column: Column, relation: Relation) -> Any:
+    type_ = column.type
+    name = type_.name if isinstance(type_, Scalar) else ""
+    if name == "VARCHAR":
+        return part.decode()
+    if name == "BOOLEAN":
+        return part != b"\x00"
+    if name in _WIDTHS:
+        if len(part) != _WIDTHS[name]:
+            raise error("CASE_RECORD_UNREADABLE", relation=str(relation.name), what=f"{name} in big-endian bytes")
+        return int.from_bytes(part, "big", signed=True)
+    return part
