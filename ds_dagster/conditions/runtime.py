@@ -84,6 +84,18 @@ CONDITIONS: tuple[Condition, ...] = (
         "{name} is loaded by runs that end, it is not kept running",
         "materialize its asset, or run `ds apply {name}`",
     ),
+    Condition(
+        "RUN_CANCELLED",
+        "user",
+        "the run of {name} (request {request}) was cancelled",
+        "ask for another run when it is wanted again",
+    ),
+    Condition(
+        "RUN_ABANDONED",
+        "external",
+        "the step that ran {name} (request {request}) ended without a word",
+        "the next run goes on from its checkpoint",
+    ),
     Condition("REQUEST_UNKNOWN", "user", "there is no request {request}", "`ds ps` shows what runs"),
     Condition(
         "RUN_TIMED_OUT",

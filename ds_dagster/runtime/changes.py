@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.compatibility import verdict
 from ds_dagster.plan.query import BoundQuery
@@ -38,7 +40,10 @@ def recompiled(spec: JobSpec, settings: Settings) -> tuple[Project, BoundQuery]:
     Raises:
         UserError: SLICE_INVALID.
     """
-    project = compile_slice(spec.slice, settings)
+    replaced: dict[str, dict[str, str]] = {}
+    for store, name, text in spec.store_values:
+        replaced.setdefault(store, {})[name] = text
+    project = compile_slice(spec.slice, replace(settings, store_values=replaced))
     query = project.queries.get(spec.name)
     if query is None:
         said = "; ".join(f"{d.message} [{d.condition}]" for d in project.errors[:3])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -30,10 +31,13 @@ from ds_dagster.runtime.liveness import DEFAULT_ENGINE, EngineWatch, Heard
 from ds_dagster.runtime.places import Places
 from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
 from ds_dagster.runtime.spec import job_spec, upstream
-from ds_dagster.runtime.states import SETTLED
+from ds_dagster.runtime.states import ACTIVE, SETTLED
 from ds_dagster.runtime.status import Action, Change, EngineStatus, Ensured, FiniteResult, JobStatus
 from ds_dagster.runtime.views import job_status
 from ds_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 POLL_SECONDS = 0.2
 CATCH_UP_SECONDS = 60.0
@@ -279,21 +283,46 @@ class Control:
         Raises:
             UserError: JOB_NOT_FINITE, JOB_UNKNOWN, DEFINITION_CHANGED.
         """
-        (query,) = self._queries(project, [name])
-        if not query.is_finite:
-            raise error("JOB_NOT_FINITE", span=query.sink.span, name=name)
-        self.journal.create()
-        change = self._compared(query)
+        query, change = self._finite(project, name)
         with self.journal.write() as connection:
-            open_request = rows.open_request(connection, name)
+            open_request = self._open_request(connection, name)
             if open_request is not None:
                 return open_request.id
-            wanted: Action = "reset" if query.refresh == "full" and change.verdict != "new" else action
-            asked = "restart" if wanted == "ensure" else wanted
-            given = self._answer(connection, project, query, change, asked, requested_by)
-            self._refuse([query], [given])
-            self._write(connection, given, name)
+            self._want_run(connection, project, query, change, action, requested_by)
             return rows.add_request(connection, self._request(project, query, requested_by, catch_up))
+
+    def run_in_session(
+        self,
+        project: Project,
+        name: str,
+        session: SparkSession,
+        requested_by: str = "",
+        *,
+        action: Action = "ensure",
+        catch_up: float = CATCH_UP_SECONDS,
+    ) -> FiniteResult:
+        """One run of a finite query in a Spark session of the caller's, without an engine; a run that is open already
+        is waited
+        for instead. Arguments and refusals as :meth:`request_run`; a load that fails is returned, not raised."""
+        from ds_dagster.runtime.step import HOLD_SECONDS, StepRun
+
+        query, change = self._finite(project, name)
+        with self.journal.write() as connection:
+            other = self._open_request(connection, name)
+            if other is None:
+                self._want_run(connection, project, query, change, action, requested_by)
+                asked = self._request(project, query, requested_by, catch_up)
+                now = self.clock.now()
+                asked = replace(asked, state="STEP", started=now)
+                held = replace(asked, waiting_since=now + HOLD_SECONDS)
+                asked = replace(asked, id=rows.add_request(connection, held))
+                job = rows.jobs(connection, [name])[name]
+                status = rows.statuses(connection, [name]).get(name, StatusRow(name))
+        if other is not None:
+            return self.wait_run(other.id)
+        if status.state in ACTIVE or status.state == "BACKING_OFF":
+            status = replace(status, state="ABSENT")
+        return StepRun(self.settings, self.journal, self.clock, job, asked, status).run(session)
 
     def wait_run(
         self, request: int, timeout: float = 3600.0, on_change: Callable[[FiniteResult | None], None] | None = None
@@ -420,6 +449,36 @@ class Control:
         if row.desired == "STOPPED":
             rows.close_requests(connection, row.name, self.clock.now())
         bump_revision(connection)
+
+    def _finite(self, project: Project, name: str) -> tuple[BoundQuery, Change]:
+        (query,) = self._queries(project, [name])
+        if not query.is_finite:
+            raise error("JOB_NOT_FINITE", span=query.sink.span, name=name)
+        self.journal.create()
+        return query, self._compared(query)
+
+    def _open_request(self, connection: Connection, name: str) -> RequestRow | None:
+        """The run of a query that is not over; one whose step has died is closed first."""
+        found = rows.open_request(connection, name)
+        now = self.clock.now()
+        if found is None or found.state != "STEP" or found.waiting_since >= now:
+            return found
+        told = error("RUN_ABANDONED", name=name, request=found.id)
+        closed = replace(
+            found, state="FAILED", finished=now, condition=told.condition, message=told.message, hint=told.hint
+        )
+        rows.save_requests(connection, [closed])
+        return None
+
+    def _want_run(
+        self, connection: Connection, project: Project, query: BoundQuery, change: Change, action: Action, by: str
+    ) -> None:
+        """Desired state of one run; a full load begins with a new checkpoint each time."""
+        wanted: Action = "reset" if query.refresh == "full" and change.verdict != "new" else action
+        asked: Action = "restart" if wanted == "ensure" else wanted
+        given = self._answer(connection, project, query, change, asked, by)
+        self._refuse([query], [given])
+        self._write(connection, given, query.name)
 
     def _request(self, project: Project, query: BoundQuery, by: str, catch_up: float) -> RequestRow:
         now = self.clock.now()

@@ -165,7 +165,7 @@ class Reconciler:
         self._written = self.clock.monotonic()
         self._statuses |= decided.statuses
         self._requests |= decided.requests
-        self._requests = {n: r for n, r in self._requests.items() if r.state in ("WAITING", "RUNNING")}
+        self._requests = {n: r for n, r in self._requests.items() if r.state in ("WAITING", "RUNNING", "STEP")}
         self._retry_at |= decided.retry_at
         for moved in decided.transitions:
             last = moved is next(t for t in reversed(decided.transitions) if t.name == moved.name)

@@ -9,7 +9,7 @@ from sqlalchemy import Row
 
 from ds_dagster.runtime.status import Action, DesiredState, EngineState, JobState
 
-RequestState = Literal["WAITING", "RUNNING", "FINISHED", "FAILED", "STOPPED"]
+RequestState = Literal["WAITING", "RUNNING", "STEP", "FINISHED", "FAILED", "STOPPED"]
 T = TypeVar("T")
 
 

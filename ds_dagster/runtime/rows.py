@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, update
 
@@ -14,7 +15,13 @@ from ds_dagster.runtime.liveness import Heard
 from ds_dagster.runtime.records import EngineRow, JobRow, RequestRow, StatusRow, Transition, record, values
 from ds_dagster.runtime.status import FiniteResult
 
-_OPEN = ("WAITING", "RUNNING")
+_OPEN = ("WAITING", "RUNNING", "STEP")
+ENDED: Mapping[str, Literal["FINISHED", "FAILED", "STOPPED"]] = {
+    "FINISHED": "FINISHED",
+    "FAILED": "FAILED",
+    "STOPPED": "STOPPED",
+}
+"""States of requests that are over."""
 
 
 def jobs(connection: Connection, names: Sequence[str] | None = None) -> Mapping[str, JobRow]:
@@ -138,7 +145,7 @@ def result(row: RequestRow) -> FiniteResult | None:
     return FiniteResult(
         name=row.name,
         request=row.id,
-        state=row.state,
+        state=ENDED[row.state],
         rows=row.rows,
         batches=row.batches,
         seconds=max(0.0, (row.finished or row.requested_at) - (row.started or row.requested_at)),

@@ -29,6 +29,8 @@ class JobSpec:
         refresh: continuous, incremental or full.
         stores: folded names of the stores it touches.
         upstream: names of the jobs whose output it reads, directly.
+        store_values: (store, property, text) that replaces what CREATE STORE says, see ``Settings.store_values``:
+            references and values that are no secret.
     """
 
     name: str
@@ -40,6 +42,7 @@ class JobSpec:
     refresh: str = "continuous"
     stores: tuple[str, ...] = ()
     upstream: tuple[str, ...] = ()
+    store_values: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def is_finite(self) -> bool:
@@ -57,12 +60,15 @@ class JobSpec:
         values.pop("version")
         statements = tuple(SliceStatement(**statement) for statement in values.pop("slice"))
         stores, sources = (tuple(values.pop(key, ())) for key in ("stores", "upstream"))
-        return cls(slice=statements, stores=stores, upstream=sources, **values)
+        replaced = tuple((store, name, text) for store, name, text in values.pop("store_values", ()))
+        return cls(slice=statements, stores=stores, upstream=sources, store_values=replaced, **values)
 
 
 def job_spec(project: Project, query: BoundQuery) -> JobSpec:
     """The spec of one query of a loaded project."""
     relations = (query.sink, *(scan.relation for scan in query.scans))
+    stores = tuple(sorted({relation.store for relation in relations}))
+    replaced = project.settings.store_values
     return JobSpec(
         name=query.name,
         relation=str(query.sink.name),
@@ -71,8 +77,9 @@ def job_spec(project: Project, query: BoundQuery) -> JobSpec:
         state_signature=query.state_signature,
         package_version=__version__,
         refresh=query.refresh,
-        stores=tuple(sorted({relation.store for relation in relations})),
+        stores=stores,
         upstream=upstream(project, query, transitive=False),
+        store_values=tuple((s, name, text) for s in stores for name, text in sorted(replaced.get(s, {}).items())),
     )
 
 
