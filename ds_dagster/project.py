@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from ds_dagster.catalog.builder import Declared, declare, qualify
 from ds_dagster.catalog.capabilities import Delivery
@@ -18,8 +19,7 @@ from ds_dagster.catalog.inference import delivery, shared_entities
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties import property_index
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.store import StoreAdmin, StoreDefinition, StoreKind
-from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.catalog.store import StoreAdmin, StoreKind
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import QualifiedName
@@ -196,30 +196,24 @@ def delivery_of(project: Project, relation: Relation) -> Delivery | None:
     return delivery(relation.kind, relation.properties, kind_of_store(project, relation))
 
 
-def overridden(project: Project, store: str, values: Mapping[str, str]) -> StoreDefinition:
-    """A declared store with some property values replaced (a user's Dagster resource).
-
-    Raises:
-        UserError: UNKNOWN_STORE.
-    """
-    definition = project.catalog.store(store)
-    replaced = {
-        name: PropertyValue(value, secret=name in definition.properties and definition.properties[name].secret)
-        for name, value in values.items()
-    }
-    return replace(definition, properties=MappingProxyType({**definition.properties, **replaced}))
-
-
-def store_admin(
-    project: Project, store: str, resolve: Resolver, values: Mapping[str, str] = MappingProxyType({})
-) -> StoreAdmin:
+def store_admin(project: Project, store: str, resolve: Resolver) -> StoreAdmin:
     """Connect to a declared store for control; close it after use.
 
     Raises:
         DsError: UNKNOWN_STORE, or what connecting meets.
     """
-    definition = overridden(project, store, values)
+    definition = project.catalog.store(store)
     return KINDS[definition.kind].admin(definition, resolve)
+
+
+def client_settings(project: Project, store: str, resolve: Resolver) -> Mapping[str, Any]:
+    """Arguments of the vendor's own client of a declared store, secrets resolved: keep them out of logs.
+
+    Raises:
+        UserError: UNKNOWN_STORE, ENVIRONMENT_REFERENCE_MISSING.
+    """
+    definition = project.catalog.store(store)
+    return KINDS[definition.kind].client_settings(definition, resolve)
 
 
 def _placed(statement: SliceStatement) -> str:

@@ -60,6 +60,8 @@ class Settings:
         journal: ``sqlite`` or an SQLAlchemy URL / ``${NAME}`` reference to one.
         environment: part of every job's identity (``dev``).
         engine, spark: see :class:`EngineSettings`; any Spark property.
+        store_values: folded store name → property → text that replaces the one of CREATE STORE (a user's Dagster
+        resource): ``${NAME}`` references, or values that are no secret. An overlay still comes last.
     """
 
     root: Path
@@ -75,6 +77,7 @@ class Settings:
     spark: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     overlay: Overlay = Overlay()
     file: str = ""
+    store_values: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 _TEXT = ("database", "schema", "store", "views", "journal", "environment")

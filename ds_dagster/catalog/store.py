@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
@@ -107,3 +107,6 @@ class StoreKind(Protocol):
 
     def admin(self, store: StoreDefinition, resolve: Resolver) -> StoreAdmin:
         """Connect for control."""
+
+    def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, Any]:
+        """Arguments of the vendor's own Python client, secrets resolved; empty where there is no such client."""

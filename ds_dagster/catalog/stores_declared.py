@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -51,7 +51,8 @@ def declare_store(
     if kind is None:
         return None, findings.diagnostics
     store = _Store(statement, kind, property_index(kinds), settings, findings)
-    values = _written(store)
+    replaced = _values_of(store, settings.store_values.get(store.name, {}), _replacement)
+    values: Mapping[str, PropertyValue] = {**_written(store), **replaced}
     overlay = _overlay(store)
     values = _merged(values, overlay) if overlay else _with_config_file(store, values)
     definition = StoreDefinition(
@@ -171,6 +172,13 @@ def _overlay(store: _Store) -> Mapping[str, PropertyValue]:
     by_kind = {name.upper(): table for name, table in overlay.kinds.items()}
     names = (store.kind.name, *store.kind.aliases)
     table = by_name.get(store.name) or next((by_kind[name] for name in names if name in by_kind), {})
+    return _values_of(store, table, _overlay_value)
+
+
+def _values_of(
+    store: _Store, table: Mapping[str, Any], value_of: Callable[[_Store, PropertySpec, Any], PropertyValue]
+) -> Mapping[str, PropertyValue]:
+    """Properties that do not stand in the statement."""
     found: dict[str, PropertyValue] = {}
     for name, raw in table.items():
         spec = store.index.find(name)
@@ -178,10 +186,16 @@ def _overlay(store: _Store) -> Mapping[str, PropertyValue]:
             if spec is None:
                 nearest = did_you_mean(name, store.index.names_at("store", store.kind.name))
                 raise _overlay_error(store, f"unknown property {name}, did you mean {nearest}?")
-            found[spec.name] = _overlay_value(store, spec, raw)
+            found[spec.name] = value_of(store, spec, raw)
         except DsError as problem:
             store.findings.add(problem)
     return found
+
+
+def _replacement(store: _Store, spec: PropertySpec, raw: Any) -> PropertyValue:
+    """A value of a user's resource: a reference stays one."""
+    text = PropertyValue(str(raw), secret=spec.secret)
+    return text if text.is_reference else PropertyValue(_converted(store, spec, raw), secret=spec.secret)
 
 
 def _overlay_value(store: _Store, spec: PropertySpec, raw: Any) -> PropertyValue:

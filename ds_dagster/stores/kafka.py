@@ -175,7 +175,11 @@ class Kafka:
         """Connect with librdkafka."""
         from ds_dagster.stores.kafka_admin import KafkaAdmin
 
-        return KafkaAdmin(store.name, {name: resolve(value) for name, value in client_connection(store).items()})
+        return KafkaAdmin(store.name, self.client_settings(store, resolve))
+
+    def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
+        """Configuration of librdkafka, for confluent-kafka's producers, consumers and admin clients."""
+        return {name: resolve(value) for name, value in client_connection(store).items()}
 
 
 def _contradiction(store: StoreDefinition, first: str, second: str, reason: str, fix: str) -> Diagnostic:

@@ -32,6 +32,16 @@ ENVELOPE = Envelope(
     partition="shard_id",
     order="LPAD(sequence_number, 64, '0')",
 )
+CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "region": "region_name",
+        "endpoint_url": "endpoint_url",
+        "access_key_id": "aws_access_key_id",
+        "secret_access_key": "aws_secret_access_key",
+        "session_token": "aws_session_token",
+    }
+)
+"""Connection option → argument of boto3."""
 KEY, SECRET, TOKEN = "kinesis.access_key_id", "kinesis.secret_access_key", "kinesis.session_token"
 
 
@@ -137,6 +147,10 @@ class Kinesis:
         return KinesisAdmin(
             store.name, {name: resolve(value) for name, value in make_options(connection(store)).items()}
         )
+
+    def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
+        """Arguments of ``boto3.client("kinesis", …)``."""
+        return {CLIENT_NAMES[name]: resolve(value) for name, value in make_options(connection(store)).items()}
 
 
 def region_of(store: StoreDefinition) -> str:

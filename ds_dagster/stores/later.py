@@ -6,7 +6,7 @@ asked of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
@@ -67,6 +67,10 @@ class LaterKind:
         raise self._refused()
 
     def admin(self, store: StoreDefinition, resolve: Resolver) -> StoreAdmin:
+        """Refused."""
+        raise self._refused()
+
+    def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
         """Refused."""
         raise self._refused()
 

@@ -8,7 +8,7 @@ Its read format ``memory`` is provided by the test runner; what queries write in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from ds_dagster.catalog.capabilities import Capabilities
@@ -101,3 +101,7 @@ class Memory:
         from ds_dagster.stores.memory_loader import MemoryAdmin
 
         return MemoryAdmin(store.name)
+
+    def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
+        """None: there is no client."""
+        return {}

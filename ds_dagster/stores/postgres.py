@@ -53,6 +53,17 @@ NATIVE_TYPES: Mapping[str, str] = MappingProxyType(
 )
 """Names as Postgres' ``format_type`` prints them, so that an existing table can be compared as text."""
 
+CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "url": "dsn",
+        "username": "user",
+        "password": "password",
+        "sslmode": "sslmode",
+        "sslrootcert": "sslrootcert",
+    }
+)
+"""Connection option → argument of psycopg2."""
+
 
 class Postgres:
     """A Postgres database."""
@@ -162,6 +173,10 @@ class Postgres:
         from ds_dagster.stores.postgres_admin import PostgresAdmin
 
         return PostgresAdmin(store.name, {name: resolve(value) for name, value in connection(store).items()})
+
+    def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
+        """Arguments of ``psycopg2.connect``."""
+        return {CLIENT_NAMES[name]: resolve(value) for name, value in connection(store).items()}
 
     def _path(self, relation: Relation) -> tuple[str, str]:
         """Schema and table."""

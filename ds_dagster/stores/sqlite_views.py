@@ -112,6 +112,10 @@ class SqliteViews:
 
         return SqliteAdmin(store.name, Path(resolve(store.properties[FOLDER])))
 
+    def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
+        """None: files are opened by their path."""
+        return {}
+
 
 def file_name(name: QualifiedName) -> str:
     """One file per view: the qualified name, every character outside letters, digits, ``_`` and ``-`` spelled
