@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import importlib.util
 import pickle
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -288,3 +293,66 @@ def test_a_small_project_is_not_kept(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     load_project(tmp_path, settings=settings)
     assert not cache_of(settings).exists()
+
+
+# the load budget: what is done, not how long it takes (that is benchmarks/load_time.py)
+
+
+def generated(relations: int) -> list[tuple[str, str]]:
+    spec = importlib.util.spec_from_file_location("load_time", ROOT / "benchmarks" / "load_time.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return list(module.files(relations))
+
+
+def test_loading_does_each_step_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = generated(200)
+    settings = settings_in(tmp_path, store="prod_kafka")
+    settings.sql.mkdir()
+    for name, text in texts:
+        (settings.sql / name).write_text(text, encoding="utf-8")
+    done: Counter[str] = Counter()
+
+    def count(place: str) -> None:
+        module, _, name = place.rpartition(".")
+        real = getattr(importlib.import_module(module), name)
+
+        def counted(*args: object, **kwargs: object) -> object:
+            done[name] += 1
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(place, counted)
+
+    for place in (
+        "ds_dagster.project.parse_file",
+        "ds_dagster.plan.assemble.bind_query",
+        "ds_dagster.plan.binder.rewrite",
+    ):
+        count(place)
+    count("ds_dagster.project_cache.parse_statement")
+    count("ds_dagster.project_cache.parse_file")
+    monkeypatch.setattr(project_cache, "WORTH_SECONDS", -1.0)
+    project = load_project(tmp_path, settings=settings)
+    assert not project.errors and len(project.catalog.relations) == 200
+    queries = len(project.queries)
+    assert (done["bind_query"], done["rewrite"]) == (queries, queries)
+    first = dict(done)
+    again = load_project(tmp_path, settings=settings)
+    assert [query.fingerprint for query in again.queries.values()] == [q.fingerprint for q in project.queries.values()]
+    assert (done["bind_query"], done["parse_statement"]) == (first["bind_query"], 0)
+    assert done["parse_file"] - first["parse_file"] == 1, "the one CREATE STORE"
+
+
+def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from ds_dagster.project import load_project;"
+        "from ds_dagster.settings import load_settings;"
+        "load_project(Path(sys.argv[1]), settings=load_settings(Path(sys.argv[1]), state=Path(sys.argv[2])));"
+        "heavy = {'pyspark', 'boto3', 'confluent_kafka', 'psycopg2', 'adbc_driver_postgresql', 'sqlalchemy', 'dagster'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(ROOT), str(tmp_path)], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert run.stdout.strip() == "[]"

@@ -141,7 +141,7 @@ class Node:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Direct inputs, left to right."""
-        return tuple(v for f in fields(self) if isinstance(v := getattr(self, f.name), Node))
+        return tuple(getattr(self, name) for name in _input_names(type(self)))
 
     def walk(self) -> Iterator[Node]:
         """This node and everything below it, top down, left to right."""
@@ -152,6 +152,18 @@ class Node:
     def has(self, name: str) -> bool:
         """Whether a field of that internal name comes out."""
         return any(field.name == name for field in self.output)
+
+
+def _input_names(kind: type[Node]) -> tuple[str, ...]:
+    """Names of the fields of a node class that hold its inputs, left to right."""
+    if kind not in _INPUT_NAMES:
+        _INPUT_NAMES[kind] = tuple(field.name for field in fields(kind) if field.type == "Node")
+    return _INPUT_NAMES[kind]
+
+
+_INPUT_NAMES: dict[type[Node], tuple[str, ...]] = {}
+"""Node class → what :func:`_input_names` found; annotations are text here, so a field of a node is one annotated
+``Node``."""
 
 
 def _require(node: Node, names: frozenset[str], what: str) -> None:
