@@ -110,8 +110,16 @@ class Reconciler:
                 return
             jobs = rows.jobs(connection)
             self._requests = dict(rows.open_requests(connection))
+            self._statuses |= self._of_steps(rows.statuses(connection))
         self._specs = sources_first({name: self._spec(job) for name, job in jobs.items()})
         self._jobs, self._revision = jobs, revision
+
+    def _of_steps(self, written: Mapping[str, StatusRow]) -> Mapping[str, StatusRow]:
+        """What runs in Dagster steps have recorded of jobs that rest here (their checkpoints may have moved on)."""
+        ours = (*ACTIVE, "BACKING_OFF")
+        known = self._statuses
+        resting = (row for name, row in written.items() if name not in known or known[name].state not in ours)
+        return {row.name: row for row in resting if row.state not in ours}
 
     def _spec(self, job: JobRow) -> JobSpec:
         before = self._jobs.get(job.name)

@@ -16,6 +16,7 @@ from ds_dagster.runtime.joblog import JobLog
 from ds_dagster.runtime.lease import Lease
 from ds_dagster.runtime.locks import FileLock
 from ds_dagster.runtime.reconcile import Reconciler, sources_first
+from ds_dagster.runtime.records import StatusRow
 from ds_dagster.runtime.spec import JobSpec
 from ds_dagster.runtime.states import LEGAL, check_transition
 from ds_dagster.settings import Settings
@@ -440,6 +441,18 @@ def test_the_next_run_of_an_incremental_load_keeps_its_checkpoint(house: House) 
     first, second = (order for order in house.host.orders if order.name == "load")
     assert (first.checkpoint_version, second.checkpoint_version) == (1, 1)
     assert second.progressed
+
+
+def test_a_run_goes_on_where_a_step_ended(house: House) -> None:
+    """Runs in Dagster steps write the status themselves."""
+    house.control.withdraw_run(load(house))
+    house.tick()
+    with house.control.journal.write() as connection:
+        done = StatusRow("load", "FINISHED", generation=1, checkpoint_version=1, batch=4)
+        rows.save_statuses(connection, [done])
+    load(house)
+    house.tick()
+    assert (house.host.orders[-1].started, house.host.orders[-1].progressed) == (True, True)
 
 
 def test_a_run_survives_its_engine(house: House) -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -216,6 +217,25 @@ def test_a_finite_load_loads_what_came_since_the_last_one(house: House) -> None:
     house.send(600)
     second = house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)
     assert (second.state, second.rows) == ("FINISHED", sum(house.sent.values()) - before), second
+
+
+def test_a_step_goes_on_where_the_engine_ended(house: House) -> None:
+    house.run("desktop")
+    house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)
+    before = sum(house.sent.values())
+    house.send(500)
+    with deadline() as over:
+        while len(house.committed("desktop")) < sum(house.sent.values()):
+            over()
+    program = Path(__file__).with_name("step_process.py")
+    done = subprocess.run([sys.executable, program, house.root, "loaded"], capture_output=True, text=True, timeout=WAIT)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["state"], result["rows"]) == ("FINISHED", sum(house.sent.values()) - before), done.stderr[-2000:]
+    assert house.control.transitions("loaded")[0].actor == "step"
+    house.send(100)
+    again = house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)
+    assert again.state == "FINISHED", again
+    assert again.rows == sum(1 for number in range(house.next - 100, house.next) if number % 3)
 
 
 def test_stop_ends_the_query_and_restart_goes_on(house: House) -> None:
