@@ -24,7 +24,7 @@ from ds_dagster.local.server import Home, ServerKind, start_server, stop_server
 from ds_dagster.spark.jvm import Operators, operators
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
-DEADLINE = 60.0
+DEADLINE = 150.0
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python sources run in the interpreter of the tests
 
