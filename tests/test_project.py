@@ -349,7 +349,7 @@ def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from ds_dagster.project import load_project;"
         "from ds_dagster.settings import load_settings;"
         "load_project(Path(sys.argv[1]), settings=load_settings(Path(sys.argv[1]), state=Path(sys.argv[2])));"
-        "heavy = {'pyspark', 'boto3', 'confluent_kafka', 'psycopg2', 'adbc_driver_postgresql', 'sqlalchemy', 'dagster'};"
+        "heavy = {'pyspark', 'boto3', 'confluent_kafka', 'psycopg2', 'sqlalchemy', 'dagster'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     run = subprocess.run(
