@@ -258,7 +258,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "another query works on the checkpoint",
         "make sure that one engine runs the job; the job retries",
     ),
-    Condition("DISK_FULL", "external", "no space is left on the engine's disk", "free space; the job retries"),
+    Condition("ENGINE_DISK_FULL", "external", "no space is left on the engine's disk", "free space; the job retries"),
     Condition(
         "OUT_OF_MEMORY",
         "external",

@@ -69,7 +69,7 @@ class Rule:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("DISK_FULL", text=r"No space left on device|Disk quota exceeded"),
+    Rule("ENGINE_DISK_FULL", text=r"No space left on device|Disk quota exceeded"),
     Rule("OUT_OF_MEMORY", kinds=r"OutOfMemoryError|SparkOutOfMemoryError"),
     Rule("OUT_OF_MEMORY", text=r"java\.lang\.OutOfMemoryError|Java heap space"),
     Rule("BATCH_TOO_LARGE", text=r"spark\.driver\.maxResultSize"),

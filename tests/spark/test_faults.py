@@ -41,7 +41,7 @@ def failed(*chain: tuple[str, str]) -> BaseException:
 
 
 CASES = [
-    ("DISK_FULL", ("java.io.IOException", "No space left on device")),
+    ("ENGINE_DISK_FULL", ("java.io.IOException", "No space left on device")),
     ("OUT_OF_MEMORY", ("java.lang.OutOfMemoryError", "Java heap space")),
     ("BATCH_TOO_LARGE", ("org.apache.spark.SparkException", "is bigger than spark.driver.maxResultSize (1024.0 MiB)")),
     ("INPUT_LOST", ("org.apache.spark.sql.kafka010.KafkaIllegalStateException", "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] x")),

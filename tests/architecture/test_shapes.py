@@ -1,0 +1,297 @@
+"""What good code looks like here, as far as a syntax tree can tell: sizes, records, errors, SQL, names."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from ds_dagster.conditions import CONDITIONS
+from ds_dagster.stores.registry import KINDS
+from tests.architecture.code import Module, code_of, docstring_of, lines_of, module, modules, name_of, texts
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+FILE_LINES, FUNCTION_LINES = 700, 60
+
+LONG_FUNCTIONS: Mapping[str, str] = {}
+"""``path:function`` → why it is longer. May only shrink."""
+
+
+def test_files_have_one_noun() -> None:
+    long = {found.path: len(found.text.splitlines()) for found in modules()}
+    assert not {path: count for path, count in long.items() if count > FILE_LINES}
+
+
+def test_functions_do_one_step() -> None:
+    long = {
+        f"{found.path}:{function.name}": lines_of(function)
+        for found in modules()
+        for function in found.functions()
+        if lines_of(function) > FUNCTION_LINES
+    }
+    assert set(long) == set(LONG_FUNCTIONS), long
+
+
+def test_docstrings_do_not_count() -> None:
+    function = next(code_of('def f():\n    """One.\n\n    Two.\n    """\n    return 1\n').functions())
+    assert lines_of(function) == 2
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+STATEFUL: Mapping[str, str] = {
+    "demo": "a demonstration that runs and what is seen of it",
+    "cli": "tables in memory and views over the project, alive for one command",
+    "local": "servers being started",
+    "orchestration/component.py": "Dagster resolves a component's attributes into it",
+    "orchestration/launch.py": "what was asked and answered in one run",
+    "plan/assemble.py": "the parts of one SELECT while it is being bound",
+    "plan/scope.py": "the names visible while one SELECT is being bound",
+    "plan/sources.py": "the names of sources given so far in one query",
+    "runtime/control.py": "a door to the journal",
+    "runtime/engine.py": "the engine's loop",
+    "runtime/journal.py": "a connection to the journal",
+    "runtime/launchers/local.py": "a process being started",
+    "runtime/lease.py": "a lease being held",
+    "runtime/liveness.py": "beats seen so far",
+    "runtime/locks.py": "a lock being held",
+    "runtime/reconcile.py": "the engine's loop",
+    "runtime/round.py": "one round of the engine's loop",
+    "runtime/step.py": "one load in a Dagster step's session",
+    "runtime/worker.py": "queries being hosted",
+    "runtime/worker_query.py": "one query being hosted",
+    "spark": "readers and writers with buffers and positions",
+    "sql/comments.py": "tags found so far in one comment",
+    "sql/script.py": "one file being read",
+    "stores/memory_loader.py": "a table in memory",
+    "testing": "topics and queries of a running case",
+}
+"""Files or folders that may hold dataclasses which are not frozen → what those hold. What travels between modules
+(statements, catalog, plan nodes, specs, journal records) is never among them."""
+RECORDS = ("sql/statements.py", "catalog/", "plan/nodes.py", "plan/query.py", "runtime/records.py", "runtime/spec.py")
+
+
+def dataclass_words(node: ast.ClassDef) -> frozenset[str] | None:
+    """Keywords that are True in a class's dataclass decorator; None when it is no dataclass."""
+    for decorator in node.decorator_list:
+        if name_of(decorator).rpartition(".")[2] != "dataclass":
+            continue
+        words = decorator.keywords if isinstance(decorator, ast.Call) else []
+        return frozenset(w.arg or "" for w in words if isinstance(w.value, ast.Constant) and w.value.value is True)
+    return None
+
+
+def stateful(found: Module) -> bool:
+    return not found.path.startswith(RECORDS) and any(
+        found.path == place or found.path.startswith(f"{place}/") for place in STATEFUL
+    )
+
+
+def test_what_crosses_modules_is_frozen_and_slotted() -> None:
+    wrong = []
+    for found in modules():
+        for node in found.classes():
+            words = dataclass_words(node)
+            if words is None or {"frozen", "slots"} <= words:
+                continue
+            if not stateful(found) or ("slots" not in words and found.area != "orchestration"):
+                wrong.append(f"{found.path}:{node.lineno} {node.name}")
+    assert not wrong, wrong
+
+
+def test_no_exception_to_frozen_records_is_left_over() -> None:
+    used = {
+        place
+        for found in modules()
+        for node in found.classes()
+        if (words := dataclass_words(node)) is not None and "frozen" not in words
+        for place in STATEFUL
+        if found.path == place or found.path.startswith(f"{place}/")
+    }
+    assert {place for place in STATEFUL if "/" in place} <= used
+
+
+def test_every_plan_node_has_a_reader_in_every_table() -> None:
+    """A new node is explained, fingerprinted, rewritten and compiled, or the table that lacks it is named here."""
+    nodes = {
+        node.name
+        for node in module("plan/nodes.py").classes()
+        if any(name_of(base) in ("Node", "Join") for base in node.bases) and not node.name.startswith("_")
+    }
+    assert len(nodes) >= 7, nodes
+    for path in ("plan/explain.py", "plan/fingerprint.py", "plan/rewrites.py", "spark/compiler.py"):
+        text = module(path).text
+        explained = nodes - {"Sink"} if path == "plan/explain.py" else nodes  # a sink is explained by its query
+        missing = {name for name in explained if not re.search(rf"\b{name}\b", text)}
+        assert not missing, f"{path} does not know {sorted(missing)}"
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+BUILT_IN = {
+    name
+    for name, value in vars(builtins).items()
+    if isinstance(value, type)
+    and issubclass(value, BaseException)
+    and name not in ("StopIteration", "KeyboardInterrupt")
+}
+
+RAISES_BUILT_IN: Mapping[str, str] = {
+    "plan/nodes.py:output": "the base class of nodes has no fields of its own",
+    "sql/expression_grammar.py:query": "the grammar of queries subclasses that of expressions",
+    "cli/records.py": "a record's reader says so to its own decode(), which turns it into a skipped record",
+    "cli/pull_functions.py": "SQLite turns what its functions raise into its own error, which the reader names",
+}
+"""Places that raise a built-in exception, none of which leaves the package."""
+
+
+def raised_built_in(found: Module) -> Iterator[str]:
+    for function in found.functions():
+        for node in ast.walk(function):
+            if isinstance(node, ast.Raise) and node.exc is not None and name_of(node.exc) in BUILT_IN:
+                yield f"{found.path}:{function.name}"
+
+
+def test_every_raise_names_a_condition() -> None:
+    places = {place for found in modules() for place in raised_built_in(found)}
+    assert not {place for place in places if not {place, place.split(":")[0]} & set(RAISES_BUILT_IN)}
+
+
+def test_a_built_in_raise_would_be_found() -> None:
+    assert list(raised_built_in(code_of("def f():\n    raise ValueError('x')"))) == ["made/up.py:f"]
+    assert not list(raised_built_in(code_of("def f():\n    raise error('X')")))
+
+
+PARAMETER = re.compile(r"(?<!\{)\{(\w+)(?:![rs])?\}(?!\})")
+
+BROAD: Mapping[str, str] = {
+    "cli/main.py:run": "the command line: a bug becomes exit code 3 and a text that asks to report it",
+    "runtime/engine.py": "the engine's loop: logged and raised again",
+    "runtime/worker.py": "one job's boundary inside the engine: its failure, never another job's",
+    "runtime/step.py:run": "one load's boundary inside a Dagster step: its failure, recorded",
+    "stores/postgres_loader.py:_load": "the transaction is rolled back, then the exception goes on",
+}
+"""Where everything may be caught, and why."""
+
+
+def broad_excepts(found: Module) -> Iterator[str]:
+    for function in found.functions():
+        for node in ast.walk(function):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type] if node.type else []
+            if not caught or {"Exception", "BaseException"} & {name_of(item) for item in caught}:
+                yield f"{found.path}:{function.name}"
+
+
+def test_everything_is_caught_at_the_boundaries_alone() -> None:
+    places = {place for found in modules() for place in broad_excepts(found)}
+    assert not {place for place in places if not {place, place.split(":")[0]} & set(BROAD)}
+    unused = {place for place in BROAD if not any(place in (used, used.split(":")[0]) for used in places)}
+    assert not unused, f"no longer needed: {unused}"
+
+
+def test_conditions_are_known_where_they_are_raised() -> None:
+    """``error("NAME", …)`` and ``….refuse("NAME", …)`` name an entry of the table, and give what its texts mention."""
+    wrong = []
+    for found in modules():
+        for node in ast.walk(found.tree):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "error":
+                continue
+            first = node.args[0] if node.args else None
+            if not isinstance(first, ast.Constant):
+                continue
+            condition = CONDITIONS.get(first.value)
+            if condition is None:
+                wrong.append(f"{found.path}:{node.lineno}: {first.value} is no condition")
+                continue
+            given = {keyword.arg for keyword in node.keywords}
+            if None in given:
+                continue
+            needed = set(PARAMETER.findall(condition.message + condition.hint))
+            if needed - given:
+                wrong.append(f"{found.path}:{node.lineno}: {first.value} lacks {sorted(needed - given)}")
+    assert not wrong, "\n".join(wrong)
+
+
+# --- SQL --------------------------------------------------------------------------------------------------------------
+
+STATEMENT = re.compile(
+    r"\s*(SELECT\s|INSERT\s+INTO|UPDATE\s+\S+\s+SET|DELETE\s+FROM|(CREATE|DROP|ALTER)\s+(TABLE|SCHEMA|INDEX|DATABASE)"
+    r"|MERGE\s|COPY\s|TRUNCATE\s|WITH\s+\w+\s+AS|PRAGMA\s|LOCK\s|NOTIFY\s)"
+)
+
+
+def built_sql(found: Module) -> Iterator[int]:
+    """Lines where a statement is put together out of texts: f-strings, ``+``, ``%`` and ``.format``."""
+    for node in ast.walk(found.tree):
+        first: ast.AST | None = None
+        if isinstance(node, ast.JoinedStr) and len(node.values) > 1:
+            first = node.values[0]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+            first = node.left
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+            first = node.func.value
+        if isinstance(first, ast.Constant) and isinstance(first.value, str) and STATEMENT.match(first.value):
+            yield node.lineno
+
+
+def test_sql_is_never_put_together_from_texts() -> None:
+    assert not [f"{found.path}:{line}" for found in modules() for line in built_sql(found)]
+
+
+@pytest.mark.parametrize("source", ['f"SELECT * FROM {x}"', '"INSERT INTO t VALUES (" + x', '"DROP TABLE %s" % x'])
+def test_built_sql_would_be_found(source: str) -> None:
+    assert list(built_sql(code_of(source))) == [1]
+
+
+def test_constant_sql_passes() -> None:
+    assert not list(built_sql(code_of('cursor.execute("SELECT a FROM t WHERE b = %s", (b,))')))
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+ASKS_FOR_A_KIND: Mapping[str, str] = {
+    "orchestration/resources.py": "one resource class per client library, chosen by the kind",
+    "testing": "a case replaces every store by one in memory",
+    "cli/pull_dialects.py": "names the database in a refusal",
+}
+"""Files or folders that may name kinds of stores, and why."""
+
+
+def kinds_named(found: Module) -> Iterator[str]:
+    for node in texts(found.tree):
+        if node.value in KINDS:
+            yield f"{found.path}:{node.lineno} {node.value}"
+
+
+def test_nobody_asks_for_a_stores_kind() -> None:
+    """What a store can do is in its capability record; its name belongs to its own file."""
+    outside = [found for found in modules() if found.area not in ("stores", "local")]
+    named = [line for found in outside for line in kinds_named(found)]
+    allowed = tuple(ASKS_FOR_A_KIND)
+    assert not [line for line in named if not line.startswith(allowed)]
+
+
+def test_no_module_is_named_like_the_standard_library() -> None:
+    """A script started from its folder would import the wrong one (plan/ has no scripts; its file binds SELECT)."""
+    names = {found.path.removesuffix(".py") for found in modules()}
+    assert {name for name in names if name.rpartition("/")[2] in sys.stdlib_module_names} <= {"plan/select"}
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert not [found.path for found in modules() if docstring_of(found.tree) is None]
+
+
+def test_annotations_are_lazy_except_where_dagster_reads_them() -> None:
+    line = "from __future__ import annotations"
+    for found in modules():
+        if found.area == "orchestration":
+            assert line not in found.text, f"{found.path}: Dagster reads its annotations"
+        elif any(not isinstance(node, ast.Expr | ast.ImportFrom) for node in found.tree.body):
+            assert line in found.text, found.path
