@@ -115,11 +115,10 @@ class House:
         consumer.subscribe([topic])
         with deadline() as over:
             while len(ended) < len(partitions):
-                over()
                 message = consumer.poll(1.0)
                 if message is None:
-                    continue
-                if message.error():
+                    over()
+                elif message.error():
                     ended.add(message.partition())
                 else:
                     ids.append(json.loads(message.value())["id"])
