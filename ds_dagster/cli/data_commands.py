@@ -78,7 +78,8 @@ def _entity(name: str, relations: Sequence[Relation]) -> _Place:
     if len(stores) > 1:
         raise error("ENTITY_AMBIGUOUS", name=name, stores=stores)
     if not found:
-        known = dict.fromkeys(text for r in relations for text in (r.name.name, r.entity))
+        entities = [r.entity for r in relations if r.kind in ("stream", "changelog")]
+        known = dict.fromkeys([*(r.name.name for r in relations), *entities])
         raise error("ENTITY_UNKNOWN", name=name, nearest=did_you_mean(name, known))
     return _Place(stores[0], name, found[0])
 

@@ -35,7 +35,10 @@ SETTLED = ("RUNNING", "FINISHED", "STOPPED")
 @project_option
 @json_option
 def plan_command(select: tuple[str, ...], project: Path | None, as_json: bool) -> int:
-    """What `apply` would do: each query against what runs, with the rule that decides. SELECT: query names or patterns."""
+    """What `apply` would do: each query against what runs, with the rule that decides.
+
+    SELECT: query names or patterns.
+    """
     loaded, control = _open(project, as_json)
     changes = control.changes(loaded, _chosen(loaded, select))
     if as_json:

@@ -37,8 +37,8 @@ def check_command(paths: tuple[Path, ...], project: Path | None, as_json: bool) 
     show_diagnostics(shown)
     count = sum(d.severity == "error" for d in shown)
     if ok:
-        relations, queries = len(loaded.catalog.relations), len(loaded.queries)
-        note(f"{loaded.statements} statements, {relations} relations, {queries} queries: ok")
+        counts = (len(loaded.catalog.relations), len(loaded.queries))
+        note(f"{loaded.statements} statements, {counts[0]} relations, {counts[1]} queries: ok")
     else:
         note(f"{count} mistake{'s' if count != 1 else ''} in {loaded.statements} statements")
     return 0 if ok else 1

@@ -87,6 +87,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "logs are in {logs}; `ds doctor` says what this machine lacks",
     ),
     Condition(
+        "DEMO_PACKAGE_MISSING",
+        "user",
+        "the demo needs the Python package {package}",
+        "`pip install 'ds-dagster[demo]'`",
+    ),
+    Condition(
         "DEMO_EXAMPLE_MISSING", "internal", "the example project is neither in the package nor in a checkout around it"
     ),
 )

@@ -1,0 +1,87 @@
+"""``ds test``: the project's SQL test cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of
+from ds_dagster.errors import error
+
+if TYPE_CHECKING:
+    from ds_dagster.testing.case import CaseResult
+
+
+@click.command("test")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
+@click.option("-k", "pattern", default="", help="Only cases whose path or title contains this text.")
+@click.option("--update", is_flag=True, help="Write golden files anew instead of comparing with them.")
+@project_option
+@json_option
+def test_command(paths: tuple[Path, ...], pattern: str, update: bool, project: Path | None, as_json: bool) -> int:
+    """Run SQL test cases (*.case.yaml) on stores in memory. PATHS: files and folders, default the project's tests."""
+    from ds_dagster.testing.report import json_report
+
+    settings = settings_of(project, quiet=True)
+    chosen = _chosen(paths or (_tests(settings.root),), pattern, settings.root)
+    results = _run(chosen, settings.root, update=update, quiet=as_json)
+    failed = sum(not result.ok for result in results)
+    if as_json:
+        emit_json(json_report(results, settings.root))
+    else:
+        note(f"{len(results) - failed} passed, {failed} failed in {sum(result.seconds for result in results):.1f} s")
+    return 1 if failed else 0
+
+
+def _tests(root: Path) -> Path:
+    return root / "tests" if (root / "tests").is_dir() else root
+
+
+def _chosen(places: tuple[Path, ...], pattern: str, root: Path) -> list[Path]:
+    """Case files in order. ``pattern`` looks at paths and, in the file's first lines, at titles.
+
+    Raises:
+        UserError: CASE_NONE_FOUND.
+    """
+    from ds_dagster.testing.report import shown_path
+    from ds_dagster.testing.runner import find_cases
+
+    found = find_cases(places)
+    if pattern:
+        wanted = pattern.lower()
+        found = [path for path in found if wanted in shown_path(path, root).lower() or wanted in _title(path).lower()]
+    if not found:
+        raise error("CASE_NONE_FOUND", places=[shown_path(place.resolve(), root) for place in places])
+    return found
+
+
+def _title(path: Path) -> str:
+    """The title's line; what is wrong with a file is told when it runs."""
+    lines = path.read_bytes().decode("utf-8", "replace").splitlines()
+    return next((line for line in lines if line.startswith("title:")), "")
+
+
+def _run(chosen: list[Path], root: Path, *, update: bool, quiet: bool) -> list[CaseResult]:
+    from ds_dagster.testing.report import failure_text, shown_path
+    from ds_dagster.testing.runner import run_case
+    from ds_dagster.testing.session import end_session, shared_session
+
+    results = []
+    try:
+        for path in chosen:
+            result = run_case(path, shared_session, root=root, update=update)
+            results.append(result)
+            if quiet:
+                continue
+            click.echo(
+                f"{'ok  ' if result.ok else 'FAIL'} {shown_path(path, root)}: {result.title} ({result.seconds:.2f} s)"
+            )
+            for written in result.written:
+                click.echo(f"     wrote {shown_path(written, root)}")
+            if not result.ok:
+                click.echo("     " + failure_text(result).partition("\n")[2].replace("\n", "\n     "))
+    finally:
+        end_session()
+    return results

@@ -1,0 +1,98 @@
+"""What the example project must make of the fed records: plain Python over lists and dicts, nothing of this package's
+engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ds_dagster.demo.data import Out, Phase, Row
+
+GROUPINGS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "url_device_click_count": (("url", "device_id"), "click_count"),
+    "url_visits": (("url",), "visits"),
+    "url_device_visits": (("url", "device_id"), "visits"),
+    "user_device_visits": (("userid", "device_id"), "visits"),
+    "user_url_device_visits": (("userid", "url", "device_id"), "visits"),
+}
+"""Counts of clicks: relation → (grouped by, name of the count)."""
+USER_CLICK: Mapping[str, tuple[str, str]] = {
+    "user_registertime": ("user", "registertime"),
+    "uid": ("user", "userid"),
+    "user_regionid": ("user", "regionid"),
+    "user_gender": ("user", "gender"),
+    "user_interests": ("user", "interests"),
+    "click_time": ("click", "event_time"),
+    "device_type": ("click", "device_id"),
+    "click_url": ("click", "url"),
+    "click_location": ("click", "ip"),
+}
+KEPT_PAGE_VIEW = ("viewtime", "userid", "pageid")
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Rows a relation must hold, as a bag (an order is promised by none of them)."""
+
+    relation: str
+    rows: tuple[Row, ...]
+
+
+def expected(phases: Iterable[Phase]) -> tuple[Expected, ...]:
+    """Every relation of the example that a query fills."""
+    clicks: list[Row] = []
+    joined: list[Row] = []
+    views: list[Row] = []
+    registered: list[Row] = []
+    users: dict[str, Row] = {}
+    for phase in phases:
+        _apply(phase.changes, users, registered)
+        for event in phase.events:
+            row = event.value or {}
+            (clicks if event.entity == "clicks" else views).append(row)
+            found = users.get(row["userid"]) if event.entity == "clicks" else None
+            if found is not None:
+                joined.append(_user_click(row, found))
+    regions = _counted(joined, ("click_url", "user_regionid"), "url_region_click_count")
+    return (
+        Expected("desktop_clicks", tuple(row for row in clicks if row["device_id"] == "desktop")),
+        *(Expected(name, _counted(clicks, by, count)) for name, (by, count) in GROUPINGS.items()),
+        Expected("user_clicks", tuple(joined)),
+        Expected("url_region_click_count", regions),
+        Expected("pageviews_kafka", tuple(views)),
+        Expected("pageviews_enriched", tuple(_enriched(views, registered))),
+        Expected("region_clicks", regions),
+    )
+
+
+def _apply(changes: Sequence[Out], users: dict[str, Row], registered: list[Row]) -> None:
+    for change in changes:
+        if change.entity == "ds_users":
+            registered.append(change.value or {})
+        elif change.value is None:
+            users.pop(str((change.key or {})["userid"]), None)
+        else:
+            users[change.value["userid"]] = change.value
+
+
+def _user_click(click: Row, user: Row) -> Row:
+    sides: Mapping[str, Row] = {"click": click, "user": user}
+    return {name: sides[side][column] for name, (side, column) in USER_CLICK.items()}
+
+
+def _counted(rows: Iterable[Row], by: Sequence[str], count: str) -> tuple[Row, ...]:
+    counts = Counter(tuple(row[name] for name in by) for row in rows)
+    return tuple({**dict(zip(by, key, strict=True)), count: number} for key, number in counts.items())
+
+
+def _enriched(views: Iterable[Row], registered: Iterable[Row]) -> Iterable[Row]:
+    """All of it happens within five minutes."""
+    by_user: dict[str, list[Row]] = {}
+    for row in registered:
+        by_user.setdefault(row["userid"], []).append(row)
+    for view in views:
+        for row in by_user.get(view["userid"], ()):
+            kept: dict[str, Any] = {name: view[name] for name in KEPT_PAGE_VIEW}
+            yield kept | {"regionid": row["regionid"], "gender": row["gender"]}

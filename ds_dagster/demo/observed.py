@@ -1,0 +1,108 @@
+"""What the example's relations hold in fact, read through the ways a user has: records of entities, answers of
+``ds query``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ds_dagster.cli.answers import ALL_RECORDS, ask
+from ds_dagster.cli.environment import resolver
+from ds_dagster.cli.pull_binding import bind_question
+from ds_dagster.demo.model import Expected
+from ds_dagster.errors import DsError
+from ds_dagster.names import QualifiedName
+from ds_dagster.project import Project, store_admin
+from ds_dagster.sql.script import parse_select
+
+QUESTIONS: Mapping[str, str] = {
+    "url_visits": "SELECT * FROM url_visits",
+    "url_device_visits": "SELECT * FROM url_device_visits",
+    "user_device_visits": "SELECT * FROM user_device_visits",
+    "user_url_device_visits": "SELECT * FROM user_url_device_visits",
+    "region_clicks": "SELECT * FROM region_clicks",
+}
+NOT_THERE_YET = frozenset({"VIEW_MISSING", "TABLE_NOT_LOADED", "ENTITY_MISSING"})
+PERSONAL = b"PII"
+EXAMPLES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One relation against the model.
+
+    Attributes:
+        relation: its name.
+        wanted, found: number of rows.
+        missing, extra: how many rows are only in the model, only in the relation; ``examples`` of both.
+    """
+
+    relation: str
+    wanted: int
+    found: int
+    missing: int
+    extra: int
+    examples: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether both hold the same rows."""
+        return not self.missing and not self.extra
+
+
+def compare(project: Project, expected: Expected) -> Compared:
+    """Read a relation now and compare it as a bag of rows."""
+    found = Counter(_frozen(row) for row in rows_of(project, expected.relation))
+    wanted = Counter(_frozen(row) for row in expected.rows)
+    missing, extra = wanted - found, found - wanted
+    examples = [f"missing {row}" for row in list(missing)[:EXAMPLES_SHOWN]]
+    examples += [f"extra {row}" for row in list(extra)[:EXAMPLES_SHOWN]]
+    return Compared(expected.relation, wanted.total(), found.total(), missing.total(), extra.total(), tuple(examples))
+
+
+def rows_of(project: Project, name: str) -> list[dict[str, Any]]:
+    """The rows of a relation; a changelog folded by key; none when nothing has been written yet."""
+    try:
+        if name in QUESTIONS:
+            return [dict(row) for row in ask(project, bind_question(project, parse_select(QUESTIONS[name]))).rows]
+        return _records(project, name)
+    except DsError as problem:
+        if problem.condition in NOT_THERE_YET:
+            return []
+        raise
+
+
+def _records(project: Project, name: str) -> list[dict[str, Any]]:
+    settings = project.settings
+    relation = project.catalog.relation(QualifiedName(settings.database, settings.schema, name))
+    found: list[tuple[bytes | None, bytes | None]] = []
+    admin = store_admin(project, relation.store, resolver(settings, relation.store))
+    try:
+        for record in admin.records(relation.entity, from_beginning=True, limit=ALL_RECORDS, stopped=lambda: False):
+            found.append((record.key, record.value))
+    finally:
+        admin.close()
+    values = _folded(found) if relation.is_changelog else [value for _, value in found if value is not None]
+    return [json.loads(value) for value in values]
+
+
+def _folded(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[bytes]:
+    latest: dict[bytes | None, bytes] = {}
+    for key, value in records:
+        if value is None:
+            latest.pop(key, None)
+        else:
+            latest[key] = value
+    return list(latest.values())
+
+
+def personal_records(project: Project, relations: Iterable[str]) -> list[str]:
+    """Relations in whose records personal data was found."""
+    return [name for name in relations if any(PERSONAL.decode() in str(row) for row in rows_of(project, name))]
+
+
+def _frozen(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True, ensure_ascii=False)
