@@ -174,6 +174,21 @@ def in_session(frame: DataFrame, session: SparkSession) -> DataFrame:
 
 
 @contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Run the body with this session as the calling thread's: Spark looks data sources up there, sinks above all."""
+    sessions: Any = SparkSession._get_j_spark_session_class(session._jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+@contextmanager
 def in_pool(spark: SparkSession, job: str) -> Iterator[None]:
     """Run the body with the job's own scheduler pool, so that a heavy job cannot starve light ones.
 

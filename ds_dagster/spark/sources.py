@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
@@ -73,7 +74,12 @@ def resolved(options: Options, resolve: Resolver) -> Mapping[str, str]:
 
 
 def register_provider(spark: SparkSession, provider: str) -> None:
-    """Make a Python data source (``module:Class``) known to a session; nothing happens without one."""
-    if provider:
-        module, _, name = provider.partition(":")
+    """Make a Python data source (``module:Class``) known to a session, once; nothing happens without one."""
+    if not provider:
+        return
+    module, _, name = provider.partition(":")
+    try:
         spark.dataSource.register(getattr(import_module(module), name))
+    except AnalysisException as problem:
+        if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
