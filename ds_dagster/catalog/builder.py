@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.properties import Place, PropertyIndex, property_index
-from ds_dagster.catalog.records import Draft, Findings, check_columns, event_time, record_key, value_format
+from ds_dagster.catalog.records import (
+    NULLABLE_KEY,
+    Draft,
+    Findings,
+    check_columns,
+    event_time,
+    record_key,
+    value_format,
+)
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.stores_declared import declare_store
@@ -428,7 +436,7 @@ def check_upsert_mode(draft: Draft, findings: Findings) -> None:
 def _columns(
     name: QualifiedName, statement: CreateRelation, findings: Findings
 ) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Columns and primary key; key columns are NOT NULL."""
+    """Columns and primary key; key columns are NOT NULL unless ``primary.key.nullable`` says otherwise."""
     if not statement.columns:
         word = KIND_WORDS[statement.kind]
         findings.add(error("COLUMNS_MISSING", span=statement.name.span, relation=str(name), kind=word))
@@ -446,4 +454,6 @@ def _columns(
             findings.add(problem)
         if column is not None:
             key.append(column.name)
-    return tuple(replace(c, nullable=False) if c.name in key else c for c in columns), tuple(dict.fromkeys(key))
+    strict = not any(p.name == NULLABLE_KEY and p.value is True for p in statement.properties)
+    typed = tuple(replace(c, nullable=False) if strict and c.name in key else c for c in columns)
+    return typed, tuple(dict.fromkeys(key))

@@ -17,7 +17,15 @@ from ds_dagster.catalog.builder import KIND_WORDS, check_holds, check_upsert_mod
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.properties import property_index
-from ds_dagster.catalog.records import Draft, Findings, check_columns, event_time, record_key, value_format
+from ds_dagster.catalog.records import (
+    NULLABLE_KEY,
+    Draft,
+    Findings,
+    check_columns,
+    event_time,
+    record_key,
+    value_format,
+)
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation, StartingPosition, ValueFormat
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.catalog.values import PropertyValue
@@ -123,7 +131,7 @@ def infer_sink(
     draft = Draft(
         str(name),
         statement.kind,
-        _sink_columns(statement, output, key),
+        tuple(output),
         tuple(key) if changelog == "upsert" else (),
         values,
         statement.name.span,
@@ -157,7 +165,7 @@ def infer_sink(
         value_format=format_,
         key=key_,
         event_time=time,
-        properties=MappingProxyType(dict(values)),
+        properties=MappingProxyType({**values, **_null_keys(statement, draft)}),
         declared=False,
         like=like,
     )
@@ -165,10 +173,12 @@ def infer_sink(
     return (None if refused else made), findings.diagnostics
 
 
-def _sink_columns(statement: CreateAsSelect, output: Sequence[Column], key: Sequence[str]) -> tuple[Column, ...]:
-    """Key columns of a changelog are NOT NULL; a view or table keeps a group whose key is NULL."""
-    strict = statement.kind == "changelog"
-    return tuple(replace(column, nullable=column.nullable and not (strict and column.name in key)) for column in output)
+def _null_keys(statement: CreateAsSelect, draft: Draft) -> Mapping[str, PropertyValue]:
+    """A group whose key is NULL is a group: readers of the changelog must be told that its key may be NULL."""
+    by_name = {column.name: column for column in draft.columns}
+    if statement.kind == "changelog" and any(by_name[name].nullable for name in draft.primary_key):
+        return {NULLABLE_KEY: PropertyValue(True)}
+    return {}
 
 
 def _record_facts(

@@ -177,6 +177,12 @@ RELATION: tuple[PropertySpec, ...] = (
         "enable.upsert.mode", "boolean", _WRITTEN, "records of a changelog replace one another by key; default TRUE"
     ),
     PropertySpec(
+        "primary.key.nullable",
+        "boolean",
+        _WRITTEN,
+        "NULL in a changelog's primary key is a key like any other; inferred where a grouped column may be NULL",
+    ),
+    PropertySpec(
         "delivery",
         "word",
         ("relation", "sink"),
@@ -314,6 +320,7 @@ RECORDS: tuple[str, ...] = (
     "timestamp.format",
     "starting.position",
     "enable.upsert.mode",
+    "primary.key.nullable",
 )
 """Properties of relations whose entity holds records (topics, Kinesis streams)."""
 

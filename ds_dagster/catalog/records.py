@@ -19,6 +19,7 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.sql.statements import RelationKind, WrittenName
 
 T = TypeVar("T")
+NULLABLE_KEY = "primary.key.nullable"
 PRIMITIVE_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "TINYINT", "FLOAT", "BOOLEAN", "VARBINARY")
 
 

@@ -52,14 +52,15 @@ def declare_store(
         return None, findings.diagnostics
     store = _Store(statement, kind, property_index(kinds), settings, findings)
     replaced = _values_of(store, settings.store_values.get(store.name, {}), _replacement)
-    values: Mapping[str, PropertyValue] = {**_written(store), **replaced}
+    written = _written(store)
+    values: Mapping[str, PropertyValue] = {**written, **replaced}
     overlay = _overlay(store)
     values = _merged(values, overlay) if overlay else _with_config_file(store, values)
     definition = StoreDefinition(
         name=store.name,
         kind=kind.name,
         span=statement.name.span,
-        origin=_without_secrets(statement, values),
+        origin=_without_secrets(statement, written),
         properties=MappingProxyType({name: v for name, v in values.items() if name != "config_file"}),
         overlaid=bool(overlay),
     )

@@ -45,14 +45,17 @@ class PropertyValue:
         return bool(self.file) or (isinstance(self.value, str) and REFERENCE.search(self.value) is not None)
 
     def shown(self) -> str:
-        """Text that may be shown to anyone: references stay as written, a literal secret becomes ``********``."""
+        """Text that may be shown to anyone: references without defaults, a literal secret as ``********``."""
         if self.parts:
             return (
                 "********" if any(part.secret for part in self.parts) else "".join(part.shown() for part in self.parts)
             )
         if self.file:
             return f"(file {self.file}{f', {self.entry}' if self.entry else ''})"
-        return "********" if self.secret and not self.is_reference else str(self.value)
+        if not self.secret:
+            return str(self.value)
+        names = [match["name"] for match in REFERENCE.finditer(str(self.value))]
+        return " ".join("${" + name + "}" for name in names) or "********"
 
     def __repr__(self) -> str:
         return f"PropertyValue({self.shown()})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
@@ -84,9 +85,9 @@ def prepared(spark: SparkSession, job: Compiled) -> PreparedQuery:
         DsError: what stores, references and the compiler refuse.
     """
     reads = {scan.source_name: _read_spec(scan, job) for scan in job.query.scans}
-    store, kind, resolver = job.store(job.query.sink)
+    store, kind, _ = job.store(job.query.sink)
     if kind.capabilities.writes_streams and job.query.sink.kind in ("stream", "changelog"):
-        _ensured(store, kind, resolver, job.query.sink)
+        _ensured(job, job.query.sink)
     return prepare(
         spark,
         job.query,
@@ -115,15 +116,25 @@ def fence(spark: SparkSession, job: Compiled) -> None:
 
 
 def _read_spec(scan: Scan, job: Compiled) -> ReadSpec:
-    store, kind, resolver = job.store(scan.relation)
-    facts = _ensured(store, kind, resolver, scan.relation)
+    store, kind, _ = job.store(scan.relation)
+    facts = _ensured(job, scan.relation)
     options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
     return kind.read_spec(store, scan.relation, options, facts)
 
 
-def _ensured(store: StoreDefinition, kind: StoreKind, resolver: Resolver, relation: Relation) -> EntityFacts:
-    admin = kind.admin(store, resolver)
-    try:
-        return admin.ensure(kind.entity_plan(relation))
-    finally:
-        admin.close()
+def _ensured(job: Compiled, relation: Relation) -> EntityFacts:
+    """Make sure that a relation's entity exists. Sizes nobody wrote are those of the entity it is configured like,
+    which may be in another store of the same kind."""
+    store, kind, resolver = job.store(relation)
+    plan = kind.entity_plan(relation)
+    if plan.like is not None and plan.like[0] != store.name:
+        model = _described(job, *plan.like)
+        plan = plan if model is None else plan.completed(model)
+    with closing(kind.admin(store, resolver)) as admin:
+        return admin.ensure(plan)
+
+
+def _described(job: Compiled, name: str, entity: str) -> EntityFacts | None:
+    store = job.project.catalog.store(name)
+    with closing(KINDS[store.kind].admin(store, job.resolver(f"store {name}"))) as admin:
+        return admin.describe(entity)

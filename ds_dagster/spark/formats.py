@@ -193,13 +193,14 @@ def _problems(scan: Scan, wants: frozenset[str]) -> list[tuple[SparkColumn, Spar
     found += [
         (_read(_VALUE, c, relation).isNull(), sf.lit(f"column {c.name} is NULL"))
         for c in _read_from_value(scan)
-        if not c.nullable or (relation.is_changelog and c.name in relation.primary_key)
+        if not c.nullable
     ]
     if names.EVENT_TIME in wants and scan.time.column is not None:
         found.append((_event_time(scan).isNull(), sf.lit("the event time is NULL")))
     if relation.is_changelog:
         found = [(~sf.col(names.DELETED) & wrong, text) for wrong, text in found]
-        no_key = [sf.col(_KEY).getField(name).isNull() for name in relation.primary_key]
+        required = [c.name for c in relation.columns if c.name in relation.primary_key and not c.nullable]
+        no_key = [sf.col(_KEY).isNull(), *(sf.col(_KEY).getField(name).isNull() for name in required)]
         found.append((sf.col(names.DELETED) & _any(no_key), sf.lit("a delete whose key does not give the primary key")))
     return found
 

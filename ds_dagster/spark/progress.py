@@ -68,6 +68,7 @@ class BatchProgress:
 
 
 _TICKS = "ds-ticks"
+_BEHIND = "/millis_behind"
 _BAD = bad_records_metric("")
 
 
@@ -111,6 +112,9 @@ def _source(found: Mapping[str, Any]) -> SourceProgress:
 
 
 def _lag(end: Mapping[str, int | str], latest: Mapping[str, int | str]) -> int | None:
+    behind = [value for name, value in latest.items() if name.endswith(_BEHIND)]
+    if behind:  # the source tells how late its shards are, not how many records wait
+        return 0 if all(value == 0 for value in behind) else None
     numbers = [(latest[name], end.get(name, 0)) for name in latest]
     if not numbers or not all(isinstance(a, int) and isinstance(b, int) for a, b in numbers):
         return 0 if latest and latest == end else None

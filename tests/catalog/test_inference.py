@@ -83,7 +83,8 @@ def test_a_changelog_is_compacted_and_keyed(inferred: Infer) -> None:
     sink, found = inferred(f"CREATE CHANGELOG s {SELECT} GROUP BY url;", key=["url"])
     assert not found
     assert (sink.primary_key, sink.key.format, sink.key.columns) == (("url",), "json", ("url",))
-    assert [column.nullable for column in sink.columns] == [False, True]
+    assert [column.nullable for column in sink.columns] == [True, True]
+    assert sink.option("primary.key.nullable") is True  # a group whose key is NULL is a group
     assert KINDS["KAFKA"].entity_plan(sink).settings["cleanup.policy"] == "compact"
 
 

@@ -39,8 +39,8 @@ public final class Expressions {
             receiver,
             method,
             type,
-            CollectionConverters.asScala(inputs).toSeq(),
-            CollectionConverters.asScala(new ArrayList<org.apache.spark.sql.types.AbstractDataType>()).toSeq(),
+            CollectionConverters.asScala(inputs.iterator()).toSeq(),
+            CollectionConverters.asScala(new ArrayList<org.apache.spark.sql.types.AbstractDataType>().iterator()).toSeq(),
             true,
             true,
             deterministic));
