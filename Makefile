@@ -66,6 +66,10 @@ format: setup ## rewrite the files as ruff formats them
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+.PHONY: docs
+docs: setup ## write the pages of docs/ that are made from the code
+	@$(BIN)/python scripts/generate_docs.py
+
 .PHONY: wheel
 wheel: setup ## a wheel in dist/, with the Java operators built in
 	@DS_BUILD_JAR=require $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -25,8 +25,15 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """The process that hosts jobs. ``launcher``: local | external; ``cores``: Spark slots; ``memory``: driver heap; ``master``:
-    Spark master URL, default ``local[cores]``."""
+    """The process that hosts jobs.
+
+    Attributes:
+        launcher: ``local`` (the command line and Dagster start the engine on this machine when it is gone) or
+            ``external`` (it is started elsewhere; its absence is said).
+        cores: Spark slots of the local master.
+        memory: heap of the Spark driver, as ``512m`` or ``2g``.
+        master: Spark master URL; empty for ``local[cores]``.
+    """
 
     launcher: str = "local"
     cores: int = 2
@@ -54,12 +61,15 @@ class Settings:
     Attributes:
         root: the project's folder.
         sql: folder of statements.
-        state: journal, checkpoints, views, logs, pid files; local disk.
-        database, schema, store: defaults for names that are not qualified and for CREATE … AS without ``'store'``.
-        views: ``sqlite`` or the name of a declared Postgres store.
-        journal: ``sqlite`` or an SQLAlchemy URL / ``${NAME}`` reference to one.
-        environment: part of every job's identity (``dev``).
-        engine, spark: see :class:`EngineSettings`; any Spark property.
+        state: journal, checkpoints, views, logs, pid files; on a local disk.
+        database: database of names that are not qualified.
+        schema: schema of names that are not qualified.
+        store: store of a CREATE … AS without ``'store'``; a ``USE STORE`` in a file overrides it.
+        views: where materialized views are kept: ``sqlite`` or the name of a declared Postgres store.
+        journal: ``sqlite``, a Postgres URL, or a ``${NAME}`` reference to one.
+        environment: part of every job's identity, so that one cluster can hold several (``dev``, ``prod``).
+        engine: see :class:`EngineSettings`.
+        spark: any Spark property.
         store_values: folded store name → property → text that replaces the one of CREATE STORE (a user's Dagster
         resource): ``${NAME}`` references, or values that are no secret. An overlay still comes last.
     """

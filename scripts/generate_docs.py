@@ -1,0 +1,454 @@
+"""Write the pages of docs/ that are made from the code's own tables.
+
+Usage: python scripts/generate_docs.py [--check]        --check: write nothing, fail when a page is stale
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import click
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from ds_dagster import conditions
+from ds_dagster.catalog.capabilities import Capabilities
+from ds_dagster.catalog.properties import PLACES, PropertySpec
+from ds_dagster.catalog.property_table import ENTITY, PROPERTIES, QUERY, RELATION, SOURCE, STORE
+from ds_dagster.catalog.store import StoreKind
+from ds_dagster.cli.main import COMMANDS, cli
+from ds_dagster.datatypes import DataType
+from ds_dagster.plan.functions import FUNCTIONS, KNOWN_LATER, Function, Signature
+from ds_dagster.settings import EngineSettings, Settings
+from ds_dagster.stores.registry import built_in
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def page(title: str, source: str, *parts: str) -> str:
+    """A whole page; ``source`` says where its facts stand."""
+    note = f"<!-- made by scripts/generate_docs.py from {source}: change it there, then run `make docs` -->"
+    return "\n\n".join((f"# {title}", note, *(part.strip("\n") for part in parts if part))) + "\n"
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [headers, ["---"] * len(headers), *rows]
+    return "\n".join("| " + " | ".join(cell(text) for text in line) + " |" for line in lines)
+
+
+def cell(text: str) -> str:
+    """Text that a table can hold."""
+    return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
+
+
+def code(text: object) -> str:
+    """As code."""
+    return f"`{text}`" if str(text) else ""
+
+
+def codes(texts: Iterable[object]) -> str:
+    """Several as code."""
+    return ", ".join(code(text) for text in texts)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+KINDS: Mapping[str, str] = {
+    "user": "the project, the SQL or the environment; never retried",
+    "not_yet": "legal in the dialect, not built yet; the hint says what works today",
+    "unsupported": "refused for good; the hint says what works instead",
+    "external": "a server, the network or the disk; a job tries again with growing pauses",
+    "internal": "a bug of ours; please report it",
+}
+TOPICS: Mapping[str, str] = {
+    "syntax": "Statements and their text",
+    "project": "Projects and settings",
+    "catalog": "Stores, relations and properties",
+    "query": "Queries",
+    "stores": "Looking at and writing into stores",
+    "spark": "Spark, Kafka and Kinesis while a job runs",
+    "runtime": "Jobs, engine and journal",
+    "orchestration": "Dagster",
+    "local": "Jars, Java and local servers",
+    "testing": "SQL test cases",
+    "command": "Commands",
+}
+"""Topic file → heading."""
+
+
+def errors_page() -> str:
+    """Every condition with its texts."""
+    parts = [
+        "Everything that can go wrong has a name that stays the same from version to version. It stands in brackets "
+        "behind the message, in `--json` output as `condition`, in the journal, in logs and in Dagster's events. `{…}` "
+        "are values of the case at hand.",
+        table(["Whose fault", "Means"], [(code(kind), text) for kind, text in KINDS.items()]),
+    ]
+    for topic in conditions.TOPICS:
+        rows = [
+            (
+                f'<a id="{c.name.lower()}"></a>{code(c.name)}',
+                c.kind.replace("_", " "),
+                c.message,
+                c.hint.replace("{{", "{"),
+            )
+            for c in sorted(topic.CONDITIONS, key=lambda c: c.name)
+        ]
+        heading = TOPICS[topic.__name__.rpartition(".")[2]]
+        parts += [f"## {heading}", table(["Condition", "Whose fault", "Says", "What to do"], rows)]
+    return page("Errors", "ds_dagster/conditions/", *parts)
+
+
+# --- stores -----------------------------------------------------------------------------------------------------------
+
+DELIVERY: Mapping[str, str] = {
+    "exactly_once": "exactly once",
+    "idempotent_by_key": "idempotent by key",
+    "at_least_once": "at least once",
+}
+TIME: Mapping[str, str] = {
+    "broker": "the store, on arrival",
+    "producer": "who writes the record",
+    "by_entity": "the broker or the producer, as the topic is set",
+    "none": "–",
+}
+
+
+def yes(value: bool) -> str:
+    """A mark for people."""
+    return "yes" if value else "–"
+
+
+def delivered(able: bool, guarantee: str) -> str:
+    """A guarantee, where there is something to guarantee."""
+    return DELIVERY[guarantee] if able else "–"
+
+
+ABILITIES: tuple[tuple[str, Callable[[Capabilities], str]], ...] = (
+    ("source of streams and changelogs", lambda c: yes(c.reads_streams)),
+    ("sink of CREATE STREAM … AS, INSERT INTO", lambda c: delivered(c.writes_streams, c.stream_delivery)),
+    ("sink of CREATE CHANGELOG … AS", lambda c: delivered(c.writes_streams, c.changelog_delivery)),
+    ("sink of CREATE TABLE … AS", lambda c: delivered(c.writes_tables, c.table_delivery)),
+    ("holds materialized views", lambda c: delivered(c.serves_views, c.table_delivery)),
+    ("upserts and deletes in tables and views", lambda c: yes(c.supports_upsert and c.supports_delete)),
+    ("records have keys", lambda c: yes(c.record_keys)),
+    ("longest key", lambda c: f"{c.max_key_characters} characters" if c.max_key_characters else "–"),
+    ("who sets a record's time", lambda c: TIME[c.record_time]),
+    ("properties that size a new entity", lambda c: codes(c.count_properties) or "–"),
+    ("exists without CREATE STORE", lambda c: yes(c.embedded)),
+)
+
+
+def stores_page() -> str:
+    """Capability matrix, then each kind's properties and gaps."""
+    kinds = [kind for kind in built_in() if not kind.capabilities.not_yet]
+    later = [kind for kind in built_in() if kind.capabilities.not_yet]
+    headers = ["", *(spellings(kind) for kind in kinds)]
+    parts = [
+        "What each kind of store can do, as the compiler knows it: what is not in this table is refused before "
+        "anything runs. *Exactly once* means that a batch which is repeated after a crash leaves no trace; *idempotent "
+        "by key* that repeating it writes the same records again; *at least once* that a repeated batch may show twice.",
+        table(headers, [(name, *(shown(kind.capabilities) for kind in kinds)) for name, shown in ABILITIES]),
+    ]
+    for kind in kinds:
+        parts += [f"## {kind.name}", *kind_parts(kind)]
+    rows = [(code(kind.name), kind.capabilities.not_yet) for kind in later]
+    parts += ["## Not built yet", table(["Kind", "What to do today"], rows)]
+    return page("Stores", "the capability records in ds_dagster/stores/", *parts)
+
+
+def spellings(kind: StoreKind) -> str:
+    """Name and other names of a kind."""
+    return codes((kind.name, *kind.aliases))
+
+
+def kind_parts(kind: StoreKind) -> Iterator[str]:
+    """Properties and gaps of one kind."""
+    if kind.store_properties:
+        yield f"Properties of `CREATE STORE … WITH ('type' = {kind.name}, …)`: " + linked(kind.store_properties) + "."
+    if kind.relation_properties:
+        yield "Properties of its relations: " + linked(kind.relation_properties) + "."
+    if kind.capabilities.not_built:
+        yield table(["Not built yet", "Instead"], kind.capabilities.not_built)
+
+
+def linked(specs: Iterable[PropertySpec]) -> str:
+    """Names of properties, each with a link to its line."""
+    return ", ".join(f"[{code(spec.name)}](properties.md#{anchor(spec.name)})" for spec in specs)
+
+
+def anchor(name: str) -> str:
+    """Anchor of a property."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
+    ("Stores", "`CREATE STORE … WITH`", STORE),
+    ("Topics, Kinesis streams and tables", "what a relation's data stands in", ENTITY),
+    ("Relations", "what the data means", RELATION),
+    ("Sources", "how one query reads a relation: WITH behind its name in FROM or JOIN", SOURCE),
+    ("Queries", "`QUERY WITH` behind the SELECT", QUERY),
+)
+SHORT_PLACES: Mapping[str, str] = {
+    "store": "store",
+    "relation": "declaration",
+    "sink": "CREATE … AS",
+    "source": "source",
+    "query": "query",
+    "entity": "entity",
+}
+
+
+def properties_page() -> str:
+    """Every property: where it may stand and what it means."""
+    shown = {spec.name for _, _, group in GROUPS for spec in group}
+    assert shown == {spec.name for spec in PROPERTIES}, "a group of properties is missing in GROUPS"
+    places = [(SHORT_PLACES[name], text) for name, text in PLACES.items()]
+    parts = [
+        "Every property of a `WITH` clause. A name that is not here is refused with the nearest one; a value of the "
+        "wrong kind with what is allowed; a property in the wrong place with the right one.",
+        table(["In the tables below", "Stands in"], places),
+    ]
+    for title, about, group in GROUPS:
+        rows = [property_row(spec) for spec in group]
+        parts += [
+            f"## {title}",
+            about[0].upper() + about[1:] + ".",
+            table(["Property", "Value", "Where", "Meaning"], rows),
+        ]
+    return page("Properties", "ds_dagster/catalog/property_table.py", *parts)
+
+
+def property_row(spec: PropertySpec) -> tuple[str, str, str, str]:
+    """One line of a table."""
+    name = f'<a id="{anchor(spec.name)}"></a>{code(spec.name)}'
+    also = f" (also {codes(spec.aliases)})" if spec.aliases else ""
+    meaning = spec.doc + (". Never shown, and best written as `${NAME}`" if spec.secret else "")
+    if spec.not_yet:
+        meaning += f". *Not built yet:* {spec.not_yet}"
+    for word, reason in spec.choices_not_yet:
+        meaning += f". *{word.upper()} is not built yet:* {reason}"
+    return name + also, value_text(spec), ", ".join(SHORT_PLACES[place] for place in spec.places), meaning
+
+
+VALUES: Mapping[str, str] = {
+    "text": "text",
+    "integer": "whole number",
+    "boolean": "TRUE, FALSE",
+    "name": "name",
+    "names": "names, with commas",
+    "type": "type",
+    "millis": "milliseconds",
+    "file": "path, relative to the project",
+}
+
+
+def value_text(spec: PropertySpec) -> str:
+    """What may be written."""
+    if spec.type == "word":
+        return codes(choice.upper() for choice in spec.choices) or "one of the kinds in [stores.md](stores.md)"
+    return VALUES[spec.type] + (f" ≥ {spec.minimum}" if spec.minimum is not None else "")
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+FUNCTION_KINDS: Mapping[str, str] = {
+    "scalar": "Functions of one row",
+    "aggregate": "Aggregates",
+    "metadata": "Metadata of a record",
+}
+NULLS: Mapping[str, str] = {
+    "any": "when an argument is",
+    "all": "when all arguments are",
+    "never": "never",
+    "always": "as described",
+}
+
+
+def functions_page() -> str:
+    """Every function with its signatures."""
+    parts = [
+        "Names are read in any case. `?` behind an argument: it may be left out; `+`: it may be repeated; *same*: "
+        "arguments are converted to the one type that holds them all. All dates and times are in UTC.",
+    ]
+    for kind, title in FUNCTION_KINDS.items():
+        found = sorted((f for f in FUNCTIONS.values() if f.kind == kind and not f.not_yet), key=lambda f: f.name)
+        parts += [f"## {title}", table(["Function", "Gives", "Meaning", "NULL"], [function_row(f) for f in found])]
+    later = {f.name: f.not_yet for f in FUNCTIONS.values() if f.not_yet} | dict(KNOWN_LATER)
+    rows = [(code(name), instead) for name, instead in sorted(later.items())]
+    parts += ["## Not built yet", table(["Function", "What works today"], rows)]
+    return page("Functions", "ds_dagster/plan/functions.py", *parts)
+
+
+def function_row(function: Function) -> tuple[str, str, str, str]:
+    """One line of a table."""
+    forms = "<br>".join(
+        code(f"{function.name}{str(form).replace('same_number', 'number')}") for form in function.signatures
+    )
+    also = f"<br>also {codes(function.aliases)}" if function.aliases else ""
+    results = dict.fromkeys(result_text(form) for form in function.signatures)
+    meaning = function.meaning + ("" if function.deterministic else "; differs when a batch is repeated")
+    return forms + also, "<br>".join(results), meaning, NULLS[function.nulls]
+
+
+def result_text(form: Signature) -> str:
+    """Type of a result; by the arguments where it follows from them."""
+    return "by its argument" if not isinstance(form.result, DataType) else code(form.result)
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+VARIABLES: Mapping[str, str] = {
+    "DS_PROFILE": "a file of store properties used instead of `<state>/local.toml`; `none`: no such file at all",
+    "DS_LOG_LEVEL": "`debug`: the engine logs every batch",
+    "DS_CACHE": "folder of downloaded jars and programs; default: `ds-dagster` in the user's cache folder",
+    "DS_IVY_SETTINGS": "an Ivy settings file for the download of jars (a company's own repository)",
+}
+"""Environment variables beside the settings' own."""
+NOT_WRITTEN = ("root", "file", "overlay", "store_values", "engine", "spark")
+PATHS: Mapping[str, str] = {"sql": "sql", "state": ".ds"}
+EXAMPLE = """```toml
+[tool.ds-dagster]
+sql = "sql"
+database = "clickstream_db"
+store = "prod_kafka"
+
+[tool.ds-dagster.engine]
+cores = 2
+memory = "1g"
+
+[tool.ds-dagster.spark]        # any Spark property
+"spark.sql.shuffle.partitions" = "2"
+```"""
+
+
+def settings_page() -> str:
+    """Every setting with its default."""
+    about = attributes(Settings)
+    rows = [
+        (code(f.name), code(PATHS.get(f.name, f.default)), code(f"DS_{f.name.upper()}"), about[f.name])
+        for f in fields(Settings)
+        if f.name not in NOT_WRITTEN
+    ]
+    engine = attributes(EngineSettings)
+    engine_rows = [(code(f.name), code(f.default), engine[f.name]) for f in fields(EngineSettings)]
+    return page(
+        "Settings",
+        "ds_dagster/settings.py",
+        "Settings stand in `pyproject.toml` under `[tool.ds-dagster]`, or in a file `ds.toml` without that prefix. "
+        "Last wins: default, file, environment variable, argument of `DsProject` in Python. A name that is not here is "
+        "refused.",
+        EXAMPLE,
+        "## `[tool.ds-dagster]`",
+        table(["Setting", "Default", "Variable", "Meaning"], rows),
+        "## `[tool.ds-dagster.engine]`",
+        table(["Setting", "Default", "Meaning"], engine_rows),
+        "## `[tool.ds-dagster.spark]`",
+        attributes(Settings)["spark"][0].upper()
+        + attributes(Settings)["spark"][1:]
+        + ", as text, number or truth value.",
+        "## Further environment variables",
+        table(["Variable", "Meaning"], [(code(name), text) for name, text in VARIABLES.items()]),
+    )
+
+
+def attributes(record: type) -> dict[str, str]:
+    """Name → text of the attributes in a record's docstring."""
+    text = inspect.cleandoc(record.__doc__ or "").partition("Attributes:\n")[2]
+    found: dict[str, str] = {}
+    for names, meaning in re.findall(r"^    ([a-z_, ]+): (.+(?:\n(?!    [a-z_, ]+: ).+)*)", text, re.MULTILINE):
+        for name in names.split(", "):
+            found[name] = re.sub(r"\s+", " ", meaning.replace("``", "`")).rstrip(".")
+    return found
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def commands_page() -> str:
+    """Every command with its arguments and options."""
+    context = click.Context(cli, info_name="ds")
+    parts = [
+        "`ds` is short for `ds-dagster`. Results go to standard output, progress and remarks to standard error. Exit "
+        "codes: 0 done, 1 the project or a job is at fault, 2 wrong usage, 3 a bug of ours.",
+    ]
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        parts += command_parts(command, context)
+    return page("Commands", "the help texts in ds_dagster/cli/", *parts)
+
+
+def command_parts(command: click.Command, parent: click.Context) -> list[str]:
+    """One command, and those below it."""
+    context = click.Context(command, info_name=command.name, parent=parent)
+    usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
+    depth = "##" if parent.parent is None else "###"
+    parts = [f"{depth} {context.command_path}", f"```\n{usage}\n```", paragraphs(command.help or "")]
+    written = [option for option in command.params if isinstance(option, click.Option)]
+    options = [record for option in written if (record := option.get_help_record(context)) is not None]
+    rows = [(code(flags), text) for flags, text in options]
+    parts.append(table(["Option", "Meaning"], rows) if rows else "")
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            parts += command_parts(below, context)
+    return parts
+
+
+def paragraphs(text: str) -> str:
+    """A help text as Markdown: lines of a paragraph joined, click's marks removed."""
+    found = (re.sub(r"\s+", " ", part.replace("\b", "")) for part in inspect.cleandoc(text).split("\n\n"))
+    return "\n\n".join(part.strip() for part in found)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "errors.md": errors_page,
+    "stores.md": stores_page,
+    "properties.md": properties_page,
+    "functions.md": functions_page,
+    "settings.md": settings_page,
+    "commands.md": commands_page,
+}
+"""File in docs/ → what makes it."""
+
+
+def stale() -> dict[str, str]:
+    """Pages that differ from what the code says now, with their new text."""
+    made = {name: make() for name, make in PAGES.items()}
+    return {name: text for name, text in made.items() if _read(DOCS / name) != text}
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check; the exit code."""
+    found = stale()
+    if "--check" in arguments:
+        for name in found:
+            print(f"docs/{name} is not what the code says: run `make docs`", file=sys.stderr)
+        return int(bool(found))
+    for name, text in found.items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+        print(f"docs/{name} written", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
