@@ -33,7 +33,8 @@ STOPS: tuple[tuple[signal.Signals, float], ...] = (
 ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
 WORKSPACE = """{ workspaceOrError { ... on Workspace { locationEntries { name loadStatus
-  locationOrLoadError { __typename ... on PythonError { message } ... on RepositoryLocation { repositories { name } } } } } } }"""
+  locationOrLoadError { __typename ... on PythonError { message }
+    ... on RepositoryLocation { repositories { name } } } } } } }"""
 ASSETS = "{ assetNodes { assetKey { path } isExecutable } }"
 LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) { __typename
   ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }

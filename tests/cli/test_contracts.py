@@ -1,0 +1,151 @@
+"""What every command promises: exit codes, results alone on stdout, shapes of JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ds_dagster.cli.main import COMMANDS
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_every_command_has_help(ds, command: str) -> None:
+    found = ds(command, "--help")
+    assert found.code == 0
+    assert "Usage: ds" in found.out
+
+
+def test_usage_mistakes_exit_2(ds) -> None:
+    assert ds("query").code == 2
+    assert ds("query", "SELECT 1", "--limit", "0").code == 2
+    assert ds("explain", "visits", "--level", "nonsense").code == 2
+    found = ds("qury")
+    assert found.code == 2
+    assert "query" in found.err
+
+
+def test_mistakes_of_the_project_exit_1_and_leave_stdout_empty(ds) -> None:
+    found = ds("query", "SELECT * FROM nothing")
+    assert (found.code, found.out) == (1, "")
+    assert "UNKNOWN_RELATION" in found.err
+    assert "^" in found.err
+
+
+def test_our_own_mistakes_exit_3(ds, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ds_dagster.cli import data_commands
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(data_commands, "load_project", broken)
+    found = ds("query", "SELECT 1")
+    assert found.code == 3
+    assert "bug" in found.err
+
+
+def test_outside_a_project_the_way_in_is_shown(ds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "ds.toml").unlink()
+    monkeypatch.chdir(elsewhere)
+    found = ds("query", "SELECT 1", "--json")
+    assert found.code == 1
+    assert found.conditions == ["PROJECT_NOT_FOUND"]
+    assert "ds init" in found.json["diagnostics"][0]["hint"]
+
+
+def test_check_has_the_documented_shape(ds) -> None:
+    found = ds("check", "--json").json
+    assert set(found) == {"ok", "statements", "relations", "diagnostics"}
+    assert found["ok"] is True
+    by_name = {relation["fqn"]: relation for relation in found["relations"]}
+    assert by_name["d.public.visits"]["key"] == ["url", "device"]
+    assert by_name["d.public.clicks"]["columns"][0] == {"name": "at", "type": "TIMESTAMP_LTZ(3)", "nullable": True}
+
+
+def test_ps_has_the_documented_shape_before_anything_ran(ds) -> None:
+    found = ds("ps", "--json").json
+    assert set(found) == {"engines", "jobs"}
+    assert found["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        (
+            "statement",
+            "CREATE MATERIALIZED VIEW visits AS SELECT url, device, COUNT(*) AS n FROM clicks GROUP BY url, device",
+        ),
+        ("plan", "Aggregate by clicks.url VARCHAR, clicks.device VARCHAR"),
+        ("stages", "ensure kafka.clicks: topic.partitions = 1, topic.replicas = 1"),
+    ],
+)
+def test_explain_levels_without_a_server(ds, level: str, expected: str) -> None:
+    found = ds("explain", "visits", "--level", level)
+    assert found.code == 0, found.err
+    assert expected in found.out
+
+
+def test_explain_stages_tell_the_launch_in_order(ds) -> None:
+    steps = [line.split(" ", 1)[1] for line in ds("explain", "orders", "--level", "stages").out.splitlines()]
+    words = [step.split()[0].rstrip(":") for step in steps]
+    assert words == ["check", "check", "ensure", "prepare", "wait", "open", "start", "report"]
+
+
+def test_explain_plan_as_data(ds) -> None:
+    found = ds("explain", "visits", "--json").json
+    plan = found["queries"]["visits"]
+    assert [node["node"] for node in plan["nodes"]] == ["Project", "Aggregate", "Scan"]
+
+
+def test_explain_of_a_declared_relation_is_its_statement(ds) -> None:
+    assert ds("explain", "clicks").out.startswith("CREATE STREAM clicks")
+
+
+def test_lineage_as_json_and_mermaid(ds) -> None:
+    edges = ds("lineage", "visits", "--json").json["edges"]
+    assert edges == [{"from": "d.public.clicks", "to": "d.public.visits"}]
+    assert ds("lineage", "--mermaid").out.startswith("flowchart LR")
+
+
+def test_up_refuses_unknown_servers(ds) -> None:
+    found = ds("up", "--only", "mysql", "--json")
+    assert found.code == 1
+    assert found.conditions == ["LOCAL_SERVER_UNKNOWN"]
+
+
+def test_down_without_servers_is_fine(ds) -> None:
+    assert ds("down", "--json").json == {"stopped": []}
+
+
+def test_doctor_names_facts_and_fixes(ds) -> None:
+    found = ds("doctor", "--json")
+    facts = {fact["name"]: fact for fact in found.json["facts"]}
+    assert {"python", "java", "jars spark-kafka", "disk state"} <= set(facts)
+    assert found.code == (0 if found.json["ok"] else 1)
+    assert all(fact["fix"] for fact in facts.values() if not fact["ok"])
+
+
+def test_an_overlay_in_force_is_told_on_stderr(ds, project: Path) -> None:
+    (project / ".ds").mkdir()
+    (project / ".ds" / "local.toml").write_text('[kinds.kafka]\nuris = "127.0.0.1:2"\n')
+    found = ds("ls", "stores")
+    assert "store addresses come from .ds/local.toml" in found.err
+    assert "127.0.0.1:2" in found.out
+
+
+def test_looking_at_data_imports_neither_spark_nor_dagster(project: Path, views) -> None:
+    views.write("visits", {"url": ["a"], "device": ["b"], "n": [1]})
+    code = (
+        "import sys, json; from ds_dagster.cli.main import run; "
+        "code = run(['query', 'SELECT * FROM visits', '--json']); "
+        "heavy = [m for m in ('pyspark', 'dagster', 'boto3', 'pandas', 'pyarrow') if m in sys.modules]; "
+        "sys.stderr.write('HEAVY ' + json.dumps(heavy)); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stderr.rsplit("HEAVY ", 1)[1]) == []

@@ -1,0 +1,85 @@
+"""A fresh project: it compiles, Dagster loads it, nothing of the user's is overwritten."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ds_dagster.local.template import write_project
+
+FILES = {
+    "ds.toml", "sql/stores.sql", "sql/orders.sql", "tests/orders.case.yaml", ".gitignore", ".env.example",
+    "definitions.py", "workspace.yaml", "dagster.yaml",
+}  # fmt: skip
+
+
+def test_everything_is_written_and_listed(ds, tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    found = ds("init", str(folder), "--json")
+    assert found.code == 0, found.err
+    assert {str(Path(path).relative_to(folder)) for path in found.json["files"]} == FILES
+    assert all((folder / name).is_file() for name in FILES)
+
+
+def test_fresh_project_compiles_without_a_word(ds, tmp_path: Path) -> None:
+    ds("init", str(tmp_path / "new"))
+    found = ds("check", "--project", str(tmp_path / "new"), "--json")
+    assert found.code == 0
+    assert found.json["diagnostics"] == []
+
+
+def test_component_gets_it_without_dagster_files(tmp_path: Path) -> None:
+    written = {str(path.relative_to(tmp_path)) for path in write_project(tmp_path, with_dagster=False)}
+    assert written == FILES - {"definitions.py", "workspace.yaml", "dagster.yaml"}
+
+
+def test_a_second_time_is_refused_and_changes_nothing(ds, tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    ds("init", str(folder))
+    (folder / "ds.toml").write_text("# mine\n")
+    (folder / "definitions.py").unlink()
+    found = ds("init", str(folder), "--json")
+    assert found.code == 1
+    assert found.conditions == ["FOLDER_NOT_EMPTY"]
+    assert (folder / "ds.toml").read_text() == "# mine\n"
+    assert not (folder / "definitions.py").exists()
+
+
+def test_other_files_and_a_gitignore_stay(ds, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / ".gitignore").write_text("mine\n")
+    assert ds("init", str(tmp_path / "new")).code == 0
+    assert (tmp_path / "new" / ".gitignore").read_text() == "mine\n"
+
+
+def test_folder_that_cannot_be_written(ds, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = ds("init", str(tmp_path / "file" / "new"), "--json")
+    assert (found.code, found.conditions) == (1, ["FOLDER_NOT_WRITABLE"])
+
+
+def test_dagster_validates_it(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
+    command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.spark
+def test_its_test_case_passes(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    command = [str(Path(sys.executable).with_name("ds")), "test", "--project", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_case_of_the_template_names_its_relations(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    case = yaml.safe_load((tmp_path / "tests" / "orders.case.yaml").read_text())
+    assert [item["relation"] for item in case["expect"]] == ["large_orders", "item_sales"]

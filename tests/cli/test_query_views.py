@@ -1,0 +1,260 @@
+"""``ds query`` over views: one answer, typed by the catalog, while the view is written."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from collections import Counter
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+VISITS = [
+    ("./home", "mobile", 7), ("./home", "desktop", 3), ("./cart", "mobile", 2), ("./about", "desktop", 9),
+    (None, "tablet", 1),
+]  # fmt: skip
+PAID = [("ann", Decimal("10.50"), 1), ("bob", Decimal("0.10"), 2), ("cy", Decimal("0.20"), 3)]
+
+
+def moment(second: int) -> datetime:
+    return datetime(2024, 1, 31, 12, 0, second, 250_000, tzinfo=timezone.utc)
+
+
+@pytest.fixture(autouse=True)
+def filled(views) -> None:
+    columns = list(zip(*VISITS, strict=True))
+    views.write("visits", {"url": columns[0], "device": columns[1], "n": columns[2]})
+    users, totals, seconds = zip(*PAID, strict=True)
+    decimals = pa.array(totals, pa.decimal128(38, 2))
+    times = pa.array([moment(s) for s in seconds], pa.timestamp("us", "UTC"))
+    views.write("paid", {"userid": users, "total": decimals, "latest": times})
+
+
+QUESTIONS = [
+    "SELECT * FROM visits ORDER BY n",
+    "SELECT url, n FROM visits WHERE device = 'mobile' ORDER BY n DESC LIMIT 1",
+    "SELECT url, sum(n) AS total FROM visits GROUP BY url ORDER BY total DESC, url",
+    "SELECT device, min(n) AS low, max(n) AS high, avg(n) AS mean FROM visits GROUP BY device ORDER BY 1",
+    "SELECT url, count(*) AS c FROM visits GROUP BY url HAVING sum(n) > 5 ORDER BY url",
+    "SELECT DISTINCT device FROM visits ORDER BY device",
+    "SELECT count(DISTINCT device) AS c FROM visits",
+    "SELECT count(*) FILTER (WHERE n > 2) AS many FROM visits",
+    "SELECT a.url, a.n AS one, b.n AS two FROM visits a JOIN visits b ON a.url = b.url WHERE a.device < b.device",
+    "SELECT a.url, b.n AS n FROM visits a LEFT JOIN visits b ON a.n = b.n + 1 ORDER BY a.n",
+    "SELECT t.url FROM (SELECT url, sum(n) AS s FROM visits GROUP BY url) t WHERE t.s >= 9 ORDER BY t.url",
+    "SELECT url FROM visits WHERE url IS NULL OR n BETWEEN 2 AND 3 ORDER BY n LIMIT 2 OFFSET 1",
+    "SELECT url FROM visits WHERE url LIKE './%o%' AND url NOT LIKE '%HOME%' ORDER BY url",
+    "SELECT CASE WHEN n > 5 THEN 'many' ELSE 'few' END AS how, count(*) AS c FROM visits "
+    "GROUP BY CASE WHEN n > 5 THEN 'many' ELSE 'few' END ORDER BY how",
+    "SELECT n / 2 AS half, n % 4 AS rest, -n AS minus, CAST(n AS DOUBLE) * 0.25 AS more FROM visits ORDER BY n",
+    "SELECT n FROM visits WHERE device IN ('mobile', 'tablet') AND NOT n = 7 ORDER BY n",
+]  # fmt: skip
+
+
+def oracle(text: str) -> list[tuple[Any, ...]]:
+    """DuckDB over the same rows; NULL is the smallest value there as well, division of whole numbers truncates."""
+    with duckdb.connect() as connection:
+        connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
+        connection.execute("CREATE TABLE visits (url VARCHAR, device VARCHAR, n BIGINT)")
+        connection.executemany("INSERT INTO visits VALUES (?, ?, ?)", VISITS)
+        return connection.execute(re.sub(r"n / 2", "n // 2", text)).fetchall()
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_answers_as_another_engine_does(ds, text: str) -> None:
+    found = ds("query", text, "--json")
+    assert found.code == 0, found.err
+    names = [column["name"] for column in found.json["columns"]]
+    rows = [tuple(row[name] for name in names) for row in found.rows]
+    wanted = [tuple(float(v) if isinstance(v, Decimal) else v for v in row) for row in oracle(text)]
+    if "ORDER BY" in text:
+        assert rows == wanted
+    else:
+        assert Counter(rows) == Counter(wanted)
+
+
+def test_document_has_columns_with_types_of_the_catalog_and_rows_by_name(ds) -> None:
+    found = ds("query", "SELECT userid, total, latest FROM paid WHERE userid = 'ann'", "--json")
+    assert found.json["columns"] == [
+        {"name": "userid", "type": "VARCHAR"},
+        {"name": "total", "type": "DECIMAL(38,2)"},
+        {"name": "latest", "type": "TIMESTAMP_LTZ(3)"},
+    ]
+    assert found.rows == [{"userid": "ann", "total": "10.50", "latest": "2024-01-31T12:00:01.250Z"}]
+
+
+def test_decimals_are_added_and_compared_as_decimals(ds) -> None:
+    assert ds("query", "SELECT sum(total) AS s FROM paid", "--json").rows == [{"s": "10.80"}]
+    found = ds("query", "SELECT userid FROM paid WHERE total > 0.15 ORDER BY total", "--json")
+    assert [row["userid"] for row in found.rows] == ["cy", "ann"]
+
+
+def test_times_compare_with_literals_and_move_by_intervals(ds) -> None:
+    text = "SELECT userid FROM paid WHERE latest >= '2024-01-31 12:00:02' ORDER BY latest"
+    assert [row["userid"] for row in ds("query", text, "--json").rows] == ["bob", "cy"]
+    text = "SELECT latest + INTERVAL '1' DAY AS later, EXTRACT(SECOND FROM latest) AS s FROM paid WHERE userid = 'cy'"
+    assert ds("query", text, "--json").rows == [{"later": "2024-02-01T12:00:03.250Z", "s": 3}]
+    text = "SELECT DATE_FORMAT(latest, 'yyyy-MM-dd''T''HH:mm:ss.SSS') AS t FROM paid WHERE userid = 'cy'"
+    assert ds("query", text, "--json").rows == [{"t": "2024-01-31T12:00:03.250"}]
+
+
+def test_booleans_and_quoted_names_keep_their_form(ds, views) -> None:
+    columns = {"at": pa.array([moment(1)], pa.timestamp("us", "UTC")), "url": ["./x"], "Device": ["tv"]}
+    views.write("log", columns | {"price": pa.array([Decimal("1.25")], pa.decimal128(10, 2)), "paid": [True]})
+    (row,) = ds("query", 'SELECT paid, "Device", price, NOT paid AS unpaid FROM log WHERE paid', "--json").rows
+    assert row == {"paid": True, "Device": "tv", "price": 1.25, "unpaid": False}
+
+
+def test_functions_mean_what_the_dialect_says(ds) -> None:
+    text = """SELECT UPPER(url) AS a, SUBSTRING(url, 3) AS b, CHAR_LENGTH(url) AS c, SPLIT_INDEX(url, '/', 1) AS d,
+      url || '!' AS e, COALESCE(NULLIF(device, 'mobile'), 'phone') AS f, POSITION('h' IN url) AS g, MD5(url) AS h,
+      REGEXP_EXTRACT(url, '([a-z]+)$', 1) AS i, CAST(n AS VARCHAR) AS j, ROUND(n / 2.0, 0) AS k, GREATEST(n, 100) AS l
+      FROM visits WHERE n = 7""".replace("POSITION('h' IN url)", "POSITION('h', url)")
+    (row,) = ds("query", text, "--json").rows
+    assert row == {
+        "a": "./HOME", "b": "home", "c": 6, "d": "home", "e": "./home!", "f": "phone", "g": 3,
+        "h": "00835b1c40edeed3d9c5e9b5ab3fef37", "i": "home", "j": "7", "k": "4.000000", "l": 100,
+    }  # fmt: skip
+
+
+def test_table_for_people_shows_null_and_no_separators(ds) -> None:
+    found = ds("query", "SELECT url, n * 1000 AS big FROM visits ORDER BY n LIMIT 2")
+    assert found.out.splitlines() == ["URL      BIG", "NULL    1000", "./cart  2000"]
+
+
+def test_limit_of_the_command_wins_when_smaller(ds) -> None:
+    assert len(ds("query", "SELECT * FROM visits LIMIT 4", "--limit", "2", "--json").rows) == 2
+    assert len(ds("query", "SELECT * FROM visits LIMIT 2", "--limit", "4", "--json").rows) == 2
+
+
+def test_a_view_that_is_not_updated_says_so_and_answers(ds) -> None:
+    found = ds("query", "SELECT count(*) AS c FROM visits", "--json")
+    assert found.rows == [{"c": 5}]
+    assert re.search(r"visits was never started: its rows are of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", found.err)
+
+
+def test_a_view_without_a_file_is_an_error_with_the_way_out(ds) -> None:
+    found = ds("query", "SELECT * FROM log", "--json")
+    assert found.code == 1
+    assert found.conditions == ["VIEW_MISSING"]
+
+
+@pytest.mark.parametrize(
+    ("text", "condition", "column"),
+    [
+        ("SELECT nn FROM visits", "UNKNOWN_COLUMN", 8),
+        ("SELECT v.n FROM visits x", "UNKNOWN_ALIAS", 8),
+        ("SELECT * FROM visit", "UNKNOWN_RELATION", 15),
+        ("SELECT * FROM sqlite_master", "UNKNOWN_RELATION", 15),
+        ("SELECT * FROM ds_ledger", "UNKNOWN_RELATION", 15),
+        ('SELECT "n; DROP TABLE visits" FROM visits', "UNKNOWN_COLUMN", 8),
+        ("SELECT n FROM visits WHERE url = 5", "OPERATOR_TYPES", 28),
+        ("SELECT url, count(*) FROM visits", "COLUMN_NOT_GROUPED", 8),
+        ("SELECT * FROM visits GROUP BY url", "STAR_WITH_GROUP", 8),
+        ("SELECT n FROM visits WHERE count(*) > 1", "AGGREGATE_MISPLACED", 28),
+        ("SELECT n FROM visits ORDER BY 3", "QUESTION_ORDER_POSITION", 31),
+        ("SELECT frobnicate(n) FROM visits", "UNKNOWN_FUNCTION", 8),
+        ("SELECT n FROM TUMBLE(visits, SIZE 1 MINUTE)", "QUESTION_CLAUSE", 15),
+        ("SELECT load_extension('x') FROM visits", "UNKNOWN_FUNCTION", 8),
+    ],
+)
+def test_refusals_have_a_place(ds, text: str, condition: str, column: int) -> None:
+    found = ds("query", text, "--json")
+    assert found.code == 1
+    (diagnostic,) = found.json["diagnostics"]
+    assert (diagnostic["condition"], diagnostic["line"], diagnostic["column"]) == (condition, 1, column)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP TABLE visits",
+        "DELETE FROM visits",
+        "SELECT 1; SELECT 2",
+        "ATTACH 'x' AS y",
+        "",
+        "SELECT n FROM visits WHERE",
+    ],
+)
+def test_only_one_select_is_read(ds, text: str) -> None:
+    found = ds("query", text, "--json")
+    assert found.code == 1
+    assert found.json["diagnostics"]
+    assert len(ds("query", "SELECT * FROM visits", "--json").rows) == len(VISITS)
+
+
+def test_text_literals_are_values_whatever_stands_in_them(ds, views) -> None:
+    evil = "x'; DROP TABLE visits; --"
+    views.write("visits", {"url": [evil], "device": ['"'], "n": [1]})
+    text = "SELECT device, n FROM visits WHERE url = 'x''; DROP TABLE visits; --'"
+    assert ds("query", text, "--json").rows == [{"device": '"', "n": 1}]
+
+
+def test_a_value_that_does_not_fit_is_named(ds) -> None:
+    found = ds("query", "SELECT CAST(url AS INTEGER) AS n FROM visits WHERE url = './home'", "--json")
+    assert found.conditions == ["QUESTION_FAILED"]
+    assert "'./home' is no INTEGER" in found.json["diagnostics"][0]["message"]
+    assert ds("query", "SELECT TRY_CAST(url AS INTEGER) AS n FROM visits WHERE n = 7", "--json").rows == [{"n": None}]
+
+
+def test_same_names_of_a_join_are_told_apart(ds) -> None:
+    found = ds("query", "SELECT a.n, b.n FROM visits a JOIN visits b ON a.url = b.url LIMIT 1", "--json")
+    assert [column["name"] for column in found.json["columns"]] == ["n", "n_2"]
+
+
+def test_views_of_several_files_join(ds, views) -> None:
+    views.write("visits", {"url": ["ann"], "device": ["mobile"], "n": [4]})
+    text = "SELECT p.total, v.n FROM paid p JOIN visits v ON p.userid = v.url"
+    assert ds("query", text, "--json").rows == [{"total": "10.50", "n": 4}]
+
+
+def test_print_shows_rows_of_a_view_with_their_key(ds) -> None:
+    found = ds("print", "visits")
+    assert '{"url":"./home","device":"mobile"} | {"url":"./home","device":"mobile","n":7}' in found.out.splitlines()
+    assert len(found.out.splitlines()) == len(VISITS)
+    assert len(ds("print", "visits", "--limit", "2").out.splitlines()) == 2
+
+
+def test_answers_are_whole_batches_while_the_job_writes(ds, views) -> None:
+    """Each batch sets both rows to its number; an answer never mixes two batches."""
+    stop = threading.Event()
+    written: list[int] = []
+
+    def write() -> None:
+        loader = views.loader("visits")
+        for number in range(1, 100_000):
+            if stop.is_set():
+                break
+            columns = {"url": ["w1", "w2"], "device": ["d", "d"], "n": [number, number], "__deleted": [False, False]}
+            loader.load(pa.table(columns), 1000 + number)
+            written.append(number)
+        loader.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = []
+        while len(seen) < 20 or len(written) < 20:
+            found = ds("query", "SELECT n FROM visits WHERE url IN ('w1', 'w2')", "--json")
+            assert found.code == 0, found.err
+            seen.append({row["n"] for row in found.rows})
+    finally:
+        stop.set()
+        writer.join()
+    assert all(len(values) <= 1 for values in seen)
+    assert len({min(values) for values in seen if values}) > 1
+
+
+def test_a_question_cannot_write(project, views) -> None:
+    from ds_dagster.names import QualifiedName
+    from ds_dagster.stores.sqlite_reader import open_views
+
+    connection = open_views(project / ".ds" / "views", {"main": QualifiedName("d", "public", "visits")})
+    with pytest.raises(sqlite3.OperationalError, match=r"readonly|query_only"):
+        connection.execute("DELETE FROM visits")
+    connection.close()
