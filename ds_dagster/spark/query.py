@@ -31,7 +31,7 @@ from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.jvm import NO_REPLAY, RETENTION_MICROS, operators
 from ds_dagster.spark.progress import BatchProgress, read_progress
-from ds_dagster.spark.session import in_pool, job_session
+from ds_dagster.spark.session import active, in_pool, job_session
 from ds_dagster.spark.sinks import encode_records
 from ds_dagster.spark.sources import (
     STREAM_BATCH_ROWS,
@@ -136,7 +136,7 @@ def prepare(
         return read_records(session, scan, spec, resolve, clock_job=job, default_rows=default_rows)
 
     retention = int(query.settings.get(RETENTION_SETTING, RETENTION_MICROS // 1000)) * 1000
-    with ExitStack() as undo:
+    with active(session), ExitStack() as undo:
         if config:
             undo.callback(operators(session).remove_clock, job_name)
         try:
@@ -144,7 +144,6 @@ def prepare(
             if write.kind == "stream":
                 frame = encode_records(frame, query.sink, write)
                 register_provider(session, write.provider)
-                register_provider(spark, write.provider)  # sinks are looked up in the session of the calling thread
         except SPARK_ERRORS as problem:
             raise classify(problem) from problem
         mode = output_mode(query.root)
@@ -185,7 +184,7 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
     if prepared.unnamed:
         prepared.session.conf.set(_EVOLUTION, "false")
     try:
-        with in_pool(prepared.session, prepared.job_name):
+        with active(prepared.session), in_pool(prepared.session, prepared.job_name):
             return writer.start()
     except SPARK_ERRORS as problem:
         raise classify(problem) from problem
@@ -254,7 +253,7 @@ def _writer(
 
 
 def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery, checkpoint: str) -> DataStreamWriter:
-    batches = prepared.writer or prepared.capture
+    batches = prepared.writer or prepared.capture or _by_batches(prepared)
     if batches is not None:
         return writer.foreachBatch(batches)
     options = dict(prepared.options)
@@ -262,6 +261,21 @@ def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery, checkpoint: str)
         replay = unfinished_batch(checkpoint)
         options |= {} if replay is None else {"replay.epoch": str(replay)}
     return writer.format(prepared.write.format).options(**options)
+
+
+def _by_batches(prepared: PreparedQuery) -> Capture | None:
+    """Spark refuses refined groups (update mode) to a Python stream sink; it then writes each batch on its own."""
+    write, options = prepared.write, dict(prepared.options)
+    if prepared.output_mode == "append" or not write.provider:
+        return None
+
+    def put(batch: DataFrame, _epoch: int) -> None:
+        session = batch.sparkSession
+        with active(session):
+            register_provider(session, write.provider)
+            batch.write.format(write.format).options(**options).mode("append").save()
+
+    return put
 
 
 def unfinished_batch(checkpoint: str) -> int | None:

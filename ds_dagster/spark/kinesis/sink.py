@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.options import Connection, KinesisOptions
@@ -39,13 +39,28 @@ class KinesisStreamWriter(DataSourceStreamArrowWriter):
             UserError: a record or key is over Kinesis's limits.
             ExternalError: Kinesis throttles or does not answer beyond the retry budget.
         """
-        client = _client(self._options.connection, self._options.retry_seconds)
-        putter = Putter(client, self._options.stream, self._options.lanes)
-        rows = 0
-        for batch in iterator:
-            putter.put(_records(batch))
-            rows += batch.num_rows
-        return Written(rows)
+        return _write(self._options, iterator)
+
+
+class KinesisBatchWriter(DataSourceArrowWriter):
+    """The same for one batch of a query in update mode, which Spark gives to no Python stream writer."""
+
+    def __init__(self, options: KinesisOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one task's rows; raises what :class:`KinesisStreamWriter` raises."""
+        return _write(self._options, iterator)
+
+
+def _write(options: KinesisOptions, iterator: Iterator[pa.RecordBatch]) -> Written:
+    client = _client(options.connection, options.retry_seconds)
+    putter = Putter(client, options.stream, options.lanes)
+    rows = 0
+    for batch in iterator:
+        putter.put(_records(batch))
+        rows += batch.num_rows
+    return Written(rows)
 
 
 @functools.lru_cache(maxsize=8)

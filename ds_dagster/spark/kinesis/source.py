@@ -8,7 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -25,7 +31,7 @@ from ds_dagster.spark.kinesis.options import KinesisOptions
 from ds_dagster.spark.kinesis.prefetch import NO_LOOK, Freeze, Prefetcher
 from ds_dagster.spark.kinesis.ranges import ShardRange, read_range
 from ds_dagster.spark.kinesis.shards import first_positions, forgotten, list_shards, startable
-from ds_dagster.spark.kinesis.sink import KinesisStreamWriter
+from ds_dagster.spark.kinesis.sink import KinesisBatchWriter, KinesisStreamWriter
 from ds_dagster.spark.kinesis.spool import Spool, read_spooled
 from ds_dagster.spark.kinesis.timing import Clock, RetryPolicy, SystemClock
 
@@ -50,6 +56,10 @@ class KinesisDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The streaming source; raises KINESIS_OPTION_INVALID."""
         return KinesisStreamReader(KinesisOptions.parse(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The sink for one batch."""
+        return KinesisBatchWriter(KinesisOptions.parse(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The streaming sink (at least once); raises KINESIS_OPTION_INVALID."""
