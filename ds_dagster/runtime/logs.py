@@ -35,6 +35,7 @@ def log_engine(places: Places, redactor: Redactor, *, terminal: bool) -> logging
     secrets as they are resolved."""
     logger = logging.getLogger("ds_dagster")
     logger.setLevel(logging.DEBUG if os.environ.get(LEVEL_VARIABLE, "").lower() == "debug" else logging.INFO)
+    logger.propagate = False  # a library's root handler would write the same lines with their secrets
     places.engine_log.parent.mkdir(parents=True, exist_ok=True)
     handlers: list[logging.Handler] = [
         RotatingFileHandler(places.engine_log, maxBytes=FILE_LIMIT, backupCount=FILES, encoding="utf-8", delay=True)
@@ -49,6 +50,7 @@ def log_engine(places: Places, redactor: Redactor, *, terminal: bool) -> logging
 
 def stop_logging(logger: logging.Logger) -> None:
     """Close the handlers of :func:`log_engine`."""
+    logger.propagate = True
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
         handler.close()

@@ -7,12 +7,15 @@ step keeps moving; a step that died leaves a deadline that passes, and the next 
 
 from __future__ import annotations
 
+import logging
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from ds_dagster import jars
 from ds_dagster.errors import DsError, error
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime import rows
@@ -28,16 +31,18 @@ from ds_dagster.runtime.spec import JobSpec
 from ds_dagster.runtime.states import check_transition
 from ds_dagster.runtime.status import FiniteResult, JobState
 from ds_dagster.runtime.worker_query import HostedQuery
-from ds_dagster.runtime.worker_start import compiled, prepared
+from ds_dagster.runtime.worker_start import compiled, prepared, specs
 from ds_dagster.settings import Settings
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.query import close, failure, start
+from ds_dagster.spark.session import build_session
 
 HOLD_SECONDS = 60.0
 """How long a step that says nothing keeps its run."""
 
 RENEW_SECONDS = 5.0
 POLL_SECONDS = 0.25
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -105,7 +110,8 @@ class StepRun:
             order.name, order.checkpoint_version, started=order.started, progressed=order.progressed
         )
         self._record("STARTING", order, "run in a step")
-        hosted.prepared = prepared(spark, compiled(order, context))
+        definition = compiled(order, context)
+        hosted.prepared = prepared(spark, definition, specs(definition))
         path.parent.mkdir(parents=True, exist_ok=True)
         hosted.query = start(hosted.prepared, str(path), "available_now")
         self._record("RUNNING", order, "it works")
@@ -221,3 +227,18 @@ class StepRun:
             rows.save_requests(connection, [held])
             if self.status.incarnation:
                 rows.save_statuses(connection, [self.status])
+
+
+def open_session(settings: Settings, properties: Mapping[str, str]) -> SparkSession:
+    """A Spark session for steps, started as the engine starts its own.
+
+    Args:
+        settings: of the project.
+        properties: Spark properties that win over those of the settings.
+
+    Raises:
+        DsError: no Java, jars that cannot be fetched.
+    """
+    found = (*jars.resolve("spark-kafka"), jars.operator_jar())
+    merged = replace(settings, spark={**settings.spark, **properties})
+    return build_session(merged, jars=found, app_name="ds_dagster step")

@@ -22,7 +22,7 @@ from ds_dagster import jars
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.host import HostContext, Observation, StartOrder
 from ds_dagster.runtime.worker_query import HostedQuery
-from ds_dagster.runtime.worker_start import compiled, fence, prepared
+from ds_dagster.runtime.worker_start import compiled, fence, prepared, specs
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.query import close, failure, start
 from ds_dagster.spark.session import build_session
@@ -176,13 +176,16 @@ class SparkHost:
             self._failed(job, classify(problem))
 
     def _start(self, job: HostedQuery) -> None:
-        spark, order = self._session.result(), job.order
-        if self._is_given_up(job):
-            return
+        order = job.order
         path = self.context.checkpoints.verify(
             order.name, order.checkpoint_version, started=order.started, progressed=order.progressed
         )
-        job.prepared = prepared(spark, compiled(order, self.context))
+        definition = compiled(order, self.context)
+        found = specs(definition)
+        spark = self._session.result()
+        if self._is_given_up(job):
+            return
+        job.prepared = prepared(spark, definition, found)
         if self._is_given_up(job):
             return
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.entity import EntityFacts
-from ds_dagster.catalog.io_spec import ReadSpec, Resolver
+from ds_dagster.catalog.io_spec import ReadSpec, Resolver, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition, StoreKind
 from ds_dagster.catalog.values import PropertyValue, resolve
@@ -78,21 +78,38 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
     return Compiled(order, project, query, engine_environment(context.settings.root), context.redactor)
 
 
-def prepared(spark: SparkSession, job: Compiled) -> PreparedQuery:
-    """Make sure that every entity exists as declared, then build the query.
+@dataclass(frozen=True, slots=True)
+class Specs:
+    """How Spark reads and writes the entities of a job, which exist."""
+
+    reads: Mapping[str, ReadSpec]
+    write: WriteSpec
+
+
+def specs(job: Compiled) -> Specs:
+    """Make sure that every entity exists as declared; needs no Spark, so that it happens while Spark starts.
 
     Raises:
-        DsError: what stores, references and the compiler refuse.
+        DsError: what stores and references refuse.
     """
     reads = {scan.source_name: _read_spec(scan, job) for scan in job.query.scans}
     store, kind, _ = job.store(job.query.sink)
     if kind.capabilities.writes_streams and job.query.sink.kind in ("stream", "changelog"):
         _ensured(job, job.query.sink)
+    return Specs(reads, kind.write_spec(store, job.query.sink, job.query.refresh))
+
+
+def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
+    """Build the query.
+
+    Raises:
+        DsError: what loaders, references and the compiler refuse.
+    """
     return prepare(
         spark,
         job.query,
-        reads=reads,
-        write=kind.write_spec(store, job.query.sink, job.query.refresh),
+        reads=given.reads,
+        write=given.write,
         identity=job.order.identity,
         resolve=resolver_of_all(job),
         job_name=job.order.name,
