@@ -184,6 +184,11 @@ def kind_of_store(project: Project, relation: Relation) -> StoreKind:
     return KINDS[project.catalog.store(relation.store).kind]
 
 
+def storage_kind(project: Project, store: str) -> str:
+    """``kafka``, ``postgres``, …: the system a declared store is."""
+    return KINDS[project.catalog.store(store).kind].capabilities.storage_kind
+
+
 def uri_of(project: Project, relation: Relation) -> str:
     """Where the relation's data is, without credentials."""
     return kind_of_store(project, relation).uri(project.catalog.store(relation.store), relation)

@@ -18,15 +18,27 @@ CONDITIONS: tuple[Condition, ...] = (
         "write a number and a unit: 10m, 2h, 1d",
     ),
     Condition(
+        "OWNER_INVALID",
+        "user",
+        "@owner {owner} is neither a team nor an e-mail address",
+        "write team:{name}, or an e-mail address",
+    ),
+    Condition(
+        "RESOURCE_NOT_BOUND",
+        "user",
+        "the {type} is not tied to a declared store",
+        'pass it to build_ds_definitions(resources={{"<store>": …}})',
+    ),
+    Condition(
         "RESOURCE_LITERAL_SECRET",
         "user",
-        "resource {store} holds a literal value in the secret field {field}",
+        "the {store} holds a literal value in the secret field {field}",
         "pass dg.EnvVar(...): secrets travel to the engine as references only",
     ),
     Condition(
         "RESOURCE_UNKNOWN_STORE",
         "user",
-        "resource {store} replaces values of a store the project does not declare",
+        "the resource {store} replaces values of a store the project does not declare",
         "declare it with CREATE STORE, or rename the resource: {nearest}",
     ),
     Condition(
@@ -34,11 +46,5 @@ CONDITIONS: tuple[Condition, ...] = (
         "external",
         "{count} queries did not reach RUNNING within {seconds} s: {names}",
         "look at `ds logs NAME`; the engine goes on trying, materialize again to wait longer",
-    ),
-    Condition(
-        "RELATION_REFUSED",
-        "user",
-        "the statement of {relation} was refused",
-        "mend the SQL at {place}, then reload definitions",
     ),
 )

@@ -1,6 +1,5 @@
 """The Dagster surface: everything a user's ``definitions.py`` imports."""
 
-from ds_dagster.orchestration.assets import DsLoadConfig as DsLoadConfig
 from ds_dagster.orchestration.assets import DsRunConfig as DsRunConfig
 from ds_dagster.orchestration.assets import build_ds_assets as build_ds_assets
 from ds_dagster.orchestration.assets import ds_assets as ds_assets
@@ -9,12 +8,13 @@ from ds_dagster.orchestration.checks import build_ds_checks as build_ds_checks
 from ds_dagster.orchestration.component import DsProjectComponent as DsProjectComponent
 from ds_dagster.orchestration.definitions import build_ds_definitions as build_ds_definitions
 from ds_dagster.orchestration.ds_project import DsProject as DsProject
+from ds_dagster.orchestration.loads import DsLoadConfig as DsLoadConfig
 from ds_dagster.orchestration.props import RelationProps as RelationProps
 from ds_dagster.orchestration.resources import DsControlResource as DsControlResource
-from ds_dagster.orchestration.resources import KafkaStoreResource as KafkaStoreResource
-from ds_dagster.orchestration.resources import KinesisStoreResource as KinesisStoreResource
-from ds_dagster.orchestration.resources import PostgresStoreResource as PostgresStoreResource
-from ds_dagster.orchestration.resources import StoreResource as StoreResource
 from ds_dagster.orchestration.resources import build_pyspark_resource as build_pyspark_resource
 from ds_dagster.orchestration.sensors import build_ds_health_sensor as build_ds_health_sensor
+from ds_dagster.orchestration.store_resources import KafkaStoreResource as KafkaStoreResource
+from ds_dagster.orchestration.store_resources import KinesisStoreResource as KinesisStoreResource
+from ds_dagster.orchestration.store_resources import PostgresStoreResource as PostgresStoreResource
+from ds_dagster.orchestration.store_resources import StoreResource as StoreResource
 from ds_dagster.orchestration.translator import DsTranslator as DsTranslator

@@ -1,4 +1,5 @@
-"""Assets: one multi-asset for all long-lived queries, an op of its own for each finite load, specs for everything else."""
+"""Assets: one multi-asset for all long-lived queries, an op of its own for each finite load, specs for everything
+else."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -7,14 +8,15 @@ import dagster as dg
 from dagster._core.errors import DagsterExecutionInterruptedError
 
 from ds_dagster.errors import DsError
-from ds_dagster.names import QualifiedName, safe_name
+from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import finite_metadata
+from ds_dagster.orchestration.events import failure_of
 from ds_dagster.orchestration.launch import Launch
+from ds_dagster.orchestration.loads import build_load
 from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.orchestration.refused import failing_asset, shown_props
 from ds_dagster.orchestration.resources import DsControlResource
 from ds_dagster.orchestration.translator import DsTranslator, asset_keys_must_differ
-from ds_dagster.runtime.control import Control
 
 ASSETS_NAME = "ds_streams"
 MAX_RUNTIME = {"dagster/max_runtime": "900"}
@@ -23,19 +25,12 @@ MAX_RUNTIME = {"dagster/max_runtime": "900"}
 class DsRunConfig(dg.Config):
     """What a materialization does. Shift-click *Materialize* to choose.
 
-    ``ensure`` starts what does not run and adopts what does; ``restart`` stops and starts with the checkpoint kept; ``reset``
-    starts over from a new checkpoint; ``stop`` stops until the next materialization.
+    ``ensure`` starts what does not run and adopts what does; ``restart`` stops and starts with the checkpoint kept;
+    ``reset`` starts over from a new checkpoint; ``stop`` stops until the next materialization.
     """
 
     action: Literal["ensure", "restart", "stop", "reset"] = "ensure"
     start_timeout_seconds: int | None = None
-
-
-class DsLoadConfig(dg.Config):
-    """Of finite loads. ``catch_up_seconds``: how long to wait for upstream queries to process what existed at the start."""
-
-    catch_up_seconds: int = 60
-    timeout_seconds: int = 3600
 
 
 def ds_assets(
@@ -55,9 +50,15 @@ def ds_assets(
         @ds_assets(project=project)
         def streams(context: dg.AssetExecutionContext, config: DsRunConfig, ds_control: DsControlResource):
             yield from ensure_streams(context, project, config, ds_control)
+
+    Args:
+        project: the folder.
+        translator: how relations map to assets; pass the same one to :func:`ensure_streams`.
+        select: relations; all by default.
+        name, pool, retry_policy, op_tags: of the op.
     """
     mapper = translator or DsTranslator()
-    chosen = [props for props in stream_props(project) if select is None or props.name in select]
+    chosen = [props for props in project.streams if select is None or props.name in select]
     return dg.multi_asset(
         name=name,
         specs=[mapper.get_asset_spec(props) for props in chosen],
@@ -74,137 +75,71 @@ def ensure_streams(
     config: DsRunConfig,
     ds_control: DsControlResource,
     translator: DsTranslator | None = None,
-) -> Iterator[dg.MaterializeResult]:
+) -> Iterator[dg.MaterializeResult[Any]]:
     """Make sure that the queries of the selected assets run (or what ``config.action`` says), and return.
 
-    Yields one result per relation that came up; raises ``dg.Failure`` at the end for those that did not. Interrupted before the
-    handshake, launches that this run asked for are withdrawn.
+    Yields one result per relation that came up; raises ``dg.Failure`` at the end for those that did not. Interrupted
+    before its queries are up, it takes back the requests that have not led to a running query.
     """
     mapper = translator or DsTranslator()
-    selected = {
-        mapper.get_asset_key(props.name): props
-        for props in stream_props(project)
-        if mapper.get_asset_key(props.name) in context.selected_asset_keys
-    }
-    launch = Launch(
-        control=ds_control.control(project),
-        project=project.project,
-        requested_by=f"{ds_control.requested_by} run {context.run_id}",
-        log=context.log.info,
-    )
+    by_key = {mapper.get_asset_key(props.name): props for props in project.streams}
+    selected = {key: props for key, props in by_key.items() if key in context.selected_asset_keys}
     timeout = config.start_timeout_seconds or ds_control.start_timeout_seconds
     try:
-        for key, outcome in launch.run(selected, config.action, timeout):
+        launch = Launch(
+            control=ds_control.control(project),
+            project=project.project,
+            requested_by=f"{ds_control.requested_by} run {context.run_id}",
+            log=context.log.info,
+        )
+        for key, outcome in _interruptible(launch, selected, config, timeout):
             yield dg.MaterializeResult(asset_key=key, metadata=outcome.metadata)
+    except DsError as problem:
+        raise failure_of(problem) from problem
+    failure = launch.failure()
+    if failure is not None:
+        raise failure
+
+
+def _interruptible(
+    launch: Launch, selected: Mapping[dg.AssetKey, RelationProps], config: DsRunConfig, timeout: float
+) -> Iterator[Any]:
+    try:
+        yield from launch.run(selected, config.action, timeout)
     except DagsterExecutionInterruptedError:
         launch.withdraw()
         raise
-    launch.raise_failures()
-
-
-def stream_props(project: DsProject) -> list[RelationProps]:
-    """Relations that long-lived queries fill, sources first."""
-    order = {name: index for index, name in enumerate(query.sink.name for query in project.project.queries.values())}
-    found = [props for props in project.props if props.is_executable and not props.is_finite]
-    return sorted(found, key=lambda props: order[props.name])
 
 
 def build_ds_assets(project: DsProject, translator: DsTranslator | None = None) -> list[Any]:
-    """Everything of a project: the streams' multi-asset, an op per finite load, failing assets for refused statements, external
-    specs for relations that others fill."""
+    """Everything of a project: the streams' multi-asset, an op per finite load, failing assets for refused
+    statements, external specs for relations that others fill.
+
+    Raises:
+        UserError: ASSET_KEY_COLLISION.
+    """
     mapper = translator or DsTranslator()
-    keys: dict[dg.AssetKey, list[QualifiedName]] = {}
-    for props in project.props:
-        keys.setdefault(mapper.get_asset_key(props.name), []).append(props.name)
-    asset_keys_must_differ(keys)
-    built: list[Any] = []
-    if stream_props(project):
-        built.append(_streams(project, mapper))
-    built += [_finite(project, props, mapper) for props in project.props if props.is_finite]
-    built += [_refused(props, mapper) for props in project.props if props.broken is not None]
-    external = [props for props in project.props if not props.is_executable and props.broken is None]
-    built += [mapper.get_asset_spec(props) for props in external]
-    return built
+    asset_keys_must_differ(mapper, project.props)
+    all_props = shown_props(project, mapper)
+    streams = {props.name for props in all_props if props.is_stream}
+    built: list[Any] = [_streams(project, mapper, [p.name for p in project.streams if p.name in streams])]
+    for props in all_props:
+        if props.is_finite and props.broken is None:
+            built.append(build_load(project, props, mapper))
+        elif not props.is_stream and props.broken is not None:
+            built.append(failing_asset(mapper.get_asset_spec(props), props.broken.diagnostics))
+        elif not props.is_executable:
+            built.append(mapper.get_asset_spec(props))
+    built += [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
+    return built if streams else built[1:]
 
 
-def _streams(project: DsProject, translator: DsTranslator) -> dg.AssetsDefinition:
-    @ds_assets(project=project, translator=translator)
+def _streams(project: DsProject, translator: DsTranslator, names: Sequence[QualifiedName]) -> dg.AssetsDefinition:
+    @ds_assets(project=project, translator=translator, select=names)
     def ds_streams(
         context: dg.AssetExecutionContext, config: DsRunConfig, ds_control: DsControlResource
-    ) -> Iterator[dg.MaterializeResult]:
+    ) -> Iterator[dg.MaterializeResult[Any]]:
         """Make sure that the streaming queries run with today's definition."""
         yield from ensure_streams(context, project, config, ds_control, translator)
 
     return ds_streams
-
-
-def _finite(project: DsProject, props: RelationProps, translator: DsTranslator) -> dg.AssetsDefinition:
-    query = props.queries[0]
-    name = safe_name("load_" + "_".join(translator.get_asset_key(props.name).path))
-    needs = {"pyspark"} if query.execution == "step" else set()
-
-    @dg.multi_asset(
-        name=name,
-        specs=[translator.get_asset_spec(props)],
-        required_resource_keys=needs,
-        retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL),
-        op_tags={"ds/query": query.name},
-    )
-    def load(
-        context: dg.AssetExecutionContext, config: DsLoadConfig, ds_control: DsControlResource
-    ) -> dg.MaterializeResult:
-        """Load what came since the last materialization (or everything, by refresh.mode), and end."""
-        control = ds_control.control(project)
-        try:
-            result = _run_load(context, control, project, query.name, config, ds_control.requested_by)
-        except DsError as problem:
-            raise dg.Failure(description=str(problem), allow_retries=problem.fault.hint == "back_off") from problem
-        if result.state != "FINISHED":
-            text = f"{result.message} [{result.condition}]" + (f"\nhint: {result.hint}" if result.hint else "")
-            raise dg.Failure(description=text, metadata=finite_metadata(result), allow_retries=False)
-        return dg.MaterializeResult(metadata=finite_metadata(result))
-
-    return load
-
-
-def _run_load(
-    context: dg.AssetExecutionContext,
-    control: Control,
-    project: DsProject,
-    name: str,
-    config: DsLoadConfig,
-    requested_by: str,
-) -> Any:
-    query = project.project.queries[name]
-    if query.execution == "step":
-        session = context.resources.pyspark.spark_session
-        return control.run_in_session(project.project, name, session, requested_by=f"{requested_by} run {context.run_id}")
-    control.ensure_engine()
-    request = control.request_run(
-        project.project, name, f"{requested_by} run {context.run_id}", catch_up=config.catch_up_seconds
-    )
-    try:
-        return control.wait_run(request, config.timeout_seconds)
-    except DagsterExecutionInterruptedError:
-        control.withdraw_run(request)
-        raise
-
-
-def _refused(props: RelationProps, translator: DsTranslator) -> dg.AssetsDefinition:
-    broken = props.broken
-    assert broken is not None
-    key = translator.get_asset_key(props.name)
-    text = "\n".join(diagnostic.text() for diagnostic in broken.diagnostics)
-    first = broken.diagnostics[0].condition if broken.diagnostics else "RELATION_REFUSED"
-
-    @dg.multi_asset(
-        name=safe_name("refused_" + "_".join(key.path)),
-        specs=[translator.get_asset_spec(props)],
-        check_specs=[dg.AssetCheckSpec("compiles", asset=key, description="its statement is valid")],
-    )
-    def refused(context: dg.AssetExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        """Says what is wrong with the statement."""
-        yield dg.AssetCheckResult(passed=False, asset_key=key, check_name="compiles", description=text)
-        raise dg.Failure(description=text, metadata={"ds_dagster/condition": first}, allow_retries=False)
-
-    return refused

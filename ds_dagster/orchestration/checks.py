@@ -1,122 +1,214 @@
-"""Health verdicts of a job: four pure functions over its status, used by the check body and by the sensor alike."""
+"""Health verdicts of a relation: pure functions over the statuses of its jobs, used by the check body and by the
+sensor alike."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import dagster as dg
 
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import status_metadata
-from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.orchestration.events import PREFIX, status_metadata
+from ds_dagster.orchestration.props import RelationProps, text_of
+from ds_dagster.orchestration.refused import shown_props
 from ds_dagster.orchestration.resources import DsControlResource
-from ds_dagster.orchestration.translator import DsTranslator
-from ds_dagster.runtime.status import JobStatus
+from ds_dagster.orchestration.translator import CHECKS, COMPILES, DsTranslator, duration_seconds
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.status import Change, JobStatus
 
-LAG_WARN_SECONDS = 300.0
-PROGRESS_FAIL_SECONDS = 120.0
-HEALTHY_STATES = ("RUNNING", "STARTING")
+LAG_SECONDS = 300.0
+"""Unread input older than this fails ``lag``; ``@max_lag 10m`` in the comment of a relation says otherwise."""
+
+PROGRESS_SECONDS = 120.0
+START_SECONDS = 300.0
+ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Outcome of one check; ``metadata`` explains it."""
+    """Outcome of one check; ``reason`` and ``metadata`` explain it, ``condition`` names the failure."""
 
     passed: bool
     reason: str
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
-    metadata: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    severity: dg.AssetCheckSeverity = ERROR
+    condition: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def mark(self) -> str:
+        """What makes it worth saying again: the outcome and which failure it is."""
+        return "passed" if self.passed else f"failed {self.condition}".strip()
 
 
-def check_running(status: JobStatus, props: RelationProps, now: float) -> Verdict:
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as checks see it.
+
+    Attributes:
+        status: as the journal has it.
+        change: what deploying the project's definition would do, None when the project has no such query.
+        now: time of the check, seconds since the epoch.
+        lag_limit: seconds.
+    """
+
+    status: JobStatus
+    change: Change | None
+    now: float
+    lag_limit: float = LAG_SECONDS
+
+
+def check_running(job: Job) -> Verdict:
     """Runs, or is wanted to be stopped."""
+    status = job.status
     if status.desired == "STOPPED":
         return Verdict(True, "stopped on request")
-    if status.state in HEALTHY_STATES:
-        return Verdict(True, status.state.lower())
+    if status.state == "RUNNING":
+        return Verdict(True, "running")
+    waited = job.now - (status.since or status.started or job.now)
+    if status.state == "STARTING" and waited <= START_SECONDS:
+        return Verdict(True, "starting")
+    if status.state == "STARTING":
+        return Verdict(False, f"starting for {waited:.0f} s", condition="STARTING")
     reason = f"{status.state}: {status.message}" if status.message else status.state
-    return Verdict(False, reason, metadata={"condition": status.condition, "hint": status.hint})
+    told = {"condition": status.condition, "hint": status.hint}
+    metadata = {f"{PREFIX}/{name}": text for name, text in told.items() if text}
+    return Verdict(False, reason, condition=status.condition or status.state, metadata=metadata)
 
 
-def check_lag(status: JobStatus, props: RelationProps, now: float) -> Verdict:
-    """Not more than five minutes of unread input; a warning, since backfills lag on purpose."""
-    behind = status.lag_seconds
-    if behind is None or not status.lag_records:
-        return Verdict(True, "nothing waits" if status.lag_records == 0 else "lag not known yet", dg.AssetCheckSeverity.WARN)
-    passed = behind <= LAG_WARN_SECONDS
-    reason = f"{status.lag_records} records, {behind:.0f} s behind"
-    return Verdict(passed, reason, dg.AssetCheckSeverity.WARN, {"limit_seconds": LAG_WARN_SECONDS})
+def check_lag(job: Job) -> Verdict:
+    """Not more unread input than the limit; a warning, since backfills lag on purpose."""
+    status = job.status
+    if status.state != "RUNNING":
+        return Verdict(True, f"not running ({status.state})", WARN)
+    if not status.lag_records or status.lag_seconds is None:
+        return Verdict(True, "nothing waits" if status.lag_records == 0 else "lag not known yet", WARN)
+    reason = f"{status.lag_records} records, {status.lag_seconds:.0f} s behind"
+    limit = {f"{PREFIX}/limit_seconds": job.lag_limit}
+    return Verdict(status.lag_seconds <= job.lag_limit, reason, WARN, "LAG", limit)
 
 
-def check_progress(status: JobStatus, props: RelationProps, now: float) -> Verdict:
+def check_progress(job: Job) -> Verdict:
     """While there is input, batches finish within two minutes."""
-    since = status.progressed or status.started
-    if status.state != "RUNNING" or not status.lag_records or since is None:
+    status = job.status
+    since = max(status.progressed or 0.0, status.started or 0.0)
+    if status.state != "RUNNING" or not status.lag_records or not since:
         return Verdict(True, "no input waits" if status.state == "RUNNING" else f"not running ({status.state})")
-    idle = now - since
-    return Verdict(
-        idle <= PROGRESS_FAIL_SECONDS,
-        f"last batch with rows {idle:.0f} s ago, {status.lag_records} records wait",
-        metadata={"limit_seconds": PROGRESS_FAIL_SECONDS},
-    )
+    idle = job.now - since
+    reason = f"last batch with rows {idle:.0f} s ago, {status.lag_records} records wait"
+    limit = {f"{PREFIX}/limit_seconds": PROGRESS_SECONDS}
+    return Verdict(idle <= PROGRESS_SECONDS, reason, condition="NO_PROGRESS", metadata=limit)
 
 
-def check_definition_current(status: JobStatus, props: RelationProps, now: float) -> Verdict:
-    """The running definition is the one in the checkout; a warning, since the sensor never deploys."""
-    wanted = {query.name: query.fingerprint for query in props.queries}.get(status.name)
-    if not status.fingerprint or wanted is None or status.desired == "STOPPED":
-        return Verdict(True, "nothing runs", dg.AssetCheckSeverity.WARN)
-    passed = status.fingerprint == wanted
-    reason = "current" if passed else "the SQL file has another definition: materialize with action restart or reset"
-    found = {"running": status.fingerprint, "in_file": wanted}
-    return Verdict(passed, reason, dg.AssetCheckSeverity.WARN, found)
+def check_definition_current(job: Job) -> Verdict:
+    """The definition in force is the one in the checkout; a warning, since the sensor never deploys."""
+    change = job.change
+    if change is None or change.verdict in ("new", "unchanged") or job.status.desired == "STOPPED":
+        return Verdict(True, "current" if change and change.verdict == "unchanged" else "nothing runs", WARN)
+    verb = "restart" if change.verdict == "keeps_checkpoint" else "reset"
+    reason = f"the SQL file has another definition ({change.rule}): materialize with action {verb}"
+    return Verdict(False, reason, WARN, change.verdict, {f"{PREFIX}/verdict": change.verdict})
 
 
-CHECK_FUNCTIONS: Mapping[str, Callable[[JobStatus, RelationProps, float], Verdict]] = {
-    "running": check_running,
-    "lag": check_lag,
-    "progress": check_progress,
-    "definition_current": check_definition_current,
-}
+CHECK_FUNCTIONS: Mapping[str, Callable[[Job], Verdict]] = MappingProxyType(
+    {
+        "running": check_running,
+        "lag": check_lag,
+        "progress": check_progress,
+        "definition_current": check_definition_current,
+    }
+)
 
 
-def evaluate(name: str, statuses: Sequence[JobStatus], props: RelationProps, now: float) -> Verdict:
-    """One check over all jobs that fill a relation: the first failure, else the first verdict."""
-    if not statuses:
-        return Verdict(name != "running", "never started: materialize the asset")
-    verdicts = [CHECK_FUNCTIONS[name](status, props, now) for status in statuses]
-    return next((verdict for verdict in verdicts if not verdict.passed), verdicts[0])
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Everything checks read, taken from the journal at one moment.
+
+    Attributes:
+        statuses, changes: by query name.
+        now: seconds since the epoch.
+    """
+
+    statuses: Mapping[str, JobStatus]
+    changes: Mapping[str, Change]
+    now: float
+
+    @classmethod
+    def read(cls, control: Control, project: DsProject) -> "Health":
+        """Read the journal."""
+        statuses = {status.name: status for status in control.statuses()}
+        known = [name for name in project.project.queries if name in statuses]
+        changes = {change.name: change for change in control.changes(project.project, known)} if known else {}
+        return cls(statuses, changes, control.clock.now())
+
+    def of(self, props: RelationProps) -> list[JobStatus]:
+        """Statuses of the jobs that fill a relation; of those that were ever asked for."""
+        return [self.statuses[query.name] for query in props.queries if query.name in self.statuses]
+
+    def verdict(self, name: str, props: RelationProps) -> Verdict:
+        """One check over all jobs that fill a relation: the first failure, else the first verdict."""
+        if name == COMPILES:
+            return compiles(props)
+        statuses = self.of(props)
+        missing = [query.name for query in props.queries if query.name not in self.statuses]
+        if missing and name == "running":
+            return Verdict(False, f"never started: {', '.join(missing)}", condition="NEVER_STARTED")
+        limit = float(duration_seconds(props.tag("max_lag")) or LAG_SECONDS)
+        jobs = [Job(status, self.changes.get(status.name), self.now, limit) for status in statuses]
+        verdicts = [CHECK_FUNCTIONS[name](job) for job in jobs]
+        severity = ERROR if name == "progress" else WARN
+        nothing = Verdict(True, "never started", severity)
+        return next((verdict for verdict in verdicts if not verdict.passed), verdicts[0] if verdicts else nothing)
 
 
-def check_metadata(verdict: Verdict, statuses: Sequence[JobStatus]) -> dict[str, object]:
+def compiles(props: RelationProps) -> Verdict:
+    """Its statements, and all that fill it, are valid."""
+    if props.broken is None:
+        return Verdict(True, "valid")
+    diagnostics = props.broken.diagnostics
+    return Verdict(False, text_of(diagnostics), condition=diagnostics[0].condition if diagnostics else "refused")
+
+
+def check_names(props: RelationProps) -> tuple[str, ...]:
+    """Checks of a relation; ``compiles`` only where a statement that fills it was refused."""
+    return (*(CHECKS if props.is_stream else ()), *((COMPILES,) if props.broken is not None else ()))
+
+
+def check_metadata(verdict: Verdict, statuses: Sequence[JobStatus]) -> dict[str, Any]:
     """What is shown beside a verdict."""
-    return {"reason": verdict.reason, **verdict.metadata, **(status_metadata(statuses) if statuses else {})}
+    return {f"{PREFIX}/reason": verdict.reason, **verdict.metadata, **status_metadata(statuses)}
 
 
 def build_ds_checks(
     project: DsProject, translator: DsTranslator, *, name: str = "ds_checks"
 ) -> list[dg.AssetChecksDefinition]:
-    """The runnable body of all health checks of a project: reads the journal once, cheap enough to run with every launch."""
-    by_key = {translator.get_asset_key(props.name): props for props in project.props}
-    specs = [spec for props in project.props for spec in translator.get_check_specs(props)]
+    """The runnable body of all health checks of a project: reads the journal once, cheap enough to run with every
+    launch."""
+    streams = [props for props in shown_props(project, translator) if props.is_stream]
+    by_key = {translator.get_asset_key(props.name): props for props in streams}
+    specs = [spec for props in streams for spec in translator.get_check_specs(props)]
+    specs += [
+        dg.AssetCheckSpec(COMPILES, asset=key, description="Every statement that fills it is valid.")
+        for key, props in by_key.items()
+        if props.broken is not None
+    ]
     if not specs:
         return []
 
-    @dg.multi_asset_check(name=name, specs=specs, can_subset=True, description="Health of the project's streaming queries.")
-    def ds_checks(context: dg.AssetCheckExecutionContext, ds_control: DsControlResource) -> Iterator[dg.AssetCheckResult]:
-        control = ds_control.control(project)
-        by_name = {status.name: status for status in control.statuses()}
-        now = control.clock.now()
+    @dg.multi_asset_check(name=name, specs=specs, can_subset=True, description="Health of the streaming queries.")
+    def ds_checks(
+        context: dg.AssetCheckExecutionContext, ds_control: DsControlResource
+    ) -> Iterator[dg.AssetCheckResult]:
+        health = Health.read(ds_control.control(project), project)
         for key in sorted(context.selected_asset_check_keys, key=lambda key: key.to_user_string()):
             props = by_key[key.asset_key]
-            statuses = [by_name[query.name] for query in props.queries if query.name in by_name]
-            verdict = evaluate(key.name, statuses, props, now)
+            verdict = health.verdict(key.name, props)
             yield dg.AssetCheckResult(
                 asset_key=key.asset_key,
                 check_name=key.name,
                 passed=verdict.passed,
                 severity=verdict.severity,
-                metadata=check_metadata(verdict, statuses),
+                metadata=check_metadata(verdict, health.of(props)),
                 description=verdict.reason,
             )
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import dagster as dg
 from dagster.components.resolved.context import ResolutionContext
+from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 
-from ds_dagster.local.template import write_project
+from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.definitions import build_ds_definitions
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.props import RelationProps
@@ -23,8 +24,9 @@ class DsProjectScaffolder(dg.Scaffolder):
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
         """Called by ``dg scaffold defs``."""
-        target = Path(request.target_path) / "streams"
-        write_project(target, with_dagster=False)
+        from ds_dagster.local.template import write_project
+
+        write_project(Path(request.target_path) / "streams", with_dagster=False)
         dg.scaffold_component(request, {"project": "streams"})
 
 
@@ -33,28 +35,53 @@ class DsProjectScaffolder(dg.Scaffolder):
 class DsProjectComponent(dg.Component, dg.Resolvable):
     """Compile a folder of streaming SQL into assets, checks and a health sensor.
 
-    ``project``: the folder, relative to the YAML file. Override :meth:`get_asset_spec` to change the mapping.
+    Attributes:
+        project: the folder, relative to the YAML file.
+        health_sensor: whether the sensor is part of it.
+        translation: changes of the assets' attributes; ``{{ relation }}`` is the relation (:class:`RelationProps`).
+
+    Override :meth:`get_asset_spec` to change the mapping in Python.
     """
 
     project: Annotated[DsProject, dg.Resolver(_resolve_project, model_field_type=str)]
     health_sensor: bool = True
+    translation: (
+        Annotated[
+            TranslationFn[RelationProps],
+            TranslationFnResolver(template_vars_for_translation_fn=lambda relation: {"relation": relation}),
+        ]
+        | None
+    ) = None
 
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
         """Override point: the spec of one relation."""
-        return DsTranslator().get_asset_spec(props)
+        spec = DsTranslator().get_asset_spec(props)
+        return self.translation(spec, props) if self.translation else spec
 
-    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002, Dagster's interface
         """Called by Dagster."""
-        return build_ds_definitions(
-            self.project, translator=_ComponentTranslator(self), health_sensor=self.health_sensor
-        )
+        translator = ComponentTranslator(self)
+        return build_ds_definitions(self.project, translator=translator, health_sensor=self.health_sensor)
 
 
-class _ComponentTranslator(DsTranslator):
-    """Sends specs through the component's override; keys follow it, so that lineage and checks agree."""
+class ComponentTranslator(DsTranslator):
+    """Sends specs through the component. Keys follow the specs, so that dependencies, checks and lineage agree."""
 
     def __init__(self, component: DsProjectComponent) -> None:
         self._component = component
+        self._keys = {props.name: component.get_asset_spec(props).key for props in component.project.props}
+
+    def get_asset_key(self, name: QualifiedName) -> dg.AssetKey:
+        """The key the component's spec has."""
+        return self._keys.get(name) or super().get_asset_key(name)
 
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
-        return self._component.get_asset_spec(props)
+        """The component's spec, with the keys of its sources as the component makes them."""
+        spec = self._component.get_asset_spec(props)
+        return spec.replace_attributes(
+            deps=[self.get_asset_key(source) for source in props.depends_on],
+            metadata={
+                **spec.metadata,
+                **({"dagster/column_lineage": self._column_lineage(props)} if props.lineage else {}),
+            },
+        )

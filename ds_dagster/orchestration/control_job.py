@@ -3,34 +3,53 @@
 from typing import Literal
 
 import dagster as dg
+from pydantic import Field
 
+from ds_dagster.errors import DsError
 from ds_dagster.orchestration.ds_project import DsProject
+from ds_dagster.orchestration.events import failure_of
 from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.runtime.control import Control
 
 
 class DsControlConfig(dg.Config):
-    """``queries``: names as in ``ds ps``; empty = all of the journal, orphans included (``stop`` only)."""
+    """``queries``: names as in ``ds ps``; none = all that were ever started (orphans are stopped only, they have no
+    definition to start from)."""
 
     action: Literal["stop", "restart", "reset"] = "stop"
-    queries: list[str] = []
+    queries: list[str] = Field(default_factory=list)
 
 
 def build_ds_control_job(project: DsProject, *, name: str = "ds_control") -> dg.JobDefinition:
-    """The job."""
+    """The job; it ends when the engine has acted on the request."""
 
-    @dg.op(name=f"{name}_op")
+    @dg.op(name=f"{name}_op", tags={"dagster/max_runtime": "900"})
     def control_op(context: dg.OpExecutionContext, config: DsControlConfig, ds_control: DsControlResource) -> None:
-        control = ds_control.control(project)
-        names = config.queries or [status.name for status in control.statuses()]
         requested_by = f"{ds_control.requested_by} run {context.run_id}"
-        if config.action == "stop":
-            control.stop(names, requested_by=requested_by)
-        else:
-            control.ensure(project.project, names, action=config.action, requested_by=requested_by)
-        context.log.info(f"{config.action}: {', '.join(names) or 'nothing runs'}")
+        try:
+            control = ds_control.control(project)
+            names = config.queries or _all(control, project, config.action)
+            asked = control.ensure(project.project, names, action=config.action, requested_by=requested_by)
+            if config.action != "stop" and asked:
+                control.ensure_engine()
+            generations = {ensured.name: ensured.generation for ensured in asked}
+            found = control.wait(list(generations), generations, ds_control.start_timeout_seconds)
+        except DsError as problem:
+            raise failure_of(problem) from problem
+        for status in found:
+            context.log.info(f"{status.name}: {status.state}")
+        context.log.info(f"{config.action}: {', '.join(generations) or 'nothing to do'}")
 
     @dg.job(name=name, description="Stop, restart or reset streaming queries by name, orphans included.")
     def control_job() -> None:
         control_op()
 
     return control_job
+
+
+def _all(control: Control, project: DsProject, action: str) -> list[str]:
+    known = [status.name for status in control.statuses() if status.desired != "STOPPED"]
+    if action == "stop":
+        return known
+    streams = {query.name for props in project.streams for query in props.queries}
+    return [name for name in known if name in streams]

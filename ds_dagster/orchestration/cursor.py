@@ -1,9 +1,9 @@
 """The health sensor's memory between ticks: what was said last about each relation, versioned JSON."""
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
-CURSOR_VERSION = 1
+CURSOR_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,47 +11,48 @@ class Said:
     """What was reported last for one relation. Times are seconds since the epoch.
 
     Attributes:
-        position: (incarnation, batch) of the last heartbeat or observation, so that nothing is reported twice.
-        beat: last heartbeat materialization; observed: last observation; checked: last full set of check results.
-        verdicts: check → passed, as last reported.
+        position: incarnations and batches of the last observation or heartbeat, so that nothing is reported twice.
+        rows: when rows last arrived, as of the last heartbeat.
+        beat, observed, checked: last heartbeat materialization, last observation, last full set of check results.
+        verdicts: check → mark of the verdict last reported.
     """
 
     position: str = ""
+    rows: str = ""
     beat: float = 0.0
     observed: float = 0.0
     checked: float = 0.0
-    verdicts: dict[str, bool] = field(default_factory=dict)
-
-    def with_changes(self, **changes: object) -> "Said":
-        """A changed copy."""
-        return replace(self, **changes)  # type: ignore[arg-type]
+    verdicts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """All of it, by asset key as a slash-separated path."""
+    """All of it.
+
+    Attributes:
+        said: by asset key as a slash-separated path.
+        starts: how often in a row the engine was started and did not come up; next_start: not before.
+    """
 
     said: dict[str, Said] = field(default_factory=dict)
+    starts: int = 0
+    next_start: float = 0.0
 
     def of(self, key: str) -> Said:
         """What was said of one asset."""
         return self.said.get(key, Said())
 
-    def with_said(self, key: str, said: Said) -> "Cursor":
-        """A changed copy."""
-        return Cursor({**self.said, key: said})
-
     def dump(self) -> str:
         """Text for Dagster."""
-        return json.dumps({"version": CURSOR_VERSION, "said": {key: asdict(said) for key, said in self.said.items()}})
+        return json.dumps({"version": CURSOR_VERSION, **asdict(self)})
 
     @classmethod
     def load(cls, text: str | None) -> "Cursor":
         """The inverse; an unknown version or a damaged text starts anew (at worst something is said twice)."""
         try:
             values = json.loads(text or "{}")
-        except json.JSONDecodeError:
+            if values.pop("version", None) != CURSOR_VERSION:
+                return cls()
+            return cls(**{**values, "said": {key: Said(**said) for key, said in values["said"].items()}})
+        except (ValueError, TypeError, KeyError, AttributeError):
             return cls()
-        if values.get("version") != CURSOR_VERSION:
-            return cls()
-        return cls({key: Said(**said) for key, said in values["said"].items()})

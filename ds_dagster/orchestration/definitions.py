@@ -4,14 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
+from dagster_shared.libraries import DagsterLibraryRegistry
 
 from ds_dagster.orchestration.assets import build_ds_assets
 from ds_dagster.orchestration.checks import build_ds_checks
 from ds_dagster.orchestration.control_job import build_ds_control_job
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.resources import DsControlResource, build_pyspark_resource, build_store_resources
+from ds_dagster.orchestration.resources import DsControlResource, build_pyspark_resource
 from ds_dagster.orchestration.sensors import build_ds_health_sensor
+from ds_dagster.orchestration.store_resources import build_store_resources, store_values
 from ds_dagster.orchestration.translator import DsTranslator
+from ds_dagster.version import __version__
+
+DagsterLibraryRegistry.register("ds-dagster", __version__, is_dagster_package=False)
 
 
 def build_ds_definitions(
@@ -26,23 +31,29 @@ def build_ds_definitions(
     Args:
         project: the folder.
         translator: how relations map to assets.
-        resources: further resources; one under a store's folded name replaces that store's values, ``ds_control`` the control
-            resource, ``pyspark`` the session of loads that run in the step.
-        health_sensor: leave out to observe in another way.
+        resources: further resources; one under a store's folded name replaces that store's values, ``ds_control`` the
+            control resource, ``pyspark`` the session of loads that run in the step.
+        health_sensor: leave it out to observe in another way.
 
     Loading starts no JVM and opens no socket; pyspark is imported only when a query has ``'execution'='step'``.
     Mistakes in the SQL become failing assets (see :class:`DsProject`).
+
+    Raises:
+        UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_LITERAL_SECRET, ASSET_KEY_COLLISION.
+        ProjectError: the project is strict and has mistakes.
     """
     mapper = translator or DsTranslator()
     given = dict(resources or {})
-    built: dict[str, Any] = {"ds_control": DsControlResource(), **given, **build_store_resources(project, given)}
-    if "pyspark" not in built and any(query.execution == "step" for query in project.project.queries.values()):
-        built["pyspark"] = build_pyspark_resource(project)
+    values = store_values(given)
+    bound = project.with_store_values(values) if values else project
+    built: dict[str, Any] = {"ds_control": DsControlResource(), **given, **build_store_resources(bound, given)}
+    if "pyspark" not in built and any(query.execution == "step" for query in bound.project.queries.values()):
+        built["pyspark"] = build_pyspark_resource(bound)
     return dg.Definitions(
-        assets=build_ds_assets(project, mapper),
-        asset_checks=build_ds_checks(project, mapper),
-        sensors=[build_ds_health_sensor(project, mapper)] if health_sensor else [],
-        jobs=[build_ds_control_job(project)],
+        assets=build_ds_assets(bound, mapper),
+        asset_checks=build_ds_checks(bound, mapper),
+        sensors=[build_ds_health_sensor(bound, mapper)] if health_sensor else [],
+        jobs=[build_ds_control_job(bound)],
         resources=built,
         executor=dg.in_process_executor,
     )

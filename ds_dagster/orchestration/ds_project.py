@@ -1,11 +1,13 @@
 """The project object that users pass around: a folder, loaded once per process, leniently."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from ds_dagster.errors import ProjectError
-from ds_dagster.orchestration.props import RelationProps, relation_props
+from ds_dagster.orchestration.props import BrokenFile, RelationProps, broken_files, relation_props
 from ds_dagster.project import Project, load_project
 from ds_dagster.settings import Settings, load_settings
 
@@ -15,9 +17,12 @@ class DsProject:
 
     Args:
         root: folder with the settings (``pyproject.toml`` or ``ds.toml``).
-        strict: raise on any mistake instead of showing it as a failing asset; on by itself when Dagster validates definitions
-            (``dagster definitions validate``, ``dg check defs``).
+        strict: raise on any mistake instead of showing it as a failing asset; on by itself when Dagster validates
+            definitions (``dagster definitions validate``, ``dg check defs``).
         overrides: settings that win over file and environment (``store="x"``, ``environment="prod"``, …).
+
+    Raises:
+        UserError: SETTING_INVALID, SETTING_UNKNOWN.
     """
 
     def __init__(self, root: str | Path, *, strict: bool | None = None, **overrides: object) -> None:
@@ -25,9 +30,20 @@ class DsProject:
         self.settings: Settings = load_settings(self.root, **overrides)
         self._strict = strict
 
+    def with_store_values(self, values: Mapping[str, Mapping[str, str]]) -> "DsProject":
+        """The same project, with other values of store properties (see ``Settings.store_values``)."""
+        changed = object.__new__(DsProject)
+        changed.root, changed._strict = self.root, self._strict
+        changed.settings = replace(self.settings, store_values={**self.settings.store_values, **values})
+        return changed
+
     @cached_property
     def project(self) -> Project:
-        """The loaded project. Raises: ProjectError when strict and the SQL has mistakes."""
+        """The loaded project.
+
+        Raises:
+            ProjectError: when strict, and the SQL has mistakes.
+        """
         loaded = load_project(self.root, settings=self.settings)
         if self.is_strict and loaded.errors:
             raise ProjectError(loaded.errors)
@@ -42,8 +58,19 @@ class DsProject:
 
     @cached_property
     def props(self) -> tuple[RelationProps, ...]:
-        """Every relation as the translator sees it."""
+        """Every relation as the translator sees it, in the order of files."""
         return relation_props(self.project)
+
+    @cached_property
+    def streams(self) -> tuple[RelationProps, ...]:
+        """Relations that long-lived queries fill, sources first."""
+        order = {query.sink.name: index for index, query in enumerate(self.project.queries.values())}
+        return tuple(sorted((p for p in self.props if p.is_stream), key=lambda props: order[props.name]))
+
+    @cached_property
+    def broken_files(self) -> tuple[BrokenFile, ...]:
+        """Files with mistakes that no relation shows."""
+        return broken_files(self.project)
 
     def __repr__(self) -> str:
         return f"DsProject({str(self.root)!r})"

@@ -1,4 +1,5 @@
-"""Journal records → Dagster metadata, one prefix, so that a run, the sensor and a check say the same thing in the same words."""
+"""Journal records → Dagster metadata, one prefix, so that a run, the sensor and a check say the same in the same
+words."""
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -6,55 +7,87 @@ from typing import Any
 
 import dagster as dg
 
+from ds_dagster.errors import DsError
+from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime.status import FiniteResult, JobStatus
 
 PREFIX = "ds_dagster"
 
 
 def status_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
-    """Numbers of the jobs that fill one relation: sums of rows and lag records, the worst lag, the oldest watermark."""
-    first = statuses[0]
+    """Numbers of the jobs that fill one relation: sums of rows and lag records, the worst lag, the oldest
+    watermark."""
+    if not statuses:
+        return {}
     metadata: dict[str, Any] = {
-        f"{PREFIX}/query": ", ".join(status.name for status in statuses),
-        f"{PREFIX}/state": ", ".join(dict.fromkeys(status.state for status in statuses)),
-        f"{PREFIX}/incarnation": ", ".join(status.incarnation for status in statuses),
-        f"{PREFIX}/checkpoint": first.checkpoint_version,
-        f"{PREFIX}/fingerprint": first.fingerprint,
-        f"{PREFIX}/rows": sum(status.rows for status in statuses),
-        f"{PREFIX}/rows_per_second": round(sum(status.rows_per_second for status in statuses), 1),
-        f"{PREFIX}/late_rows": sum(status.late_rows for status in statuses),
-        f"{PREFIX}/bad_records": sum(status.bad_records for status in statuses),
-        f"{PREFIX}/state_rows": sum(status.state_rows for status in statuses),
+        "query": ", ".join(status.name for status in statuses),
+        "state": ", ".join(dict.fromkeys(status.state for status in statuses)),
+        "incarnation": ", ".join(status.incarnation for status in statuses),
+        "checkpoint": max(status.checkpoint_version for status in statuses),
+        "fingerprint": ", ".join(status.fingerprint for status in statuses),
+        "rows": sum(status.rows for status in statuses),
+        "rows_per_second": round(sum(status.rows_per_second for status in statuses), 1),
+        "late_rows": sum(status.late_rows for status in statuses),
+        "bad_records": sum(status.bad_records for status in statuses),
+        "state_rows": sum(status.state_rows for status in statuses),
     }
-    if (batch := max((s.batch for s in statuses if s.batch is not None), default=None)) is not None:
-        metadata[f"{PREFIX}/batch"] = batch
-    lag = [status.lag_records for status in statuses if status.lag_records is not None]
-    if lag:
-        metadata[f"{PREFIX}/lag_records"] = sum(lag)
-    seconds = [status.lag_seconds for status in statuses if status.lag_seconds is not None]
-    if seconds:
-        metadata[f"{PREFIX}/lag_seconds"] = round(max(seconds), 3)
-    marks = [status.watermark for status in statuses if status.watermark is not None]
-    if marks:
-        metadata[f"{PREFIX}/watermark"] = dg.MetadataValue.timestamp(datetime.fromtimestamp(min(marks), tz=timezone.utc))
-    return metadata
+    optional: dict[str, list[float | None]] = {
+        "batch": [status.batch for status in statuses],
+        "lag_seconds": [None if s.lag_seconds is None else round(s.lag_seconds, 3) for s in statuses],
+    }
+    metadata |= {name: max(known) for name, found in optional.items() if (known := [v for v in found if v is not None])}
+    if lag := [status.lag_records for status in statuses if status.lag_records is not None]:
+        metadata["lag_records"] = sum(lag)
+    for name, times in (
+        ("watermark", [s.watermark for s in statuses]),
+        ("last_rows", [s.progressed for s in statuses]),
+    ):
+        if known_times := [moment for moment in times if moment is not None]:
+            metadata[name] = _timestamp(min(known_times) if name == "watermark" else max(known_times))
+    return {f"{PREFIX}/{name}": value for name, value in metadata.items()}
 
 
-def finite_metadata(result: FiniteResult) -> dict[str, Any]:
-    """Of a finished load."""
-    return {
-        "dagster/row_count": result.rows,
-        f"{PREFIX}/query": result.name,
-        f"{PREFIX}/batches": result.batches,
-        f"{PREFIX}/seconds": round(result.seconds, 3),
+def finite_metadata(results: Sequence[FiniteResult], queries: Sequence[BoundQuery]) -> dict[str, Any]:
+    """Of loads that are over. The row count of the whole table is known after a full load only; an incremental one
+    knows what it added."""
+    rows = sum(result.rows for result in results)
+    metadata = {
+        f"{PREFIX}/query": ", ".join(result.name for result in results),
+        f"{PREFIX}/rows_loaded": rows,
+        f"{PREFIX}/batches": sum(result.batches for result in results),
+        f"{PREFIX}/seconds": round(sum(result.seconds for result in results), 3),
+        f"{PREFIX}/refresh": queries[0].refresh,
     }
+    is_whole = len(queries) == 1 and queries[0].refresh == "full"
+    return metadata | ({"dagster/row_count": rows} if is_whole else {})
 
 
 def failure_metadata(statuses: Sequence[JobStatus], tails: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Why launches failed: condition, message and hint per query, and the end of its log."""
-    rows = "\n".join(f"| {s.name} | {s.state} | {s.condition} | {s.message} | {s.hint} |" for s in statuses)
+    if not statuses:
+        return {}
+    rows = "\n".join(
+        f"| {s.name} | {s.state} | {s.condition} | {_cell(s.message)} | {_cell(s.hint)} |" for s in statuses
+    )
     table = f"| query | state | condition | message | hint |\n|---|---|---|---|---|\n{rows}"
     metadata: dict[str, Any] = {f"{PREFIX}/failures": dg.MetadataValue.md(table)}
     for name, text in tails:
         metadata[f"{PREFIX}/log/{name}"] = dg.MetadataValue.md(f"```\n{text}\n```")
     return metadata
+
+
+def failure_of(problem: DsError) -> dg.Failure:
+    """A failure of a step; Dagster's own retries only where trying again can help."""
+    return dg.Failure(
+        description=str(problem),
+        metadata={f"{PREFIX}/condition": problem.condition, f"{PREFIX}/hint": problem.hint},
+        allow_retries=problem.fault.hint == "back_off",
+    )
+
+
+def _timestamp(seconds: float) -> dg.TimestampMetadataValue:
+    return dg.MetadataValue.timestamp(datetime.fromtimestamp(seconds, tz=timezone.utc))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

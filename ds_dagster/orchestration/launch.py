@@ -1,4 +1,5 @@
-"""One materialization of streaming assets: ask for every selected query, wait for all of them together, tell who came up."""
+"""One materialization of streaming assets: ask for every selected query, wait for all of them together, tell who came
+up."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,13 +9,16 @@ import dagster as dg
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.orchestration.events import failure_metadata, status_metadata
-from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.project import Project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Action, Ensured, JobStatus
 from ds_dagster.runtime.tail import tail_lines
 
 LOG_TAIL_LINES = 40
+DOWN_STATES = frozenset({"FAILED", "BACKING_OFF", "STOPPED"})
+UP_STATES = frozenset({"RUNNING"})
+Selected = Mapping[dg.AssetKey, RelationProps]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,77 +28,115 @@ class Outcome:
     metadata: Mapping[str, Any]
 
 
-@dataclass
+@dataclass(slots=True)
 class Launch:
-    """Requests and failures of one run. ``log`` gets a line per state change."""
+    """Requests and failures of one run.
+
+    Attributes:
+        control, project: of the project.
+        requested_by: what the journal's history shows.
+        log: gets a line per change of state.
+        asked: answers to the requests of this run, by query.
+        refused, failed, late: what went wrong so far.
+    """
 
     control: Control
     project: Project
     requested_by: str
     log: Callable[[str], None]
     asked: dict[str, Ensured] = field(default_factory=dict)
-    refused: list[DsError] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     failed: list[JobStatus] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
 
-    def run(
-        self, selected: Mapping[dg.AssetKey, RelationProps], action: Action, timeout: float
-    ) -> Iterator[tuple[dg.AssetKey, Outcome]]:
-        """Ask and wait; yields the relations that came up, sources first."""
+    def run(self, selected: Selected, action: Action, timeout: float) -> Iterator[tuple[dg.AssetKey, Outcome]]:
+        """Ask and wait; yields the relations that came up, in the given order (sources first).
+
+        Args:
+            selected: relations by asset key.
+            action: see :class:`~ds_dagster.orchestration.assets.DsRunConfig`.
+            timeout: seconds until every query must be up.
+        """
         for props in selected.values():
             self._ask(props, action)
         if action == "stop":
-            yield from ((key, Outcome({"ds_dagster/outcome": "stopped"})) for key in selected)
+            yield from self._stopped(selected)
             return
-        if self.asked:
-            self.control.ensure_engine()
-        generations = {name: ensured.generation for name, ensured in self.asked.items()}
-        found = self.control.wait(list(generations), generations, timeout, lambda s: self.log(f"{s.name}: {s.state}"))
-        statuses = {status.name: status for status in found}
+        statuses = self._wait(timeout) if self.asked else {}
         for key, props in selected.items():
             outcome = self._judge(props, statuses, timeout)
             if outcome is not None:
                 yield key, outcome
 
     def withdraw(self) -> None:
-        """Cancel launches of this run that are not confirmed yet."""
+        """Take back requests of this run that have not led to a running query yet."""
         fresh = {name: e.generation for name, e in self.asked.items() if e.outcome == "requested"}
         if fresh:
             self.control.withdraw(list(fresh), fresh, self.requested_by)
 
-    def raise_failures(self) -> None:
-        """Raises: dg.Failure with every query that was refused, failed or did not come up in time."""
-        if not (self.refused or self.failed or self.late):
-            return
-        tails = [(status.name, "\n".join(tail_lines(self.control.log_path(status.name), LOG_TAIL_LINES))) for status in self.failed]
-        texts = [str(problem) for problem in self.refused]
-        texts += [f"{s.name}: {s.message} [{s.condition}]" + (f"\n  hint: {s.hint}" if s.hint else "") for s in self.failed]
-        texts += self.late
-        metadata = failure_metadata(self.failed, tails) if self.failed else {}
-        raise dg.Failure(description="\n".join(texts), metadata=metadata, allow_retries=False)
+    def failure(self) -> dg.Failure | None:
+        """Every query that was refused, failed or did not come up in time; None when all is well."""
+        texts = [*self.refused, *(_text(status) for status in self.failed), *self.late]
+        if not texts:
+            return None
+        tails = [(status.name, self._tail(status.name)) for status in self.failed]
+        metadata = failure_metadata(self.failed, [(name, text) for name, text in tails if text])
+        return dg.Failure(description="\n".join(texts), metadata=metadata, allow_retries=False)
 
     def _ask(self, props: RelationProps, action: Action) -> None:
-        names = [query.name for query in props.queries]
-        for name in names:
+        if props.broken is not None:
+            self.refused.append(text_of(props.broken.diagnostics))
+        for query in props.queries:
             try:
-                (ensured,) = self.control.ensure(self.project, [name], action=action, requested_by=self.requested_by)
+                self._ask_one(query.name, action)
             except DsError as problem:
-                self.refused.append(problem)
-            else:
-                self.asked[name] = ensured
-                self.log(f"{name}: {ensured.outcome}")
+                self.refused.append(str(problem))
+
+    def _ask_one(self, name: str, action: Action) -> None:
+        if action == "stop" and self.control.status(name).job_id == "":
+            self.log(f"{name}: was never started")
+            return
+        (ensured,) = self.control.ensure(self.project, [name], action=action, requested_by=self.requested_by)
+        self.asked[name] = ensured
+        self.log(f"{name}: {ensured.outcome}")
+
+    def _wait(self, timeout: float) -> Mapping[str, JobStatus]:
+        self.control.ensure_engine(timeout)
+        generations = {name: ensured.generation for name, ensured in self.asked.items()}
+        told: dict[str, str] = {}
+
+        def tell(status: JobStatus) -> None:
+            line = f"{status.name}: {status.state}" + (f", {status.message}" if status.message else "")
+            if told.get(status.name) != line:
+                self.log(line)
+            told[status.name] = line
+
+        return {status.name: status for status in self.control.wait(list(generations), generations, timeout, tell)}
+
+    def _stopped(self, selected: Selected) -> Iterator[tuple[dg.AssetKey, Outcome]]:
+        for key, props in selected.items():
+            if all(query.name in self.asked for query in props.queries):
+                yield key, Outcome({"ds_dagster/outcome": "stopped"})
 
     def _judge(self, props: RelationProps, statuses: Mapping[str, JobStatus], timeout: float) -> Outcome | None:
         names = [query.name for query in props.queries]
-        if any(name not in self.asked for name in names):
-            return None
         found = [statuses[name] for name in names if name in statuses]
-        bad = [status for status in found if status.state in ("FAILED", "BACKING_OFF", "STOPPED")]
-        slow = [name for name in names if name not in statuses or statuses[name].state in ("ABSENT", "STARTING", "UNKNOWN", "STOPPING")]
+        bad = [status for status in found if status.state in DOWN_STATES]
+        slow = [status.name for status in found if status.state not in DOWN_STATES | UP_STATES]
         self.failed += bad
         if slow:
             self.late.append(str(error("RELATION_NOT_STARTED", count=len(slow), seconds=int(timeout), names=slow)))
-        if bad or slow:
+        if bad or slow or len(found) < len(names) or props.broken is not None:
             return None
         adopted = all(self.asked[name].outcome == "adopted" for name in names)
         return Outcome({"ds_dagster/outcome": "adopted" if adopted else "started", **status_metadata(found)})
+
+    def _tail(self, name: str) -> str:
+        return "\n".join(tail_lines(self.control.log_path(name), LOG_TAIL_LINES))
+
+
+def _text(status: JobStatus) -> str:
+    said = status.message or f"it is {status.state}"
+    condition = f" [{status.condition}]" if status.condition else ""
+    hint = f"\n  hint: {status.hint}" if status.hint else ""
+    return f"{status.name}: {said}{condition}{hint}"

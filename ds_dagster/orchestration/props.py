@@ -1,15 +1,18 @@
 """What the Dagster surface knows of one relation: a frozen record made from a loaded project, without Dagster types."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import BrokenRelation, Project, kind_of_store, uri_of
+
+ColumnSources = tuple[tuple[QualifiedName, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +25,12 @@ class RelationProps:
         queries: the queries that fill it; empty for declared relations that others fill.
         depends_on: relations its data comes from.
         file, line: where it is defined (absolute path).
+        text: its statements.
         dagster_kinds, storage_kind, uri, table_name: of its store.
-        broken: set when its statement was refused.
         default_group: the SQL file's name without ending.
+        broken: set when its statement, or one of the INSERT INTO that fill it, was refused.
         overlay: path of the overlay in force, empty for none.
+        lineage: column → source columns.
     """
 
     name: QualifiedName
@@ -42,7 +47,7 @@ class RelationProps:
     default_group: str = "default"
     broken: BrokenRelation | None = None
     overlay: str = ""
-    lineage: Mapping[str, tuple[tuple[QualifiedName, str], ...]] = field(default_factory=lambda: MappingProxyType({}))
+    lineage: Mapping[str, ColumnSources] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def kind(self) -> str:
@@ -60,6 +65,11 @@ class RelationProps:
         return any(query.is_finite for query in self.queries)
 
     @property
+    def is_stream(self) -> bool:
+        """Whether long-lived queries fill it."""
+        return self.is_executable and not self.is_finite
+
+    @property
     def code_version(self) -> str | None:
         """One hash over the fingerprints of all queries that fill it; None for declared relations."""
         if not self.queries:
@@ -69,19 +79,57 @@ class RelationProps:
         joined = "\n".join(sorted(query.fingerprint for query in self.queries))
         return "set:" + hashlib.sha256(joined.encode()).hexdigest()[:16]
 
+    def tag(self, name: str) -> str:
+        """An ``@`` tag of the comment, empty when it is not there."""
+        tags = self.relation.comment.tags if self.relation else ()
+        return next((value for key, value in tags if key == name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenFile:
+    """Mistakes of a SQL file that belong to no relation (a store, a text that is no statement)."""
+
+    file: str
+    path: str
+    diagnostics: tuple[Diagnostic, ...]
+
 
 def relation_props(project: Project) -> tuple[RelationProps, ...]:
     """Every relation of the project, those that were refused included, in the order of files."""
-    known = [_props(project, relation) for relation in project.catalog.relations.values() if relation.columns]
+    broken = {item.name: item for item in project.broken}
+    known = [
+        _props(project, relation, broken.get(relation.name))
+        for relation in project.catalog.relations.values()
+        if relation.columns
+    ]
     names = {props.name for props in known}
-    broken = [_broken(project, item) for item in project.broken if item.name not in names]
-    return tuple(sorted((*known, *broken), key=lambda props: (props.file, props.line)))
+    refused = [_refused(project, item) for item in project.broken if item.name not in names]
+    return tuple(sorted((*known, *refused), key=lambda props: (props.file, props.line)))
 
 
-def _props(project: Project, relation: Relation) -> RelationProps:
+def broken_files(project: Project) -> tuple[BrokenFile, ...]:
+    """Mistakes that no relation shows, by file."""
+    shown = {_identity(found) for item in project.broken for found in item.diagnostics}
+    by_file: dict[str, list[Diagnostic]] = {}
+    for found in project.errors:
+        if _identity(found) not in shown:
+            by_file.setdefault(found.span.file if found.span else "project", []).append(found)
+    return tuple(BrokenFile(file, _absolute(project, file), tuple(found)) for file, found in by_file.items())
+
+
+def text_of(diagnostics: Sequence[Diagnostic]) -> str:
+    """Mistakes as people read them."""
+    return "\n".join(diagnostic.text() for diagnostic in diagnostics)
+
+
+def _identity(found: Diagnostic) -> tuple[str, str, str]:
+    return (found.condition, found.message, str(found.span))
+
+
+def _props(project: Project, relation: Relation, broken: BrokenRelation | None) -> RelationProps:
     queries = project.queries_of(relation.name)
     kind = kind_of_store(project, relation)
-    lineage: dict[str, tuple[tuple[QualifiedName, str], ...]] = {}
+    lineage: dict[str, ColumnSources] = {}
     for query in queries:
         for column, sources in query.lineage.items():
             lineage[column] = tuple(dict.fromkeys((*lineage.get(column, ()), *sources)))
@@ -98,6 +146,7 @@ def _props(project: Project, relation: Relation) -> RelationProps:
         uri=uri_of(project, relation),
         table_name=relation.entity,
         default_group=Path(relation.span.file).stem,
+        broken=broken,
         overlay=project.settings.overlay.path,
         lineage=MappingProxyType(lineage),
     )
@@ -105,10 +154,10 @@ def _props(project: Project, relation: Relation) -> RelationProps:
 
 def _text(relation: Relation, queries: tuple[BoundQuery, ...]) -> str:
     texts = dict.fromkeys([relation.origin.text, *(query.statement.origin.text for query in queries)])
-    return ";\n\n".join(texts) + ";"
+    return ";\n\n".join(text.rstrip().rstrip(";") for text in texts) + ";"
 
 
-def _broken(project: Project, item: BrokenRelation) -> RelationProps:
+def _refused(project: Project, item: BrokenRelation) -> RelationProps:
     return RelationProps(
         name=item.name,
         relation=None,

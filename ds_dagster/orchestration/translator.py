@@ -1,16 +1,19 @@
-"""Relation → asset spec: the one place where keys, groups, kinds, owners and metadata are decided. Override it to change them."""
+"""Relation → asset spec: the one place where keys, groups, kinds, owners and metadata are decided. Override it to
+change them."""
 
 import re
 import warnings
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
-from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.orchestration.props import BrokenFile, RelationProps
 
 KIND_CHIPS: Mapping[str, str] = {
     "stream": "stream",
@@ -18,14 +21,25 @@ KIND_CHIPS: Mapping[str, str] = {
     "materialized_view": "view",
     "table": "table",
 }
-MAX_KINDS = 10  # Dagster refuses more on one asset
-_DURATION = re.compile(r"^\s*(\d+)\s*(s|m|h|d)[a-z]*\s*$", re.I)
+MAX_KINDS = 10
+"""Dagster refuses more on one asset."""
+
+CHECKS: Mapping[str, str] = {
+    "running": "Its query runs: the engine reports it and it has not failed.",
+    "lag": "It reads its sources about as fast as they fill.",
+    "progress": "Batches finish while there is input.",
+    "definition_current": "The query that runs is the one in the SQL file.",
+}
+COMPILES = "compiles"
+FRESHNESS_SHORTEST = 60
+_DURATION = re.compile(r"\s*(\d+)\s*(s|m|h|d)[a-z]*\s*", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
 class DsTranslator:
-    """Maps relations to Dagster. Subclass and override :meth:`get_asset_spec` (or a smaller method); the same object is used
-    when definitions load and when assets run.
+    """Maps relations to Dagster. Subclass and override :meth:`get_asset_spec` (or a smaller method); the same object
+    is used when definitions load and when assets run.
 
     .. code-block:: python
 
@@ -35,18 +49,36 @@ class DsTranslator:
     """
 
     def get_asset_key(self, name: QualifiedName) -> dg.AssetKey:
-        """``[database, schema, relation]``; characters Dagster refuses in op outputs become underscores."""
+        """``[database, schema, relation]``; characters Dagster refuses in op outputs become underscores. Specs,
+        dependencies, checks and column lineage all take their keys from here."""
         return dg.AssetKey([safe_name(part) for part in name.parts])
 
     def get_group_name(self, props: RelationProps) -> str:
-        """``@group`` of the comment, else the SQL file's name."""
+        """``@group`` of the comment (``a/b`` nests), else the SQL file's name."""
         comment = props.relation.comment if props.relation else None
-        return safe_name(comment.group) if comment and comment.group else safe_name(props.default_group)
+        written = comment.group if comment and comment.group else props.default_group
+        return "/".join(safe_name(part.strip()) for part in written.split("/") if part.strip()) or "default"
 
     def get_kinds(self, props: RelationProps) -> set[str]:
-        """Engine, store and kind of relation, at most ten."""
+        """Engine, store, kind of relation, then ``@kinds`` of the comment; at most ten."""
+        if props.relation is None:
+            return {"sql"}
         engine = ("spark",) if props.is_executable else ()
-        return set((*engine, *props.dagster_kinds, KIND_CHIPS.get(props.kind, props.kind))[:MAX_KINDS])
+        written = [kind.lower() for kind in re.split(r"[,\s]+", props.tag("kinds")) if kind]
+        found = (*engine, *props.dagster_kinds, KIND_CHIPS.get(props.kind, props.kind), *written)
+        return set(tuple(dict.fromkeys(found))[:MAX_KINDS])
+
+    def get_owners(self, props: RelationProps) -> list[str]:
+        """``@owner`` of the comment.
+
+        Raises:
+            UserError: OWNER_INVALID.
+        """
+        owners = list(props.relation.comment.owners) if props.relation else []
+        for owner in owners:
+            if _OWNER.fullmatch(owner) is None:
+                raise error("OWNER_INVALID", span=_span(props), owner=owner, name=owner.removeprefix("@"))
+        return owners
 
     def get_description(self, props: RelationProps) -> str:
         """The comment above the statement, then the SQL."""
@@ -56,28 +88,37 @@ class DsTranslator:
 
     def get_metadata(self, props: RelationProps) -> dict[str, Any]:
         """Column schema and lineage, where it is stored, where it is written, by Dagster's own keys."""
-        metadata: dict[str, Any] = {"dagster/code_references": _code_references(props)}
+        metadata: dict[str, Any] = {"dagster/code_references": code_reference(props.file, props.line)}
         if props.relation is None:
             return metadata
-        metadata["dagster/column_schema"] = _column_schema(props)
-        metadata["dagster/table_name"] = props.table_name
-        metadata["dagster/storage_kind"] = props.storage_kind
-        metadata["dagster/uri"] = props.uri
-        metadata["ds_dagster/store"] = props.relation.store
+        metadata |= {
+            "dagster/column_schema": _column_schema(props),
+            "dagster/table_name": props.table_name,
+            "dagster/storage_kind": props.storage_kind,
+            "dagster/uri": props.uri,
+            "ds_dagster/store": props.relation.store,
+        }
         if props.lineage:
-            metadata["dagster/column_lineage"] = dg.TableColumnLineage(
-                {
-                    column: [dg.TableColumnDep(self.get_asset_key(name), source) for name, source in sources]
-                    for column, sources in props.lineage.items()
-                }
-            )
+            metadata["dagster/column_lineage"] = self._column_lineage(props)
         if props.overlay:
             metadata["ds_dagster/overlay"] = dg.MetadataValue.path(props.overlay)
         return metadata
 
+    def get_freshness_policy(self, props: RelationProps) -> dg.FreshnessPolicy | None:
+        """``@freshness`` of the comment: the data has to advance at least so often.
+
+        Raises:
+            UserError: FRESHNESS_INVALID.
+        """
+        seconds = freshness_seconds(props)
+        return None if seconds is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=seconds))
+
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
-        """The whole spec of one relation."""
-        comment = props.relation.comment if props.relation else None
+        """The whole spec of one relation.
+
+        Raises:
+            UserError: OWNER_INVALID, FRESHNESS_INVALID; such a relation is shown as a failing asset.
+        """
         return dg.AssetSpec(
             key=self.get_asset_key(props.name),
             deps=[self.get_asset_key(name) for name in props.depends_on],
@@ -85,33 +126,82 @@ class DsTranslator:
             metadata=self.get_metadata(props),
             group_name=self.get_group_name(props),
             code_version=props.code_version,
-            owners=list(comment.owners) if comment else None,
+            owners=self.get_owners(props),
             tags={"ds/kind": props.kind, **({"ds/store": safe_name(props.relation.store)} if props.relation else {})},
             kinds=self.get_kinds(props),
-            freshness_policy=_freshness(comment.freshness) if comment and comment.freshness else None,
+            freshness_policy=self.get_freshness_policy(props),
         )
 
     def get_check_specs(self, props: RelationProps) -> list[dg.AssetCheckSpec]:
-        """The health checks of a relation that a long-lived query fills."""
-        if not props.is_executable or props.is_finite:
+        """The health checks of a relation that long-lived queries fill."""
+        if not props.is_stream:
             return []
         key = self.get_asset_key(props.name)
         return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in CHECKS.items()]
 
+    def get_file_spec(self, file: BrokenFile) -> dg.AssetSpec:
+        """The failing asset of a SQL file with mistakes that belong to no relation."""
+        first = file.diagnostics[0].span
+        return dg.AssetSpec(
+            key=["sql_files", safe_name(file.file)],
+            description=f"Mistakes in {file.file} that belong to no relation.",
+            group_name=safe_name(Path(file.file).stem),
+            kinds={"sql"},
+            metadata={"dagster/code_references": code_reference(file.path, first.line if first else 1)},
+        )
 
-CHECKS: Mapping[str, str] = {
-    "running": "its query runs: the engine reports it and it has not failed",
-    "lag": "it reads its sources about as fast as they fill",
-    "progress": "batches finish while there is input",
-    "definition_current": "the query that runs is the one in the SQL file",
-}
+    def _column_lineage(self, props: RelationProps) -> dg.TableColumnLineage:
+        return dg.TableColumnLineage(
+            {
+                column: [dg.TableColumnDep(self.get_asset_key(name), source) for name, source in sources]
+                for column, sources in props.lineage.items()
+            }
+        )
 
 
-def asset_keys_must_differ(keys: Mapping[dg.AssetKey, list[QualifiedName]]) -> None:
-    """Raises: UserError ASSET_KEY_COLLISION naming the relations that a translator maps to one key."""
-    for key, names in keys.items():
-        if len(names) > 1:
-            raise error("ASSET_KEY_COLLISION", key="/".join(key.path), relations=[str(name) for name in names])
+def asset_keys_must_differ(translator: DsTranslator, all_props: tuple[RelationProps, ...]) -> None:
+    """Raises: UserError ASSET_KEY_COLLISION with the relations, and their places, that become one asset."""
+    by_key: dict[dg.AssetKey, list[RelationProps]] = {}
+    for props in all_props:
+        by_key.setdefault(translator.get_asset_key(props.name), []).append(props)
+    for key, found in by_key.items():
+        if len(found) > 1:
+            places = [f"{props.name} ({Path(props.file).name}:{props.line})" for props in found]
+            raise error("ASSET_KEY_COLLISION", key="/".join(key.path), relations=places)
+
+
+def freshness_seconds(props: RelationProps) -> int | None:
+    """``@freshness`` in seconds, None when there is none.
+
+    Raises:
+        UserError: FRESHNESS_INVALID.
+    """
+    text = props.relation.comment.freshness if props.relation else ""
+    if not text:
+        return None
+    seconds = duration_seconds(text)
+    if seconds is None or seconds < FRESHNESS_SHORTEST:
+        raise error("FRESHNESS_INVALID", span=_span(props), value=text)
+    return seconds
+
+
+def duration_seconds(text: str) -> int | None:
+    """``10m``, ``2 hours``: seconds, None when it is no duration."""
+    match = _DURATION.fullmatch(text)
+    return None if match is None else int(match[1]) * _SECONDS[match[2].lower()]
+
+
+def code_reference(file: str, line: int) -> dg.CodeReferencesMetadataValue:
+    """A place in a local file; Dagster's UI opens it in an editor."""
+    with warnings.catch_warnings():  # the classes are marked beta and warn once per construction
+        warnings.simplefilter("ignore")
+        return dg.CodeReferencesMetadataValue(
+            code_references=[dg.LocalFileCodeReference(file_path=file, line_number=line, label="sql")]
+        )
+
+
+def _span(props: RelationProps) -> Span | None:
+    return props.relation.span if props.relation else None
 
 
 def _column_schema(props: RelationProps) -> dg.TableSchema:
@@ -129,18 +219,3 @@ def _column_schema(props: RelationProps) -> dg.TableSchema:
             for column in columns
         ]
     )
-
-
-def _code_references(props: RelationProps) -> dg.CodeReferencesMetadataValue:
-    with warnings.catch_warnings():  # the classes are marked beta and warn once per construction
-        warnings.simplefilter("ignore")
-        return dg.CodeReferencesMetadataValue(
-            code_references=[dg.LocalFileCodeReference(file_path=props.file, line_number=props.line, label="sql")]
-        )
-
-
-def _freshness(text: str) -> dg.FreshnessPolicy:
-    match = _DURATION.match(text)
-    if match is None or int(match[1]) * _SECONDS[match[2].lower()] < 60:
-        raise error("FRESHNESS_INVALID", value=text)
-    return dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=int(match[1]) * _SECONDS[match[2].lower()]))

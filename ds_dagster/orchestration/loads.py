@@ -1,0 +1,115 @@
+"""Assets of finite loads (CREATE TABLE … AS with refresh.mode incremental or full): each materialization loads, reports
+its rows and ends."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import dagster as dg
+from dagster._core.errors import DagsterExecutionInterruptedError
+
+from ds_dagster.errors import DsError
+from ds_dagster.names import safe_name
+from ds_dagster.orchestration.ds_project import DsProject
+from ds_dagster.orchestration.events import failure_of, finite_metadata
+from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.translator import DsTranslator
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.status import FiniteResult
+
+RETRIES = dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""Only failures that may pass by themselves are tried again (a server that does not answer)."""
+
+
+class DsLoadConfig(dg.Config):
+    """How one load runs.
+
+    ``action``: ``ensure`` loads what came since the last load; ``reset`` starts over with a new checkpoint.
+    ``catch_up_seconds``: how long to wait until the queries it reads from have processed what exists now.
+    ``timeout_seconds``: how long to wait for the end of the load; the load itself goes on in the engine.
+    """
+
+    action: Literal["ensure", "reset"] = "ensure"
+    catch_up_seconds: int = 60
+    timeout_seconds: int = 3600
+
+
+def build_load(project: DsProject, props: RelationProps, translator: DsTranslator) -> dg.AssetsDefinition:
+    """The asset of one table. With ``'execution'='step'`` it runs in the step's own Spark session (resource
+    ``pyspark``), else in the engine."""
+    in_step = any(query.execution == "step" for query in props.queries)
+
+    @dg.multi_asset(
+        name=safe_name("load_" + "_".join(translator.get_asset_key(props.name).path)),
+        specs=[translator.get_asset_spec(props)],
+        required_resource_keys={"pyspark"} if in_step else set(),
+        retry_policy=RETRIES,
+        op_tags={"ds/query": ",".join(query.name for query in props.queries)},
+    )
+    def load(
+        context: dg.AssetExecutionContext, config: DsLoadConfig, ds_control: DsControlResource
+    ) -> dg.MaterializeResult[Any]:
+        """Load what came since the last materialization (or everything, by refresh.mode), and end."""
+        results: list[FiniteResult] = []
+        try:
+            control = ds_control.control(project)
+            asked = _Asked(context, control, project, config, f"{ds_control.requested_by} run {context.run_id}")
+            for query in props.queries:
+                results.append(_in_step(asked, query) if query.execution == "step" else _in_engine(asked, query))
+        except DsError as problem:
+            raise failure_of(problem) from problem
+        metadata = finite_metadata(results, props.queries)
+        failed = [result for result in results if result.state != "FINISHED"]
+        if failed:
+            raise dg.Failure("\n".join(map(_text, failed)), metadata=metadata, allow_retries=False)
+        return dg.MaterializeResult(metadata=metadata)
+
+    return load
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One materialization: its step, where it asks, for whom."""
+
+    context: dg.AssetExecutionContext
+    control: Control
+    project: DsProject
+    config: DsLoadConfig
+    requested_by: str
+
+
+def _in_engine(asked: _Asked, query: BoundQuery) -> FiniteResult:
+    control, config = asked.control, asked.config
+    control.ensure_engine()
+    request = control.request_run(
+        asked.project.project,
+        query.name,
+        asked.requested_by,
+        action=config.action,
+        catch_up=config.catch_up_seconds,
+    )
+    asked.context.log.info(f"{query.name}: asked the engine for a load (request {request})")
+    try:
+        return control.wait_run(request, config.timeout_seconds)
+    except DagsterExecutionInterruptedError:
+        control.withdraw_run(request)
+        raise
+
+
+def _in_step(asked: _Asked, query: BoundQuery) -> FiniteResult:
+    asked.context.log.info(f"{query.name}: loads in this step's Spark session")
+    return asked.control.run_in_session(
+        asked.project.project,
+        query.name,
+        asked.context.resources.pyspark.spark_session,
+        asked.requested_by,
+        action=asked.config.action,
+        catch_up=asked.config.catch_up_seconds,
+    )
+
+
+def _text(result: FiniteResult) -> str:
+    said = result.message or f"the load is {result.state}"
+    condition = f" [{result.condition}]" if result.condition else ""
+    return f"{result.name}: {said}{condition}" + (f"\nhint: {result.hint}" if result.hint else "")

@@ -1,0 +1,211 @@
+"""One Dagster resource per declared store: the vendor's own client, control calls, records to look at."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, cast
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+from pydantic.config import JsonDict
+
+from ds_dagster.catalog.entity import ProbeResult, RawRecord
+from ds_dagster.catalog.io_spec import Resolver
+from ds_dagster.catalog.store import StoreAdmin
+from ds_dagster.catalog.values import PropertyValue, resolve
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean
+from ds_dagster.orchestration.ds_project import DsProject
+from ds_dagster.project import client_settings, storage_kind, store_admin
+from ds_dagster.runtime.environment import engine_environment
+
+SECRET: JsonDict = {"dagster__is_secret": True}
+"""Marks a field whose literal value Dagster's UI and GraphQL never show."""
+
+
+class StoreResource(dg.ConfigurableResource[Any]):
+    """A declared store for a user's own assets. One class per kind gives the vendor's own clients.
+
+    Values that are not given are those of ``CREATE STORE``. A resource in ``build_ds_definitions(resources={"<store>":
+    …})`` replaces values, for the queries in the engine as well: secrets by ``dg.EnvVar`` only, which travels as a
+    reference. The overlay of local servers comes last, here as everywhere.
+    """
+
+    property_names: ClassVar[Mapping[str, str]] = {"uris": "uris"}
+    """Field → WITH property of CREATE STORE."""
+
+    uris: str | None = Field(default=None, description="address; replaces that of CREATE STORE")
+
+    _project: DsProject | None = PrivateAttr(default=None)
+    _store: str = PrivateAttr(default="")
+
+    def bind(self, project: DsProject, store: str) -> "StoreResource":
+        """The same resource tied to a declared store; done by ``build_ds_definitions``."""
+        bound = self._with_updated_values({})
+        bound._project, bound._store = project, store
+        return bound
+
+    def probe(self) -> ProbeResult:
+        """Does it answer, may we log in."""
+        with self.admin() as admin:
+            return admin.probe()
+
+    @contextmanager
+    def admin(self) -> Iterator[StoreAdmin]:
+        """Look at, create and list entities; closed at the end of the ``with``."""
+        project, name, resolver = self._bound()
+        admin = store_admin(project.project, name, resolver)
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+    def records(self, entity: str, *, limit: int = 10, from_beginning: bool = True) -> list[RawRecord]:
+        """The first (or next) records of an entity, raw."""
+        with self.admin() as admin:
+            return list(admin.records(entity, from_beginning=from_beginning, limit=limit, stopped=lambda: False))
+
+    def client_settings(self) -> dict[str, Any]:
+        """Settings of the vendor's client, secrets resolved: keep them out of logs."""
+        project, name, resolver = self._bound()
+        return dict(client_settings(project.project, name, resolver))
+
+    def store_values(self) -> dict[str, str]:
+        """Property → reference or literal of the fields that were given.
+
+        Raises:
+            UserError: RESOURCE_LITERAL_SECRET.
+        """
+        found: dict[str, str] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value is None or name not in self.property_names:
+                continue
+            if isinstance(value, dg.EnvVar):
+                found[self.property_names[name]] = "${" + value.env_var_name + "}"
+                continue
+            if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("dagster__is_secret"):
+                raise error("RESOURCE_LITERAL_SECRET", store=type(self).__name__, field=name)
+            found[self.property_names[name]] = str(value)
+        return found
+
+    def _with_updated_values(self, values: Mapping[str, Any] | None) -> "StoreResource":
+        """Dagster makes a copy for every run; the copy stays tied to its store."""
+        copied = cast("StoreResource", super()._with_updated_values(values))
+        copied._project, copied._store = self._project, self._store
+        return copied
+
+    def _bound(self) -> tuple[DsProject, str, Resolver]:
+        project, name = self._project, self._store
+        if project is None:
+            raise error("RESOURCE_NOT_BOUND", type=type(self).__name__)
+        environment = engine_environment(project.root)
+
+        def resolver(value: PropertyValue) -> str:
+            return resolve(value, environment, used_by=f"store {name}")
+
+        return project, name, resolver
+
+
+class KafkaStoreResource(StoreResource):
+    """A Kafka store. ``producer()``, ``consumer(group)`` and ``admin_client()`` are confluent-kafka's own."""
+
+    property_names: ClassVar[Mapping[str, str]] = {
+        "uris": "uris",
+        "username": "kafka.sasl.username",
+        "password": "kafka.sasl.password",
+    }
+
+    username: str | None = Field(default=None, description="SASL user")
+    password: str | None = Field(default=None, json_schema_extra=SECRET, description="SASL password: dg.EnvVar only")
+
+    def producer(self, **settings: Any) -> Any:
+        """``confluent_kafka.Producer``; settings win over the store's."""
+        from confluent_kafka import Producer
+
+        return Producer({**self.client_settings(), **settings})
+
+    def consumer(self, group: str, **settings: Any) -> Any:
+        """``confluent_kafka.Consumer`` that reads committed records only, from the earliest."""
+        from confluent_kafka import Consumer
+
+        defaults = {"group.id": group, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+        return Consumer({**self.client_settings(), **defaults, **settings})
+
+    def admin_client(self) -> Any:
+        """``confluent_kafka.admin.AdminClient``."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient(self.client_settings())
+
+
+class KinesisStoreResource(StoreResource):
+    """A Kinesis store. ``client()`` is boto3's own."""
+
+    property_names: ClassVar[Mapping[str, str]] = {
+        "uris": "uris",
+        "access_key_id": "kinesis.access_key_id",
+        "secret_access_key": "kinesis.secret_access_key",
+    }
+
+    access_key_id: str | None = Field(default=None, description="AWS access key id")
+    secret_access_key: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+
+    def client(self, **settings: Any) -> Any:
+        """A boto3 Kinesis client; settings win over the store's."""
+        import boto3
+
+        return boto3.client("kinesis", **{**self.client_settings(), **settings})
+
+
+class PostgresStoreResource(StoreResource):
+    """A Postgres store. ``connection()`` is psycopg2's own; commit and close are yours."""
+
+    property_names: ClassVar[Mapping[str, str]] = {
+        "uris": "uris",
+        "username": "postgres.username",
+        "password": "postgres.password",
+    }
+
+    username: str | None = Field(default=None, description="user")
+    password: str | None = Field(default=None, json_schema_extra=SECRET, description="password: dg.EnvVar only")
+
+    def connection(self, **settings: Any) -> Any:
+        """A new psycopg2 connection; settings win over the store's."""
+        import psycopg2
+
+        return psycopg2.connect(**{**self.client_settings(), **settings})
+
+
+RESOURCE_CLASSES: Mapping[str, type[StoreResource]] = {
+    "kafka": KafkaStoreResource,
+    "kinesis": KinesisStoreResource,
+    "postgres": PostgresStoreResource,
+}
+"""``storage_kind`` of a store's capabilities → resource."""
+
+
+def store_values(resources: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Store → property → replacing text, of the resources a user gave; travels in job specs.
+
+    Raises:
+        UserError: RESOURCE_LITERAL_SECRET.
+    """
+    given = {name: found for name, found in resources.items() if isinstance(found, StoreResource)}
+    return {name: values for name, resource in given.items() if (values := resource.store_values())}
+
+
+def build_store_resources(project: DsProject, given: Mapping[str, Any]) -> dict[str, Any]:
+    """One resource per declared store, by folded name; a user's resource of that name is tied to the store.
+
+    Raises:
+        UserError: RESOURCE_UNKNOWN_STORE.
+    """
+    stores = {name: store for name, store in project.project.catalog.stores.items() if store.origin.text}
+    for name, resource in given.items():
+        if isinstance(resource, StoreResource) and name not in stores:
+            raise error("RESOURCE_UNKNOWN_STORE", store=name, nearest=did_you_mean(name, stores))
+    resources: dict[str, Any] = {}
+    for name in stores:
+        found = given.get(name) or RESOURCE_CLASSES.get(storage_kind(project.project, name), StoreResource)()
+        resources[name] = found.bind(project, name) if isinstance(found, StoreResource) else found
+    return resources
