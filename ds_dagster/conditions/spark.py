@@ -61,7 +61,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "KINESIS_POSITION_TRIMMED",
         "user",
         "records of shard {shard} of stream {stream} after {after} may be gone: the retention of {hours} h has passed",
-        "`ds reset` starts a new checkpoint version; option 'on.trimmed' = 'skip' goes on with what is left",
+        "run `ds reset`: a new checkpoint version begins with the oldest record that is left",
     ),
     Condition(
         "KINESIS_SHARD_GONE",
@@ -238,7 +238,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "RECORD_TOO_LARGE",
         "user",
         "a record is larger than Kafka takes",
-        "select fewer or shorter columns, or raise max.message.bytes of the topic and 'kafka.max.request.size'",
+        "select fewer or shorter columns; a record may have a megabyte",
     ),
     Condition(
         "CHECKPOINT_INCOMPATIBLE",

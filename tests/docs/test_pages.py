@@ -1,0 +1,243 @@
+"""What the pages say is so: links lead somewhere, commands and names exist, SQL and settings are accepted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from ds_dagster.catalog.properties import property_index
+from ds_dagster.cli.main import COMMANDS, cli, run
+from ds_dagster.conditions import CONDITIONS
+from ds_dagster.runtime.states import LEGAL
+from ds_dagster.settings import load_settings
+from ds_dagster.sql.script import parse_file
+from ds_dagster.stores.registry import KINDS
+from scripts import generate_docs
+from tests.docs.pages import ROOT, Block, blocks, command_lines, inline_code, pages
+
+SHELL = ("sh", "bash", "console", "shell", "")
+
+# --- what is made from code ------------------------------------------------------------------------------------------
+
+
+def test_generated_pages_are_fresh() -> None:
+    assert not list(generate_docs.stale()), "run `make docs`"
+
+
+def test_check_fails_on_a_stale_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(generate_docs, "PAGES", {"settings.md": lambda: "other\n"})
+    assert generate_docs.main(["--check"]) == 1
+    assert "settings.md" in capsys.readouterr().err
+    assert "other" not in (ROOT / "docs" / "settings.md").read_text(encoding="utf-8"), "--check writes nothing"
+
+
+def test_every_condition_has_a_line() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    assert not [name for name in CONDITIONS if f'<a id="{name.lower()}"></a>`{name}`' not in text]
+
+
+def test_every_property_has_a_line() -> None:
+    text = (ROOT / "docs" / "properties.md").read_text(encoding="utf-8")
+    index = property_index(KINDS)
+    names = {spec.name for spec in (*index.by_name.values(), *index.prefixes)} | set(index.by_name)
+    assert not [name for name in names if f"`{name}`" not in text]
+
+
+def test_every_setting_and_variable_has_a_line() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    settings = re.findall(r"^_(?:TEXT|PATHS) = (.+)$", (ROOT / "ds_dagster" / "settings.py").read_text(), re.MULTILINE)
+    names = set(re.findall(r'"(\w+)"(?!:? *"\.?\w+"[,}])', " ".join(settings))) | {"sql", "state"}
+    assert {"store", "journal", "views"} <= names
+    assert not [name for name in names if f"| `{name}` |" not in text]
+    code = " ".join(path.read_text(encoding="utf-8") for path in (ROOT / "ds_dagster").rglob("*.py"))
+    read = set(re.findall(r"\bDS_[A-Z_]*[A-Z]\b", code))
+    written = set(re.findall(r"`(DS_[A-Z_]+)`", text))
+    assert not read - written - EXAMPLE_VARIABLES, "an environment variable nobody describes"
+
+
+EXAMPLE_VARIABLES = frozenset({"DS_JOURNAL_URL"})
+"""Names that stand in examples of references only."""
+
+
+def test_every_command_has_a_section() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert not [name for name in COMMANDS if f"## ds {name}\n" not in text]
+    undocumented = [name for name in COMMANDS if not (found := command(name)) or not found.help]
+    assert not undocumented
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+def anchors(text: str) -> set[str]:
+    """Anchors of a page as GitHub makes them, and those written by hand."""
+    made = set(re.findall(r'<a id="([^"]+)"', text))
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", heading.lower())
+        made.add(words.replace(" ", "-"))
+    return made
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_lead_somewhere(page: str) -> None:
+    text = pages()[page]
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (ROOT / page).parent / path if path else ROOT / page
+        if not file.exists() or (anchor and anchor not in anchors(file.read_text(encoding="utf-8"))):
+            broken.append(target)
+    assert not broken
+
+
+def test_every_page_can_be_found() -> None:
+    """From the README, by links alone."""
+    seen, left = set(), ["README.md"]
+    while left:
+        page = left.pop()
+        if page in seen or page not in pages():
+            continue
+        seen.add(page)
+        for target in re.findall(r"\]\(([^)\s#]+)", pages()[page]):
+            if not re.match(r"[a-z]+:", target):
+                left.append(((ROOT / page).parent / target).resolve().relative_to(ROOT).as_posix())
+    assert not set(pages()) - seen
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def command(name: str) -> click.Command | None:
+    return cli.get_command(click.Context(cli), name)
+
+
+def wrong_command(line: str) -> str:
+    """Why a ``ds`` command line cannot be right; empty when it can."""
+    words = [word for word in shlex.split(line.split("|")[0].split(">")[0].split("&&")[-1]) if word]
+    found: click.Command | None = cli
+    while isinstance(found, click.Group) and len(words) > 1 and not words[1].startswith(("-", "<", "…", "[")):
+        below = found.get_command(click.Context(found), words[1])
+        if below is None:
+            return f"{line}: no command {words[1]}"
+        found, words = below, words[1:]
+    if found is None:
+        return f"{line}: no such command"
+    known = {flag for option in found.params for flag in (*option.opts, *option.secondary_opts)} | {"--help", "-h"}
+    wrong = [word for word in words if word.startswith("-") and word.split("=")[0] not in known and len(word) > 1]
+    return f"{line}: unknown {wrong}" if wrong and found is not cli else ""
+
+
+def written_commands() -> list[str]:
+    """Every ``ds …`` line in blocks and in running text."""
+    lines = [line for block in blocks(*SHELL) for line in command_lines(block.text)]
+    lines += [code for text in pages().values() for code in inline_code(text)]
+    return [re.sub(r"^\.venv/bin/", "", line) for line in lines if re.match(r"(\.venv/bin/)?ds [a-z]", line)]
+
+
+def test_commands_that_are_written_exist() -> None:
+    found = written_commands()
+    assert len(found) > 20
+    assert not [wrong for line in found if "…" not in line and (wrong := wrong_command(line))]
+
+
+@pytest.mark.parametrize("line", ["ds chekc", "ds ps --jsn", "ds engine begin"])
+def test_a_wrong_command_would_be_found(line: str) -> None:
+    assert wrong_command(line)
+
+
+def test_make_targets_that_are_written_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    lines = [line for block in blocks(*SHELL) for line in command_lines(block.text)]
+    lines += [code for text in pages().values() for code in inline_code(text)]
+    named = {match[1] for line in lines if (match := re.match(r"make ([a-z][a-z-]*)", line))}
+    assert {"demo", "test"} <= named <= targets
+
+
+OFFLINE = ("check", "explain", "lineage", "ls", "plan", "ps")
+"""Commands that ask no server, with the options the README shows."""
+
+
+def readme_commands() -> list[str]:
+    readme = [block for block in blocks(*SHELL) if block.page == "README.md"]
+    return [line for block in readme for line in command_lines(block.text)]
+
+
+def offline_commands() -> list[str]:
+    return [line for line in readme_commands() if re.match(r"ds (\w+)", line) and line.split()[1] in OFFLINE]
+
+
+def test_the_readme_shows_commands_that_need_no_server() -> None:
+    assert len(offline_commands()) >= 3
+    others = {line.split()[0] for line in readme_commands()} - {"ds", "make", "git", "cd", "pip", "python", "dagster"}
+    assert not others, "every other command of the README is a server's or a shell's"
+
+
+@pytest.mark.parametrize("line", offline_commands())
+def test_commands_of_the_readme_work(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("DS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("DS_PROFILE", "none")
+    assert run(shlex.split(line)[1:]) == 0
+    assert capsys.readouterr().out.strip(), "it prints a result"
+
+
+# --- SQL, settings, names ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", blocks("sql"), ids=lambda block: block.place)
+def test_sql_is_sql(block: Block) -> None:
+    parsed = parse_file(block.place, block.text)
+    assert not [found.text() for found in parsed.diagnostics if found.severity == "error"]
+    assert parsed.statements or parsed.diagnostics
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=lambda block: block.place)
+def test_settings_are_settings(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DS_STATE", "DS_SQL", "DS_JOURNAL", "DS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    if "[tool.ds-dagster" in block.text:
+        (tmp_path / "pyproject.toml").write_text(block.text, encoding="utf-8")
+        assert load_settings(tmp_path).file == "pyproject.toml"
+
+
+TYPES_AND_KEYWORDS = frozenset({"TIMESTAMP_LTZ", "TRY_CAST", "MATCH_RECOGNIZE", "COMPUTE_POOL"})
+
+
+def test_conditions_that_are_named_exist() -> None:
+    """Upper-case words with an underscore in backticks are conditions, states, types or variables."""
+    named = {
+        code
+        for text in pages().values()
+        for code in inline_code(text)
+        if re.fullmatch(r"[A-Z]+(_[A-Z]+)+", code) and not code.startswith("DS_")
+    }
+    functions = set(generate_docs.FUNCTIONS) | {alias for f in generate_docs.FUNCTIONS.values() for alias in f.aliases}
+    others = set(KINDS) | set(LEGAL) | functions | set(generate_docs.KNOWN_LATER) | property_words()
+    unknown = named - set(CONDITIONS) - others - TYPES_AND_KEYWORDS
+    assert not unknown, sorted(unknown)
+
+
+def property_words() -> set[str]:
+    """Values of properties that are one of a list, as they are written in pages."""
+    index = property_index(KINDS)
+    return {choice.upper() for spec in index.by_name.values() for choice in spec.choices}
+
+
+def test_properties_that_are_named_exist() -> None:
+    index = property_index(KINDS)
+    named = {
+        name
+        for text in pages().values()
+        for name in re.findall(r"'([a-z_]+(?:\.[a-z_]+)+)'", text)
+        if not name.endswith((".toml", ".sql", ".py"))
+    }
+    assert len(named) > 10
+    assert not {name for name in named if index.find(name) is None}
