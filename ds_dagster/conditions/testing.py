@@ -10,13 +10,29 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("CASE_KEY_MISSING", "user", "{place} needs {key}", "add {key}: {example}"),
     Condition("CASE_KEY_TWICE", "user", "the key {key} is written twice", "remove one of the two"),
     Condition("CASE_VALUE_INVALID", "user", "{place} cannot be {value}", "allowed: {allowed}"),
-    Condition("CASE_DATA_INVALID", "user", "line {line} of {file} is no {what}: {reason}", "write one JSON object per line"),
-    Condition("CASE_TOPIC_UNKNOWN", "user", "nothing in this case reads or writes a topic {topic}", "did you mean {nearest}?"),
-    Condition("CASE_TOPIC_AMBIGUOUS", "user", "several stores have a topic {topic}: {stores}", "add store: to the step"),
-    Condition("CASE_STORE_REAL", "user", "query {query} needs the store {store}, which is not in memory",
-              "add {store}: memory under stores"),
-    Condition("CASE_RECORD_UNREADABLE", "user", "a record of {relation} is no {what}",
-              "compare the raw records: topic and records instead of relation and rows"),
-    Condition("CASE_NONE_FOUND", "user", "there are no test cases in {places}", "test cases are files called *.case.yaml"),
-    Condition("INJECTED_CRASH", "external", "the test case crashed this batch", "nothing to do: the runner starts the query again"),
-)  # fmt: skip
+    Condition(
+        "CASE_DATA_INVALID", "user", "line {line} of {file} is no {what}: {reason}", "write one JSON object per line"
+    ),
+    Condition(
+        "CASE_TOPIC_UNKNOWN", "user", "nothing in this case reads or writes a topic {topic}", "did you mean {nearest}?"
+    ),
+    Condition("CASE_TOPIC_AMBIGUOUS", "user", "several stores have a topic {topic}: {stores}", "add store: {example}"),
+    Condition(
+        "CASE_STORE_REAL",
+        "user",
+        "query {query} needs the store {store}, which is not in memory",
+        "add {store}: memory under stores",
+    ),
+    Condition(
+        "CASE_RECORD_UNREADABLE",
+        "user",
+        "a record of {relation} is no {what}",
+        "compare the raw records: topic and records instead of relation and rows",
+    ),
+    Condition(
+        "CASE_NONE_FOUND", "user", "there are no test cases in {places}", "test cases are files called *.case.yaml"
+    ),
+    Condition(
+        "INJECTED_CRASH", "external", "the test case crashed this batch", "nothing to do: the query starts again"
+    ),
+)

@@ -55,7 +55,9 @@ def _kept(rows: Sequence[Row], counts: Counter[str]) -> list[Row]:
 
 
 def _in_order(wanted: Sequence[Row], given: Sequence[Row]) -> str:
-    same = next((n for n, (a, b) in enumerate(zip(wanted, given, strict=False)) if a != b), min(len(wanted), len(given)))
+    same = next(
+        (n for n, (a, b) in enumerate(zip(wanted, given, strict=False)) if a != b), min(len(wanted), len(given))
+    )
     lines = [f"  the first {same} of {len(wanted)} expected rows are as expected; then"]
     lines += [f"  - {_shown(row)}" for row in wanted[same : same + _MOST]]
     lines += [f"  + {_shown(row)}" for row in given[same : same + _MOST]]

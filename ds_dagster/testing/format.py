@@ -84,7 +84,8 @@ def _checked(case: Case, entry: Entry) -> Case:
     before: Step | None = None
     for step in case.steps:
         if isinstance(step, Crash) and not isinstance(before, Send | Advance):
-            raise error("CASE_VALUE_INVALID", span=step.span, place="crash", value="here", allowed="behind send or advance")
+            where = "behind send or advance"
+            raise error("CASE_VALUE_INVALID", span=step.span, place="crash", value="here", allowed=where)
         before = step
     return case
 
@@ -160,7 +161,9 @@ def _records_of_file(entry: Entry, folder: Path, partition: str) -> tuple[SentRe
         if strange or "value" not in row:
             nearest = did_you_mean(strange[0], _RECORD) if strange else "value"
             reason = f"{strange[0] if strange else 'value'}: did you mean {nearest}?"
-            raise error("CASE_DATA_INVALID", span=entry.span, line=number, file=entry.text(), what="record", reason=reason)
+            raise error(
+                "CASE_DATA_INVALID", span=entry.span, line=number, file=entry.text(), what="record", reason=reason
+            )
         found.append(SentRecord(row.get("key"), row["value"], row.get("at"), str(row.get("partition", partition))))
     return tuple(found)
 
@@ -190,7 +193,9 @@ def rows_of_text(text: str, file: str, span: Span) -> list[dict[str, Any]]:
             reason = str(problem)
             raise error("CASE_DATA_INVALID", span=span, line=number, file=file, what="JSON", reason=reason) from problem
         if not isinstance(row, dict):
-            raise error("CASE_DATA_INVALID", span=span, line=number, file=file, what="JSON object", reason="another type")
+            raise error(
+                "CASE_DATA_INVALID", span=span, line=number, file=file, what="JSON object", reason="another type"
+            )
         rows.append(row)
     return rows
 
@@ -248,7 +253,12 @@ def _expectation(entry: Entry, folder: Path) -> Expectation:
         columns=cast("Columns", parts["columns"].choice("all", "subset")) if "columns" in parts else "all",
         history=parts["history"].truth() if "history" in parts else False,
     )
-    return replace(expectation, columns="subset") if wanted == "records" else expectation
+    if wanted == "records":
+        expectation = replace(expectation, columns="subset")
+    names = {frozenset(row) for row in expectation.rows or ()}
+    if expectation.columns == "subset" and len(names) > 1:
+        raise entry.invalid("rows that all name the same columns, where only those count")
+    return expectation
 
 
 def _row(entry: Entry, wanted: str) -> Row:

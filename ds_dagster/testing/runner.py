@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -48,7 +47,7 @@ from ds_dagster.testing.case import (
 from ds_dagster.testing.compiling import compile_case
 from ds_dagster.testing.diff import compare
 from ds_dagster.testing.format import load_case, rows_of_text
-from ds_dagster.testing.running import RunningQuery, plain, unbounded
+from ds_dagster.testing.running import RunningQuery, unbounded
 from ds_dagster.testing.topics import MemorySource, Topic
 from ds_dagster.testing.values import from_bytes, record_key, record_row, table_row, to_bytes
 
@@ -237,7 +236,13 @@ class CaseRun:
             nearest = did_you_mean(name, {entity for _, entity in self.topics})
             raise error("CASE_TOPIC_UNKNOWN", span=span, topic=name, nearest=nearest)
         if len(found) > 1:
-            raise error("CASE_TOPIC_AMBIGUOUS", span=span, topic=name, stores=sorted(key[0] for key in found))
+            raise error(
+                "CASE_TOPIC_AMBIGUOUS",
+                span=span,
+                topic=name,
+                stores=sorted(key[0] for key in found),
+                example=found[0][0],
+            )
         return self.topics[found[0]]
 
     # comparing
@@ -255,7 +260,9 @@ class CaseRun:
                 self.failures.append(Failure(text, running.query.sink.span, running.query.name))
         if expected is not None and expected.query not in self.project.queries:
             nearest = did_you_mean(expected.query, self.project.queries)
-            self.failures.append(Failure(f"no query is called {expected.query}; did you mean {nearest}?", expected.span))
+            self.failures.append(
+                Failure(f"no query is called {expected.query}; did you mean {nearest}?", expected.span)
+            )
 
     def _look(self, expectations: Sequence[Expectation]) -> None:
         for expectation in expectations:
@@ -344,7 +351,9 @@ def _folded(changes: Sequence[Row], key: Sequence[str]) -> list[Row]:
     return list(rows.values())
 
 
-def run_case(path: Path, session: Callable[[], SparkSession], *, root: Path | None = None, update: bool = False) -> CaseResult:
+def run_case(
+    path: Path, session: Callable[[], SparkSession], *, root: Path | None = None, update: bool = False
+) -> CaseResult:
     """Run one case file.
 
     Args:
@@ -355,7 +364,8 @@ def run_case(path: Path, session: Callable[[], SparkSession], *, root: Path | No
     """
     begin = time.monotonic()
     golden = Golden(update)
-    title, failures = path.name, ()
+    title = path.name
+    failures: tuple[Failure, ...] = ()
     try:
         case = load_case(path, root)
         title = case.title

@@ -60,7 +60,9 @@ def _fraction(value: float) -> int | float:
 
 
 def _moment(value: datetime) -> str:
-    text = value.strftime("%Y-%m-%d %H:%M:%S.") + (f"{value.microsecond:06d}" if value.microsecond % 1000 else f"{value.microsecond // 1000:03d}")
+    text = value.strftime("%Y-%m-%d %H:%M:%S.") + (
+        f"{value.microsecond:06d}" if value.microsecond % 1000 else f"{value.microsecond // 1000:03d}"
+    )
     return text + ("Z" if value.tzinfo else "")
 
 

@@ -1,4 +1,4 @@
-"""YAML text → values that remember their lines. JSON's types only: no dates, no ``yes`` for true; ``!!binary`` for bytes."""
+"""YAML text → values that remember their lines. JSON's types, and ``!!binary`` for bytes: no dates, no ``yes``."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ class Entry:
 
     def invalid(self, allowed: str) -> Exception:
         """CASE_VALUE_INVALID for this value."""
-        value = "a mapping" if isinstance(self.value, Mapping) else "a list" if isinstance(self.value, list) else self.value
+        value = (
+            "a mapping" if isinstance(self.value, Mapping) else "a list" if isinstance(self.value, list) else self.value
+        )
         return error("CASE_VALUE_INVALID", span=self.span, place=self.place, value=value, allowed=allowed)
 
 
@@ -112,7 +114,9 @@ def read_yaml(path: Path, shown: str) -> Entry:
         raise error("CASE_UNREADABLE", span=Span(shown, 1), file=shown, reason=str(problem)) from problem
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark else 1
-        raise error("CASE_UNREADABLE", span=Span(shown, line), file=shown, reason=problem.problem or "no YAML") from problem
+        raise error(
+            "CASE_UNREADABLE", span=Span(shown, line), file=shown, reason=problem.problem or "no YAML"
+        ) from problem
     if root is None:
         raise error("CASE_UNREADABLE", span=Span(shown, 1), file=shown, reason="it is empty")
     return _entry(root, shown, "the case")

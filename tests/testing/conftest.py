@@ -1,0 +1,25 @@
+"""Case files written by tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+WriteCase = Callable[..., Path]
+
+
+@pytest.fixture
+def write_case(tmp_path: Path) -> WriteCase:
+    """Write a case into a project of its own; further files by name."""
+
+    def write(text: str, name: str = "a.case.yaml", **files: str) -> Path:
+        (tmp_path / "ds.toml").touch()
+        for other, content in files.items():
+            (tmp_path / other).write_text(content, encoding="utf-8")
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write

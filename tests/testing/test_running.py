@@ -1,0 +1,77 @@
+"""Differences as a run tells them, golden files, the command, the plugin: on Spark, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.cases
+
+CASE = """
+title: counts
+sql: |
+  CREATE STREAM t (g VARCHAR) WITH ('topic' = 't', 'value.format' = 'json');
+  CREATE CHANGELOG c AS SELECT g, COUNT(*) AS n FROM t GROUP BY g;
+stores: {s: memory}
+steps:
+  - send: {topic: t, rows: [{value: {g: a}}, {value: {g: b}}, {value: {g: a}}]}
+expect:
+"""
+
+
+def run(folder, *arguments):
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+def test_command_shows_differences_updates_goldens_and_knows_its_exit_codes(write_case, tmp_path):
+    write_case(CASE + "  - {relation: c, rows: [{g: a, n: 3}, {g: c, n: 1}]}\n", "wrong.case.yaml")
+    write_case(CASE + "  - {relation: c, file: golden/c.jsonl}\n", "golden.case.yaml")
+    command = ("-c", "from ds_dagster.cli.main import main; main()", "test")
+
+    updated = run(tmp_path, *command, ".", "--update", "--json")
+    report = json.loads(updated.stdout)
+    assert updated.returncode == 1, updated.stderr
+    assert (report["ok"], report["passed"], report["failed"]) == (False, 1, 1)
+    by_file = {case["file"]: case for case in report["cases"]}
+    assert by_file["golden.case.yaml"]["written"] == ["golden/c.jsonl"]
+    (failure,) = by_file["wrong.case.yaml"]["failures"]
+    assert (failure["relation"], failure["line"]) == ("c", 10)
+    assert failure["text"].splitlines()[1:] == [
+        '  ~ g "a": n is 2, expected 3',
+        '  - {"g": "c", "n": 1}',
+        '  + {"g": "b", "n": 1}',
+    ]
+    golden = (tmp_path / "golden" / "c.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in golden] == [{"g": "a", "n": 2}, {"g": "b", "n": 1}]
+
+    again = run(tmp_path, *command, ".", "-k", "GOLDEN")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "1 passed, 0 failed" in again.stderr
+    assert run(tmp_path, *command, ".", "-k", "nothing of the kind").returncode == 1
+    assert run(tmp_path, *command, "--no-such-option").returncode == 2
+
+
+def test_plugin_collects_each_case_as_an_item_and_imports_spark_late(write_case, tmp_path):
+    write_case(CASE + "  - {relation: c, rows: [{g: a, n: 2}, {g: b, n: 1}]}\n", "right.case.yaml")
+    write_case(CASE + "  - {relation: c, rows: []}\n", "wrong.case.yaml")
+    options = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))
+    ran = run(tmp_path, *options, "-W", "error", str(tmp_path))
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "1 failed, 1 passed" in ran.stdout
+    assert '  + {"g": "a", "n": 2}' in ran.stdout
+    assert "Traceback" not in ran.stdout
+
+    (tmp_path / "conftest.py").write_text(
+        "import sys\n"
+        "def pytest_collection_finish(session):\n"
+        "    names = [item.nodeid for item in session.items]\n"
+        "    loaded = sorted({'pyspark', 'dagster', 'sqlglot', 'yaml'} & set(sys.modules))\n"
+        "    print('COLLECTED', names, loaded)\n"
+    )
+    listed = run(tmp_path, *options, "--collect-only", "-s", str(tmp_path))
+    assert "COLLECTED ['right.case.yaml::case', 'wrong.case.yaml::case'] []" in listed.stdout
