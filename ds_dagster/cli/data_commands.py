@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from sqlglot import exp
@@ -18,6 +19,9 @@ from ds_dagster.cli.output import clock, emit_json, json_option, note, project_o
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project, store_admin
+
+if TYPE_CHECKING:
+    from ds_dagster.cli.answers import Answer
 
 
 @click.command("print")
@@ -146,13 +150,13 @@ def _print_rows(project: Project, relation: Relation, limit: int | None, as_json
     for part, name in zip(("catalog", "db", "this"), parts, strict=True):
         reference.set(part, name)
     question = bind_question(project, SelectBody(tree, body.span)).limited(limit)
-    _tell_freshness(project, question.relations)
     for row in ask(project, question).rows:
         key = {name: row[name] for name in relation.primary_key} or None
         if as_json:
             click.echo(line({"relation": table_name(relation), "key": key, "value": row}))
         else:
             click.echo(f"{line(key) if key else 'null'} | {line(row)}")
+    _tell_freshness(project, question.relations)
     return 0
 
 
@@ -183,22 +187,27 @@ def query_command(sql: str, limit: int | None, project: Path | None, as_json: bo
 def _query(project: Project, sql: str, limit: int | None, as_json: bool) -> int:
     from ds_dagster.cli.answers import ask, check_endless, is_endless
     from ds_dagster.cli.pull_binding import bind_question
-    from ds_dagster.cli.values import cell
     from ds_dagster.sql.script import parse_select
 
     question = bind_question(project, parse_select(sql.strip().rstrip(";"), "<query>"))
     if is_endless(question):
         check_endless(question, sql)
         return _follow(project, question, limit, as_json)
-    _tell_freshness(project, question.relations)
     answer = ask(project, question.limited(limit))
     if as_json:
         emit_json(_document(answer.columns, answer.rows))
-        return 0
+    else:
+        _show_table(answer)
+    _tell_freshness(project, question.relations)
+    return 0
+
+
+def _show_table(answer: Answer) -> None:
+    from ds_dagster.cli.values import cell
+
     headers = [name for name, _ in answer.columns]
     numbers = [i for i, (_, type_) in enumerate(answer.columns) if str(type_).split("(")[0] in NUMBERS]
     table(headers, [[cell(row[name]) for name in headers] for row in answer.rows], right=numbers)
-    return 0
 
 
 NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"})
@@ -247,7 +256,8 @@ def _load(project: Path | None, as_json: bool) -> Project:
 
 
 def _tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
-    """Says which of these is not being updated, and how old its rows are."""
+    """Says which of these is not being updated, and how old its rows are; after the answer, which need not wait for
+    it."""
     from ds_dagster.cli.answers import newest_batch
     from ds_dagster.runtime.control import Control
 
