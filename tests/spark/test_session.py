@@ -150,7 +150,7 @@ def test_progress_of_a_real_batch(bench):
     bench.settle(query)
     batches = [read_progress(one.json) for one in query.recentProgress]
     assert sum(batch.input_rows for batch in batches) == 2
-    assert all(batch.duration_millis > 0 for batch in batches)
+    assert all(batch.duration_millis > 0 for batch in batches if batch.input_rows)
 
 
 def test_the_batch_a_checkpoint_did_not_finish(tmp_path):
