@@ -15,8 +15,8 @@ from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
 from ds_dagster.spark.jvm import ClockConfig, InputTime
 
 ClockMode = Literal["auto", "manual", "exact"]
-"""``auto``: rows move time, ticks some time apart. ``manual``: by hand only. ``exact``: as ``auto``, but a tick behind every
-batch that moves time, so that the same batches give the same ticks (tests)."""
+"""``auto``: rows move time, ticks some time apart. ``manual``: by hand only. ``exact``: as ``auto``, but a tick behind
+every batch that moves time, so that the same batches give the same ticks (tests)."""
 STEP_MICROS = 200_000
 BROKER_LATENESS_MILLIS = 500
 """How far rows of a broker-timed input may be behind one another (``source.allow.latency.millis`` not given)."""
@@ -27,6 +27,12 @@ LATENESS_MILLIS = 10_000
 def needs_clock(node: Node) -> bool:
     """Whether this node itself waits for event time."""
     return isinstance(node, Window | IntervalJoin) or (isinstance(node, TemporalJoin) and not node.immediate)
+
+
+def lateness_edge_millis(root: Node) -> int:
+    """How far ticks stay behind event time. In front of an interval join Spark drops rows stamped at the watermark
+    itself, yet a row that is exactly as late as the bound allows is in time."""
+    return 1 if any(isinstance(node, IntervalJoin) for node in root.walk()) else 0
 
 
 def clocked_sources(root: Node) -> frozenset[str]:
@@ -55,9 +61,10 @@ def clock_config(
     scans = [node for node in root.walk() if isinstance(node, Scan) and node.source_name in clocked]
     windows = [node.size_millis for node in root.walk() if isinstance(node, Window)]
     joins = [node.within_millis for node in root.walk() if isinstance(node, IntervalJoin)]
+    edge = lateness_edge_millis(root)
     only_windows = len(windows) == 1 and not any(isinstance(node, IntervalJoin | TemporalJoin) for node in root.walk())
     return ClockConfig(
-        inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks) for scan in scans},
+        inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks, edge) for scan in scans},
         span_micros=1000 * max([*windows, *joins], default=0),
         grid_micros=1000 * windows[0] if only_windows else 0,
         mode="manual" if mode == "manual" else "auto",
@@ -65,13 +72,13 @@ def clock_config(
     )
 
 
-def _input_time(scan: Scan, spec: ReadSpec | None, looks: bool) -> InputTime:
+def _input_time(scan: Scan, spec: ReadSpec | None, looks: bool, edge: int) -> InputTime:
     is_broker = scan.time.column is None and spec is not None and spec.time_authority == "broker"
     default = BROKER_LATENESS_MILLIS if is_broker else LATENESS_MILLIS
     lateness = default if scan.time.lateness_millis is None else scan.time.lateness_millis
     return InputTime(
         time="broker" if is_broker else "record",
-        bound_micros=1000 * lateness,
+        bound_micros=1000 * (lateness + edge),
         idle_micros=1000 * scan.time.idle_millis,
         looks=looks,
     )

@@ -7,7 +7,6 @@ batches every time.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import time
@@ -45,49 +44,17 @@ from ds_dagster.testing.case import (
     Step,
 )
 from ds_dagster.testing.compiling import compile_case
+from ds_dagster.testing.contents import changes_of, folded, without_values
 from ds_dagster.testing.diff import compare
-from ds_dagster.testing.format import load_case, rows_of_text
+from ds_dagster.testing.format import load_case
+from ds_dagster.testing.golden import Golden
 from ds_dagster.testing.running import RunningQuery, unbounded
 from ds_dagster.testing.topics import MemorySource, Topic
-from ds_dagster.testing.values import from_bytes, record_key, record_row, table_row, to_bytes
+from ds_dagster.testing.values import from_bytes, table_row, to_bytes
 
-DELETED = "__deleted"
-"""Column that marks a delete in a history."""
 SETTINGS_VIEWS = "sqlite"
 """Store of views that nobody declares."""
 _TABLES = ("materialized_view", "table")
-
-
-class Golden:
-    """Golden files of a case: compared with, or written anew."""
-
-    def __init__(self, update: bool) -> None:
-        self.update = update
-        self.written: list[Path] = []
-
-    def rows(self, expectation: Expectation) -> Sequence[Row]:
-        """Rows an expectation names.
-
-        Raises:
-            UserError: CASE_UNREADABLE, CASE_DATA_INVALID.
-        """
-        if expectation.file is None:
-            return expectation.rows or ()
-        try:
-            text = expectation.file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as problem:
-            name = expectation.file.name
-            raise error("CASE_UNREADABLE", span=expectation.span, file=name, reason=str(problem)) from problem
-        return rows_of_text(text, expectation.file.name, expectation.span)
-
-    def write(self, path: Path, rows: Sequence[Row], ordered: bool) -> None:
-        """Replace a golden file if its rows are other ones; sorted unless the order counts."""
-        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
-        text = "".join(line + "\n" for line in (lines if ordered else sorted(lines)))
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            self.written.append(path)
 
 
 class CaseRun:
@@ -292,10 +259,10 @@ class CaseRun:
             place = (f"{self.name}/{relation.store}", relation.entity)
             rows = (memory_loader.table_history if expectation.history else memory_loader.table_rows)(*place)
             types = {column.name: column.type for column in relation.columns}
-            return [_without_values(table_row(row, types), relation) for row in rows], key
-        changes = list(_changes(relation, self._topic(relation)))
+            return [without_values(table_row(row, types), relation) for row in rows], key
+        changes = list(changes_of(relation, self._topic(relation)))
         if relation.is_changelog and not expectation.history:
-            return _folded(changes, relation.primary_key), key
+            return folded(changes, relation.primary_key), key
         return changes, key
 
     def _relation(self, expectation: Expectation) -> Relation:
@@ -323,32 +290,6 @@ _STEPS: Mapping[type[Any], Callable[[CaseRun, Any], None]] = MappingProxyType(
 
 def _ended(failure: DsError | None) -> str:
     return f"ended with {failure}" if failure else "runs"
-
-
-def _without_values(row: Row, relation: Relation) -> Row:
-    """A delete in the history of a table shows its key."""
-    return row if not row.get(DELETED) else {**{name: row[name] for name in relation.primary_key}, DELETED: True}
-
-
-def _changes(relation: Relation, topic: Topic) -> Iterator[Row]:
-    for record in topic.records:
-        row = record_row(relation, record.key, record.value)
-        if row is not None:
-            yield row
-        elif relation.is_changelog:
-            yield {**record_key(relation, record.key), DELETED: True}
-
-
-def _folded(changes: Sequence[Row], key: Sequence[str]) -> list[Row]:
-    """The last row of every key, deletes applied; in the order in which keys came."""
-    rows: dict[str, Row] = {}
-    for change in changes:
-        at = json.dumps([change.get(name) for name in key])
-        if change.get(DELETED):
-            rows.pop(at, None)
-        else:
-            rows[at] = change
-    return list(rows.values())
 
 
 def run_case(
@@ -383,7 +324,7 @@ def run_case(
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="ds-case-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    folder = Path(tempfile.mkdtemp(prefix="ds-case-"))
     try:
         yield folder
     finally:

@@ -16,6 +16,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark import query as face
+from ds_dagster.spark.clock import lateness_edge_millis
 from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.jvm import operators
 from ds_dagster.stores.memory_loader import open_loader
@@ -200,7 +201,7 @@ class RunningQuery:
             self.settle()
 
     def _advance(self, millis: int) -> None:
-        operators(self.spark).advance_clock(self.job, millis * 1000)
+        operators(self.spark).advance_clock(self.job, (millis - lateness_edge_millis(self.query.root)) * 1000)
 
     def catch_up(self) -> None:
         """Process what is new in its topics; one source after the other, so that batches are always the same."""
