@@ -283,6 +283,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "a connection of the job failed",
         "check that the store's server runs and can be reached from the engine; the job retries",
     ),
+    Condition(
+        "PYTHON_WORKER_SLOW",
+        "external",
+        "a Python process that Spark needs to read the job's source did not start within ten seconds",
+        "the machine is busy: run fewer jobs at once or give the engine more cores; the job retries",
+    ),
     Condition("PLAN_REFUSED_BY_SPARK", "internal", "Spark refused the plan", "please report this with the statement"),
     Condition("SPARK_FAILED", "internal", "Spark failed", "see the detail and the job's log; the job retries"),
 )

@@ -58,6 +58,7 @@ CASES = [
     ("CHECKPOINT_UNREADABLE", ("org.apache.spark.SparkException", "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error")),
     ("CHECKPOINT_IN_USE", ("org.apache.spark.SparkException", "Multiple streaming queries are concurrently using x")),
     ("NETWORK_FAILED", ("java.net.ConnectException", "Connection refused")),
+    ("PYTHON_WORKER_SLOW", ("java.net.SocketTimeoutException", "Timed out while waiting for the Python worker to connect back")),
     ("PLAN_REFUSED_BY_SPARK", ("org.apache.spark.sql.AnalysisException", "[STREAMING_OUTPUT_MODE.X] no")),
     ("SPARK_FAILED", ("java.lang.IllegalStateException", "something new")),
     ("KINESIS_THROTTLED", ("org.apache.spark.api.python.PythonException", "Traceback …\nds_dagster.errors.ExternalError: error: "

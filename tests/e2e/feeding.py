@@ -1,0 +1,395 @@
+"""One project on real servers with a real engine, fed and read by the vendors' own clients.
+
+What was stored, with the time each server gave it, is read back by these clients: the model works on that, not on what
+a test meant to send.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ds_dagster.local.servers import down, status, up
+from ds_dagster.project import Project, load_project
+from ds_dagster.runtime import locks
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.status import FiniteResult, JobStatus
+from ds_dagster.settings import Settings, load_settings
+
+ROOT = Path(__file__).parents[2]
+WAIT = float(os.environ.get("DS_TEST_WAIT", "300"))
+"""Seconds until something that must happen has happened, on a busy machine."""
+KINESIS_SECRET = "marked-kinesis-secret-7f3a"
+"""Given by reference; may stand in no file but the project's ``.env``."""
+
+OF_THEIR_OWN = """
+[stores.unreachable]
+uris = "127.0.0.1:9"
+"tls.disabled" = true
+
+[stores.without_address]
+"tls.disabled" = true
+"""
+"""Stores that keep the addresses of their own statements."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record as its server stored it; ``at`` is the server's time in epoch milliseconds."""
+
+    key: str | None
+    value: Row | None
+    at: int
+    partition: str = "0"
+
+
+def until(done: Callable[[], Any], what: str, seconds: float = WAIT, pause: float = 0.1) -> Any:
+    """Poll until ``done()`` is true and return it; ``what`` says what did not happen."""
+    end = time.monotonic() + seconds
+    while not (found := done()):
+        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+        time.sleep(pause)
+    return found
+
+
+class Tail:
+    """Reads a topic as a read-committed consumer does; each look goes on where the last one ended."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"tail-{time.time_ns()}",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+            }
+        )
+        parts = self._consumer.list_topics(topic, 60).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, part, 0) for part in parts])
+        self._partitions = set(parts)
+        self._records: list[Record] = []
+
+    def records(self) -> list[Record]:
+        """Everything up to now."""
+        from confluent_kafka import KafkaError
+
+        ended: set[int] = set()
+        end = time.monotonic() + 60
+        first = True
+        while ended != self._partitions and time.monotonic() < end:
+            message = self._consumer.poll(0.3 if first or self._records else 2.0)
+            first = False
+            if message is None:
+                if self._is_at_end():
+                    break
+            elif message.error():
+                if message.error().code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
+            else:
+                ended.discard(message.partition())
+                self._records.append(_kafka_record(message))
+        return list(self._records)
+
+    def _is_at_end(self) -> bool:
+        """The end is told once; later looks ask where the log ends (its last stable offset)."""
+        places = self._consumer.position(self._consumer.assignment())
+        for place in places:
+            _, high = self._consumer.get_watermark_offsets(place, timeout=30)
+            if max(place.offset, 0) < high:
+                return False
+        return True
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _kafka_record(message: Any) -> Record:
+    key, value = message.key(), message.value()
+    return Record(
+        key.decode() if key else None,
+        json.loads(value) if value else None,
+        message.timestamp()[1],
+        str(message.partition()),
+    )
+
+
+class House:
+    """A project, its servers and its engine."""
+
+    def __init__(self, root: Path, extra: Mapping[str, str] = {}, engine: str = "") -> None:
+        shutil.copytree(ROOT / "sql", root / "sql", dirs_exist_ok=True)
+        for name, text in extra.items():
+            (root / "sql" / name).write_text(text)
+        (root / "ds.toml").write_text(
+            'database = "clickstream_db"\nstore = "prod_kafka"\n'
+            '[engine]\ncores = 2\nmemory = "1g"\n[spark]\n"spark.sql.shuffle.partitions" = "2"\n' + engine
+        )
+        (root / ".env").write_text(f"MARKED_KINESIS_SECRET={KINESIS_SECRET}\n")
+        self.root, self.state = root, root / ".ds"
+        self.up()
+        self.settings: Settings = load_settings(root)
+        self.project: Project = load_project(root, settings=self.settings, strict=True)
+        self.control = Control.open(self.settings)
+        self._tails: dict[str, Tail] = {}
+        self._kinesis: Any = None
+        self._producer: Any = None
+
+    # -- servers and engine ------------------------------------------------------------------------------------------
+
+    def up(self, *only: str) -> None:
+        """Start the servers (again); the Kinesis secret becomes a reference to a marked one."""
+        addresses = up(self.state, only=only or None)
+        self.bootstrap, self.kinesis_url = addresses.kafka, addresses.kinesis
+        self.postgres_url = addresses.postgres
+        overlay = self.state / "local.toml"
+        marked = '"kinesis.secret_access_key" = {env = "MARKED_KINESIS_SECRET"}'
+        overlay.write_text(overlay.read_text().replace('"kinesis.secret_access_key" = "local"', marked) + OF_THEIR_OWN)
+
+    def kill_server(self, name: str) -> None:
+        """kill -9 of one server."""
+        (pid,) = [found.pid for found in status(self.state) if found.name == name]
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid), f"{name} is dead", 30)
+
+    def close(self) -> None:
+        """End everything by its pid."""
+        for tail in self._tails.values():
+            tail.close()
+        try:
+            stop_engine(self.settings, 60, kill=True)
+        finally:
+            down(self.state)
+
+    def python(self) -> int:
+        """Process id of the engine's Python."""
+        return int(str(locks.holder(self.control.places.python_lock)["pid"]))
+
+    def jvm(self) -> int:
+        """Process id of the engine's JVM."""
+        found = subprocess.run(["pgrep", "-P", str(self.python()), "java"], capture_output=True, text=True, check=True)
+        return int(found.stdout.split()[0])
+
+    def recover(self) -> float:
+        """What the sensor's ticks do until the engine is back; returns the seconds it took."""
+        begin = time.monotonic()
+        until(lambda: self.control.ensure_engine(WAIT).state == "RUNNING", "the engine is back")
+        return time.monotonic() - begin
+
+    # -- jobs --------------------------------------------------------------------------------------------------------
+
+    def run(self, *names: str, action: str = "ensure") -> dict[str, JobStatus]:
+        """Ask for jobs and wait until each is up or has failed."""
+        asked = self.control.ensure(self.project, names, action, "tests")  # type: ignore[arg-type]
+        self.control.ensure_engine(WAIT)
+        found = self.control.wait(names, {one.name: one.generation for one in asked}, WAIT)
+        return {one.name: one for one in found}
+
+    def start(self, *names: str) -> None:
+        """The same, and they must run."""
+        found = self.run(*names)
+        bad = [(s.name, s.state, s.condition, s.message, s.detail) for s in found.values() if s.state != "RUNNING"]
+        assert not bad, bad
+
+    def stop(self, *names: str) -> None:
+        """Stop jobs and wait for their end."""
+        asked = self.control.stop(names, "tests")
+        self.control.wait(names, {one.name: one.generation for one in asked}, WAIT)
+
+    def until_running(self, names: Sequence[str]) -> None:
+        """Wait until jobs run that are wanted already."""
+
+        def run() -> bool:
+            found = self.control.statuses(names)
+            failed = [(s.name, s.condition, s.message) for s in found if s.state == "FAILED"]
+            assert not failed, failed
+            return all(s.state == "RUNNING" for s in found)
+
+        until(run, f"{names} run")
+
+    def load(self, name: str) -> FiniteResult:
+        """One run of a finite query."""
+        return self.control.wait_run(self.control.request_run(self.project, name, "tests"), WAIT)
+
+    # -- feeding -----------------------------------------------------------------------------------------------------
+
+    @property
+    def producer(self) -> Any:
+        if self._producer is None:
+            from confluent_kafka import Producer
+
+            self._producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 2})
+        return self._producer
+
+    @property
+    def kinesis(self) -> Any:
+        if self._kinesis is None:
+            import boto3
+
+            self._kinesis = boto3.client(
+                "kinesis",
+                endpoint_url=self.kinesis_url,
+                region_name="us-east-2",
+                aws_access_key_id="local",
+                aws_secret_access_key="local",
+            )
+        return self._kinesis
+
+    def topic(self, name: str, partitions: int, **config: str) -> None:
+        """Create a topic by hand."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(60)
+
+    def send(self, topic: str, rows: Iterable[Row], *, key: str = "", partition: int = -1) -> None:
+        """Values into a topic; ``key`` names the column that becomes the record's key."""
+        for row in rows:
+            while True:
+                try:
+                    self.producer.produce(
+                        topic, json.dumps(row), key=json.dumps({key: row[key]}) if key else None, partition=partition
+                    )
+                    break
+                except BufferError:
+                    self.producer.poll(0.1)
+        assert self.producer.flush(WAIT) == 0
+
+    def put(self, stream: str, rows: Sequence[Row | None], *, key: str, keys: Sequence[str] = ()) -> None:
+        """Values into a Kinesis stream, in order; None deletes the key of the same place in ``keys``."""
+        entries = []
+        for position, row in enumerate(rows):
+            text = keys[position] if row is None else str(row[key])
+            entries.append({"Data": b"" if row is None else json.dumps(row).encode(), "PartitionKey": text})
+        for begin in range(0, len(entries), 400):
+            answer = self.kinesis.put_records(StreamName=stream, Records=entries[begin : begin + 400])
+            assert answer["FailedRecordCount"] == 0, answer
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def records(self, topic: str) -> list[Record]:
+        """Everything committed in a topic."""
+        if topic not in self._tails:
+            self._tails[topic] = Tail(self.bootstrap, topic)
+        return self._tails[topic].records()
+
+    def reopen(self) -> None:
+        """Forget clients that may have noticed the death of a server."""
+        for tail in self._tails.values():
+            tail.close()
+        self._tails.clear()
+        self._producer = self._kinesis = None
+
+    def shards(self, stream: str) -> list[str]:
+        """Names of a stream's shards."""
+        return [found["ShardId"] for found in self.kinesis.list_shards(StreamName=stream)["Shards"]]
+
+    def stream_records(self, stream: str) -> list[Record]:
+        """Everything in a Kinesis stream."""
+        found: list[Record] = []
+        for shard in self.shards(stream):
+            at = self.kinesis.get_shard_iterator(StreamName=stream, ShardId=shard, ShardIteratorType="TRIM_HORIZON")
+            iterator = at["ShardIterator"]
+            while iterator:
+                answer = self.kinesis.get_records(ShardIterator=iterator, Limit=10_000)
+                found += [_kinesis_record(record, shard) for record in answer["Records"]]
+                is_over = not answer["Records"] and not answer["MillisBehindLatest"]
+                iterator = None if is_over else answer.get("NextShardIterator")
+        return found
+
+    def view(self, name: str) -> list[Row]:
+        """Rows of a materialized view, by a plain reader of its file."""
+        (path,) = (self.state / "views").glob(f"*.{name}.db")
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(f'SELECT * FROM "{name}"')]
+
+    def table(self, sql: str) -> list[Row]:
+        """Rows of Postgres."""
+        with self.warehouse() as cursor:
+            cursor.execute(sql)
+            names = [column.name for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    @contextmanager
+    def warehouse(self) -> Iterator[Any]:
+        """A cursor of a transaction that is committed at the end."""
+        import psycopg2
+
+        secret = (self.state / "secrets" / "postgres").read_text().strip()
+        connected = psycopg2.connect(self.postgres_url, user="postgres", password=secret)
+        with closing(connected) as connection, connection, connection.cursor() as cursor:
+            yield cursor
+
+    def query(self, sql: str) -> list[Row]:
+        """What ``ds query`` answers, in this process."""
+        from ds_dagster.cli.answers import ask
+        from ds_dagster.cli.pull_binding import bind_question
+        from ds_dagster.sql.script import parse_select
+
+        return [dict(row) for row in ask(self.project, bind_question(self.project, parse_select(sql))).rows]
+
+
+def _kinesis_record(record: Mapping[str, Any], shard: str) -> Record:
+    data = record["Data"]
+    at = record["ApproximateArrivalTimestamp"].timestamp()
+    return Record(record["PartitionKey"], json.loads(data) if data else None, round(at * 1000), shard)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@dataclass
+class Stream:
+    """Sends in the background, at an even pace, until it is told to end; use as a context."""
+
+    send: Callable[[int], None]
+    pause: float = 0.05
+    sent: int = 0
+    _end: threading.Event = field(default_factory=threading.Event)
+    _failures: list[Exception] = field(default_factory=list)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Stream:
+        self._thread = threading.Thread(target=self._run, name="feeding", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Send no more; what was sent is stored."""
+        self._end.set()
+        assert self._thread is not None
+        self._thread.join(WAIT)
+        assert not self._failures, self._failures
+
+    def _run(self) -> None:
+        try:
+            while not self._end.wait(self.pause):
+                self.send(self.sent)
+                self.sent += 1
+        except Exception as problem:  # noqa: BLE001, told by the context's end
+            self._failures.append(problem)

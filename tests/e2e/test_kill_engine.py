@@ -1,0 +1,147 @@
+"""kill -9 of everything while data flows: nothing is lost, nothing is doubled, never two engines."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.settings import load_settings
+from tests.e2e.clickstream import CLICKSTREAM, USERS, check_everything, clicks, user, values
+from tests.e2e.feeding import WAIT, House, Stream, until
+from tests.e2e.model import difference
+
+BATCH_HIT = ("user_clicks", "desktop_clicks", "url_visits")
+"""Jobs that are hit in the middle of a batch: temporal join into Kafka, copy into Kafka, count into a view."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running(house: House) -> None:
+    house.start(*CLICKSTREAM)
+    house.put("users", [user(name, 0) for name in USERS], key="userid")
+
+
+@pytest.fixture
+def flow(house: House) -> Iterator[Stream]:
+    """Clicks and changing users, all the time."""
+    chance = random.Random(11)
+
+    def send(number: int) -> None:
+        house.send("clicks", clicks(chance, 20, 20 * number))
+        if number % 10 == 0:
+            house.put("users", [user(name, number) for name in chance.sample(USERS, 3)], key="userid")
+        if number % 50 == 25:
+            house.put("users", [None], key="userid", keys=[chance.choice(USERS)])
+
+    stream = Stream(send, pause=0.1)
+    with stream:
+        yield stream
+
+
+def batches(house: House, job: str) -> tuple[int, int]:
+    """The last batch that was begun and the last that was finished, by the checkpoint."""
+    (root,) = (house.state / "checkpoints").glob(f"*/{job}/v*")
+    found = [[int(p.name) for p in (root / kind).glob("*") if p.name.isdecimal()] for kind in ("offsets", "commits")]
+    begun, finished = (max(numbers, default=-1) for numbers in found)
+    return begun, finished
+
+
+def is_in_batch(house: House, job: str, after: int) -> bool:
+    begun, finished = batches(house, job)
+    return begun > finished and begun > after
+
+
+def test_the_engine_is_killed_three_times_in_the_middle_of_a_batch(house: House, flow: Stream) -> None:
+    took = []
+    for job in BATCH_HIT:
+        before = batches(house, job)[1]
+        until(lambda: is_in_batch(house, job, before), f"a batch of {job} runs", pause=0.002)  # noqa: B023
+        python, jvm = house.python(), house.jvm()
+        os.kill(python, signal.SIGKILL)
+        os.kill(jvm, signal.SIGKILL)
+        took.append(house.recover())
+        assert house.python() != python
+        house.until_running(CLICKSTREAM)
+        until(lambda: batches(house, job)[1] > before + 1, f"{job} goes on")  # noqa: B023
+    flow.end()
+    check_everything(house)
+    print(f"engine back after {took} s")
+
+
+def test_a_python_without_its_jvm_and_a_jvm_without_its_python(house: House, flow: Stream) -> None:
+    """However many notice it at once, one engine is started, and only when the old one's JVM is gone."""
+    log = house.control.places.engine_log
+    begun = log.read_text().count(" begins, ")
+    python, jvm = house.python(), house.jvm()
+    os.kill(python, signal.SIGKILL)
+    found: list[int | None] = []
+
+    def notice() -> None:
+        control = Control.open(load_settings(house.root))
+        found.append(until(lambda: (s := control.ensure_engine(WAIT)).state == "RUNNING" and s, "engine").pid)
+
+    starters = [threading.Thread(target=notice) for _ in range(3)]
+    for starter in starters:
+        starter.start()
+    until(lambda: house.python() != python, "another engine", pause=0.005)
+    assert not Path(f"/proc/{jvm}").exists(), "two engines"
+    for starter in starters:
+        starter.join(WAIT)
+    assert set(found) == {house.python()}
+    assert log.read_text().count(" begins, ") == begun + 1
+    house.until_running(CLICKSTREAM)
+    os.kill(house.jvm(), signal.SIGKILL)
+    until(lambda: house.control.engines()[0].state == "GONE", "the engine notices that its JVM has died")
+    house.recover()
+    house.until_running(CLICKSTREAM)
+    flow.end()
+    check_everything(house)
+
+
+def test_the_broker_is_killed(house: House, flow: Stream) -> None:
+    house.kill_server("kafka")
+    until(lambda: any(s.state == "BACKING_OFF" or s.lag_seconds for s in house.control.statuses(CLICKSTREAM)), "told")
+    house.up("kafka")
+    house.until_running(CLICKSTREAM)
+    flow.end()
+    check_everything(house)
+
+
+def test_the_warehouse_and_the_engine_are_killed_during_a_load(house: House) -> None:
+    def loaded() -> list[dict[str, object]]:
+        return house.table("SELECT uid, user_regionid, click_time, click_url, device_type FROM joined_clicks")
+
+    def wanted() -> list[dict[str, object]]:
+        names = ("uid", "user_regionid", "click_time", "click_url", "device_type")
+        return [{name: row[name] for name in names} for row in values(house, "user_clicks")]
+
+    def begun() -> bool:
+        found = list((house.state / "checkpoints").glob("*/joined_clicks/v*"))
+        return bool(found) and is_in_batch(house, "joined_clicks", -1)
+
+    asked = house.control.request_run(house.project, "joined_clicks", "tests")
+    until(begun, "the load's batch runs", pause=0.002)
+    house.kill_server("postgres")
+    until(lambda: house.control.status("joined_clicks").state in ("BACKING_OFF", "FAILED"), "the load is told")
+    house.up("postgres")
+    result = house.control.wait_run(asked, WAIT)
+    assert result.state == "FINISHED", result
+    assert not difference(loaded(), wanted())
+
+    house.send("clicks", clicks(random.Random(12), 5000, 0))
+    check_everything(house)
+    before = batches(house, "joined_clicks")[1]
+    asked = house.control.request_run(house.project, "joined_clicks", "tests")
+    until(lambda: is_in_batch(house, "joined_clicks", before), "the next load's batch runs", pause=0.002)
+    stop_engine(house.settings, WAIT, kill=True)
+    house.recover()
+    result = house.control.wait_run(asked, WAIT)
+    assert result.state == "FINISHED", result
+    assert not difference(loaded(), wanted())
