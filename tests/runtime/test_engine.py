@@ -22,6 +22,7 @@ from ds_dagster.runtime.launchers.local import LocalLauncher
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import project, query, until
 
+pytestmark = pytest.mark.servers  # engines are processes: seconds each, not for the fast tier
 PROGRAM = Path(__file__).with_name("engine_process.py")
 Start = Callable[..., "subprocess.Popen[str]"]
 
