@@ -52,8 +52,9 @@ def inline_code(text: str) -> Iterator[str]:
 
 
 def command_lines(text: str) -> Iterator[str]:
-    """Command lines of a shell block: without prompts, comments, output."""
+    """Command lines of a shell block, without comments. In a block with prompts every other line is output."""
+    prompted = any(line.startswith("$ ") for line in text.splitlines())
     for line in text.splitlines():
         command = line.removeprefix("$ ").split(" #")[0].strip()
-        if command and not command.startswith("#"):
+        if command and not command.startswith("#") and (line.startswith("$ ") or not prompted):
             yield command

@@ -12,10 +12,13 @@ import pytest
 from ds_dagster.catalog.properties import property_index
 from ds_dagster.cli.main import COMMANDS, cli, run
 from ds_dagster.conditions import CONDITIONS
+from ds_dagster.demo import data, model
+from ds_dagster.project import load_project
 from ds_dagster.runtime.states import LEGAL
 from ds_dagster.settings import load_settings
 from ds_dagster.sql.script import parse_file
 from ds_dagster.stores.registry import KINDS
+from ds_dagster.testing.format import load_case
 from scripts import generate_docs
 from tests.docs.pages import ROOT, Block, blocks, command_lines, inline_code, pages
 
@@ -186,7 +189,8 @@ def test_commands_of_the_readme_work(
     monkeypatch.setenv("DS_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("DS_PROFILE", "none")
     assert run(shlex.split(line)[1:]) == 0
-    assert capsys.readouterr().out.strip(), "it prints a result"
+    said = capsys.readouterr()
+    assert (said.out + said.err).strip(), "it says something"
 
 
 # --- SQL, settings, names ---------------------------------------------------------------------------------------------
@@ -197,6 +201,54 @@ def test_sql_is_sql(block: Block) -> None:
     parsed = parse_file(block.place, block.text)
     assert not [found.text() for found in parsed.diagnostics if found.severity == "error"]
     assert parsed.statements or parsed.diagnostics
+
+
+def test_the_readmes_first_example_is_the_example(tmp_path: Path) -> None:
+    """The statements shown compile over the example's own stores and sources, and yield relations of the picture."""
+    shown = next(block.text for block in blocks("sql") if block.page == "README.md")
+    example = (ROOT / "sql" / "clickstream.sql").read_text(encoding="utf-8")
+    sources = re.findall(r"^CREATE (?:STREAM clicks \(|CHANGELOG users \().*?;", example, re.MULTILINE | re.DOTALL)
+    assert len(sources) == 2
+    folder = tmp_path / "sql"
+    folder.mkdir()
+    for file in ("stores.sql", "kinesis.properties"):
+        (folder / file).write_text((ROOT / "sql" / file).read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "shown.sql").write_text("\n".join((*sources, shown)), encoding="utf-8")
+    (tmp_path / "ds.toml").write_text('store = "prod_kafka"\n', encoding="utf-8")
+    project = load_project(tmp_path)
+    assert not [found.text() for found in project.errors]
+    names = re.findall(r"^CREATE (?:\w+ )*?(?:STREAM|CHANGELOG|VIEW) (\w+)", shown, re.MULTILINE)
+    assert {query.name for query in project.queries.values()} == set(names)
+    assert all(re.search(rf"CREATE .*\b{name}\b", example) for name in names)
+
+
+def expected_of_the_demo() -> dict[str, list[dict[str, object]]]:
+    """Relation → rows after the demo's first clicks, by its model."""
+    return {found.relation: [dict(row) for row in found.rows] for found in model.expected(list(data.phases(5000)))}
+
+
+def test_the_readmes_answer_is_the_models() -> None:
+    block = next(b for b in blocks("") if b.page == "README.md" and "ds query" in b.text)
+    shown = [(line.split()[0], int(line.split()[1])) for line in block.text.splitlines()[2:]]
+    counted = sorted(((row["url"], row["visits"]) for row in expected_of_the_demo()["url_visits"]), key=lambda r: -r[1])
+    assert shown == counted[:3]
+
+
+def test_the_guides_table_is_the_models() -> None:
+    block = next(b for b in blocks("") if b.page == "docs/guide.md" and "EXPECTED" in b.text)
+    shown = {w[1]: int(w[2].replace(",", "")) for line in block.text.splitlines() if len(w := line.split()) == 6}
+    assert shown == {name: len(rows) for name, rows in expected_of_the_demo().items()}
+
+
+CASES = [block for block in blocks("yaml") if "title:" in block.text and "steps:" in block.text]
+
+
+@pytest.mark.parametrize("block", CASES, ids=lambda block: block.place)
+def test_cases_are_cases(block: Block, tmp_path: Path) -> None:
+    """Every key is known; the tier of cases is where such things run."""
+    path = tmp_path / "shown.case.yaml"
+    path.write_text(block.text, encoding="utf-8")
+    assert load_case(path).title
 
 
 @pytest.mark.parametrize("block", blocks("toml"), ids=lambda block: block.place)
