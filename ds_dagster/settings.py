@@ -185,11 +185,12 @@ def _engine(table: Any, file: str) -> EngineSettings:
         if key not in EngineSettings.__slots__:
             known = EngineSettings.__slots__
             raise error("SETTING_UNKNOWN", name=f"engine.{key}", file=file, nearest=did_you_mean(key, known))
+    cores = table.get("cores", EngineSettings().cores)
+    if type(cores) is not int or cores < 1:
+        raise error("SETTING_INVALID", name="engine.cores", file=file, reason=str(cores), allowed="a whole number ≥ 1")
     engine = EngineSettings(**table)
     if engine.launcher not in ("local", "external"):
         raise error("SETTING_INVALID", name="engine.launcher", file=file, reason=engine.launcher, allowed="local, external")
-    if not isinstance(engine.cores, int) or engine.cores < 1:
-        raise error("SETTING_INVALID", name="engine.cores", file=file, reason=str(engine.cores), allowed="a whole number ≥ 1")
     return engine
 
 
