@@ -32,7 +32,8 @@ class Feeder:
         import boto3
         from confluent_kafka import Producer
 
-        self._producer = Producer({"bootstrap.servers": self._addresses.kafka, "acks": "all", "linger.ms": 5})
+        settings = {"bootstrap.servers": self._addresses.kafka, "acks": "all", "linger.ms": 5, "log_level": 2}
+        self._producer = Producer(settings)
         self._client = boto3.client(
             "kinesis",
             endpoint_url=self._addresses.kinesis,
@@ -46,6 +47,7 @@ class Feeder:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._producer.flush(1.0)
+        self._producer = None  # closes its sockets, before the servers stop
         self._client.close()
 
     def send(self, records: Iterable[Out]) -> int:

@@ -29,7 +29,7 @@ from ds_dagster.settings import Settings, load_settings
 from ds_dagster.sql.script import parse_select
 
 Say = Callable[[str], None]
-RUN_SECONDS = 420.0
+RUN_SECONDS = 600.0
 RESULT_SECONDS = 240.0
 POLL_SECONDS = 0.5
 SLOW_SECONDS = 1.0
@@ -176,7 +176,11 @@ class Show:
                     self.say(f"{status.name}: {status.state.lower().replace('_', ' ')} {status.message}".rstrip())
 
         with self._step(what):
+            deadline = time.monotonic() + RUN_SECONDS
             status = dagster.wait_run(dagster.materialize(assets), RUN_SECONDS, tell)
+            while status == "FAILURE" and time.monotonic() < deadline and _on_the_way(control):
+                self.say("some queries needed longer than a launch waits: materializing again, which adopts them")
+                status = dagster.wait_run(dagster.materialize(assets), deadline - time.monotonic(), tell)
         if status != "SUCCESS":
             failed = [s for s in control.statuses() if s.state not in ("RUNNING", "FINISHED")]
             detail = "\n".join(f"{s.name}: {s.state} {s.condition} {s.message} {s.detail}".rstrip() for s in failed)
@@ -234,6 +238,11 @@ class Show:
         took = time.monotonic() - began
         if took > SLOW_SECONDS:
             self.say(f"{what}: done in {took:.1f} s")
+
+
+def _on_the_way(control: Control) -> bool:
+    """Whether nothing has failed for good."""
+    return not any(status.state in ("FAILED", "STOPPED") for status in control.statuses())
 
 
 @contextmanager
