@@ -17,7 +17,8 @@ ScalarName = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A type without parts. ``length``: of VARCHAR/VARBINARY, None = unbounded; ``precision``/``scale``: DECIMAL, TIME…"""
+    """A type without parts. ``length``: of VARCHAR/VARBINARY, None = unbounded; ``precision``/``scale``: DECIMAL,
+    TIME…"""
 
     name: ScalarName
     length: int | None = None

@@ -88,9 +88,7 @@ class DsError(Exception):
         return (_rebuild, (type(self), self.condition, self.params, self.span, self.detail))
 
 
-def _rebuild(
-    kind: type[DsError], condition: str, params: dict[str, object], span: Span | None, detail: str
-) -> DsError:
+def _rebuild(kind: type[DsError], condition: str, params: dict[str, object], span: Span | None, detail: str) -> DsError:
     return kind(condition, params, span=span, detail=detail)
 
 

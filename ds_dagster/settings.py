@@ -45,8 +45,8 @@ class EngineSettings:
 class Overlay:
     """Store properties that replace the written ones: by folded store name, then by kind for stores it does not name.
 
-    ``path`` is shown by every command while it is in force; empty when there is none. A value is a text, number or boolean, or
-    a reference ``{env = "NAME"}`` / ``{file = "path relative to the state folder"}``.
+    ``path`` is shown by every command while it is in force; empty when there is none. A value is a text, number or
+    boolean, or a reference ``{env = "NAME"}`` / ``{file = "path relative to the state folder"}``.
     """
 
     path: str = ""
@@ -140,14 +140,21 @@ def load_settings(root: Path, **overrides: object) -> Settings:
 
 
 def load_overlay(settings: Settings) -> Overlay:
-    """The overlay in force: the file ``DS_PROFILE`` names (``none`` = no overlay), else ``local.toml`` of the state folder."""
+    """The overlay in force: the file ``DS_PROFILE`` names (``none`` = no overlay), else ``local.toml`` of the state
+    folder."""
     profile = os.environ.get("DS_PROFILE", "")
     if profile == "none":
         return Overlay()
     path = (settings.root / profile) if profile else settings.state / "local.toml"
     if not path.is_file():
         if profile:
-            raise error("SETTING_INVALID", name="DS_PROFILE", file=str(path), reason="no such file", allowed="a TOML file or none")
+            raise error(
+                "SETTING_INVALID",
+                name="DS_PROFILE",
+                file=str(path),
+                reason="no such file",
+                allowed="a TOML file or none",
+            )
         return Overlay()
     table = _read(path)
     return Overlay(path=str(path), stores=table.get("stores", {}), kinds=table.get("kinds", {}))
@@ -190,7 +197,9 @@ def _engine(table: Any, file: str) -> EngineSettings:
         raise error("SETTING_INVALID", name="engine.cores", file=file, reason=str(cores), allowed="a whole number ≥ 1")
     engine = EngineSettings(**table)
     if engine.launcher not in ("local", "external"):
-        raise error("SETTING_INVALID", name="engine.launcher", file=file, reason=engine.launcher, allowed="local, external")
+        raise error(
+            "SETTING_INVALID", name="engine.launcher", file=file, reason=engine.launcher, allowed="local, external"
+        )
     return engine
 
 

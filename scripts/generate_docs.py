@@ -156,7 +156,8 @@ def stores_page() -> str:
     parts = [
         "What each kind of store can do, as the compiler knows it: what is not in this table is refused before "
         "anything runs. *Exactly once* means that a batch which is repeated after a crash leaves no trace; *idempotent "
-        "by key* that repeating it writes the same records again; *at least once* that a repeated batch may show twice.",
+        "by key* that repeating it writes the same records again; *at least once* that a repeated batch "
+        "may show twice.",
         table(headers, [(name, *(shown(kind.capabilities) for kind in kinds)) for name, shown in ABILITIES]),
     ]
     for kind in kinds:

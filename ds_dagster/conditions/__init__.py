@@ -1,19 +1,29 @@
 """Condition name → kind, message template and hint: the one table of everything that can go wrong.
 
-One file per topic; each holds a tuple ``CONDITIONS`` of :class:`Condition`. Names are stable, parameters are values and never
-sentences, a message is short, lower case and without a full stop, a hint can be acted on. ``docs/errors.md`` is generated
-from this table.
+One file per topic; each holds a tuple ``CONDITIONS`` of :class:`Condition`. Names are stable, parameters are values
+and never sentences, a message is short, lower case and without a full stop, a hint can be acted on.
+``docs/errors.md`` is generated from this table.
 """
 
 from __future__ import annotations
 
-from ds_dagster.conditions import catalog, command, local, orchestration, project, query, runtime, spark, stores, syntax, testing
+from ds_dagster.conditions import (
+    catalog,
+    command,
+    local,
+    orchestration,
+    project,
+    query,
+    runtime,
+    spark,
+    stores,
+    syntax,
+    testing,
+)
 from ds_dagster.conditions.base import Condition, render
 
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (syntax, project, catalog, query, stores, spark, runtime, orchestration, local, testing, command)
 
-CONDITIONS: dict[str, Condition] = {
-    condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS
-}
+CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

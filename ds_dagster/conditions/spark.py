@@ -5,9 +5,7 @@ from __future__ import annotations
 from ds_dagster.conditions.base import Condition
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition(
-        "KINESIS_OPTION_INVALID", "user", "Kinesis option {name} has the value {value!r}", "allowed: {allowed}"
-    ),
+    Condition("KINESIS_OPTION_INVALID", "user", "Kinesis option {name} has the value {value!r}", "allowed: {allowed}"),
     Condition("KINESIS_OPTION_UNKNOWN", "user", "unknown Kinesis option {name}", "did you mean {nearest}?"),
     Condition(
         "KINESIS_STREAM_NOT_FOUND",
@@ -19,7 +17,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "KINESIS_CREDENTIALS_MISSING",
         "user",
         "no credentials for Kinesis in {place}",
-        "set 'kinesis.access_key_id' and 'kinesis.secret_access_key' of the store by reference, or give the engine a role or profile",
+        "set 'kinesis.access_key_id' and 'kinesis.secret_access_key' of the store by reference, or give "
+        "the engine a role or profile",
     ),
     Condition(
         "KINESIS_ACCESS_DENIED",
@@ -55,7 +54,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "KINESIS_RANGE_TRIMMED",
         "user",
         "{missing} of {expected} records of shard {shard} of stream {stream} between {after} and {until} are gone",
-        "they passed the stream's retention before their batch was finished; `ds reset` starts a new checkpoint version",
+        "they passed the stream's retention before their batch was finished; `ds reset` starts a new "
+        "checkpoint version",
     ),
     Condition(
         "KINESIS_POSITION_TRIMMED",
@@ -103,7 +103,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "OPERATOR_JAR_MISSING",
         "user",
         "the operators' jar is not on the class path of this Spark session",
-        "start the session through the engine or `ds`, or put the jar that `ds doctor` shows on the driver's class path",
+        "start the session through the engine or `ds`, or put the jar that `ds doctor` shows on the "
+        "driver's class path",
     ),
     Condition(
         "KAFKA_MARKER_MISSING",
@@ -160,7 +161,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "BAD_RECORD",
         "user",
         "record {position} of partition {partition} of {entity} cannot be read as {relation}: {reason}",
-        "correct the relation's columns, or skip such records: WITH ('source.deserialization.error.handling' = 'IGNORE')",
+        "correct the relation's columns, or skip such records: WITH "
+        "('source.deserialization.error.handling' = 'IGNORE')",
     ),
     Condition(
         "PRIMITIVE_TYPE_NOT_BUILT",
@@ -208,7 +210,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "INPUT_LOST",
         "user",
         "records that were not read yet are gone from the source",
-        "they passed the source's retention, or it was created anew; `ds reset` starts a new checkpoint version from what is there",
+        "they passed the source's retention, or it was created anew; `ds reset` starts a new checkpoint "
+        "version from what is there",
     ),
     Condition(
         "INPUT_GONE",
@@ -226,13 +229,15 @@ CONDITIONS: tuple[Condition, ...] = (
         "KAFKA_LOGIN_REFUSED",
         "user",
         "Kafka refused the login",
-        "check the store's 'kafka.sasl.*' and 'tls.*' properties, and that the references they name are set where the engine runs",
+        "check the store's 'kafka.sasl.*' and 'tls.*' properties, and that the references they name are "
+        "set where the engine runs",
     ),
     Condition(
         "KAFKA_NOT_ALLOWED",
         "user",
         "Kafka does not allow what the job needs",
-        "grant the user read or write on the topic, read on the job's consumer group, and write on its transactional id",
+        "grant the user read or write on the topic, read on the job's consumer group, and write on its "
+        "transactional id",
     ),
     Condition(
         "RECORD_TOO_LARGE",

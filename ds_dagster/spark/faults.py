@@ -75,7 +75,7 @@ RULES: tuple[Rule, ...] = (
     Rule("BATCH_TOO_LARGE", text=r"spark\.driver\.maxResultSize"),
     Rule("SPARK_LOST", kinds=r"Py4JNetworkError|^builtins\.ConnectionRefusedError|^ConnectionRefusedError"),
     Rule("SPARK_LOST", text=r"Answer from Java side is empty|SparkContext was shut down|stopped SparkContext"),
-    Rule("PYTHON_WORKER_SLOW", text=r"waiting for the Python worker to connect back|Python worker failed to connect back"),
+    Rule("PYTHON_WORKER_SLOW", text=r"waiting for the Python worker to connect|Python worker failed to connect"),
     # data
     Rule("VALUE_NOT_CONVERTIBLE", conditions=r"^(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_)", quotes_data=True),
     Rule("VALUE_NOT_CONVERTIBLE", conditions=r"^(INVALID_VARIANT_CAST|CONVERSION_INVALID_INPUT)", quotes_data=True),
