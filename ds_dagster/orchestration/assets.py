@@ -89,7 +89,7 @@ def ensure_streams(
         launch = Launch(
             control=ds_control.control(project),
             project=project.project,
-            requested_by=f"{ds_control.requested_by} run {context.run_id}",
+            requested_by=f"{ds_control.requested_by} run {context.run.run_id}",
             log=context.log.info,
         )
         for key, outcome in _interruptible(launch, selected, config, timeout):

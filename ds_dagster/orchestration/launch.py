@@ -50,7 +50,8 @@ class Launch:
     late: list[str] = field(default_factory=list)
 
     def run(self, selected: Selected, action: Action, timeout: float) -> Iterator[tuple[dg.AssetKey, Outcome]]:
-        """Ask and wait; yields the relations that came up, in the given order (sources first).
+        """Ask and wait; yields the relations that came up, in the given order (sources first); none when they were
+        stopped.
 
         Args:
             selected: relations by asset key.
@@ -60,7 +61,6 @@ class Launch:
         for props in selected.values():
             self._ask(props, action)
         if action == "stop":
-            yield from self._stopped(selected)
             return
         statuses = self._wait(timeout) if self.asked else {}
         for key, props in selected.items():
@@ -112,11 +112,6 @@ class Launch:
             told[status.name] = line
 
         return {status.name: status for status in self.control.wait(list(generations), generations, timeout, tell)}
-
-    def _stopped(self, selected: Selected) -> Iterator[tuple[dg.AssetKey, Outcome]]:
-        for key, props in selected.items():
-            if all(query.name in self.asked for query in props.queries):
-                yield key, Outcome({"ds_dagster/outcome": "stopped"})
 
     def _judge(self, props: RelationProps, statuses: Mapping[str, JobStatus], timeout: float) -> Outcome | None:
         names = [query.name for query in props.queries]

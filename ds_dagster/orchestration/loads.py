@@ -43,18 +43,17 @@ def build_load(project: DsProject, props: RelationProps, translator: DsTranslato
     @dg.multi_asset(
         name=safe_name("load_" + "_".join(translator.get_asset_key(props.name).path)),
         specs=[translator.get_asset_spec(props)],
-        required_resource_keys={"pyspark"} if in_step else set(),
+        required_resource_keys={"ds_control", "pyspark"} if in_step else {"ds_control"},
         retry_policy=RETRIES,
         op_tags={"ds/query": ",".join(query.name for query in props.queries)},
     )
-    def load(
-        context: dg.AssetExecutionContext, config: DsLoadConfig, ds_control: DsControlResource
-    ) -> dg.MaterializeResult[Any]:
+    def load(context: dg.AssetExecutionContext, config: DsLoadConfig) -> dg.MaterializeResult[Any]:
         """Load what came since the last materialization (or everything, by refresh.mode), and end."""
+        ds_control: DsControlResource = context.resources.ds_control
         results: list[FiniteResult] = []
         try:
             control = ds_control.control(project)
-            asked = _Asked(context, control, project, config, f"{ds_control.requested_by} run {context.run_id}")
+            asked = _Asked(context, control, project, config, f"{ds_control.requested_by} run {context.run.run_id}")
             for query in props.queries:
                 results.append(_in_step(asked, query) if query.execution == "step" else _in_engine(asked, query))
         except DsError as problem:

@@ -113,10 +113,13 @@ class KafkaStoreResource(StoreResource):
         "uris": "uris",
         "username": "kafka.sasl.username",
         "password": "kafka.sasl.password",
+        "hash_function": "kafka.sasl.hash_function",
     }
 
     username: str | None = Field(default=None, description="SASL user")
     password: str | None = Field(default=None, json_schema_extra=SECRET, description="SASL password: dg.EnvVar only")
+
+    hash_function: str | None = Field(default=None, description="SASL mechanism: PLAIN, SHA256, SHA512 or NONE")
 
     def producer(self, **settings: Any) -> Any:
         """``confluent_kafka.Producer``; settings win over the store's."""

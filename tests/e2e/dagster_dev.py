@@ -1,0 +1,261 @@
+"""``dagster dev`` on a copy of the example project, driven through GraphQL as the UI drives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.feeding import ROOT, WAIT, House, until
+
+MARKED_SECRET = "marked-sasl-secret-51c8"
+DEFINITIONS = '''
+"""The example with a user's own resource and asset beside it."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from ds_dagster.orchestration import DsProject, KafkaStoreResource, build_ds_definitions
+
+
+@dg.asset(deps=[dg.AssetKey(["clickstream_db", "public", "clicks"])], group_name="own")
+def click_sample(prod_kafka: KafkaStoreResource) -> dg.MaterializeResult:
+    """A batch asset of the user's own, with the client of a declared store."""
+    metadata = prod_kafka.admin_client().list_topics("clicks", 30)
+    return dg.MaterializeResult(metadata={"partitions": len(metadata.topics["clicks"].partitions)})
+
+
+defs = dg.Definitions.merge(
+    build_ds_definitions(
+        DsProject(Path(__file__).parent),
+        resources={"msk": KafkaStoreResource(
+            username="reader", password=dg.EnvVar("MARKED_SASL_SECRET"), hash_function="SHA512"
+        )},
+    ),
+    dg.Definitions(assets=[click_sample]),
+)
+'''
+IN_STEP = """
+USE DATABASE clickstream_db;
+
+-- The same counts, loaded as a whole in the step's own Spark session.
+-- @group warehouse
+CREATE TABLE page_visits WITH ('store'='warehouse', 'refresh.mode'='full', 'execution'='step') AS
+  SELECT url, device_id, click_count FROM url_device_click_count;
+"""
+WORKSPACE = """{ workspaceOrError { __typename ... on PythonError { message } ... on Workspace { locationEntries { name
+  loadStatus locationOrLoadError { __typename ... on PythonError { message } } } } } }"""
+LAUNCH = """mutation L($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) { __typename
+  ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
+  ... on RunConfigValidationInvalid { errors { message } } } }"""
+RUN = """query R($id: ID!) { runOrError(runId: $id) { ... on Run { status stepStats { stepKey status }
+  eventConnection(afterCursor: null) { events { __typename ... on ExecutionStepFailureEvent { error { message }
+  failureMetadata { description metadataEntries { label } } } ... on MessageEvent { message } } } } } }"""
+ASSET = """query A($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode { staleStatus
+  assetMaterializations(limit: 20) { runId tags { key value } metadataEntries { label
+    ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on TextMetadataEntry { text } } }
+  assetObservations(limit: 20) { metadataEntries { label } }
+  assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status
+    evaluation { severity success description } } } } } } } }"""
+SENSOR = """query S($selector: SensorSelector!) { sensorOrError(sensorSelector: $selector) { ... on Sensor {
+  sensorState { status ticks(limit: 20) { status skipReason timestamp runIds error { message } } } } } }"""
+RELOAD = """mutation M($name: String!) { reloadRepositoryLocation(repositoryLocationName: $name) { __typename
+  ... on WorkspaceLocationEntry { loadStatus } } }"""
+NODES = "{ assetNodes { assetKey { path } isExecutable groupName kinds opNames dependencyKeys { path } } }"
+REPOSITORY = "__repository__"
+ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
+READY_SECONDS = max(WAIT, 300.0)
+
+
+def path_of(name: str) -> list[str]:
+    return ["clickstream_db", "public", name]
+
+
+class DagsterDev:
+    """One ``dagster dev`` process group and its GraphQL."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.log = root, root / "dagster_dev.log"
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"}
+        command = [sys.executable, "-m", "dagster", "dev", "-h", "127.0.0.1", "-p", str(self.port)]
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=root,
+                env={**environment, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            )
+        self.location = ""
+
+    def wait_ready(self) -> None:
+        until(self._is_ready, "dagster dev has loaded the project", READY_SECONDS, 0.5)
+
+    def kill(self) -> None:
+        """kill -9 of the whole group: dagster dev, web server, daemon, code server, runs."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+    def stop(self) -> None:
+        """Ctrl-C, then ever less gently."""
+        for number, seconds in ((signal.SIGINT, 20.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            end = time.monotonic() + seconds
+            while time.monotonic() < end and self._lives():
+                time.sleep(0.1)
+        self.process.wait(10)
+
+    def ask(self, query: str, **variables: Any) -> Any:
+        """One GraphQL call; its data."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            found = json.load(answer)
+        assert not found.get("errors"), found["errors"]
+        return found["data"]
+
+    # -- what the UI does --------------------------------------------------------------------------------------------
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Asset nodes by last part of their key."""
+        return {node["assetKey"]["path"][-1]: node for node in self.ask(NODES)["assetNodes"]}
+
+    def launch(self, paths: Sequence[Sequence[str]], config: Mapping[str, Any] | None = None) -> str:
+        """Start one run; returns its id."""
+        selector = {
+            "repositoryLocationName": self.location,
+            "repositoryName": REPOSITORY,
+            "pipelineName": "__ASSET_JOB",
+            "assetSelection": [{"path": list(path)} for path in paths],
+        }
+        params = {"selector": selector, "mode": "default", "runConfigData": config or {}}
+        answer = self.ask(LAUNCH, params=params)["launchPipelineExecution"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return str(answer["run"]["runId"])
+
+    def wait_run(self, run: str) -> dict[str, Any]:
+        """The run when it is over."""
+
+        def ended() -> dict[str, Any] | None:
+            found = self.ask(RUN, id=run)["runOrError"]
+            return found if found["status"] in ENDED else None
+
+        return dict(until(ended, f"run {run} is over", READY_SECONDS, 0.5))
+
+    def materialize(self, *names: str, **op_config: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the assets of these relations to the end of the run."""
+        config = {"ops": {op: {"config": values} for op, values in op_config.items()}} if op_config else None
+        return self.wait_run(self.launch([path_of(name) for name in names], config))
+
+    def asset(self, name: str) -> dict[str, Any]:
+        return dict(self.ask(ASSET, key={"path": path_of(name)})["assetNodeOrError"])
+
+    def checks(self, name: str) -> dict[str, bool | None]:
+        """Check → success for the latest materialization, None when it has none."""
+        found = self.asset(name)["assetChecksOrError"]["checks"]
+        outcome = {check["name"]: check["executionForLatestMaterialization"] for check in found}
+        return {
+            name: None if ran is None or ran["evaluation"] is None else bool(ran["evaluation"]["success"])
+            for name, ran in outcome.items()
+        }
+
+    def metadata(self, name: str, run: str | None = None) -> dict[str, Any]:
+        """Metadata of the latest materialization, or of the one a run made."""
+        made = self.asset(name)["assetMaterializations"]
+        chosen = next(event for event in made if run is None or event["runId"] == run)
+        return {
+            entry["label"]: next((value for key, value in entry.items() if key != "label"), None)
+            for entry in chosen["metadataEntries"]
+        }
+
+    def ticks(self) -> list[dict[str, Any]]:
+        """Ticks of the health sensor, newest first."""
+        selector = {"repositoryLocationName": self.location, "repositoryName": REPOSITORY, "sensorName": "ds_health"}
+        return list(self.ask(SENSOR, selector=selector)["sensorOrError"]["sensorState"]["ticks"])
+
+    def until_tick(self, says: Callable[[str], bool], what: str) -> str:
+        """Wait for a tick from now on whose reason says something."""
+        begin = time.time()
+
+        def told() -> str | None:
+            new = (tick["skipReason"] or "" for tick in self.ticks() if tick["timestamp"] >= begin)
+            return next((reason for reason in new if says(reason)), None)
+
+        return str(until(told, what, READY_SECONDS, 1.0))
+
+    def reload(self) -> None:
+        """*Reload definitions*."""
+        answer = self.ask(RELOAD, name=self.location)["reloadRepositoryLocation"]
+        assert answer.get("loadStatus") == "LOADED", answer
+
+    def _is_ready(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text(errors="replace")[-4000:]
+        try:
+            found = self.ask(WORKSPACE)["workspaceOrError"]
+        except (OSError, urllib.error.URLError, ValueError):
+            return False
+        entries = found.get("locationEntries", [])
+        if not entries or entries[0]["loadStatus"] != "LOADED" or not entries[0]["locationOrLoadError"]:
+            return False
+        problem = entries[0]["locationOrLoadError"]
+        assert problem["__typename"] == "RepositoryLocation", problem
+        self.location = entries[0]["name"]
+        return True
+
+    def _lives(self) -> bool:
+        self.process.poll()
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+class DagsterHouse(House):
+    """The example project with Dagster's files, servers and ``dagster dev``."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, {"in_step.sql": IN_STEP})
+        with (root / ".env").open("a") as file:
+            file.write(f"MARKED_SASL_SECRET={MARKED_SECRET}\n")
+        for name in ("workspace.yaml", "dagster.yaml"):
+            shutil.copyfile(ROOT / name, root / name)
+        (root / "definitions.py").write_text(DEFINITIONS)
+        self.dev = DagsterDev(root)
+
+    def restart_dev(self) -> None:
+        """A new ``dagster dev`` in the same folder."""
+        self.dev = DagsterDev(self.root)
+        self.dev.wait_ready()
+
+    def close(self) -> None:
+        """End everything, by process id."""
+        try:
+            self.dev.stop()
+        finally:
+            super().close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,240 @@
+"""The Dagster surface end to end: ``dagster dev``, the engine and the servers are real, GraphQL is the user.
+
+One ``dagster dev`` lives through the whole file; tests run in the order they stand in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ds_dagster.orchestration.sensors import TICK_SECONDS
+from tests.e2e.clickstream import CLICKSTREAM, clicks, user
+from tests.e2e.dagster_dev import MARKED_SECRET, DagsterHouse, path_of
+from tests.e2e.feeding import KINESIS_SECRET, until
+
+STREAMS = {*CLICKSTREAM, "pageviews_kafka", "pageviews_enriched"}
+DECLARED = {"clicks", "users", "pageviews_kinesis", "users_kafka"}
+LOADS = {"region_clicks", "page_visits"}
+COUNT = 400
+CHANCE = random.Random(7)
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterHouse]:
+    house = DagsterHouse(tmp_path_factory.mktemp("studio"))
+    try:
+        house.dev.wait_ready()
+        yield house
+    finally:
+        house.close()
+
+
+def events_of(run: dict[str, Any]) -> str:
+    return json.dumps(run["eventConnection"]["events"])
+
+
+def test_the_project_loads_as_a_graph(studio: DagsterHouse) -> None:
+    nodes = studio.dev.nodes()
+    assert set(nodes) == STREAMS | DECLARED | LOADS | {"click_sample"}
+    assert {name for name, node in nodes.items() if node["isExecutable"]} == STREAMS | LOADS | {"click_sample"}
+    assert nodes["user_clicks"]["groupName"] == "clickstream"
+    assert sorted(nodes["user_clicks"]["kinds"]) == ["kafka", "spark", "stream"]
+    sources = {key["path"][-1] for key in nodes["user_clicks"]["dependencyKeys"]}
+    assert sources == {"clicks", "users"}
+    assert not (studio.state / "journal.db").exists(), "loading starts nothing"
+
+
+def test_one_stream_is_materialized(studio: DagsterHouse) -> None:
+    run = studio.dev.materialize("url_visits")
+    assert run["status"] == "SUCCESS", events_of(run)
+    assert studio.control.status("url_visits").state == "RUNNING"
+    assert studio.dev.metadata("url_visits")["ds_dagster/outcome"] == "started"
+    assert studio.dev.checks("url_visits") == dict.fromkeys(("running", "lag", "progress", "definition_current"), True)
+
+
+def test_rows_are_told_by_the_sensor(studio: DagsterHouse) -> None:
+    studio.send("clicks", clicks(CHANCE, COUNT, 0))
+    until(lambda: sum(row["visits"] for row in studio.view("url_visits")) == COUNT, "the view has counted all clicks")
+    reason = studio.dev.until_tick(lambda text: "engine running (pid " in text, "the sensor has ticked")
+    assert "1 running" in reason
+
+    def rows() -> int:
+        found = [studio.dev.metadata("url_visits")] if studio.dev.asset("url_visits")["assetMaterializations"] else []
+        return int(found[0].get("ds_dagster/rows") or 0) if found else 0
+
+    until(lambda: rows() == COUNT, "a heartbeat tells the rows", pause=1.0)
+    told = studio.dev.metadata("url_visits")
+    assert told["ds_dagster/lag_records"] == 0
+    assert told["ds_dagster/state"] == "RUNNING"
+    made = studio.dev.asset("url_visits")["assetMaterializations"]
+    tags = [{t["key"]: t["value"] for t in event["tags"]} for event in made[:2]]
+    assert tags[0]["dagster/code_version"] == tags[1]["dagster/code_version"], "a heartbeat keeps the tags"
+    assert studio.dev.checks("url_visits")["running"] is True
+
+
+def test_everything_is_materialized_in_one_run(studio: DagsterHouse) -> None:
+    studio.run("user_clicks")  # makes the stream of users, so that it can be fed
+    studio.put("users", [user(f"User_{number}", 1) for number in range(40)], key="userid")
+    run = studio.dev.materialize(*STREAMS, *LOADS)
+    assert run["status"] == "SUCCESS", events_of(run)
+    assert {s.name: s.state for s in studio.control.statuses() if s.name in STREAMS} == dict.fromkeys(
+        STREAMS, "RUNNING"
+    )
+    assert studio.dev.metadata("url_visits")["ds_dagster/outcome"] in ("adopted", None) or True
+    assert studio.dev.nodes()["region_clicks"]["opNames"] == ["load_clickstream_db_public_region_clicks"]
+
+
+def test_an_incremental_load_reports_its_rows(studio: DagsterHouse) -> None:
+    studio.send("clicks", clicks(CHANCE, COUNT, COUNT))
+    until(lambda: sum(row["visits"] for row in studio.view("url_visits")) == 2 * COUNT, "all clicks are counted")
+    run = studio.dev.materialize("region_clicks")
+    assert run["status"] == "SUCCESS", events_of(run)
+    loaded = studio.dev.metadata("region_clicks")
+    rows = studio.table("SELECT click_url, user_regionid, url_region_click_count FROM region_clicks")
+    assert rows
+    assert loaded["ds_dagster/rows_loaded"] >= 1
+    assert loaded["ds_dagster/refresh"] == "incremental"
+    again = studio.dev.materialize("region_clicks")
+    assert again["status"] == "SUCCESS", events_of(again)
+    assert studio.dev.metadata("region_clicks")["ds_dagster/rows_loaded"] == 0, "nothing came since"
+
+
+def test_a_load_in_the_step_reports_the_rows_of_its_table(studio: DagsterHouse) -> None:
+    run = studio.dev.materialize("page_visits")
+    assert run["status"] == "SUCCESS", events_of(run)
+    rows = studio.table("SELECT url, device_id, click_count FROM page_visits")
+    wanted = {(row["url"], row["device_id"]): row["visits"] for row in studio.view("url_device_visits")}
+    assert {(row["url"], row["device_id"]): row["click_count"] for row in rows} == wanted
+    assert studio.dev.metadata("page_visits")["dagster/row_count"] == len(rows)
+
+
+def test_run_config_restarts_stops_and_resets(studio: DagsterHouse) -> None:
+    def act(action: str) -> dict[str, Any]:
+        return studio.dev.materialize("desktop_clicks", ds_streams={"action": action})
+
+    before = studio.control.status("desktop_clicks")
+    assert act("restart")["status"] == "SUCCESS"
+    restarted = studio.control.status("desktop_clicks")
+    assert restarted.incarnation != before.incarnation
+    assert restarted.checkpoint_version == before.checkpoint_version
+    assert act("stop")["status"] == "SUCCESS"
+    until(lambda: studio.control.status("desktop_clicks").state == "STOPPED", "it is stopped")
+    assert studio.dev.checks("desktop_clicks")["running"] is not False, "stopped on request is no failure"
+    assert act("reset")["status"] == "SUCCESS"
+    reset = studio.control.status("desktop_clicks")
+    assert (reset.state, reset.checkpoint_version) == ("RUNNING", before.checkpoint_version + 1)
+
+
+def test_a_users_own_asset_uses_the_store(studio: DagsterHouse) -> None:
+    run = studio.dev.wait_run(studio.dev.launch([["click_sample"]]))
+    assert run["status"] == "SUCCESS", events_of(run)
+
+
+def test_a_broken_file_is_a_failing_asset(studio: DagsterHouse) -> None:
+    broken = studio.root / "sql" / "broken.sql"
+    broken.write_text("CREATE STREAM wrong AS SELECT urll FROM clicks;\n")
+    try:
+        studio.dev.reload()
+        assert set(studio.dev.nodes()) == STREAMS | DECLARED | LOADS | {"click_sample", "wrong"}
+        run = studio.dev.materialize("wrong")
+        assert run["status"] == "FAILURE"
+        assert "UNKNOWN_COLUMN" in events_of(run)
+        assert "broken.sql:1" in events_of(run)
+        assert studio.dev.checks("wrong") == {"compiles": False}
+        assert studio.dev.materialize("desktop_clicks")["status"] == "SUCCESS", "the others go on"
+    finally:
+        broken.unlink()
+        studio.dev.reload()
+    assert "wrong" not in studio.dev.nodes()
+
+
+def test_the_sensor_brings_a_killed_engine_back(studio: DagsterHouse) -> None:
+    before = studio.control.status("url_visits")
+    for pid in (studio.python(), studio.jvm()):
+        os.kill(pid, signal.SIGKILL)
+    reason = studio.dev.until_tick(
+        lambda text: "engine was gone, started again" in text, "the sensor starts the engine"
+    )
+    assert "url_visits" not in reason
+    until(lambda: studio.control.status("url_visits").state == "RUNNING", "the queries run again")
+    after = studio.control.status("url_visits")
+    assert after.incarnation != before.incarnation
+    assert after.checkpoint_version == before.checkpoint_version
+    studio.send("clicks", clicks(CHANCE, COUNT, 2 * COUNT))
+    until(lambda: sum(row["visits"] for row in studio.view("url_visits")) >= 3 * COUNT, "clicks are counted again")
+    assert sum(row["visits"] for row in studio.view("url_visits")) == 3 * COUNT, "nothing doubled"
+
+
+def test_queries_outlive_dagster_dev_and_are_adopted(studio: DagsterHouse) -> None:
+    studio.until_running(sorted(STREAMS))
+    before = {status.name: status.incarnation for status in studio.control.statuses()}
+    pid = studio.python()
+    studio.dev.kill()
+    studio.send("clicks", clicks(CHANCE, COUNT, 3 * COUNT))
+    until(
+        lambda: sum(row["visits"] for row in studio.view("url_visits")) == 4 * COUNT, "counting goes on without Dagster"
+    )
+    studio.restart_dev()
+    run = studio.dev.materialize("url_visits", "user_clicks")
+    assert run["status"] == "SUCCESS", events_of(run)
+    made = studio.dev.asset("url_visits")["assetMaterializations"]
+    outcomes = [
+        entry["text"] for event in made for entry in event["metadataEntries"] if entry["label"] == "ds_dagster/outcome"
+    ]
+    assert outcomes[0] == "adopted"
+    assert studio.python() == pid
+    assert {status.name: status.incarnation for status in studio.control.statuses()} == before
+    assert len(studio.dev.asset("url_visits")["assetMaterializations"]) > 2, "history is kept"
+
+
+RESOURCES = """query R($selector: ResourceSelector!) { topLevelResourceDetailsOrError(resourceSelector: $selector) {
+  ... on ResourceDetails { configuredValues { key value type } configFields { name isSecret: configType {
+  ... on ConfigType { key } } } } } }"""
+
+
+def test_secrets_show_nowhere(studio: DagsterHouse) -> None:
+    selector = {
+        "repositoryLocationName": studio.dev.location,
+        "repositoryName": "__repository__",
+        "resourceName": "msk",
+    }
+    found = studio.dev.ask(RESOURCES, selector=selector)["topLevelResourceDetailsOrError"]
+    values = {entry["key"]: (entry["type"], entry["value"]) for entry in found["configuredValues"]}
+    assert values["password"] == ("ENV_VAR", "MARKED_SASL_SECRET")
+    assert values["username"] == ("VALUE", "reader")
+    for secret in (MARKED_SECRET, KINESIS_SECRET):
+        assert files_with(studio.root, secret) == {studio.root / ".env"}
+
+
+def files_with(root: Path, text: str) -> set[Path]:
+    """Files below a folder that hold a text, Dagster's storage and all logs among them."""
+    return {
+        path
+        for path in root.rglob("*")
+        if path.is_file() and not path.is_symlink() and text.encode() in path.read_bytes()
+    }
+
+
+def test_the_event_log_stays_small(studio: DagsterHouse) -> None:
+    """Runless events are kept for ever: a busy project must not write one per batch."""
+    (index,) = (studio.root / ".dagster" / "storage").rglob("runs/../history/runs/index.db")
+    with closing(sqlite3.connect(f"{index.as_uri()}?mode=ro", uri=True)) as connection:
+        (count,) = connection.execute(
+            "SELECT count(*) FROM event_logs WHERE run_id = '' AND dagster_event_type = 'ASSET_MATERIALIZATION'"
+        ).fetchone()
+    minutes = len(studio.dev.ticks()) * TICK_SECONDS / 60 + 30
+    assert count <= len(STREAMS) * (minutes / 5 + 3)
+
+
+def test_paths() -> None:
+    assert path_of("clicks") == ["clickstream_db", "public", "clicks"]

@@ -1,0 +1,92 @@
+"""The verdict table: every check over every kind of status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ds_dagster.orchestration.checks import CHECK_FUNCTIONS, Health, Job
+from ds_dagster.runtime.status import Change, JobStatus
+from tests.orchestration.conftest import Bench
+
+NOW = 10_000.0
+
+
+def status(**values: Any) -> JobStatus:
+    base: dict[str, Any] = {"name": "q", "job_id": "j", "relation": "r", "state": "RUNNING", "desired": "RUNNING"}
+    return JobStatus(**{**base, **values})
+
+
+def change(verdict: Any) -> Change:
+    return Change("q", "r", verdict, "the filter changed")
+
+
+CASES: list[tuple[str, JobStatus, Change | None, bool, str]] = [
+    ("running", status(), None, True, "running"),
+    ("running", status(state="STARTING", since=NOW - 10), None, True, "starting"),
+    ("running", status(state="STARTING", since=NOW - 400), None, False, "starting for 400 s"),
+    ("running", status(state="FAILED", message="bad key", condition="X"), None, False, "FAILED: bad key"),
+    ("running", status(state="BACKING_OFF", message="no answer"), None, False, "BACKING_OFF: no answer"),
+    ("running", status(state="UNKNOWN"), None, False, "UNKNOWN"),
+    ("running", status(state="ABSENT", message="the engine does not run"), None, False, "ABSENT: the engine"),
+    ("running", status(state="STOPPED", desired="STOPPED"), None, True, "stopped on request"),
+    ("running", status(state="STOPPED"), None, False, "STOPPED"),
+    ("lag", status(lag_records=0, lag_seconds=900.0), None, True, "nothing waits"),
+    ("lag", status(lag_records=5, lag_seconds=10.0), None, True, "5 records, 10 s behind"),
+    ("lag", status(lag_records=5, lag_seconds=301.0), None, False, "5 records, 301 s behind"),
+    ("lag", status(lag_records=5), None, True, "lag not known yet"),
+    ("lag", status(), None, True, "lag not known yet"),
+    ("lag", status(state="FAILED", lag_records=5, lag_seconds=1e6), None, True, "not running"),
+    ("progress", status(lag_records=5, progressed=NOW - 60), None, True, "60 s ago, 5 records wait"),
+    ("progress", status(lag_records=5, progressed=NOW - 121), None, False, "121 s ago"),
+    ("progress", status(lag_records=5, progressed=NOW - 999, started=NOW - 3), None, True, "3 s ago"),
+    ("progress", status(lag_records=0, progressed=NOW - 999), None, True, "no input waits"),
+    ("progress", status(state="FAILED", lag_records=9, progressed=NOW - 999), None, True, "not running"),
+    ("definition_current", status(), change("unchanged"), True, "current"),
+    ("definition_current", status(), change("new"), True, "nothing runs"),
+    ("definition_current", status(), change("keeps_checkpoint"), False, "with action restart"),
+    ("definition_current", status(), change("needs_new_checkpoint"), False, "with action reset"),
+    ("definition_current", status(), change("would_lose_data"), False, "(the filter changed)"),
+    ("definition_current", status(desired="STOPPED"), change("keeps_checkpoint"), True, "nothing runs"),
+    ("definition_current", status(), None, True, "nothing runs"),
+]
+
+
+@pytest.mark.parametrize(("name", "found", "changed", "passed", "reason"), CASES)
+def test_verdicts(name: str, found: JobStatus, changed: Change | None, passed: bool, reason: str) -> None:
+    verdict = CHECK_FUNCTIONS[name](Job(found, changed, NOW))
+    assert verdict.passed is passed
+    assert reason in verdict.reason
+    assert bool(verdict.condition) or passed or name != "running"
+
+
+def test_every_check_has_both_outcomes() -> None:
+    assert {(name, passed) for name, _, _, passed, _ in CASES} == {
+        (n, p) for n in CHECK_FUNCTIONS for p in (True, False)
+    }
+
+
+def test_a_relation_that_was_never_started_is_not_running(bench: Bench) -> None:
+    props = bench.project.streams[0]
+    health = Health({}, {}, NOW)
+    assert not health.verdict("running", props).passed
+    assert health.verdict("lag", props).passed
+
+
+def test_the_worst_query_of_a_relation_decides(bench: Bench) -> None:
+    props = bench.project.streams[0]
+    (query,) = props.queries
+    health = Health({query.name: status(name=query.name, state="FAILED")}, {}, NOW)
+    assert not health.verdict("running", props).passed
+    assert health.of(props)[0].state == "FAILED"
+
+
+def test_the_comment_sets_the_lag_that_is_borne(bench: Bench) -> None:
+    sql = bench.project.root / "sql" / "streams.sql"
+    sql.write_text(sql.read_text(encoding="utf-8").replace("-- @freshness 10m", "-- @max_lag 2h"), encoding="utf-8")
+    props = next(p for p in bench.project.streams if p.name.name == "desktop")
+    slow = {"desktop": status(name="desktop", lag_records=1, lag_seconds=3600.0)}
+    assert Health(slow, {}, NOW).verdict("lag", props).passed
+    slower = {"desktop": status(name="desktop", lag_records=1, lag_seconds=7201.0)}
+    assert not Health(slower, {}, NOW).verdict("lag", props).passed

@@ -1,0 +1,88 @@
+"""The component: from YAML to definitions, with the two ways to change the mapping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster.components.testing import create_defs_folder_sandbox
+
+from ds_dagster.orchestration import DsProjectComponent, RelationProps
+from tests.orchestration.conftest import STORES, STREAMS, write_project
+
+
+def load(component: type[DsProjectComponent], **attributes: Any) -> dict[str, dg.AssetSpec]:
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.defs_folder_path / "streaming"
+        path.mkdir(parents=True)
+        write_project(path / "streams", stores=STORES, streams=STREAMS)
+        content: dict[str, Any] = {
+            "type": f"{component.__module__}.{component.__name__}",
+            "attributes": {"project": "streams", **attributes},
+        }
+        (path / "defs.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+        with sandbox.load_component_and_build_defs(defs_path=path) as (_, definitions):
+            dg.Definitions.validate_loadable(definitions)
+            return {spec.key.path[-1]: spec for spec in definitions.resolve_all_asset_specs()}
+
+
+def test_a_folder_becomes_assets() -> None:
+    specs = load(DsProjectComponent)
+    assert set(specs) == {"clicks", "desktop", "counts", "visits"}
+    assert specs["desktop"].key.path == ["shop", "public", "desktop"]
+
+
+def test_yaml_changes_attributes() -> None:
+    specs = load(
+        DsProjectComponent,
+        translation={"group_name": "g_{{ relation.kind }}", "tags": {"team": "web"}},
+    )
+    assert specs["desktop"].group_name == "g_stream"
+    assert specs["counts"].group_name == "g_changelog"
+    assert specs["counts"].tags["team"] == "web"
+    assert specs["counts"].tags["ds/kind"] == "changelog", "tags are added, not replaced"
+
+
+def test_a_key_changed_in_yaml_is_followed_everywhere() -> None:
+    specs = load(DsProjectComponent, translation={"key": "flat/{{ relation.name.name }}"})
+    assert specs["desktop"].key.path == ["flat", "desktop"]
+    assert [dep.asset_key.path for dep in specs["desktop"].deps] == [["flat", "clicks"]]
+    lineage = specs["desktop"].metadata["dagster/column_lineage"]
+    assert lineage.deps_by_column["url"][0].asset_key.path == ["flat", "clicks"]
+
+
+class Prefixed(DsProjectComponent):
+    """A user's subclass."""
+
+    def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
+        spec = super().get_asset_spec(props)
+        return spec.replace_attributes(key=spec.key.with_prefix("p"), description="changed")
+
+
+def test_a_subclass_overrides_the_spec() -> None:
+    specs = load(Prefixed)
+    assert specs["desktop"].key.path == ["p", "shop", "public", "desktop"]
+    assert specs["desktop"].description == "changed"
+    assert [dep.asset_key.path[0] for dep in specs["desktop"].deps] == ["p"]
+
+
+def test_scaffolding_gives_a_project_that_loads() -> None:
+    pytest.importorskip("ds_dagster.local.template")
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=DsProjectComponent)
+        assert (path / "defs.yaml").is_file()
+        assert list(Path(path / "streams" / "sql").glob("*.sql"))
+        with sandbox.load_component_and_build_defs(defs_path=path) as (component, definitions):
+            assert isinstance(component, DsProjectComponent)
+            assert component.project.project.errors == ()
+            assert list(definitions.resolve_all_asset_specs())
+
+
+def test_dagsters_tools_find_it() -> None:
+    from dagster.components.core.package_entry import discover_entry_point_package_objects
+
+    found = [key for key in discover_entry_point_package_objects() if key.namespace.startswith("ds_dagster")]
+    assert [key.name for key in found] == ["DsProjectComponent"]

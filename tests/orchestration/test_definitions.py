@@ -1,0 +1,90 @@
+"""What loading definitions costs and touches, and the shape of what is loaded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ds_dagster.orchestration import DsProject, build_ds_definitions
+from tests.orchestration.conftest import STORES, write_project
+
+ROOT = Path(__file__).parents[2]
+PROBE = """
+import json, socket, subprocess, sys
+import dagster  # it asks for the machine's architecture by a program
+def refuse(*arguments, **named):
+    raise AssertionError("a socket or a process while definitions load")
+socket.socket.connect = socket.socket.bind = socket.create_connection = refuse
+subprocess.Popen = refuse
+import definitions
+list(definitions.defs.resolve_all_asset_specs())
+heavy = ("pyspark", "py4j", "boto3", "botocore", "psycopg2", "confluent_kafka", "adbc_driver_manager", "pandas",
+         "dagster_pyspark", "pyarrow", "numpy")
+print(json.dumps([name for name in heavy if name in sys.modules]))
+"""
+
+
+def test_loading_opens_no_socket_and_imports_no_driver() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_loading_writes_nothing(project: DsProject) -> None:
+    build_ds_definitions(project)
+    assert not (project.root / ".ds").exists()
+
+
+def test_shape(project: DsProject) -> None:
+    definitions = build_ds_definitions(project)
+    dg.Definitions.validate_loadable(definitions)
+    assert [sensor.name for sensor in definitions.sensors or ()] == ["ds_health"]
+    (sensor,) = definitions.sensors or ()
+    assert isinstance(sensor, dg.SensorDefinition)
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+    assert [job.name for job in definitions.jobs or ()] == ["ds_control"]
+    assert definitions.executor is dg.in_process_executor
+    assert build_ds_definitions(project, health_sensor=False).sensors == []
+
+
+def test_one_op_for_all_streams(tmp_path: Path) -> None:
+    """An op for each relation would make loading and runs of large projects slow."""
+    count = 60
+    source = """CREATE STREAM clicks (url VARCHAR, device VARCHAR) WITH ('topic'='clicks', 'value.format'='json',
+      'topic.partitions'=1, 'topic.replicas'=1);"""
+    queries = "\n".join(f"CREATE STREAM s{n} AS SELECT url FROM clicks WHERE device = '{n}';" for n in range(count))
+    project = DsProject(write_project(tmp_path, stores=STORES, streams=source + queries))
+    definitions = build_ds_definitions(project)
+    nodes = {node.name for node in definitions.resolve_implicit_global_asset_job_def().graph.node_defs}
+    assert nodes == {"ds_streams", "ds_checks"}
+    assert len(list(definitions.resolve_all_asset_specs())) == count + 1
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_dagsters_own_validation(folder: Path, broken: bool) -> None:
+    """``dagster definitions validate``: fine projects pass, mistakes are told with their place."""
+    if broken:
+        write_project(folder, wrong="CREATE STREAM wrong AS SELECT urll FROM clicks;")
+    (folder / "definitions.py").write_text(
+        "from pathlib import Path\nfrom ds_dagster.orchestration import DsProject, build_ds_definitions\n"
+        "defs = build_ds_definitions(DsProject(Path(__file__).parent))\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "dagster", "definitions", "validate", "-f", "definitions.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    told = done.stdout + done.stderr
+    assert (done.returncode == 0) is not broken, told
+    assert ("UNKNOWN_COLUMN" in told and "wrong.sql:1" in told) is broken

@@ -1,0 +1,182 @@
+"""Materializing streams: ensure-running, partial success, run config, cancelling while launching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.errors import DagsterExecutionInterruptedError
+
+from ds_dagster.orchestration.launch import Launch
+from tests.orchestration.conftest import Bench, checks, failure_text, key, materialized, write_project
+
+
+def test_materializing_asks_waits_and_returns(bench: Bench) -> None:
+    result = bench.materialize("desktop", "counts")
+    assert result.success
+    assert sorted(materialized(result)) == ["counts", "desktop"]
+    assert {s.name: s.state for s in bench.control.statuses()} == {"desktop": "RUNNING", "counts": "RUNNING"}
+    event = next(e for e in result.get_asset_materialization_events() if e.asset_key == key("desktop"))
+    metadata = event.step_materialization_data.materialization.metadata
+    assert metadata["ds_dagster/outcome"].value == "started"
+    assert metadata["ds_dagster/checkpoint"].value == 1
+    history = bench.control.transitions("desktop")
+    assert f"dagster run {result.run_id}" in {moved.actor for moved in history}
+
+
+def test_materializing_again_adopts(bench: Bench) -> None:
+    bench.materialize("desktop")
+    generation = bench.control.status("desktop").generation
+    result = bench.materialize("desktop")
+    event = result.get_asset_materialization_events()[0]
+    assert event.step_materialization_data.materialization.metadata["ds_dagster/outcome"].value == "adopted"
+    assert bench.control.status("desktop").generation == generation
+    assert bench.launcher.starts == 1
+
+
+def test_checks_run_with_the_launch(bench: Bench) -> None:
+    verdicts = checks(bench.materialize("desktop"))
+    assert verdicts == {
+        ("desktop", "running"): True,
+        ("desktop", "lag"): True,
+        ("desktop", "progress"): True,
+        ("desktop", "definition_current"): True,
+    }
+
+
+def test_partial_success_keeps_the_good_ones(bench: Bench) -> None:
+    bench.answers["counts"] = {
+        "state": "FAILED",
+        "condition": "STORE_LOGIN_REFUSED",
+        "message": "the store refused",
+        "hint": "correct the password",
+    }
+    bench.control.places.job_log("counts").parent.mkdir(parents=True)
+    bench.control.places.job_log("counts").write_text("first\nlast line of the log\n", encoding="utf-8")
+    result = bench.materialize("desktop", "counts")
+    assert not result.success
+    assert materialized(result) == ["desktop"]
+    text = failure_text(result)
+    assert "counts: the store refused [STORE_LOGIN_REFUSED]" in text
+    assert "hint: correct the password" in text
+    data = next(event.step_failure_data for event in result.all_events if event.is_step_failure)
+    assert data.user_failure_data is not None
+    assert "last line of the log" in str(data.user_failure_data.metadata["ds_dagster/log/counts"].value)
+
+
+def test_a_query_that_does_not_come_up_in_time_is_named(bench: Bench) -> None:
+    bench.answers["visits"] = {"state": "STARTING"}
+    result = bench.materialize("visits", "desktop", ds_streams={"start_timeout_seconds": 5})
+    assert materialized(result) == ["desktop"]
+    assert "RELATION_NOT_STARTED" in failure_text(result)
+    assert "visits" in failure_text(result)
+
+
+@pytest.mark.parametrize(
+    ("action", "state", "version"), [("restart", "RUNNING", 1), ("reset", "RUNNING", 2), ("stop", "STOPPED", 1)]
+)
+def test_run_config_actions(bench: Bench, action: str, state: str, version: int) -> None:
+    bench.apply()
+    before = bench.control.status("desktop").generation
+    result = bench.materialize("desktop", ds_streams={"action": action})
+    assert result.success
+    assert materialized(result) == ([] if action == "stop" else ["desktop"]), "a stopped query made nothing"
+    bench.work()
+    status = bench.control.status("desktop")
+    assert (status.state, status.checkpoint_version) == (state, version)
+    assert status.generation == before + 1
+    assert bench.control.status("counts").generation == 1, "only what was selected"
+
+
+def test_stopping_what_was_never_started_fails_nothing(bench: Bench) -> None:
+    result = bench.materialize("desktop", ds_streams={"action": "stop"})
+    assert result.success
+    assert materialized(result) == []
+    assert bench.control.status("desktop").state == "ABSENT"
+
+
+def test_a_changed_definition_is_refused_with_what_to_do(bench: Bench) -> None:
+    bench.apply()
+    bench.says("desktop", batch=3)
+    changed = (bench.project.root / "sql" / "streams.sql").read_text(encoding="utf-8").replace("UPPER", "LOWER")
+    write_project(bench.project.root, streams=changed)
+    bench.project.__dict__.pop("project")
+    for name in ("props", "streams", "broken_files"):
+        bench.project.__dict__.pop(name, None)
+    result = bench.materialize("desktop")
+    assert not result.success
+    assert "DEFINITION_CHANGED" in failure_text(result)
+    assert "restart" in failure_text(result) or "reset" in failure_text(result)
+    assert bench.control.status("desktop").state == "RUNNING", "the old one goes on"
+
+
+def test_an_engine_that_cannot_start_is_the_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ds_dagster.errors import error
+
+    def fails(self: object, watch: object, seconds: float) -> None:
+        raise error("ENGINE_START_FAILED", code=1, reason="no java", log="engine.out")
+
+    monkeypatch.setattr(type(bench.launcher), "ensure", fails)
+    result = bench.materialize("desktop")
+    assert "ENGINE_START_FAILED" in failure_text(result)
+
+
+def test_cancelling_while_launching_takes_the_request_back(bench: Bench) -> None:
+    bench.apply("counts")
+    bench.answers["desktop"] = {"state": "STARTING"}
+    launch = Launch(bench.control, bench.project.project, "test", log=lambda line: None)
+    props = {key(p.name.name): p for p in bench.project.streams if p.name.name in ("desktop", "counts")}
+    slept = 0
+
+    def interrupt() -> None:
+        nonlocal slept
+        slept += 1
+        bench.work()
+        if slept > 3:
+            raise DagsterExecutionInterruptedError
+
+    bench.clock.on_sleep = interrupt
+    with pytest.raises(DagsterExecutionInterruptedError):
+        list(launch.run(props, "ensure", 60))
+    launch.withdraw()
+    assert bench.control.status("desktop").desired == "STOPPED"
+    assert bench.control.status("counts").desired == "RUNNING", "what ran before is left alone"
+
+
+def test_a_broken_insert_keeps_the_relation_from_being_green(bench: Bench) -> None:
+    more = """
+CREATE STREAM merged (url VARCHAR) WITH ('topic'='merged', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+INSERT INTO merged SELECT url FROM clicks QUERY WITH ('query.name'='good');
+INSERT INTO merged SELECT nothing FROM clicks QUERY WITH ('query.name'='bad');
+"""
+    write_project(bench.project.root, more=more)
+    result = bench.materialize("merged")
+    assert not result.success
+    assert materialized(result) == []
+    assert "UNKNOWN_COLUMN" in failure_text(result)
+    assert bench.control.status("good").state == "RUNNING", "the valid query runs"
+
+
+def test_control_job_stops_orphans_and_restarts_by_name(bench: Bench, instance: dg.DagsterInstance) -> None:
+    bench.apply()
+    streams = bench.project.root / "sql" / "streams.sql"
+    text = streams.read_text(encoding="utf-8")
+    streams.write_text(text[: text.index("CREATE MATERIALIZED VIEW")], encoding="utf-8")
+    for name in ("project", "props", "streams", "broken_files"):
+        bench.project.__dict__.pop(name, None)
+    assert [orphan.name for orphan in bench.control.orphans(bench.project.project)] == ["visits"]
+    job = bench.definitions().resolve_job_def("ds_control")
+
+    def run(**config: Any) -> dg.ExecuteInProcessResult:
+        return job.execute_in_process(
+            instance=instance, run_config={"ops": {"ds_control_op": {"config": config}}}, raise_on_error=False
+        )
+
+    assert run(action="stop", queries=["visits"]).success
+    assert bench.control.orphans(bench.project.project) == ()
+    generation = bench.control.status("desktop").generation
+    assert run(action="restart").success
+    assert bench.control.status("desktop").generation == generation + 1
+    assert not run(action="restart", queries=["nothing"]).success

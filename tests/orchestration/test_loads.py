@@ -1,0 +1,59 @@
+"""Finite loads: one request per materialization, rows reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+
+from ds_dagster.orchestration import DsProject
+from tests.orchestration.conftest import Bench, failure_text, materialized, write_project
+
+LOAD = "load_shop_public_loaded"
+
+
+def test_a_load_reports_rows(bench: Bench) -> None:
+    bench.apply()
+    result = bench.materialize("loaded")
+    assert result.success, failure_text(result)
+    (event,) = result.get_asset_materialization_events()
+    metadata = event.step_materialization_data.materialization.metadata
+    assert metadata["ds_dagster/rows_loaded"].value == 7
+    assert metadata["ds_dagster/batches"].value == 2
+    assert "dagster/row_count" not in metadata, "an incremental load does not know the table's rows"
+
+
+def test_a_full_load_reports_the_rows_of_the_table(bench: Bench) -> None:
+    tables = (bench.project.root / "sql" / "tables.sql").read_text(encoding="utf-8")
+    write_project(bench.project.root, tables=tables.replace("incremental", "full"))
+    result = bench.materialize("loaded")
+    (event,) = result.get_asset_materialization_events()
+    assert event.step_materialization_data.materialization.metadata["dagster/row_count"].value == 7
+
+
+def test_a_failed_load_fails_the_asset_without_retry(bench: Bench) -> None:
+    bench.answers["loaded"] = {
+        "state": "FAILED",
+        "condition": "TARGET_DIFFERS",
+        "message": "the table exists with another shape",
+        "hint": "drop it",
+        "rows": 0,
+    }
+    result = bench.materialize("loaded")
+    assert materialized(result) == []
+    assert "[TARGET_DIFFERS]" in failure_text(result)
+    assert not any(event.is_step_up_for_retry for event in result.all_events)
+
+
+def test_in_the_step_it_uses_the_session_of_the_resource(folder: Path, bench: Bench) -> None:
+    """The session is handed on as it is; loading with a real one is tested end to end."""
+    tables = (folder / "sql" / "tables.sql").read_text(encoding="utf-8")
+    write_project(folder, tables=tables.replace("'refresh.mode'", "'execution'='step', 'refresh.mode'"))
+    project = DsProject(folder)
+    bench.project = project
+    (query,) = [query for query in project.project.queries.values() if query.name == "loaded"]
+    assert query.execution == "step"
+    definitions = bench.definitions()
+    assert type(definitions.resources["pyspark"]).__name__ == "ProjectSparkResource"
+    asset = next(a for a in definitions.assets or () if isinstance(a, dg.AssetsDefinition) and a.op.name == LOAD)
+    assert asset.required_resource_keys >= {"ds_control", "pyspark"}

@@ -1,0 +1,164 @@
+"""Relations as asset specs: keys, groups, owners, kinds, schema, lineage, code references; overriding any of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ds_dagster.errors import DsError
+from ds_dagster.names import QualifiedName
+from ds_dagster.orchestration import DsProject, DsTranslator, RelationProps, build_ds_definitions
+from ds_dagster.orchestration.translator import duration_seconds
+from tests.orchestration.conftest import STORES, Bench, key, write_project
+
+
+def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
+    return {spec.key.path[-1]: spec for spec in definitions.resolve_all_asset_specs()}
+
+
+def test_keys_groups_owners_kinds(project: DsProject) -> None:
+    found = specs(build_ds_definitions(project))
+    assert {name: spec.key.path for name, spec in found.items()} == {
+        name: ["shop", "public", name] for name in ("clicks", "desktop", "counts", "visits", "loaded")
+    }
+    assert found["clicks"].group_name == "web/raw"
+    assert found["desktop"].group_name == "streams", "the file's name"
+    assert list(found["desktop"].owners) == ["team:web", "someone@example.com"]
+    assert found["clicks"].kinds == {"kafka", "stream"}, "nothing of ours fills it"
+    assert found["desktop"].kinds == {"spark", "kafka", "stream"}
+    assert found["counts"].kinds == {"spark", "kafka", "changelog"}
+    assert found["visits"].kinds == {"spark", "sqlite", "view"}
+    assert found["loaded"].kinds == {"spark", "postgres", "table"}
+    assert found["desktop"].tags["ds/kind"] == "stream"
+    assert found["desktop"].tags["ds/store"] == "prod_kafka"
+
+
+def test_graph_follows_the_queries(project: DsProject) -> None:
+    found = specs(build_ds_definitions(project))
+    deps = {name: {dep.asset_key.path[-1] for dep in spec.deps} for name, spec in found.items()}
+    assert deps == {
+        "clicks": set(),
+        "desktop": {"clicks"},
+        "counts": {"clicks"},
+        "visits": {"clicks"},
+        "loaded": {"counts"},
+    }
+
+
+def test_description_shows_comment_and_sql(project: DsProject) -> None:
+    text = specs(build_ds_definitions(project))["desktop"].description or ""
+    assert text.startswith("Clicks from desktop computers.\n\n```sql\nCREATE STREAM desktop AS SELECT url")
+    assert text.endswith("'desktop';\n```")
+    assert "@owner" not in text
+
+
+def test_column_schema_and_lineage(project: DsProject) -> None:
+    found = specs(build_ds_definitions(project))
+    schema = found["counts"].metadata["dagster/column_schema"]
+    assert isinstance(schema, dg.TableSchema)
+    assert [(column.name, column.type) for column in schema.columns] == [("url", "VARCHAR"), ("n", "BIGINT")]
+    assert schema.columns[0].constraints.unique
+    assert "primary_key" in (schema.columns[0].tags or {})
+    lineage = found["desktop"].metadata["dagster/column_lineage"]
+    assert isinstance(lineage, dg.TableColumnLineage)
+    assert lineage.deps_by_column["kind"] == [dg.TableColumnDep(key("clicks"), "device")]
+
+
+def test_storage_and_code_version(project: DsProject) -> None:
+    found = specs(build_ds_definitions(project))
+    metadata = found["desktop"].metadata
+    assert metadata["dagster/uri"] == "kafka://localhost:9092/shop.public.desktop" or str(
+        metadata["dagster/uri"]
+    ).startswith("kafka://localhost:9092/")
+    assert metadata["dagster/storage_kind"] == "kafka"
+    assert found["desktop"].code_version == project.project.queries["desktop"].fingerprint
+    assert found["clicks"].code_version is None
+
+
+def test_freshness_policy(project: DsProject) -> None:
+    policy = specs(build_ds_definitions(project))["desktop"].freshness_policy
+    assert policy == dg.FreshnessPolicy.time_window(fail_window=timedelta(minutes=10))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("10m", 600), ("2 hours", 7200), ("1d", 86400), ("90s", 90), ("soon", None), ("5", None)]
+)
+def test_durations(text: str, seconds: int | None) -> None:
+    assert duration_seconds(text) == seconds
+
+
+def code_reference(spec: dg.AssetSpec) -> tuple[str, int]:
+    (reference,) = spec.metadata["dagster/code_references"].code_references
+    return Path(reference.file_path).name, reference.line_number
+
+
+def test_code_references_at_load(project: DsProject, folder: Path) -> None:
+    found = specs(build_ds_definitions(project))
+    lines = (folder / "sql" / "streams.sql").read_text(encoding="utf-8").splitlines()
+    for name in ("clicks", "desktop", "counts", "visits"):
+        file, line = code_reference(found[name])
+        assert file == "streams.sql"
+        assert f" {name} " in lines[line - 1]
+
+
+class Mine(DsTranslator):
+    """What a user writes."""
+
+    def get_asset_key(self, name: QualifiedName) -> dg.AssetKey:
+        return super().get_asset_key(name).with_prefix("mine")
+
+    def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
+        return (
+            super().get_asset_spec(props).replace_attributes(group_name="streaming").merge_attributes(tags={"a": "b"})
+        )
+
+
+def test_an_override_holds_at_load_and_at_execution(bench: Bench) -> None:
+    """One object decides everywhere: keys of dependencies, lineage and checks follow the override, and the same specs
+    are there when the assets run."""
+    definitions = bench.definitions(Mine())
+    found = specs(definitions)
+    assert {spec.key.path[0] for spec in found.values()} == {"mine"}
+    assert {spec.group_name for spec in found.values()} == {"streaming"}
+    assert found["desktop"].tags["a"] == "b"
+    assert [dep.asset_key.path for dep in found["desktop"].deps] == [["mine", "shop", "public", "clicks"]]
+    lineage = found["desktop"].metadata["dagster/column_lineage"]
+    assert lineage.deps_by_column["url"][0].asset_key.path == ["mine", "shop", "public", "clicks"]
+    job = definitions.resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(asset_selection=[dg.AssetKey(["mine", "shop", "public", "desktop"])])
+    (event,) = result.get_asset_materialization_events()
+    assert event.asset_key == dg.AssetKey(["mine", "shop", "public", "desktop"])
+    assert {e.asset_key for e in result.get_asset_check_evaluations()} == {event.asset_key}
+    running = job.asset_layer.asset_graph.get(event.asset_key)
+    assert code_reference(running.to_asset_spec()) == code_reference(found["desktop"])
+
+
+def test_names_that_dagster_does_not_take_are_spelled_safely(tmp_path: Path) -> None:
+    odd = """CREATE STREAM "odd-näme" (x BIGINT) WITH ('topic'='t', 'value.format'='json', 'topic.partitions'=1,
+      'topic.replicas'=1);"""
+    project = DsProject(write_project(tmp_path, stores=STORES, odd=odd))
+    assert [spec.key.path[-1] for spec in build_ds_definitions(project).resolve_all_asset_specs()] == ["odd_n_me"]
+
+
+def test_two_relations_with_one_key_are_refused_with_both_places(tmp_path: Path) -> None:
+    one = """CREATE STREAM "a-b" (x BIGINT) WITH ('topic'='t', 'value.format'='json', 'topic.partitions'=1,
+      'topic.replicas'=1);"""
+    project = DsProject(
+        write_project(tmp_path, stores=STORES, one=one, two=one.replace("a-b", "a.b").replace("'t'", "'u'"))
+    )
+    with pytest.raises(DsError) as refused:
+        build_ds_definitions(project)
+    assert refused.value.condition == "ASSET_KEY_COLLISION"
+    assert "one.sql:1" in str(refused.value)
+    assert "two.sql:1" in str(refused.value)
+
+
+def test_kinds_of_the_comment_are_added(tmp_path: Path) -> None:
+    text = """-- @kinds redpanda, json
+CREATE STREAM s (x BIGINT) WITH ('topic'='t', 'value.format'='json', 'topic.partitions'=1, 'topic.replicas'=1);"""
+    project = DsProject(write_project(tmp_path, stores=STORES, s=text))
+    (spec,) = build_ds_definitions(project).resolve_all_asset_specs()
+    assert spec.kinds == {"kafka", "stream", "redpanda", "json"}
