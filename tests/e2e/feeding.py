@@ -82,39 +82,31 @@ class Tail:
             }
         )
         parts = self._consumer.list_topics(topic, 60).topics[topic].partitions
-        self._consumer.assign([TopicPartition(topic, part, 0) for part in parts])
-        self._partitions = set(parts)
+        self._places = [TopicPartition(topic, part, 0) for part in parts]
+        self._consumer.assign(self._places)
+        self._positions = dict.fromkeys(parts, 0)
         self._records: list[Record] = []
 
     def records(self) -> list[Record]:
-        """Everything up to now."""
-        from confluent_kafka import KafkaError
-
-        ended: set[int] = set()
-        end = time.monotonic() + 60
-        first = True
-        while ended != self._partitions and time.monotonic() < end:
-            message = self._consumer.poll(0.3 if first or self._records else 2.0)
-            first = False
-            if message is None:
-                if self._is_at_end():
-                    break
-            elif message.error():
-                if message.error().code() == KafkaError._PARTITION_EOF:
-                    ended.add(message.partition())
-            else:
-                ended.discard(message.partition())
-                self._records.append(_kafka_record(message))
+        """Everything that is committed now."""
+        ends = {place.partition: self._consumer.get_watermark_offsets(place, timeout=60)[1] for place in self._places}
+        limit = time.monotonic() + 60
+        while any(self._positions[partition] < end for partition, end in ends.items()):
+            assert time.monotonic() < limit, f"{self._positions} of {ends}"
+            message = self._consumer.poll(1.0)
+            if message is not None:
+                self._take(message)
         return list(self._records)
 
-    def _is_at_end(self) -> bool:
-        """The end is told once; later looks ask where the log ends (its last stable offset)."""
-        places = self._consumer.position(self._consumer.assignment())
-        for place in places:
-            _, high = self._consumer.get_watermark_offsets(place, timeout=30)
-            if max(place.offset, 0) < high:
-                return False
-        return True
+    def _take(self, message: Any) -> None:
+        """The end of a partition is told with the offset behind transaction markers."""
+        from confluent_kafka import KafkaError
+
+        if message.error() is None:
+            self._records.append(_kafka_record(message))
+            self._positions[message.partition()] = message.offset() + 1
+        elif message.error().code() == KafkaError._PARTITION_EOF:
+            self._positions[message.partition()] = max(self._positions[message.partition()], message.offset())
 
     def close(self) -> None:
         self._consumer.close()
