@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,8 @@ def test_texts_are_fit_to_be_read(condition: Condition) -> None:
 @pytest.mark.parametrize("condition", ALL, ids=lambda condition: condition.name)
 def test_texts_render_with_their_own_parameters(condition: Condition) -> None:
     names = set(PARAMETER.findall(condition.message + condition.hint))
-    problem = error(condition.name, **dict.fromkeys(names, "x"))
+    given: dict[str, Any] = dict.fromkeys(names, "x")
+    problem = error(condition.name, **given)
     shown = (problem.message + problem.hint).replace("${", "")
     assert not re.search(r"\{\w+\}", shown), "a parameter that cannot be given"
     assert condition.name in str(problem)

@@ -64,10 +64,11 @@ LAYERS: Mapping[str, Layer] = {
     "orchestration": layer(
         "catalog plan project runtime local",
         third="dagster dagster_shared pydantic",
-        inside="dagster_pyspark boto3 confluent_kafka psycopg2",
-        typing="dagster_pyspark pyspark boto3 confluent_kafka psycopg2",
+        inside="session boto3 confluent_kafka psycopg2",
+        typing="dagster_pyspark pyspark boto3 confluent_kafka psycopg2 session",
     ),
     "demo": layer("cli sql catalog plan project runtime local", inside="boto3 confluent_kafka psycopg2 dagster"),
+    "session": layer("runtime", third="dagster_pyspark pydantic", inside="worker"),
     "local": layer(inside="confluent_kafka psycopg2 boto3 botocore"),
     "cli": layer(
         f"{COMPILER} runtime local testing orchestration demo",
@@ -77,7 +78,7 @@ LAYERS: Mapping[str, Layer] = {
     "__init__": layer(),
 }
 """Area → what it may know. An area is a folder of the package or a file at its top; ``worker`` is the part of
-``runtime/`` that runs where Spark is."""
+``runtime/`` that runs where Spark is, ``session`` the resource that gives a step a Spark session."""
 
 WORKER = ("worker", "worker_query", "worker_start", "step")
 """Files of ``runtime/`` that know Spark."""
@@ -85,16 +86,23 @@ STARTS_WORKER = frozenset({"runtime/engine.py", "runtime/control.py"})
 """Who starts them, inside a function: the engine's process, and a load in the step's own session."""
 
 
+SPECIAL: Mapping[tuple[str, str], str] = {
+    **{("runtime", file): "worker" for file in WORKER},
+    ("orchestration", "spark_resource"): "session",
+}
+"""(folder, file) → area of its own."""
+
+
 def area_of(module: Module) -> str:
     folder, _, file = module.path.rpartition("/")
-    return "worker" if folder == "runtime" and file.removesuffix(".py") in WORKER else module.area
+    return SPECIAL.get((folder, file.removesuffix(".py")), module.area)
 
 
 def target_area(found: Import) -> str:
     parts = found.target.split(".")
     if len(parts) == 1:
         return "__init__"
-    return "worker" if parts[1] == "runtime" and parts[2:] and parts[2] in WORKER else parts[1]
+    return SPECIAL.get((parts[1], parts[2]), parts[1]) if parts[2:] else parts[1]
 
 
 def wrong_imports(module: Module, area: str) -> Iterator[str]:
@@ -111,7 +119,7 @@ def _is_allowed(found: Import, area: str, rule: Layer, path: str) -> bool:
         extra = {"load": frozenset(), "call": rule.inside, "typing": rule.typing}[found.when]
         return found.top in rule.third | extra
     target = target_area(found)
-    if target == "worker" and area != "worker":
+    if target == "worker" and area not in ("worker", "session"):
         return path in STARTS_WORKER and found.when == "call"
     lazily = rule.inside if found.when == "call" else frozenset()
     return target in {area, "__init__"} | BASE | rule.ours | lazily

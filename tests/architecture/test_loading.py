@@ -28,7 +28,9 @@ import json, sys
 opened = []
 def watch(event, arguments):
     if event in ("socket.connect", "socket.bind", "socket.getaddrinfo", "subprocess.Popen", "os.fork"):
-        opened.append(event + " " + repr(arguments[-1])[:80])
+        opened.append(event + " " + repr(arguments[1 if event.endswith("Popen") else -1])[:80])
+if {with_dagster}:
+    import dagster  # asks the machine about its word size by a program, which is not our doing
 sys.addaudithook(watch)
 {code}
 print(json.dumps({{"loaded": sorted({{name.split(".")[0] for name in sys.modules}}), "opened": opened}}))
@@ -51,7 +53,7 @@ def look(code: str, tmp_path: Path, folder: Path = ROOT) -> dict[str, list[str]]
     environment = {**os.environ, "DS_STATE": str(tmp_path / "state"), "DAGSTER_HOME": "", "PYTHONPATH": str(ROOT)}
     environment.pop("DS_PROFILE", None)
     done = subprocess.run(
-        [sys.executable, "-c", WATCH.format(code=code)],
+        [sys.executable, "-c", WATCH.format(code=code, with_dagster="definitions" in code)],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -50,6 +50,7 @@ STATEFUL: Mapping[str, str] = {
     "local": "servers being started",
     "orchestration/component.py": "Dagster resolves a component's attributes into it",
     "orchestration/launch.py": "what was asked and answered in one run",
+    "orchestration/report.py": "one tick of the sensor",
     "plan/assemble.py": "the parts of one SELECT while it is being bound",
     "plan/scope.py": "the names visible while one SELECT is being bound",
     "plan/sources.py": "the names of sources given so far in one query",
@@ -204,7 +205,7 @@ def test_conditions_are_known_where_they_are_raised() -> None:
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "error":
                 continue
             first = node.args[0] if node.args else None
-            if not isinstance(first, ast.Constant):
+            if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
                 continue
             condition = CONDITIONS.get(first.value)
             if condition is None:
@@ -229,8 +230,8 @@ STATEMENT = re.compile(
 
 def built_sql(found: Module) -> Iterator[int]:
     """Lines where a statement is put together out of texts: f-strings, ``+``, ``%`` and ``.format``."""
-    for node in ast.walk(found.tree):
-        first: ast.AST | None = None
+    for node in (inner for inner in ast.walk(found.tree) if isinstance(inner, ast.expr)):
+        first: ast.expr | None = None
         if isinstance(node, ast.JoinedStr) and len(node.values) > 1:
             first = node.values[0]
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
@@ -267,7 +268,7 @@ ASKS_FOR_A_KIND: Mapping[str, str] = {
 def kinds_named(found: Module) -> Iterator[str]:
     for node in texts(found.tree):
         if node.value in KINDS:
-            yield f"{found.path}:{node.lineno} {node.value}"
+            yield f"{found.path}:{node.lineno} {node.value!s}"
 
 
 def test_nobody_asks_for_a_stores_kind() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -13,6 +14,7 @@ from ds_dagster.catalog.properties import property_index
 from ds_dagster.cli.main import COMMANDS, cli, run
 from ds_dagster.conditions import CONDITIONS
 from ds_dagster.demo import data, model
+from ds_dagster.plan.functions import FUNCTIONS, KNOWN_LATER
 from ds_dagster.project import load_project
 from ds_dagster.runtime.states import LEGAL
 from ds_dagster.settings import load_settings
@@ -222,7 +224,7 @@ def test_the_readmes_first_example_is_the_example(tmp_path: Path) -> None:
     assert all(re.search(rf"CREATE .*\b{name}\b", example) for name in names)
 
 
-def expected_of_the_demo() -> dict[str, list[dict[str, object]]]:
+def expected_of_the_demo() -> dict[str, list[dict[str, Any]]]:
     """Relation → rows after the demo's first clicks, by its model."""
     return {found.relation: [dict(row) for row in found.rows] for found in model.expected(list(data.phases(5000)))}
 
@@ -271,8 +273,8 @@ def test_conditions_that_are_named_exist() -> None:
         for code in inline_code(text)
         if re.fullmatch(r"[A-Z]+(_[A-Z]+)+", code) and not code.startswith("DS_")
     }
-    functions = set(generate_docs.FUNCTIONS) | {alias for f in generate_docs.FUNCTIONS.values() for alias in f.aliases}
-    others = set(KINDS) | set(LEGAL) | functions | set(generate_docs.KNOWN_LATER) | property_words()
+    functions = set(FUNCTIONS) | {alias for f in FUNCTIONS.values() for alias in f.aliases}
+    others = set(KINDS) | set(LEGAL) | functions | set(KNOWN_LATER) | property_words()
     unknown = named - set(CONDITIONS) - others - TYPES_AND_KEYWORDS
     assert not unknown, sorted(unknown)
 
