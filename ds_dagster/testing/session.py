@@ -16,7 +16,7 @@ from ds_dagster.spark.session import build_session
 _SPARK = {
     # cases are over before an optimizing compiler pays: half the processor time
     "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.streaming.pollingDelay": "2ms",
+    "spark.sql.streaming.pollingDelay": "15ms",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.log.level": "OFF",
 }
