@@ -24,6 +24,7 @@ from ds_dagster.datatypes import DataType
 from ds_dagster.errors import DsError, error
 from ds_dagster.project import Project, kind_of_store, store_admin
 from ds_dagster.stores.postgres_admin import PostgresAdmin
+from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.sqlite_reader import open_views
 
 OPERATION = "__op"
@@ -179,7 +180,7 @@ def follow(project: Project, question: Question, limit: int | None, note: Note) 
         limit=None if least is None else ALL_RECORDS,
         stopped=lambda: False,
     )
-    text_keys = kind_of_store(project, relation).name == "KINESIS"
+    text_keys = has_text_keys(project, relation.store)
     try:
         yield from islice(_matching(table, relation, records, text_keys, note), least)
     finally:
@@ -203,6 +204,11 @@ def _close(records: Iterator[Any]) -> None:
     close = getattr(records, "close", None)
     if close is not None:
         close()
+
+
+def has_text_keys(project: Project, store: str) -> bool:
+    """Whether a store's keys are characters, not bytes (it bounds their number)."""
+    return KINDS[project.catalog.store(store).kind].capabilities.max_key_characters is not None
 
 
 def check_endless(question: Question, text: str) -> None:

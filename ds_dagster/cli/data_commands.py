@@ -22,6 +22,8 @@ from ds_dagster.project import Project, load_project, store_admin
 
 if TYPE_CHECKING:
     from ds_dagster.cli.answers import Answer
+    from ds_dagster.cli.pull_binding import Question
+    from ds_dagster.datatypes import DataType
 
 
 @click.command("print")
@@ -43,9 +45,10 @@ def print_command(
     place = _place(loaded, name, store)
     if place.relation is not None and place.relation.kind in ("materialized_view", "table"):
         return _print_rows(loaded, place.relation, limit, as_json)
+    key_type, value_type = _part_types(loaded, place)
     with until_interrupted():
         for record in _records(loaded, place, from_beginning, limit):
-            _show(record, place.relation, as_json)
+            _show(record, key_type, value_type, as_json)
     return 0
 
 
@@ -97,14 +100,20 @@ def _records(project: Project, place: _Place, from_beginning: bool, limit: int |
         admin.close()
 
 
-def _show(record: RawRecord, relation: Relation | None, as_json: bool) -> None:
-    from ds_dagster.cli.records import MISSING, primitive_types, shown_part
+def _part_types(project: Project, place: _Place) -> tuple[DataType | None, DataType | None]:
+    """Types of primitive keys and values; None for JSON and text."""
+    from ds_dagster.cli.answers import has_text_keys
+    from ds_dagster.cli.records import primitive_types
+
+    key, value = primitive_types(place.relation)
+    return (None if has_text_keys(project, place.store) else key), value
+
+
+def _show(record: RawRecord, key_type: DataType | None, value_type: DataType | None, as_json: bool) -> None:
+    from ds_dagster.cli.records import MISSING, shown_part
     from ds_dagster.cli.values import line
 
-    key_type, value_type = primitive_types(relation)
-    in_text = record.key is not None and _is_text(record.key)
-    key = shown_part(record.key, None if in_text and not record.partition.isdecimal() else key_type)
-    value = shown_part(record.value, value_type)
+    key, value = shown_part(record.key, key_type), shown_part(record.value, value_type)
     if not as_json:
         click.echo(f"{key} | {value}")
         return
@@ -119,10 +128,6 @@ def _show(record: RawRecord, relation: Relation | None, as_json: bool) -> None:
             }
         )
     )
-
-
-def _is_text(part: bytes) -> bool:
-    return part.decode("utf-8", "replace").isprintable()
 
 
 def _parsed(text: str) -> object:
@@ -217,13 +222,12 @@ def _document(columns: Sequence[tuple[str, object]], rows: Sequence[object]) -> 
     return {"columns": [{"name": name, "type": str(type_)} for name, type_ in columns], "rows": list(rows)}
 
 
-def _follow(project: Project, question: object, limit: int | None, as_json: bool) -> int:
+def _follow(project: Project, question: Question, limit: int | None, as_json: bool) -> int:
     from ds_dagster.cli.answers import OPERATION, Row, follow
-    from ds_dagster.cli.pull_binding import Question, limit_of
+    from ds_dagster.cli.pull_binding import limit_of
     from ds_dagster.cli.values import line
     from ds_dagster.datatypes import VARCHAR
 
-    assert isinstance(question, Question)
     is_bounded = limit is not None or limit_of(question.tree) is not None
     kept: list[Row] = []
     with until_interrupted():
