@@ -39,7 +39,7 @@ DERIVED = ("user_clicks", "desktop_clicks", "url_region_click_count", "url_devic
 LOAD = "region_clicks"
 
 
-@dataclass
+@dataclass(slots=True)
 class Show:
     """One performance over one project.
 
