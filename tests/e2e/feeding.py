@@ -159,7 +159,7 @@ class House:
         (pid,) = [found.pid for found in status(self.state) if found.name == name]
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid), f"{name} is dead", 30)
+        until(lambda: is_dead(pid), f"{name} is dead", 60)
 
     def close(self) -> None:
         """End everything by its pid."""
@@ -171,13 +171,20 @@ class House:
             down(self.state)
 
     def python(self) -> int:
-        """Process id of the engine's Python."""
-        return int(str(locks.holder(self.control.places.python_lock)["pid"]))
+        """Process id of the engine's Python, 0 while nobody says."""
+        return int(str(locks.holder(self.control.places.python_lock).get("pid", 0)))
 
     def jvm(self) -> int:
         """Process id of the engine's JVM."""
         found = subprocess.run(["pgrep", "-P", str(self.python()), "java"], capture_output=True, text=True, check=True)
         return int(found.stdout.split()[0])
+
+    def kill_engine(self) -> None:
+        """kill -9 of its Python and of its JVM."""
+        python, jvm = self.python(), self.jvm()
+        for pid in (python, jvm):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: all(is_dead(pid) for pid in (python, jvm)), "the engine is dead", 60)
 
     def recover(self) -> float:
         """What the sensor's ticks do until the engine is back; returns the seconds it took."""
@@ -345,7 +352,8 @@ def _kinesis_record(record: Mapping[str, Any], shard: str) -> Record:
     return Record(record["PartitionKey"], json.loads(data) if data else None, round(at * 1000), shard)
 
 
-def _is_zombie(pid: int) -> bool:
+def is_dead(pid: int) -> bool:
+    """Whether a process is gone, or waits for its parent only."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except OSError:
