@@ -12,7 +12,7 @@ import pytest
 from ds_dagster import conditions
 from ds_dagster.conditions import CONDITIONS, Condition
 from ds_dagster.errors import CLASSES, FAULTS, InternalError, error
-from tests.architecture.code import ROOT, modules, texts
+from tests.architecture.trees import ROOT, modules, texts
 
 ALL = tuple(condition for topic in conditions.TOPICS for condition in topic.CONDITIONS)
 TESTED_BY = (".py", ".sql", ".yaml", ".java")

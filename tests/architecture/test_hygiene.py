@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.code import ROOT, code_of, name_of
+from tests.architecture.trees import ROOT, code_of, name_of
 
 MACHINE = re.compile(r"(?<![\w.$}-])/(?:work|root|home|Users)/[\w.]")
 """A path that only exists on somebody's machine."""

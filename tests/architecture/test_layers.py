@@ -9,7 +9,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from tests.architecture.code import ROOT, Import, Module, code_of, modules
+from tests.architecture.trees import ROOT, Import, Module, code_of, modules
 
 if sys.version_info >= (3, 11):
     import tomllib

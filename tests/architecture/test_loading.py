@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.code import ROOT, modules
+from tests.architecture.trees import ROOT, modules
 
 HEAVY = (
     "pyspark",
@@ -54,7 +54,7 @@ def look(code: str, tmp_path: Path, folder: Path = ROOT) -> dict[str, list[str]]
     environment.pop("DS_PROFILE", None)
     done = subprocess.run(
         [sys.executable, "-c", WATCH.format(code=code, with_dagster="definitions" in code)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=180, check=False,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])

@@ -12,7 +12,7 @@ import pytest
 
 from ds_dagster.conditions import CONDITIONS
 from ds_dagster.stores.registry import KINDS
-from tests.architecture.code import Module, code_of, docstring_of, lines_of, module, modules, name_of, texts
+from tests.architecture.trees import Module, code_of, docstring_of, lines_of, module, modules, name_of, texts
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
