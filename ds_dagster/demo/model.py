@@ -40,15 +40,19 @@ class Expected:
     rows: tuple[Row, ...]
 
 
+Timed = tuple[int, Row]
+"""A record's own timestamp in milliseconds, and its columns."""
+WITHIN_MILLIS = 300_000
+
+
 def expected(phases: Iterable[Phase]) -> tuple[Expected, ...]:
-    """Every relation of the example that a query fills."""
+    """Every relation of the example that a query fills, but ``pageviews_enriched`` (:func:`enriched`)."""
     clicks: list[Row] = []
     joined: list[Row] = []
     views: list[Row] = []
-    registered: list[Row] = []
     users: dict[str, Row] = {}
     for phase in phases:
-        _apply(phase.changes, users, registered)
+        _apply(phase.changes, users)
         for event in phase.events:
             row = event.value or {}
             (clicks if event.entity == "clicks" else views).append(row)
@@ -62,16 +66,15 @@ def expected(phases: Iterable[Phase]) -> tuple[Expected, ...]:
         Expected("user_clicks", tuple(joined)),
         Expected("url_region_click_count", regions),
         Expected("pageviews_kafka", tuple(views)),
-        Expected("pageviews_enriched", tuple(_enriched(views, registered))),
         Expected("region_clicks", regions),
     )
 
 
-def _apply(changes: Sequence[Out], users: dict[str, Row], registered: list[Row]) -> None:
+def _apply(changes: Sequence[Out], users: dict[str, Row]) -> None:
     for change in changes:
-        if change.entity == "ds_users":
-            registered.append(change.value or {})
-        elif change.value is None:
+        if change.entity != "users":
+            continue
+        if change.value is None:
             users.pop(str((change.key or {})["userid"]), None)
         else:
             users[change.value["userid"]] = change.value
@@ -87,12 +90,16 @@ def _counted(rows: Iterable[Row], by: Sequence[str], count: str) -> tuple[Row, .
     return tuple({**dict(zip(by, key, strict=True)), count: number} for key, number in counts.items())
 
 
-def _enriched(views: Iterable[Row], registered: Iterable[Row]) -> Iterable[Row]:
-    """All of it happens within five minutes."""
-    by_user: dict[str, list[Row]] = {}
-    for row in registered:
-        by_user.setdefault(row["userid"], []).append(row)
-    for view in views:
-        for row in by_user.get(view["userid"], ()):
-            kept: dict[str, Any] = {name: view[name] for name in KEPT_PAGE_VIEW}
-            yield kept | {"regionid": row["regionid"], "gender": row["gender"]}
+def enriched(views: Iterable[Timed], registered: Iterable[Timed]) -> Expected:
+    """``pageviews_enriched``: page views with registrations at most five minutes away, by the times the servers gave
+    them (how long feeding took is not known before)."""
+    by_user: dict[str, list[Timed]] = {}
+    for at, row in registered:
+        by_user.setdefault(row["userid"], []).append((at, row))
+    rows = []
+    for at, view in views:
+        for then, row in by_user.get(view["userid"], ()):
+            if abs(at - then) <= WITHIN_MILLIS:
+                kept: dict[str, Any] = {name: view[name] for name in KEPT_PAGE_VIEW}
+                rows.append(kept | {"regionid": row["regionid"], "gender": row["gender"]})
+    return Expected("pageviews_enriched", tuple(rows))

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ds_dagster.catalog.entity import RawRecord
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.answers import ALL_RECORDS, ask
 from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.pull_binding import bind_question
@@ -75,18 +77,29 @@ def rows_of(project: Project, name: str) -> list[dict[str, Any]]:
         raise
 
 
+def timed_rows(project: Project, name: str) -> list[tuple[int, dict[str, Any]]]:
+    """Records of a stream with the times their server gave them."""
+    _, records = _raw(project, name)
+    return [(record.timestamp_millis, json.loads(record.value)) for record in records if record.value is not None]
+
+
 def _records(project: Project, name: str) -> list[dict[str, Any]]:
-    settings = project.settings
-    relation = project.catalog.relation(QualifiedName(settings.database, settings.schema, name))
-    found: list[tuple[bytes | None, bytes | None]] = []
-    admin = store_admin(project, relation.store, resolver(settings, relation.store))
-    try:
-        for record in admin.records(relation.entity, from_beginning=True, limit=ALL_RECORDS, stopped=lambda: False):
-            found.append((record.key, record.value))
-    finally:
-        admin.close()
+    relation, records = _raw(project, name)
+    found = [(record.key, record.value) for record in records]
     values = _folded(found) if relation.is_changelog else [value for _, value in found if value is not None]
     return [json.loads(value) for value in values]
+
+
+def _raw(project: Project, name: str) -> tuple[Relation, list[RawRecord]]:
+    """All committed records of a relation's entity."""
+    settings = project.settings
+    relation = project.catalog.relation(QualifiedName(settings.database, settings.schema, name))
+    admin = store_admin(project, relation.store, resolver(settings, relation.store))
+    try:
+        records = admin.records(relation.entity, from_beginning=True, limit=ALL_RECORDS, stopped=lambda: False)
+        return relation, list(records)
+    finally:
+        admin.close()
 
 
 def _folded(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[bytes]:

@@ -19,7 +19,7 @@ from ds_dagster.cli.pull_binding import bind_question
 from ds_dagster.demo import data, model
 from ds_dagster.demo.dagster_dev import AssetPath, DagsterDev
 from ds_dagster.demo.feeding import Feeder
-from ds_dagster.demo.observed import Compared, compare, personal_records
+from ds_dagster.demo.observed import Compared, compare, personal_records, timed_rows
 from ds_dagster.errors import DsError, error
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.project import Project, kind_of_store, load_project, store_admin
@@ -68,7 +68,8 @@ class Show:
             self._feed(feeder, phases[:half])
             assets = self._materialize(dagster)
             self._feed(feeder, phases[half:])
-            expected = model.expected(phases)
+            times = (timed_rows(project, "pageviews_kinesis"), timed_rows(project, "users_kafka"))
+            expected = (*model.expected(phases), model.enriched(*times))
             with self._step("comparing with the model"):
                 self._compared(project, [e for e in expected if e.relation != LOAD])
             load = [path for path in assets if path[-1] == LOAD]

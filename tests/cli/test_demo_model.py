@@ -37,10 +37,9 @@ def user(userid: str, region: str) -> Out:
 
 def test_model_by_hand() -> None:
     view = Out("pageviews", {"userid": "u1"}, {"viewtime": 5, "userid": "u1", "pageid": "p"})
-    registered = Out("ds_users", None, {"userid": "u1", "regionid": "rk", "gender": "MALE"})
     gone = Out("users", {"userid": "u1"}, None)
     phases = [
-        Phase((user("u1", "r1"), registered), (click("u1"), click("u2", device="desktop"), view)),
+        Phase((user("u1", "r1"),), (click("u1"), click("u2", device="desktop"), view)),
         Phase((user("u1", "r2"),), (click("u1"), click("u1"))),
         Phase((gone,), (click("u1"),)),
     ]
@@ -53,6 +52,16 @@ def test_model_by_hand() -> None:
     assert found["region_clicks"] == found["url_region_click_count"]
     assert found["url_visits"] == ({"url": "./home", "visits": 5},)
     assert [row["userid"] for row in found["desktop_clicks"]] == ["u2"]
-    assert found["pageviews_enriched"] == (
-        {"viewtime": 5, "userid": "u1", "pageid": "p", "regionid": "rk", "gender": "MALE"},
-    )
+    assert found["pageviews_kafka"] == (view.value,)
+
+
+def test_interval_join_by_hand() -> None:
+    view = {"viewtime": 5, "userid": "u1", "pageid": "p"}
+    registered = {"userid": "u1", "regionid": "rk", "gender": "MALE"}
+    wanted = {"viewtime": 5, "userid": "u1", "pageid": "p", "regionid": "rk", "gender": "MALE"}
+    minutes = 60_000
+    near = model.enriched([(10 * minutes, view)], [(5 * minutes, registered), (15 * minutes, registered)])
+    assert near.rows == (wanted, wanted)
+    far = model.enriched([(10 * minutes, view)], [(5 * minutes - 1, registered), (15 * minutes + 1, registered)])
+    assert far.rows == ()
+    assert model.enriched([(0, view)], [(0, registered | {"userid": "u2"})]).rows == ()
