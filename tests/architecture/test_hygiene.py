@@ -94,8 +94,10 @@ SLEEPS: Mapping[str, str] = {
 """Where a test may wait for wall time, and why."""
 
 
+@lru_cache(maxsize=1)
 def python_tests() -> list[tuple[str, ast.Module]]:
-    return [(name, ast.parse(text)) for name, text in tracked() if name.startswith("tests/") and name.endswith(".py")]
+    names = [(name, text) for name, text in tracked() if name.startswith("tests/") and name.endswith(".py")]
+    return [(name, ast.parse(text)) for name, text in names]
 
 
 def sleeps(tree: ast.AST) -> Iterator[int]:
