@@ -135,7 +135,7 @@ class CaseRun:
             for running in self.queries:
                 if running not in full:
                     running.start()
-            for step, behind in zip(self.case.steps, [*self.case.steps[1:], None], strict=True):
+            for step, behind in zip(self.case.steps, [*self.case.steps, None][1:], strict=True):
                 self._arm(behind)
                 _STEPS[type(step)](self, step)
             self._arm(None)
