@@ -184,7 +184,8 @@ class House:
         python, jvm = self.python(), self.jvm()
         for pid in (python, jvm):
             os.kill(pid, signal.SIGKILL)
-        until(lambda: all(is_dead(pid) for pid in (python, jvm)), "the engine is dead", 60)
+        places = self.control.places
+        until(lambda: not any(map(locks.is_held, (places.python_lock, places.jvm_lock))), "the engine is dead", 60)
 
     def recover(self) -> float:
         """What the sensor's ticks do until the engine is back; returns the seconds it took."""

@@ -12,17 +12,20 @@ import pytest
 
 from ds_dagster.runtime.control import Control
 from ds_dagster.settings import load_settings
-from tests.e2e.clickstream import CLICKSTREAM, USERS, check_everything, clicks, user, values
+from tests.e2e.clickstream import USERS, check_everything, clicks, user, values
 from tests.e2e.feeding import WAIT, House, Stream, is_dead, until
 from tests.e2e.model import difference
 
+NO_BROKER = "Broker may not be available"
+VIEWS = ("url_visits",)
+JOBS = ("desktop_clicks", "url_device_click_count", "user_clicks", "url_region_click_count", *VIEWS)
 BATCH_HIT = ("user_clicks", "desktop_clicks", "url_visits")
 """Jobs that are hit in the middle of a batch: temporal join into Kafka, copy into Kafka, count into a view."""
 
 
 @pytest.fixture(autouse=True)
 def running(house: House) -> None:
-    house.start(*CLICKSTREAM)
+    house.start(*JOBS)
     house.put("users", [user(name, 0) for name in USERS], key="userid")
 
 
@@ -63,14 +66,14 @@ def test_the_engine_is_killed_three_times_in_the_middle_of_a_batch(house: House,
         until(lambda: is_in_batch(house, job, before), f"a batch of {job} runs", pause=0.002)  # noqa: B023
         house.kill_engine()
         took.append(house.recover())
-        house.until_running(CLICKSTREAM)
+        house.until_running(JOBS)
         until(lambda: batches(house, job)[1] > before + 1, f"{job} goes on")  # noqa: B023
     flow.end()
-    check_everything(house)
+    check_everything(house, VIEWS)
     print(f"engine back after {took} s")
 
 
-def test_a_python_without_its_jvm_and_a_jvm_without_its_python(house: House, flow: Stream) -> None:
+def test_only_its_python_is_killed(house: House, flow: Stream) -> None:
     """However many notice it at once, one engine is started, and only when the old one's JVM is gone."""
     log = house.control.places.engine_log
     begun = log.read_text().count(" begins, ")
@@ -91,23 +94,20 @@ def test_a_python_without_its_jvm_and_a_jvm_without_its_python(house: House, flo
         starter.join(WAIT)
     assert set(found) == {house.python()}
     assert log.read_text().count(" begins, ") == begun + 1
-    house.until_running(CLICKSTREAM)
-    jvm = house.jvm()
-    os.kill(jvm, signal.SIGKILL)
-    until(lambda: house.control.engines()[0].state == "GONE", "the engine notices that its JVM has died")
-    house.recover()
-    house.until_running(CLICKSTREAM)
+    house.until_running(JOBS)
     flow.end()
-    check_everything(house)
+    check_everything(house, VIEWS)
 
 
 def test_the_broker_is_killed(house: House, flow: Stream) -> None:
+    output = house.control.places.engine_output
+    before = output.read_text().count(NO_BROKER)
     house.kill_server("kafka")
-    until(lambda: any(s.state == "BACKING_OFF" or s.lag_seconds for s in house.control.statuses(CLICKSTREAM)), "told")
+    until(lambda: output.read_text().count(NO_BROKER) > before + 5, "the engine misses the broker")
     house.up("kafka")
-    house.until_running(CLICKSTREAM)
+    house.until_running(JOBS)
     flow.end()
-    check_everything(house)
+    check_everything(house, VIEWS)
 
 
 def test_the_warehouse_and_the_engine_are_killed_during_a_load(house: House) -> None:
@@ -132,7 +132,7 @@ def test_the_warehouse_and_the_engine_are_killed_during_a_load(house: House) -> 
     assert not difference(loaded(), wanted())
 
     house.send("clicks", clicks(random.Random(12), 5000, 0))
-    check_everything(house)
+    check_everything(house, VIEWS)
     before = batches(house, "joined_clicks")[1]
     asked = house.control.request_run(house.project, "joined_clicks", "tests")
     until(lambda: is_in_batch(house, "joined_clicks", before), "the next load's batch runs", pause=0.002)

@@ -38,8 +38,8 @@ def test_no_secret_is_told(house: House) -> None:
     told += [str(dataclasses.asdict(one)) for name in project.queries for one in control.transitions(name)]
     told += [str(control.requests(name)) for name in project.queries]
     processes = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
-    environment = b"".join(
-        Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (house.python(), house.jvm())
-    ).decode(errors="replace")
+    environment = b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (house.python(), house.jvm())).decode(
+        errors="replace"
+    )
     for secret in (KINESIS_SECRET, password):
         assert not [text for text in (*told, processes, environment) if secret in text]
