@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkException
 
 from ds_dagster.datatypes import BIGINT, VARCHAR, ArrayType, DataType
 from ds_dagster.errors import DsError
@@ -26,3 +27,15 @@ def test_a_jvm_that_is_gone_is_told_as_such() -> None:
     found = classify(ConnectionRefusedError(111, "Connection refused"))
     assert found.condition == "SPARK_LOST"
     assert found.fault.hint == "back_off"
+
+
+def test_a_pattern_spark_does_not_know_is_the_users() -> None:
+    problem = PySparkException("Fail to recognize 'QQQQQ'", errorClass="INVALID_DATETIME_PATTERN.WITH_SUGGESTION")
+    found = classify(problem)
+    assert (found.condition, found.fault.hint) == ("PATTERN_INVALID", "never")
+
+
+def test_a_python_worker_that_came_too_late_is_worth_another_try() -> None:
+    text = "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back"
+    found = classify(PySparkException(text))
+    assert (found.condition, found.fault.domain) == ("PYTHON_WORKER_SLOW", "external")
