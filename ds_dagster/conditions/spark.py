@@ -265,12 +265,6 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition("ENGINE_DISK_FULL", "external", "no space is left on the engine's disk", "free space; the job retries"),
     Condition(
-        "PYTHON_WORKER_SLOW",
-        "external",
-        "a Python process of Spark did not start in time",
-        "the machine is overloaded; the job tries again by itself, and fewer jobs or more `cores` help",
-    ),
-    Condition(
         "OUT_OF_MEMORY",
         "external",
         "the engine ran out of memory",

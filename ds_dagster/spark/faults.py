@@ -138,7 +138,6 @@ RULES: tuple[Rule, ...] = (
         "KAFKA_UNREACHABLE",
         text=r"No resolvable bootstrap urls|Timed out waiting for a node assignment|Failed to create new Kafka",
     ),
-    Rule("PYTHON_WORKER_SLOW", text=r"waiting for the Python worker to connect back"),
     # the rest of the network
     Rule("NETWORK_FAILED", kinds=r"^java\.net\.|ConnectException|SocketTimeoutException|UnknownHostException"),
     Rule("NETWORK_FAILED", kinds=r"^(builtins\.)?(ConnectionError|ConnectionResetError|TimeoutError|BrokenPipeError)"),
