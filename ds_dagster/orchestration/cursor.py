@@ -14,6 +14,7 @@ class Said:
         position: incarnations and batches of the last observation or heartbeat, so that nothing is reported twice.
         rows: when rows last arrived, as of the last heartbeat.
         beat, observed, checked: last heartbeat materialization, last observation, last full set of check results.
+        run: last materialization by a run that was seen.
         verdicts: check → mark of the verdict last reported.
     """
 
@@ -22,6 +23,7 @@ class Said:
     beat: float = 0.0
     observed: float = 0.0
     checked: float = 0.0
+    run: float = 0.0
     verdicts: dict[str, str] = field(default_factory=dict)
 
 

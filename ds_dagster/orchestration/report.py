@@ -2,7 +2,7 @@
 materialization."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import dagster as dg
 
@@ -17,6 +17,10 @@ Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 OBSERVE_SECONDS = 300.0
 HEARTBEAT_SECONDS = 300.0
 CHECK_SECONDS = 900.0
+AFTER_RUN_SECONDS = 2.0
+"""Dagster shows a check's result only when it is newer than the last materialization, in whole seconds, and takes the
+result whose run was planned last: so checks are told once more after every materialization by a run."""
+
 MANY_RELATIONS = 50
 """Above this many relations observations and heartbeats come a third as often: a runless event costs about 8 kB and
 Dagster keeps it for ever."""
@@ -51,6 +55,7 @@ class Reporter:
     instance: dg.DagsterInstance
     many: bool
     monotonic: Callable[[], float]
+    _last: Mapping[dg.AssetKey, dg.EventLogEntry] = field(default_factory=dict)
 
     def report(self, relations: Sequence[RelationProps], cursor: Cursor) -> Report:
         """Everything that is worth saying now; relations that waited longest come first when time is short."""
@@ -59,10 +64,12 @@ class Reporter:
         waiting = sorted(keyed, key=lambda path: cursor.of(path).checked)
         events: list[Event] = []
         end = self.monotonic() + BUDGET_SECONDS
+        self._last = self._materializations(relations)
         for done, path in enumerate(waiting):
             if self.monotonic() >= end:
                 return Report(tuple(events), replace(cursor, said=said), len(waiting) - done)
-            said[path], more = self._of(keyed[path], cursor.of(path))
+            known, more = self._of(keyed[path], cursor.of(path))
+            said |= {path: known} if known != Said() else {}
             events += more
         return Report(tuple(events), replace(cursor, said=said))
 
@@ -98,20 +105,28 @@ class Reporter:
     ) -> tuple[Said, list[Event]]:
         """Verdicts that changed; all of them now and then."""
         now = self.health.now
+        last = self._last.get(key)
+        made = last.timestamp if last is not None and last.run_id else said.run
         verdicts = {name: self.health.verdict(name, props) for name in check_names(props)}
-        all_due = now - said.checked >= CHECK_SECONDS
+        all_due = now - said.checked >= CHECK_SECONDS or said.checked <= made + AFTER_RUN_SECONDS
         due = [name for name, verdict in verdicts.items() if all_due or said.verdicts.get(name) != verdict.mark]
         marks = {name: verdict.mark for name, verdict in verdicts.items()}
         events: list[Event] = [_check(key, name, verdicts[name], found) for name in due]
-        return replace(said, verdicts=marks, checked=now if all_due else said.checked), events
+        return replace(said, verdicts=marks, checked=now if all_due else said.checked, run=made), events
 
     def _heartbeat(self, key: dg.AssetKey, found: Sequence[JobStatus]) -> dg.AssetMaterialization:
         """Data advanced. The ``dagster/`` tags of the last materialization are copied: without them everything
         downstream turns stale."""
-        last = self.instance.get_latest_materialization_event(key)
+        last = self._last.get(key)
         kept: Mapping[str, str] = (last.asset_materialization.tags or {}) if last and last.asset_materialization else {}
         tags = {name: value for name, value in kept.items() if name.startswith("dagster/")}
         return dg.AssetMaterialization(key, metadata=status_metadata(found), tags=tags)
+
+    def _materializations(self, relations: Sequence[RelationProps]) -> Mapping[dg.AssetKey, dg.EventLogEntry]:
+        """The last materialization of every relation with a job, in one look."""
+        keys = [self.translator.get_asset_key(props.name) for props in relations if self.health.of(props)]
+        entries = [record.asset_entry for record in self.instance.get_asset_records(keys)] if keys else []
+        return {entry.asset_key: entry.last_materialization for entry in entries if entry.last_materialization}
 
     def _beat_seconds(self, props: RelationProps) -> float:
         """Often enough for the relation's freshness policy."""

@@ -231,15 +231,17 @@ class DagsterDev:
 
 
 class DagsterHouse(House):
-    """The example project with Dagster's files, servers and ``dagster dev``."""
+    """The example project with Dagster's files, servers and ``dagster dev``; with ``own_files`` a user's own asset,
+    resource and table beside it."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, {"in_step.sql": IN_STEP})
+    def __init__(self, root: Path, *, own_files: bool = True) -> None:
+        super().__init__(root, {"in_step.sql": IN_STEP} if own_files else {})
         with (root / ".env").open("a") as file:
             file.write(f"MARKED_SASL_SECRET={MARKED_SECRET}\n")
-        for name in ("workspace.yaml", "dagster.yaml"):
+        for name in ("workspace.yaml", "dagster.yaml", "definitions.py"):
             shutil.copyfile(ROOT / name, root / name)
-        (root / "definitions.py").write_text(DEFINITIONS)
+        if own_files:
+            (root / "definitions.py").write_text(DEFINITIONS)
         self.dev = DagsterDev(root)
 
     def restart_dev(self) -> None:

@@ -4,6 +4,7 @@ hand and an engine that does what a test says."""
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -221,7 +222,7 @@ def checks(result: dg.ExecuteInProcessResult) -> dict[tuple[str, str], bool]:
 
 @pytest.fixture
 def bench(project: DsProject) -> Iterator[Bench]:
-    made = Bench(project, FakeClock())
+    made = Bench(project, FakeClock(wall=time.time()))
     yield made
     made.kill_engine()
     made.control.journal.close()
