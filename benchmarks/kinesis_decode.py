@@ -1,7 +1,5 @@
 """How fast GetRecords answers become Arrow: our client against boto3, on the same canned answers.
 
-    python benchmarks/kinesis_decode.py [--pages 40] [--bytes 200] [--runs 5] [--out benchmarks/out/kinesis_decode.json]
-
 A server in a process of its own repeats one page of 10,000 records. Both clients fetch and build
 the same Arrow batch. The figure is records per CPU second of the client process; the ratio is ours to boto3's, median
 of the interleaved runs.
@@ -9,26 +7,25 @@ of the interleaved runs.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import http.server
 import json
 import multiprocessing
 import os
-import statistics
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection as Pipe
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.measure import Pairs, Result, Size, results
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.decode import RECORD_SCHEMA, decode_records
 from ds_dagster.spark.kinesis.options import Connection
 
 PAGE = 10_000
+BYTES = 200
 FIRST = 49500000000000000000000000000000000000000000000000000000
 
 
@@ -103,36 +100,22 @@ def rate(fetch: Callable[[], pa.RecordBatch], pages: int) -> float:
     return pages * PAGE / (time.process_time() - begun)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pages", type=int, default=40)
-    parser.add_argument("--bytes", type=int, default=200)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
+def decode(size: Size) -> list[Result]:
+    """Both clients on the same server, in turns."""
+    pages = size.of(40, 10)
     ours_end, server_end = multiprocessing.Pipe()
-    server = multiprocessing.Process(target=serve, args=(asked.bytes, server_end), daemon=True)
+    server = multiprocessing.Process(target=serve, args=(BYTES, server_end), daemon=True)
     server.start()
-    url = f"http://127.0.0.1:{ours_end.recv()}"
-    ours, peer = by_ours(url), by_boto3(url)
-    same = ours().drop_columns(["approximate_arrival_timestamp"])
-    assert same.equals(peer().drop_columns(["approximate_arrival_timestamp"])), "both see the same records"
-    rates = [(rate(ours, asked.pages), rate(peer, max(1, asked.pages // 5))) for _ in range(asked.runs)]
-    server.terminate()
-    server.join()
-    result = {
-        "name": "kinesis decode",
-        "ours": round(statistics.median(r[0] for r in rates)),
-        "peer": round(statistics.median(r[1] for r in rates)),
-        "unit": "records per CPU second (peer: boto3)",
-        "ratio": round(statistics.median(r[0] / r[1] for r in rates), 2),
-        "runs": asked.runs,
-    }
-    print(json.dumps(result))
-    if asked.out:
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        asked.out.write_text(json.dumps([result], indent=2) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    try:
+        url = f"http://127.0.0.1:{ours_end.recv()}"
+        ours, peer = by_ours(url), by_boto3(url)
+        same = ours().drop_columns(["approximate_arrival_timestamp"])
+        if not same.equals(peer().drop_columns(["approximate_arrival_timestamp"])):
+            raise SystemExit("the two clients see different records")
+        found = Pairs("Kinesis decode (peer: boto3)", "records per CPU second", True)
+        for _ in range(size.runs):
+            found.add(rate(ours, pages), rate(peer, max(1, pages // 5)))
+    finally:
+        server.terminate()
+        server.join()
+    return results((found,))

@@ -1,19 +1,20 @@
 """CPU time to load a project of many generated relations: cold, and from the cache.
 
-``python benchmarks/load_time.py [relations]`` prints one line per measurement. Budget for 1,000 relations: cold under
-2 s, cached under 0.3 s of CPU (imports not counted).
+Budget for 1,000 relations: cold under 2 s, cached under 0.3 s of CPU (imports not counted).
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from ds_dagster.project import Project, load_project
-from ds_dagster.settings import load_settings
+from benchmarks.measure import Pairs, Result, Size, results
+from ds_dagster.project import load_project
+from ds_dagster.settings import Settings, load_settings
+
+BUDGETS = {"cold": 2.0, "cached": 0.3}
 
 STATEMENTS = (
     """-- Filtered copy.
@@ -61,28 +62,25 @@ def write_project(root: Path, relations: int) -> None:
         (root / "sql" / name).write_text(text, encoding="utf-8")
 
 
-def measured(name: str, run: Callable[[], Project]) -> float:
-    """CPU seconds of one run, printed."""
+def load(size: Size) -> list[Result]:
+    """Cold and from the cache; there is no peer but the budget."""
+    relations = size.of(1000, 100)
+    found = [Pairs(f"load of {relations:,} relations, {name} (peer: budget)", "s CPU", False) for name in BUDGETS]
+    for _ in range(size.runs):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder) / "project"
+            write_project(root, relations)
+            settings = load_settings(root)
+            for pair, budget in zip(found, BUDGETS.values(), strict=True):
+                pair.add(_cpu(root, settings, relations), budget)
+    return results(found)
+
+
+def _cpu(root: Path, settings: Settings, relations: int) -> float:
+    """CPU seconds of one load."""
     begin = time.process_time()
-    project = run()
+    project = load_project(root, settings=settings)
     used = time.process_time() - begin
-    count = len(project.catalog.relations)
-    print(
-        f"{name:8} {used:6.3f} s CPU  {count} relations, {len(project.queries)} queries, {len(project.errors)} errors"
-    )
+    if project.errors or len(project.catalog.relations) != relations:
+        raise SystemExit(f"{len(project.catalog.relations)} relations, {len(project.errors)} errors")
     return used
-
-
-def main(relations: int) -> None:
-    """Measure cold and cached."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / "project"
-        write_project(root, relations)
-        settings = load_settings(root)
-        measured("cold", lambda: load_project(root, settings=settings))
-        for _ in range(3):
-            measured("cached", lambda: load_project(root, settings=settings))
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)

@@ -36,8 +36,17 @@ class BatchWriter:
         self.loader = loader
         self.target = target
         self.timestamp_format = timestamp_format
+        self._is_planned = False
         self.failure: DsError | None = None
         self.last: LoadResult | None = None
+
+    def planned(self, stream: DataFrame) -> DataFrame:
+        """The stream of what batches are loaded as, where that can stand in its plan: a query on top of every batch
+        would be analysed and planned anew each time. The last row of a key is one of a batch, so it has to wait."""
+        if names.ORDER in stream.columns:
+            return stream
+        self._is_planned = True
+        return table_rows(stream, self.target, self.timestamp_format)
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Load one batch.
@@ -53,7 +62,8 @@ class BatchWriter:
 
     def rows(self, batch: DataFrame) -> pyarrow.Table:
         """The target's columns in its order, ``__deleted`` when rows are upserted by key, at most one row per key."""
-        return table_rows(batch, self.target, self.timestamp_format).toArrow()
+        made = batch if self._is_planned else table_rows(batch, self.target, self.timestamp_format)
+        return made.toArrow()
 
 
 def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: str) -> DataFrame:

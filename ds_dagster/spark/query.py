@@ -149,6 +149,7 @@ def prepare(
         mode = output_mode(query.root)
         options = _sink_options(write, identity, resolve)
         writer = _writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
+        frame = writer.planned(frame) if writer else frame
         undo.pop_all()
     return PreparedQuery(
         query=query,

@@ -1,0 +1,98 @@
+"""``python -m benchmarks``: ours against hand-written PySpark (and the servers' own tools), interleaved, as ratios.
+
+    python -m benchmarks [--only filter,ctas] [--quick] [--runs 3] [--out benchmarks/out/bench.json]
+    python -m benchmarks soak [--minutes 60] [--seed N]
+
+Writes ``benchmarks/out/bench.json`` and prints a table; run it on an idle machine. ``soak`` is no measurement: it kills
+and loads the example for a while and compares it with a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from benchmarks.measure import Result, Size, say, show, write
+
+if TYPE_CHECKING:
+    from benchmarks.house import House
+
+OUT = Path(__file__).parent / "out" / "bench.json"
+
+
+class Item(NamedTuple):
+    """One benchmark: where it stands, which servers it needs (none: it runs without a house)."""
+
+    where: str
+    servers: tuple[str, ...]
+    about: str
+
+
+ITEMS: Mapping[str, Item] = {
+    "filter": Item("throughput:filter_", ("kafka",), "Kafka → filter, project → Kafka"),
+    "aggregate": Item("throughput:aggregate", ("kafka",), "Kafka → GROUP BY → changelog in Kafka"),
+    "temporal": Item("throughput:temporal", ("kafka",), "clicks ⋈ versions of users → Kafka"),
+    "ctas": Item("tables:ctas", ("kafka", "postgres"), "CTAS into Postgres; the peer is the server's own binary COPY"),
+    "latency": Item("latency:latency", ("kafka",), "click → view, straight and through the temporal join"),
+    "many": Item("jobs:many", ("kafka",), "1, 10, 50 jobs in one engine"),
+    "kinesis": Item("kinesis_decode:decode", (), "GetRecords answers → Arrow; the peer is boto3"),
+    "load": Item("load_time:load", (), "a project of 1,000 relations; the peer is its budget"),
+}
+
+
+def main() -> int:
+    """Run what was asked for."""
+    if sys.argv[1:2] == ["soak"]:
+        from benchmarks.soak import main as soak
+
+        return soak(sys.argv[2:])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(f"{name:10} {item.about}" for name, item in ITEMS.items()),
+    )  # fmt: skip
+    parser.add_argument("--only", default=",".join(ITEMS), help="names, with commas")
+    parser.add_argument("--quick", action="store_true", help="see that it works; the figures mean nothing")
+    parser.add_argument("--runs", type=int, help="measured runs of each side, default 3 (quick: 1)")
+    parser.add_argument("--out", type=Path, default=OUT)
+    asked = parser.parse_args()
+    names = asked.only.split(",")
+    unknown = [name for name in names if name not in ITEMS]
+    if unknown:
+        parser.error(f"no benchmark {', '.join(unknown)}; known: {', '.join(ITEMS)}")
+    found = _run(names, Size(asked.quick, asked.runs or (1 if asked.quick else 3)), asked.out)
+    show(found)
+    say(f"written to {asked.out}")
+    return 0
+
+
+def _run(names: list[str], size: Size, out: Path) -> list[Result]:
+    """One item after the other in one house; what is measured is written at once."""
+    servers = list(dict.fromkeys(server for name in names for server in ITEMS[name].servers))
+    found: list[Result] = []
+
+    def take(name: str, house: House | None) -> None:
+        say(f"--- {name}: {ITEMS[name].about}")
+        module, _, function = ITEMS[name].where.partition(":")
+        step = cast(Callable[..., list[Result]], getattr(import_module(f"benchmarks.{module}"), function))
+        made = step(house, size) if house is not None and ITEMS[name].servers else step(size)
+        found.extend(made)
+        write(made, out)
+
+    if not servers:
+        for name in names:
+            take(name, None)
+        return found
+    from benchmarks.house import open_house
+
+    with open_house(servers) as house:
+        for name in names:
+            take(name, house)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""1, 10 and 50 jobs in one engine: how long the next one takes to start, memory and idle CPU per job."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.house import STORES, House
+from benchmarks.many import idle
+from benchmarks.measure import Pairs, Result, Size, results, say
+from benchmarks.throughput import CLICKS, FILTER
+from ds_dagster.project import Project, load_project
+from ds_dagster.runtime import locks
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.engine import stop_engine
+
+WAIT_SECONDS = 300.0
+TOPIC = "many_in"
+Stage = dict[str, Any]
+
+
+def many(house: House, size: Size) -> list[Result]:
+    """Every run has a new engine and a new program by hand."""
+    stages = [1, 4] if size.quick else [1, 10, 50]
+    house.topic(TOPIC)
+    starts = {n: Pairs(f"start of job {n}", "s", False) for n in stages}
+    memory = Pairs(f"memory per job (of {stages[-1]})", "MB RSS", False)
+    cpu = {n: Pairs(f"idle CPU of {n} jobs", "% of one core", False) for n in stages}
+    for run in range(size.runs):
+        mine, theirs = _ours(house, size, stages, run), _peer(house, size, stages, run)
+        for stage, a, b in zip(stages, mine, theirs, strict=True):
+            starts[stage].add(statistics.median(a["start"]), statistics.median(b["start"]))
+            cpu[stage].add(max(a["cpu"], 0.1), max(b["cpu"], 0.1))
+        memory.add(_per_job(mine), _per_job(theirs))
+    return results((*starts.values(), memory, *cpu.values()))
+
+
+def _per_job(stages: list[Stage]) -> float:
+    """What a further job takes."""
+    return max(0.1, (stages[-1]["memory"] - stages[0]["memory"]) / (stages[-1]["stage"] - stages[0]["stage"]))
+
+
+def _ours(house: House, size: Size, stages: list[int], run: int) -> list[Stage]:
+    names = [f"many_ours_{run}_{number}" for number in range(stages[-1])]
+    text = STORES + CLICKS.format(topic=TOPIC) + "\n".join(FILTER.format(name=name, bound="") for name in names)
+    (house.root / "sql" / "many.sql").write_text(text, encoding="utf-8")
+    project = load_project(house.root, settings=house.settings, strict=True)
+    control = Control.open(house.settings)
+    control.ensure_engine(WAIT_SECONDS)
+    pid = int(str(locks.holder(control.places.python_lock)["pid"]))
+    found, running = [], 0
+    try:
+        for stage in stages:
+            taken = []
+            while running < stage:
+                taken.append(_started(control, project, names[running]))
+                running += 1
+            found.append({"stage": stage, "start": taken[-3:], **idle(pid, size.of(10, 3))})
+            say(f"many, ours: {found[-1]}")
+        _stopped(control, names[:running])
+    finally:
+        stop_engine(house.settings)
+        (house.root / "sql" / "many.sql").unlink()
+    return found
+
+
+def _started(control: Control, project: Project, name: str) -> float:
+    """Seconds from asking to RUNNING as everybody sees it."""
+    begun = time.perf_counter()
+    asked = control.ensure(project, [name], "ensure", "benchmark")
+    (status,) = control.wait([name], {name: asked[0].generation}, WAIT_SECONDS)
+    if status.state != "RUNNING":
+        raise SystemExit(f"{name}: {status.state} {status.condition} {status.message} {status.detail}")
+    return time.perf_counter() - begun
+
+
+def _stopped(control: Control, names: list[str]) -> None:
+    asked = control.stop(names, "benchmark")
+    control.wait(names, {one.name: one.generation for one in asked}, WAIT_SECONDS)
+
+
+def _peer(house: House, size: Size, stages: list[int], run: int) -> list[Stage]:
+    if run == 0:
+        for number in range(stages[-1]):
+            house.topic(f"many_peer_{number}")
+    command = [sys.executable, "-m", "benchmarks.many", "--root", str(house.root), "--bootstrap", house.bootstrap]
+    command += ["--folder", str(house.root / "many" / str(run)), "--topic", TOPIC]
+    command += ["--stages", ",".join(map(str, stages)), "--idle", str(size.of(10, 3))]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit("the program by hand failed")
+    found: list[Stage] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    for stage in found:
+        say(f"many, peer: {stage}")
+    return found
