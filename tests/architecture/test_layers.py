@@ -43,7 +43,7 @@ DRIVERS = "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_k
 COMPILER = "sql catalog stores plan project project_cache"
 
 LAYERS: Mapping[str, Layer] = {
-    **dict.fromkeys(BASE, layer()),
+    **dict.fromkeys(sorted(BASE), layer()),
     "settings": layer(third="tomli"),
     "sql": layer(third="sqlglot"),
     "catalog": layer("sql", third="sqlglot", typing="pyarrow"),
