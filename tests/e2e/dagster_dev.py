@@ -60,11 +60,11 @@ WORKSPACE = """{ workspaceOrError { __typename ... on PythonError { message } ..
 LAUNCH = """mutation L($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) { __typename
   ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
   ... on RunConfigValidationInvalid { errors { message } } } }"""
-RUN = """query R($id: ID!) { runOrError(runId: $id) { ... on Run { status stepStats { stepKey status }
+RUN = """query R($id: ID!) { runOrError(runId: $id) { ... on Run { runId status stepStats { stepKey status }
   eventConnection(afterCursor: null) { events { __typename ... on ExecutionStepFailureEvent { error { message }
   failureMetadata { description metadataEntries { label } } } ... on MessageEvent { message } } } } } }"""
 ASSET = """query A($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode { staleStatus
-  assetMaterializations(limit: 20) { runId tags { key value } metadataEntries { label
+  assetMaterializations(limit: 20) { runId timestamp tags { key value } metadataEntries { label
     ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on TextMetadataEntry { text } } }
   assetObservations(limit: 20) { metadataEntries { label } }
   assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status
