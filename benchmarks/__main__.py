@@ -1,6 +1,6 @@
 """``python -m benchmarks``: ours against hand-written PySpark (and the servers' own tools), interleaved, as ratios.
 
-    python -m benchmarks [--only filter,ctas] [--quick] [--runs 3] [--out benchmarks/out/bench.json]
+    python -m benchmarks [--only filter,ctas] [--quick] [--runs 3] [--share 1.0] [--out benchmarks/out/bench.json]
     python -m benchmarks soak [--minutes 60] [--seed N]
 
 Writes ``benchmarks/out/bench.json`` and prints a table; run it on an idle machine. ``soak`` is no measurement: it kills
@@ -57,13 +57,14 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(ITEMS), help="names, with commas")
     parser.add_argument("--quick", action="store_true", help="see that it works; the figures mean nothing")
     parser.add_argument("--runs", type=int, help="measured runs of each side, default 3 (quick: 1)")
+    parser.add_argument("--share", type=float, default=1.0, help="of the full number of rows, for slow machines")
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     names = asked.only.split(",")
     unknown = [name for name in names if name not in ITEMS]
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}; known: {', '.join(ITEMS)}")
-    found = _run(names, Size(asked.quick, asked.runs or (1 if asked.quick else 3)), asked.out)
+    found = _run(names, Size(asked.quick, asked.runs or (1 if asked.quick else 3), asked.share), asked.out)
     show(found)
     say(f"written to {asked.out}")
     return 0

@@ -99,7 +99,8 @@ def _click(watch: Watch, asked: argparse.Namespace, begun: float) -> None:
         due = min(total, int((time.perf_counter() - begun) * asked.rate))
         for position in range(sent, due):
             page = f"./page/{position % PAGES}"
-            value = {"event_time": position, "device_id": "mobile", "url": page, "userid": f"User_{position % 20}"}
+            now = int(1000 * time.time())
+            value = {"event_time": now, "device_id": "mobile", "url": page, "userid": f"User_{position % 20}"}
             watch.sent(page, time.perf_counter())
             producer.produce(asked.topic, compact(value).encode(), partition=position % 2)
             producer.poll(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -90,11 +90,12 @@ class House:
 
     # -- topics ------------------------------------------------------------------------------------------------------
 
-    def topic(self, name: str, *, partitions: int = 2, **settings: str) -> str:
+    def topic(self, name: str, settings: Mapping[str, str] | None = None, *, partitions: int = 2) -> str:
         """Create a topic."""
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
 
-        made = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        made = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         admin.create_topics([made])[name].result(30)
         return name
@@ -109,7 +110,7 @@ class House:
         })  # fmt: skip
         sent = 0
         for key, value in records:
-            spread = {} if key is not None else {"partition": sent % partitions}
+            spread: dict[str, Any] = {} if key is not None else {"partition": sent % partitions}
             while True:
                 try:
                     producer.produce(topic, value, key, **spread)

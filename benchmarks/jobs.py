@@ -41,7 +41,8 @@ def many(house: House, size: Size) -> list[Result]:
 
 def _per_job(stages: list[Stage]) -> float:
     """What a further job takes."""
-    return max(0.1, (stages[-1]["memory"] - stages[0]["memory"]) / (stages[-1]["stage"] - stages[0]["stage"]))
+    first, last = stages[0], stages[-1]
+    return max(0.1, float(last["memory"] - first["memory"]) / int(last["stage"] - first["stage"]))
 
 
 def _ours(house: House, size: Size, stages: list[int], run: int) -> list[Stage]:

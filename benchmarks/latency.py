@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,14 +31,14 @@ CREATE STREAM user_clicks AS SELECT u.userid AS uid, u.regionid AS regionid, c.e
   FROM clicks c JOIN users u ON c.userid = u.userid;
 CREATE MATERIALIZED VIEW user_visits AS SELECT url, count(*) AS visits FROM user_clicks GROUP BY url;
 """
-Running = Callable[[], "contextmanager[Path]"]
+Running = Callable[[], AbstractContextManager[Path]]
 
 
 def latency(house: House, size: Size) -> list[Result]:
     """Straight, and through the temporal join; only the jobs of one path run at a time."""
     stamped = {"message.timestamp.type": "LogAppendTime"}
-    house.topic("live_clicks", **stamped)
-    house.topic("live_users", **stamped, **{"cleanup.policy": "compact"})
+    house.topic("live_clicks", stamped)
+    house.topic("live_users", {**stamped, "cleanup.policy": "compact"})
     house.fill("live_users", users(CLICKERS, 1))
     (house.root / "sql" / "live.sql").write_text(STORES + SQL, encoding="utf-8")
     project = load_project(house.root, settings=house.settings, strict=True)

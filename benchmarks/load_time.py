@@ -9,10 +9,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from benchmarks.measure import Pairs, Result, Size, results
 from ds_dagster.project import load_project
 from ds_dagster.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from benchmarks.measure import Result, Size
 
 BUDGETS = {"cold": 2.0, "cached": 0.3}
 
@@ -64,6 +67,8 @@ def write_project(root: Path, relations: int) -> None:
 
 def load(size: Size) -> list[Result]:
     """Cold and from the cache; there is no peer but the budget."""
+    from benchmarks.measure import Pairs, results
+
     relations = size.of(1000, 100)
     found = [Pairs(f"load of {relations:,} relations, {name} (peer: budget)", "s CPU", False) for name in BUDGETS]
     for _ in range(size.runs):

@@ -18,14 +18,25 @@ MEGABYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much one run of the whole does. ``quick``: enough to see that it works, too little to believe."""
+    """How much one run of the whole does.
+
+    Attributes:
+        quick: enough to see that it works, too little to believe.
+        runs: measured runs of each side.
+        share: of the full number of rows, for slow machines.
+    """
 
     quick: bool = False
     runs: int = 3
+    share: float = 1.0
 
     def of(self, full: int, quick: int) -> int:
         """A number by size."""
         return quick if self.quick else full
+
+    def rows(self, full: int, quick: int) -> int:
+        """A number of rows by size and share, in whole twelves (a third matches, a quarter is a batch)."""
+        return quick if self.quick else max(12, int(full * self.share) // 12 * 12)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,8 @@ class VersionJoin(StatefulProcessor):
         import pandas
 
         frame = pandas.concat(list(rows))
-        known = json.loads(self.versions.get()[0]) if self.versions.exists() else []
+        stored = self.versions.get()
+        known = json.loads(stored[0]) if stored else []
         is_click = frame["is_click"].to_numpy()
         new = frame[~is_click]
         if len(new):

@@ -37,7 +37,7 @@ def sales(number: int) -> Iterator[Record]:
 
 def ctas(house: House, size: Size) -> list[Result]:
     """The whole load, JSON in Kafka to committed rows, and its last step alone."""
-    rows = size.of(1_000_000, 50_000)
+    rows = size.rows(1_200_000, 60_000)
     topic = house.topic("sales")
     house.fill(topic, sales(rows))
     whole = Pairs("CTAS: Kafka to Postgres (peer: COPY)", "rows/s", True)

@@ -94,7 +94,7 @@ def expect(house: House, topic: str, least: int, most: int) -> None:
 
 def filter_(house: House, size: Size) -> list[Result]:
     """Kafka → filter, project → Kafka."""
-    rows = size.of(1_200_000, 60_000)
+    rows = size.rows(1_200_000, 60_000)
     topic = house.topic("filter_in")
     house.fill(topic, clicks(rows, USERS))
     matching = rows // 3
@@ -121,7 +121,7 @@ def filter_(house: House, size: Size) -> list[Result]:
 
 def aggregate(house: House, size: Size) -> list[Result]:
     """Kafka → GROUP BY → changelog in Kafka."""
-    rows = size.of(1_200_000, 60_000)
+    rows = size.rows(1_200_000, 60_000)
     topic = house.topic("aggregate_in")
     house.fill(topic, clicks(rows, USERS))
     users_seen = len({json.loads(value)["userid"] for _, value in clicks(rows, USERS)})
@@ -137,7 +137,7 @@ def aggregate(house: House, size: Size) -> list[Result]:
         return ran
 
     def peer() -> Ran:
-        name = house.topic(f"count_peer_{house.number()}", **{"cleanup.policy": "compact"})
+        name = house.topic(f"count_peer_{house.number()}", {"cleanup.policy": "compact"})
         spark = peers.session(house.spark)
         frame = peers.counted(peers.read(spark, house.bootstrap, topic, batch_rows=rows // 4))
         ran = house.timed(lambda: _finite(house, peers.to_topic(frame, house.bootstrap, name, "update")))
@@ -149,8 +149,8 @@ def aggregate(house: House, size: Size) -> list[Result]:
 
 def temporal(house: House, size: Size) -> list[Result]:
     """Clicks ⋈ versions of users → Kafka; ours once as the peer (versions seen so far), once by event time."""
-    rows, versions, known = size.of(200_000, 6_000), size.of(5, 2), size.of(JOIN_USERS, 100)
-    of_clicks, of_users = house.topic("temporal_in"), house.topic("temporal_users", **{"cleanup.policy": "compact"})
+    rows, versions, known = size.rows(240_000, 6_000), size.of(5, 2), size.of(JOIN_USERS, 100)
+    of_clicks, of_users = house.topic("temporal_in"), house.topic("temporal_users", {"cleanup.policy": "compact"})
     read = rows + house.fill(of_users, users(known, versions))
     house.fill(of_clicks, clicks(rows, known))
 
