@@ -16,7 +16,7 @@ from tests.e2e.clickstream import USERS, check_everything, clicks, user, values
 from tests.e2e.feeding import WAIT, House, Stream, is_dead, until
 from tests.e2e.model import difference
 
-NO_BROKER = "Broker may not be available"
+NO_BROKER = "may not be available"
 VIEWS = ("url_visits",)
 JOBS = ("desktop_clicks", "url_device_click_count", "user_clicks", "url_region_click_count", *VIEWS)
 BATCH_HIT = ("user_clicks", "desktop_clicks", "url_visits")
