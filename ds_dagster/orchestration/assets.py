@@ -14,9 +14,10 @@ from ds_dagster.orchestration.events import failure_of
 from ds_dagster.orchestration.launch import Launch
 from ds_dagster.orchestration.loads import build_load
 from ds_dagster.orchestration.props import RelationProps
-from ds_dagster.orchestration.refused import failing_asset, shown_props
+from ds_dagster.orchestration.refused import failing_asset
 from ds_dagster.orchestration.resources import DsControlResource
-from ds_dagster.orchestration.translator import DsTranslator, asset_keys_must_differ
+from ds_dagster.orchestration.surface import surface_of
+from ds_dagster.orchestration.translator import DsTranslator
 
 ASSETS_NAME = "ds_streams"
 MAX_RUNTIME = {"dagster/max_runtime": "900"}
@@ -58,10 +59,11 @@ def ds_assets(
         name, pool, retry_policy, op_tags: of the op.
     """
     mapper = translator or DsTranslator()
-    chosen = [props for props in project.streams if select is None or props.name in select]
+    surface = surface_of(project, mapper)
+    chosen = [props for props in surface.streams if select is None or props.name in select]
     return dg.multi_asset(
         name=name,
-        specs=[mapper.get_asset_spec(props) for props in chosen],
+        specs=[surface.specs[props.name] for props in chosen],
         can_subset=True,
         pool=pool,
         retry_policy=retry_policy,
@@ -119,23 +121,21 @@ def build_ds_assets(project: DsProject, translator: DsTranslator | None = None) 
         UserError: ASSET_KEY_COLLISION.
     """
     mapper = translator or DsTranslator()
-    asset_keys_must_differ(mapper, project.props)
-    all_props = shown_props(project, mapper)
-    streams = {props.name for props in all_props if props.is_stream}
-    built: list[Any] = [_streams(project, mapper, [p.name for p in project.streams if p.name in streams])]
-    for props in all_props:
+    surface = surface_of(project, mapper)
+    built: list[Any] = [_streams(project, mapper)] if surface.streams else []
+    for props in surface.shown:
+        spec = surface.specs[props.name]
         if props.is_finite and props.broken is None:
-            built.append(build_load(project, props, mapper))
+            built.append(build_load(project, props, spec))
         elif not props.is_stream and props.broken is not None:
-            built.append(failing_asset(mapper.get_asset_spec(props), props.broken.diagnostics))
+            built.append(failing_asset(spec, props.broken.diagnostics))
         elif not props.is_executable:
-            built.append(mapper.get_asset_spec(props))
-    built += [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
-    return built if streams else built[1:]
+            built.append(spec)
+    return built + [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
 
 
-def _streams(project: DsProject, translator: DsTranslator, names: Sequence[QualifiedName]) -> dg.AssetsDefinition:
-    @ds_assets(project=project, translator=translator, select=names)
+def _streams(project: DsProject, translator: DsTranslator) -> dg.AssetsDefinition:
+    @ds_assets(project=project, translator=translator)
     def ds_streams(
         context: dg.AssetExecutionContext, config: DsRunConfig, ds_control: DsControlResource
     ) -> Iterator[dg.MaterializeResult[Any]]:

@@ -11,8 +11,8 @@ import dagster as dg
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX, status_metadata
 from ds_dagster.orchestration.props import RelationProps, text_of
-from ds_dagster.orchestration.refused import shown_props
 from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.surface import surface_of
 from ds_dagster.orchestration.translator import CHECKS, COMPILES, DsTranslator, duration_seconds
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Change, JobStatus
@@ -184,7 +184,7 @@ def build_ds_checks(
 ) -> list[dg.AssetChecksDefinition]:
     """The runnable body of all health checks of a project: reads the journal once, cheap enough to run with every
     launch."""
-    streams = [props for props in shown_props(project, translator) if props.is_stream]
+    streams = surface_of(project, translator).streams
     by_key = {translator.get_asset_key(props.name): props for props in streams}
     specs = [spec for props in streams for spec in translator.get_check_specs(props)]
     specs += [

@@ -29,11 +29,12 @@ class DsProject:
         self.root = Path(root).resolve()
         self.settings: Settings = load_settings(self.root, **overrides)
         self._strict = strict
+        self.surfaces: dict[int, tuple[object, object]] = {}
 
     def with_store_values(self, values: Mapping[str, Mapping[str, str]]) -> "DsProject":
         """The same project, with other values of store properties (see ``Settings.store_values``)."""
         changed = object.__new__(DsProject)
-        changed.root, changed._strict = self.root, self._strict
+        changed.root, changed._strict, changed.surfaces = self.root, self._strict, {}
         changed.settings = replace(self.settings, store_values={**self.settings.store_values, **values})
         return changed
 

@@ -13,7 +13,6 @@ from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of, finite_metadata
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.resources import DsControlResource
-from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import FiniteResult
@@ -35,14 +34,14 @@ class DsLoadConfig(dg.Config):
     timeout_seconds: int = 3600
 
 
-def build_load(project: DsProject, props: RelationProps, translator: DsTranslator) -> dg.AssetsDefinition:
+def build_load(project: DsProject, props: RelationProps, spec: dg.AssetSpec) -> dg.AssetsDefinition:
     """The asset of one table. With ``'execution'='step'`` it runs in the step's own Spark session (resource
     ``pyspark``), else in the engine."""
     in_step = any(query.execution == "step" for query in props.queries)
 
     @dg.multi_asset(
-        name=safe_name("load_" + "_".join(translator.get_asset_key(props.name).path)),
-        specs=[translator.get_asset_spec(props)],
+        name=safe_name("load_" + "_".join(spec.key.path)),
+        specs=[spec],
         required_resource_keys={"ds_control", "pyspark"} if in_step else {"ds_control"},
         retry_policy=RETRIES,
         op_tags={"ds/query": ",".join(query.name for query in props.queries)},

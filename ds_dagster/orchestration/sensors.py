@@ -10,9 +10,9 @@ from ds_dagster.errors import DsError
 from ds_dagster.orchestration.checks import Health
 from ds_dagster.orchestration.cursor import Cursor
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.refused import shown_props
 from ds_dagster.orchestration.report import MANY_RELATIONS, Reporter
 from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.surface import surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import EngineStatus, JobStatus
@@ -33,7 +33,8 @@ def build_ds_health_sensor(
 ) -> dg.SensorDefinition:
     """The sensor; running by default, since nothing is watched otherwise."""
     mapper = translator or DsTranslator()
-    shown = [props for props in shown_props(project, mapper) if props.is_stream or props.broken is not None]
+    surface = surface_of(project, mapper)
+    shown = [props for props in surface.shown if props.is_stream or props.broken is not None]
 
     @dg.sensor(
         name=name,

@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parents[2]))  # for the helpers in tests.e2e,
 from tests.e2e.dagster_dev import DagsterHouse
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
-SIZE = {"width": 1600, "height": 900}
+SIZE, SCALE = {"width": 1840, "height": 1040}, 0.87
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +45,7 @@ def studio(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[D
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     """A page that fails the test when its scripts fail."""
-    context = browser.new_context(viewport=SIZE, device_scale_factor=1)
+    context = browser.new_context(viewport=SIZE, device_scale_factor=SCALE)
     opened = context.new_page()
     problems: list[str] = []
     opened.on("pageerror", lambda problem: problems.append(str(problem)))

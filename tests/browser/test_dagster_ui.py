@@ -6,24 +6,28 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from tests.e2e.clickstream import clicks, user
 from tests.e2e.dagster_dev import READY_SECONDS, DagsterHouse, path_of
 
 pytestmark = pytest.mark.browser
 STREAM = "desktop_clicks"
 MILLIS = READY_SECONDS * 1000
+PICTURES = os.environ.get("DS_TEST_IMAGES", "")
 
 
 def picture(page: Any, name: str) -> None:
     """Keep a picture where it was asked for."""
-    folder = os.environ.get("DS_TEST_IMAGES")
-    if folder:
-        page.screenshot(path=str(Path(folder) / f"{name}.png"))
+    if PICTURES:
+        page.wait_for_load_state("networkidle")
+        page.screenshot(path=str(Path(PICTURES) / f"{name}.png"))
 
 
 def open_page(page: Any, studio: DagsterHouse, path: str) -> None:
@@ -47,15 +51,33 @@ def test_a_stream_is_materialized_by_a_click(studio: DagsterHouse, page: Any) ->
 def test_the_run_tells_what_happened(studio: DagsterHouse, page: Any) -> None:
     made = studio.dev.asset(STREAM)["assetMaterializations"]
     run = next(event["runId"] for event in made if event["runId"])
+    if PICTURES:
+        run = everything(studio)
     open_page(page, studio, f"/runs/{run}")
     page.get_by_text("ds_streams").first.wait_for(timeout=MILLIS)
     page.get_by_text("Success").first.wait_for(timeout=MILLIS)
-    page.get_by_text(f"{STREAM}: RUNNING").first.wait_for(timeout=MILLIS)
+    page.get_by_text("Finished execution of run").first.wait_for(timeout=MILLIS)
     picture(page, "run")
 
 
 def test_the_graph_opens(studio: DagsterHouse, page: Any) -> None:
-    open_page(page, studio, "/asset-groups")
-    for name in ("user_clicks", "url_region_click_count", "url_visits", "region_clicks"):
-        page.get_by_text(name, exact=True).first.wait_for(timeout=MILLIS)
+    expanded = ",".join(f"global@global:{group}" for group in ("clickstream", "warehouse"))
+    open_page(page, studio, f"/asset-groups?expanded={quote(expanded)}")
+    page.get_by_text("Hide navigation").click(timeout=MILLIS)
+    page.reload(wait_until="domcontentloaded", timeout=MILLIS)
+    graph = page.locator("svg foreignObject")
+    for name in ("clicks", "users", "user_clicks", "url_region_click_count", "region_clicks", "views", "multi_store"):
+        graph.filter(has_text=name).first.wait_for(timeout=MILLIS)
+    graph.filter(has_text=STREAM).filter(has_text="Materialized").first.wait_for(timeout=MILLIS)
     picture(page, "asset-graph")
+
+
+def everything(studio: DagsterHouse) -> str:
+    """Materialize and feed all of the example, so that a picture shows it at work; returns the run."""
+    studio.run("user_clicks")
+    studio.put("users", [user(f"User_{number}", 1) for number in range(40)], key="userid")
+    studio.send("clicks", clicks(random.Random(1), 500, 0))
+    names = [name for name, node in studio.dev.nodes().items() if node["isExecutable"]]
+    run = studio.dev.materialize(*names)
+    assert run["status"] == "SUCCESS", run
+    return str(run["runId"])

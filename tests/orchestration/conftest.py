@@ -173,6 +173,12 @@ class Bench:
             self.start_engine()
         self.work()
 
+    def forget(self) -> None:
+        """The project's files have changed: load it anew, as another process would."""
+        self.project.surfaces.clear()
+        for name in ("project", "props", "streams", "broken_files"):
+            self.project.__dict__.pop(name, None)
+
     def resource(self) -> DsControlResource:
         """The resource that gives this control."""
         kept = self.control

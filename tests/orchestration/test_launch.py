@@ -101,9 +101,7 @@ def test_a_changed_definition_is_refused_with_what_to_do(bench: Bench) -> None:
     bench.says("desktop", batch=3)
     changed = (bench.project.root / "sql" / "streams.sql").read_text(encoding="utf-8").replace("UPPER", "LOWER")
     write_project(bench.project.root, streams=changed)
-    bench.project.__dict__.pop("project")
-    for name in ("props", "streams", "broken_files"):
-        bench.project.__dict__.pop(name, None)
+    bench.forget()
     result = bench.materialize("desktop")
     assert not result.success
     assert "DEFINITION_CHANGED" in failure_text(result)
@@ -164,8 +162,7 @@ def test_control_job_stops_orphans_and_restarts_by_name(bench: Bench, instance: 
     streams = bench.project.root / "sql" / "streams.sql"
     text = streams.read_text(encoding="utf-8")
     streams.write_text(text[: text.index("CREATE MATERIALIZED VIEW")], encoding="utf-8")
-    for name in ("project", "props", "streams", "broken_files"):
-        bench.project.__dict__.pop(name, None)
+    bench.forget()
     assert [orphan.name for orphan in bench.control.orphans(bench.project.project)] == ["visits"]
     job = bench.definitions().resolve_job_def("ds_control")
 

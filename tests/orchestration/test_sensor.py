@@ -179,8 +179,7 @@ def test_orphans_are_listed(bench: Bench, instance: dg.DagsterInstance) -> None:
     streams = bench.project.root / "sql" / "streams.sql"
     text = streams.read_text(encoding="utf-8")
     streams.write_text(text[: text.index("CREATE MATERIALIZED VIEW")], encoding="utf-8")
-    for name in ("project", "props", "streams", "broken_files"):
-        bench.project.__dict__.pop(name, None)
+    bench.forget()
     sensor = Sensor(bench, instance)
     sensor.tick()
     assert "orphans (run without a definition): visits" in sensor.skip
@@ -192,8 +191,7 @@ def test_it_never_deploys(bench: Bench, instance: dg.DagsterInstance) -> None:
     before = bench.control.status("desktop")
     sql = bench.project.root / "sql" / "streams.sql"
     sql.write_text(sql.read_text(encoding="utf-8").replace("UPPER", "LOWER"), encoding="utf-8")
-    for name in ("project", "props", "streams", "broken_files"):
-        bench.project.__dict__.pop(name, None)
+    bench.forget()
     sensor = Sensor(bench, instance)
     told = verdicts(sensor.tick())
     assert told["desktop", "definition_current"] is False
