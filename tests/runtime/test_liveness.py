@@ -11,13 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.runtime import locks
+from ds_dagster.errors import ExternalError
+from ds_dagster.redaction import Redactor
+from ds_dagster.runtime import locks, rows
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.engine import JVM_SECONDS, Engine
+from ds_dagster.runtime.host import HostContext
 from ds_dagster.runtime.lease import Lease
 from ds_dagster.runtime.liveness import SILENT_SECONDS
 from ds_dagster.runtime.locks import FileLock
 from ds_dagster.runtime.process import ProcessId, start_mark
-from tests.runtime.fakes import FakeClock, until
+from ds_dagster.runtime.records import StatusRow
+from ds_dagster.settings import Settings
+from tests.runtime.fakes import FakeClock, FakeHost, project, query, until
 
 
 def test_this_process_lives_and_others_with_its_pid_do_not() -> None:
@@ -149,3 +155,40 @@ def test_a_jvm_that_outlives_its_python_is_not_gone(control: Control, tmp_path: 
     assert engine_state(control) == "STOPPING"
     lock.release()
     assert engine_state(control) == "GONE"
+
+
+def test_what_a_silent_engine_said_of_a_job_is_unknown(
+    control: Control, settings: Settings, clock: FakeClock, living_engine: Callable[[], None]
+) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    with control.journal.write() as connection:
+        rows.save_statuses(connection, [StatusRow("a", "RUNNING", generation=1, checkpoint_version=1, batch=3)])
+    assert control.status("a").state == "RUNNING"
+    clock.ticks += SILENT_SECONDS + 1
+    status = control.status("a")
+    assert (status.state, status.condition, status.batch) == ("UNKNOWN", "ENGINE_SILENT", 3)
+    assert f"process {os.getpid()}" in status.message
+    assert f"for {int(SILENT_SECONDS) + 1} s" in status.message
+
+
+def test_an_engine_does_not_begin_beside_the_jvm_of_another(
+    control: Control, settings: Settings, clock: FakeClock
+) -> None:
+    hosts: list[HostContext] = []
+
+    def make_host(context: HostContext) -> FakeHost:
+        hosts.append(context)
+        return FakeHost()
+
+    jvm = FileLock(control.places.jvm_lock)
+    assert jvm.acquire({})
+    began = clock.monotonic()
+    try:
+        with pytest.raises(ExternalError, match="ENGINE_JVM_LIVES") as refused:
+            Engine(settings, clock, make_host, Redactor()).run()
+    finally:
+        jvm.release()
+    assert JVM_SECONDS <= clock.monotonic() - began < JVM_SECONDS + 1
+    assert str(control.places.jvm_lock) in refused.value.message
+    assert not hosts, "no Spark is started"
+    assert not locks.is_held(control.places.python_lock), "the next one may try"
