@@ -90,6 +90,17 @@ def test_explain_levels_without_a_server(ds, level: str, expected: str) -> None:
     assert expected in found.out
 
 
+def test_rows_of_a_store_that_cannot_be_asked_are_refused(ds, project: Path) -> None:
+    (project / "sql" / "held.sql").write_text(
+        "CREATE STORE here WITH ('type' = MEMORY);\n"
+        "CREATE TABLE held WITH ('store' = 'here') AS SELECT url, price FROM clicks;\n"
+    )
+    found = ds("query", "SELECT url FROM held", "--json")
+    assert (found.code, found.conditions) == (1, ["QUESTION_STORE_UNREADABLE"])
+    assert "held" in found.json["diagnostics"][0]["message"]
+    assert "MEMORY" in found.json["diagnostics"][0]["message"]
+
+
 def test_explain_stages_tell_the_launch_in_order(ds) -> None:
     steps = [line.split(" ", 1)[1] for line in ds("explain", "orders", "--level", "stages").out.splitlines()]
     words = [step.split()[0].rstrip(":") for step in steps]

@@ -1,0 +1,59 @@
+"""Runs in a Dagster step, as far as no Spark is needed: who ends them, and what becomes of a step that died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ds_dagster.runtime import rows
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.records import StatusRow
+from ds_dagster.runtime.step import HOLD_SECONDS, RENEW_SECONDS
+from ds_dagster.settings import Settings
+from tests.runtime.fakes import FakeClock, project, query
+
+
+class NoSession:
+    """A Spark session nobody may touch."""
+
+    def __getattr__(self, name: str) -> Any:
+        pytest.fail(f"the run asked Spark for {name}")
+
+
+def test_a_run_that_is_stopped_while_it_waits_ends_before_it_loads(
+    control: Control, settings: Settings, clock: FakeClock
+) -> None:
+    loaded = project(settings, query("a", "t"), query("load", "a", refresh="incremental"))
+    control.ensure(loaded, ["a"])
+    with control.journal.write() as connection:  # it runs and has never caught up: the run waits for it
+        rows.save_statuses(connection, [StatusRow("a", "RUNNING", generation=1, checkpoint_version=1, batch=3)])
+    stops: Iterator[object] = (control.stop(["load"]) for _ in range(1))
+    clock.on_sleep = lambda: next(stops, None)
+    began = clock.monotonic()
+    result = control.run_in_session(loaded, "load", NoSession(), "ann")  # type: ignore[arg-type]
+    assert (result.state, result.condition) == ("FAILED", "RUN_CANCELLED")
+    assert "load" in result.message
+    assert clock.monotonic() - began <= RENEW_SECONDS + 1
+    assert control.status("load").desired == "STOPPED"
+
+
+def test_a_step_that_died_gives_its_run_up_when_its_hold_is_over(
+    control: Control, settings: Settings, clock: FakeClock
+) -> None:
+    loaded = project(settings, query("load", "t", refresh="incremental"))
+    dead = control.request_run(loaded, "load", "ann")
+    with control.journal.write() as connection:
+        row = rows.request(connection, dead)
+        assert row is not None
+        held = replace(row, state="STEP", started=clock.now(), waiting_since=clock.now() + HOLD_SECONDS)
+        rows.save_requests(connection, [held])
+    clock.advance(HOLD_SECONDS - 1)
+    assert control.request_run(loaded, "load", "bob") == dead, "it may still live"
+    clock.advance(2)
+    assert control.request_run(loaded, "load", "bob") != dead
+    result = control.wait_run(dead)
+    assert (result.state, result.condition) == ("FAILED", "RUN_ABANDONED")
+    assert f"request {dead}" in result.message
