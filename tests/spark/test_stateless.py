@@ -9,6 +9,7 @@ import pytest
 
 from ds_dagster.errors import UserError
 from ds_dagster.spark import query as face
+from ds_dagster.stores.kinesis import MAX_KEY_CHARACTERS, Kinesis
 
 CLICKS = """
 CREATE STREAM clicks (event_time BIGINT, device_id VARCHAR, url VARCHAR, userid VARCHAR)
@@ -225,6 +226,27 @@ def test_key_columns_of_the_sink(bench):
     bench.records.clear()
     bench.run("plain")
     assert [(r["key"], r["value"]) for r in bench.records] == [(b"u", {"url": "./a"})]
+
+
+def test_a_key_longer_than_the_store_takes_ends_the_query(bench):
+    project = bench.compile(
+        CLICKS
+        + """CREATE STORE k WITH ('type' = KINESIS, 'access_region' = 'us-east-1', 'uris' = 'https://kinesis.us-east-1.amazonaws.com');
+            CREATE STREAM d WITH ('store' = 'k', 'topic.shards' = 1, 'key.format' = 'primitive', 'key.columns' = 'url')
+              AS SELECT url, userid FROM clicks;"""
+    )
+    write = Kinesis().write_spec(project.catalog.store("k"), project.queries["d"].sink, "continuous")
+    query = bench.start("d", write=write)
+    bench.send("clicks", {"url": "ä" * MAX_KEY_CHARACTERS, "userid": "fits"})
+    bench.settle(query)
+    assert [record["data"]["userid"] for record in bench.records] == ["fits"]
+    bench.send("clicks", {"url": "x" * (MAX_KEY_CHARACTERS + 1), "userid": "too long"})
+    fault = bench.fault(query)
+    assert isinstance(fault, UserError)
+    assert fault.condition == "RECORD_KEY_TOO_LONG"
+    assert fault.params["entity"] == "k.d"
+    assert (int(str(fault.params["length"])), int(str(fault.params["limit"]))) == (257, 256)
+    assert len(bench.records) == 1, "nothing of its batch is written"
 
 
 def test_rowtime_is_the_records_own(bench):

@@ -199,6 +199,31 @@ def test_rows_of_another_job_are_not_doubled(address: PostgresAddress, schema: s
     assert problem.value.condition == "TARGET_OF_OTHER_JOB"
 
 
+def test_one_of_several_queries_of_a_table_cannot_start_anew(
+    address: PostgresAddress, schema: str, cursor: Any
+) -> None:
+    def prepared(job: str, version: int) -> PostgresLoader:
+        loader = PostgresLoader(address, target(schema), SinkIdentity(job, version), shared=True)
+        try:
+            loader.prepare()
+        except DsError:
+            loader.close()
+            raise
+        return loader
+
+    for job in ("first", "second"):
+        loader = prepared(job, 1)
+        loader.load(rows((f"./{job}", 1)), 0)
+        loader.close()
+    with pytest.raises(DsError) as problem:
+        prepared("first", 2)
+    assert problem.value.condition == "TARGET_SHARED_RESET"
+    assert f"{schema}.t" in problem.value.message
+    prepared("first", 1).close()  # going on is no reset
+    cursor.execute(f"SELECT url FROM {schema}.t ORDER BY url")
+    assert cursor.fetchall() == [("./first",), ("./second",)]
+
+
 def test_a_missing_schema_is_named(address: PostgresAddress) -> None:
     with pytest.raises(DsError) as problem:
         load(address, target("nowhere"), 1)
