@@ -8,9 +8,15 @@ import sys
 from pathlib import Path
 
 import dagster as dg
+import yaml
 
 from ds_dagster.orchestration import DsProject, build_ds_definitions
 from tests.orchestration.conftest import STORES, write_project
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
 PROBE = """
@@ -80,3 +86,13 @@ def test_dagsters_own_validation_tells_mistakes(folder: Path) -> None:
     assert done.returncode != 0, told
     assert "UNKNOWN_COLUMN" in told
     assert "wrong.sql:1" in told
+
+
+def test_both_ways_to_start_load_the_same_module() -> None:
+    """``dagster dev`` prefers pyproject.toml to workspace.yaml."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    workspace = yaml.safe_load((ROOT / "workspace.yaml").read_text(encoding="utf-8"))
+    (target,) = workspace["load_from"]
+    assert target["python_file"]["relative_path"] == settings["dagster"]["module_name"] + ".py"
+    assert target["python_file"]["location_name"] == settings["dagster"]["code_location_name"]
+    assert settings["dg"]["project"]["code_location_target_module"] == settings["dagster"]["module_name"]
