@@ -135,9 +135,13 @@ class House:
         )
         (root / ".env").write_text(f"MARKED_KINESIS_SECRET={KINESIS_SECRET}\n")
         self.root, self.state = root, root / ".ds"
-        self.up()
-        self.settings: Settings = load_settings(root)
-        self.project: Project = load_project(root, settings=self.settings, strict=True)
+        try:
+            self.up()
+            self.settings: Settings = load_settings(root)
+            self.project: Project = load_project(root, settings=self.settings, strict=True)
+        except BaseException:
+            down(self.state)
+            raise
         self.control = Control.open(self.settings)
         self._tails: dict[str, Tail] = {}
         self._kinesis: Any = None
@@ -163,12 +167,12 @@ class House:
 
     def close(self) -> None:
         """End everything by its pid."""
-        for tail in self._tails.values():
-            tail.close()
         try:
             stop_engine(self.settings, 60, kill=True)
         finally:
             down(self.state)
+        for tail in self._tails.values():
+            tail.close()
 
     def python(self) -> int:
         """Process id of the engine's Python, 0 while nobody says."""
