@@ -1,6 +1,6 @@
 """Run the test tiers one after another, each with pytest's own summary; fails when one fails or holds no test.
 
-Usage: python scripts/tiers.py [TIER…] [-- pytest arguments]        without names: all but the long one
+Usage: python scripts/tiers.py [TIER…] [-- pytest arguments]        without names: all but browser and long
 
 A test belongs to the dearest tier its marks name (see the markers in pyproject.toml).
 """
@@ -38,7 +38,9 @@ TIERS: dict[str, Tier] = {
     "browser": Tier("browser and not slow"),
     "long": Tier("slow"),
 }
-STANDARD = tuple(name for name in TIERS if name != "long")
+ON_REQUEST = ("browser", "long")
+"""Run by `make test-long`: a browser or minutes per test."""
+STANDARD = tuple(name for name in TIERS if name not in ON_REQUEST)
 
 
 def ensure_browser() -> str:

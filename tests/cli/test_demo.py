@@ -51,6 +51,7 @@ def test_the_example_compiles_where_it_is_copied_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_check_is_right_and_leaves_nothing(tmp_path: Path) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
@@ -67,6 +68,7 @@ def test_check_is_right_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_sigterm_on_the_way_stops_what_was_started(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
