@@ -189,7 +189,7 @@ def _record_facts(
         return "json", RecordKey(), EventTime()
     format_ = findings.collect(lambda: value_format(draft, left_most.value_format)) or "json"
     key = findings.collect(lambda: record_key(draft, format_)) or RecordKey()
-    time = findings.collect(lambda: event_time(draft, EventTime(None, left_most.event_time.format))) or EventTime()
+    time = findings.collect(lambda: event_time(draft)) or EventTime()
     return format_, key, time
 
 

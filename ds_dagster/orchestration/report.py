@@ -103,11 +103,13 @@ class Reporter:
     def _checks(
         self, key: dg.AssetKey, props: RelationProps, found: Sequence[JobStatus], said: Said
     ) -> tuple[Said, list[Event]]:
-        """Verdicts that changed; all of them now and then."""
+        """Verdicts that changed; all of them now and then; none about a query that is about to run."""
         now = self.health.now
         last = self._last.get(key)
         made = last.timestamp if last is not None and last.run_id else said.run
         verdicts = {name: self.health.verdict(name, props) for name in check_names(props)}
+        if any(status.state == "STARTING" for status in found) and verdicts["running"].passed:
+            return said, []
         all_due = now - said.checked >= CHECK_SECONDS or said.checked <= made + AFTER_RUN_SECONDS
         due = [name for name, verdict in verdicts.items() if all_due or said.verdicts.get(name) != verdict.mark]
         marks = {name: verdict.mark for name, verdict in verdicts.items()}

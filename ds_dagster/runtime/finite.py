@@ -22,8 +22,8 @@ def advance(request: RequestRow, statuses: Mapping[str, StatusRow], wanted: Coll
     since = request.waiting_since
     while left and now < request.deadline:
         status = statuses.get(left[0])
-        if left[0] in wanted and status is not None and status.state != "FAILED":
-            if status.caught_up is None or status.caught_up < since:
+        if left[0] in wanted and (status is None or status.state != "FAILED"):
+            if status is None or status.caught_up is None or status.caught_up < since:
                 break
             since = now
         left.pop(0)

@@ -14,12 +14,15 @@ import errno
 import fcntl
 import json
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 _HELD: set[str] = set()
+_GUARD = threading.RLock()
+"""The system takes all threads of a process for one holder; between them this one decides."""
 
 
 @dataclass(slots=True)
@@ -31,18 +34,19 @@ class FileLock:
 
     def acquire(self, holder: Mapping[str, object]) -> bool:
         """Take it without waiting; False when someone else has it."""
-        if str(self.path) in _HELD:
-            return False
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        if not _try(descriptor):
-            os.close(descriptor)
-            return False
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(dict(holder)).encode(), 0)
-        self._descriptor = descriptor
-        _HELD.add(str(self.path))
-        return True
+        with _GUARD:
+            if str(self.path) in _HELD:
+                return False
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if not _try(descriptor):
+                os.close(descriptor)
+                return False
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(dict(holder)).encode(), 0)
+            self._descriptor = descriptor
+            _HELD.add(str(self.path))
+            return True
 
     def is_intact(self) -> bool:
         """Whether the file we hold is still the one others would look at (nobody deleted the folder)."""
@@ -57,25 +61,27 @@ class FileLock:
 
     def release(self) -> None:
         """Give it back; does nothing when it is not held here."""
-        if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
-            _HELD.discard(str(self.path))
-            os.close(self._descriptor)
-            self._descriptor = None
+        with _GUARD:
+            if self._descriptor is not None:
+                os.ftruncate(self._descriptor, 0)
+                _HELD.discard(str(self.path))
+                os.close(self._descriptor)
+                self._descriptor = None
 
 
 def is_held(path: Path) -> bool:
     """Whether any process (this one included) holds the lock."""
-    if str(path) in _HELD:
-        return True
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        return not _try(descriptor)
-    finally:
-        os.close(descriptor)
+    with _GUARD:
+        if str(path) in _HELD:
+            return True
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _try(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def holder(path: Path) -> Mapping[str, object]:

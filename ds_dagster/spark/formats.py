@@ -23,7 +23,8 @@ from ds_dagster.datatypes import DataType, Scalar, StructType
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.spark import columns as names
-from ds_dagster.spark.columns import failure, field, opaque, opaque_condition, required
+from ds_dagster.spark.columns import field, opaque, opaque_condition, required
+from ds_dagster.spark.jvm import CheckedColumn, operators
 from ds_dagster.spark.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
 from ds_dagster.spark.typemap import to_spark
 
@@ -164,21 +165,16 @@ def _read(part: str, column: Column, relation: Relation) -> SparkColumn:
 
 
 def _without_bad_records(frame: DataFrame, source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
-    problems = _problems(scan, wants)
-    good = ~sf.coalesce(*[sf.when(bad, sf.lit(True)) for bad, _ in problems], sf.lit(False))
+    found = _reasons(source, scan, wants)
+    reason = found[0] if len(found) == 1 else sf.coalesce(*found)
     if scan.bad_records == "ignore":
-        counted = frame.observe(bad_records_metric(scan.source_name), sf.count(sf.when(~good, sf.lit(1))).alias("rows"))
-        return counted.where(good)
-    reason = sf.coalesce(*[sf.when(bad, text) for bad, text in problems])
-    fails = failure(
-        "BAD_RECORD",
-        entity=source.entity,
-        relation=str(scan.relation.name),
-        partition=sf.expr(source.envelope.partition),
-        position=sf.expr(source.envelope.order),
-        reason=reason,
+        bad = sf.count(sf.when(reason.isNotNull(), sf.lit(1)))
+        return frame.observe(bad_records_metric(scan.source_name), bad.alias("rows")).where(reason.isNull())
+    partition, position = sf.expr(source.envelope.partition), sf.expr(source.envelope.order)
+    fails = operators(frame.sparkSession).bad_record(
+        source.entity, str(scan.relation.name), partition, position, reason
     )
-    return frame.where(opaque_condition(required(good, fails)))
+    return frame.where(opaque_condition(required(reason.isNull(), fails)))
 
 
 def bad_records_metric(source_name: str) -> str:
@@ -186,22 +182,18 @@ def bad_records_metric(source_name: str) -> str:
     return f"bad_records_{source_name}"
 
 
-def _problems(scan: Scan, wants: frozenset[str]) -> list[tuple[SparkColumn, SparkColumn]]:
-    """(what is wrong, why) pairs, tested in order; a NULL test counts as fine."""
+def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[SparkColumn]:
+    """Texts that say what is wrong, each NULL when it finds nothing, in the order they are tested."""
     relation = scan.relation
-    found = _value_problems(scan)
-    found += [
-        (_read(_VALUE, c, relation).isNull(), sf.lit(f"column {c.name} is NULL"))
-        for c in _read_from_value(scan)
-        if not c.nullable
-    ]
+    found = _value_reasons(source, scan)
     if names.EVENT_TIME in wants and scan.time.column is not None:
-        found.append((_event_time(scan).isNull(), sf.lit("the event time is NULL")))
+        found.append(sf.when(_event_time(scan).isNull(), sf.lit("the event time is NULL")))
     if relation.is_changelog:
-        found = [(~sf.col(names.DELETED) & wrong, text) for wrong, text in found]
+        found = [sf.when(~sf.col(names.DELETED), text) for text in found]
         required = [c.name for c in relation.columns if c.name in relation.primary_key and not c.nullable]
         no_key = [sf.col(_KEY).isNull(), *(sf.col(_KEY).getField(name).isNull() for name in required)]
-        found.append((sf.col(names.DELETED) & _any(no_key), sf.lit("a delete whose key does not give the primary key")))
+        text = sf.lit("a delete whose key does not give the primary key")
+        found.append(sf.when(sf.col(names.DELETED) & _any(no_key), text))
     return found
 
 
@@ -212,34 +204,20 @@ def _any(conditions: Sequence[SparkColumn]) -> SparkColumn:
     return joined
 
 
-def _value_problems(scan: Scan) -> list[tuple[SparkColumn, SparkColumn]]:
+def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
     value, relation = sf.col(_VALUE), scan.relation
     if relation.value_format == "primitive":
         only = value_columns(relation)[0]
-        return [(value.getField(only.name).isNull(), sf.lit(f"the value is no {only.type} in big-endian bytes"))]
-    text = value.getField(_CORRUPT)
-    problems = [(value.isNull(), sf.lit("the value is empty")), (text.isNotNull(), _why_corrupt(scan, text))]
-    for column in _read_from_value(scan):
+        text = sf.lit(f"the value is no {only.type} in big-endian bytes")
+        return [sf.when(value.getField(only.name).isNull(), text)]
+    columns = _read_from_value(scan)
+    checked = [CheckedColumn(column.name, str(column.type), column.nullable) for column in columns]
+    found = [operators(source.frame.sparkSession).json_problem(value, checked)]
+    for column in columns:
         if isinstance(column.type, Scalar) and column.type.name in _TEXT_IN_JSON:
             wrong = value.getField(column.name).isNotNull() & _read(_VALUE, column, relation).isNull()
-            problems.append((wrong, sf.lit(f"column {column.name} is no {column.type}")))
-    return problems
-
-
-def _why_corrupt(scan: Scan, text: SparkColumn) -> SparkColumn:
-    """Names the columns whose JSON is of another type; evaluated for a bad record only."""
-    suspects = [
-        sf.when(
-            sf.get_json_object(text, f"$['{column.name}']").isNotNull() & sf.col(_VALUE).getField(column.name).isNull(),
-            sf.lit(f"{column.name} {column.type}"),
-        )
-        for column in _read_from_value(scan)
-        if "'" not in column.name
-    ]
-    listed = sf.concat_ws(", ", *suspects)
-    mismatch = sf.concat(sf.lit("the JSON has another type for: "), listed)
-    nested = sf.lit("the value is no JSON object of the declared types")
-    return sf.when(sf.length(listed) > 0, mismatch).otherwise(nested)
+            found.append(sf.when(wrong, sf.lit(f"column {column.name} is no {column.type}")))
+    return found
 
 
 # --- the scan's columns -----------------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, cast
+from functools import reduce
+from typing import Any, Literal, NamedTuple, cast
 
 from py4j.java_gateway import JavaClass, JVMView
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -83,6 +84,14 @@ class ClockConfig:
         )
 
 
+class CheckedColumn(NamedTuple):
+    """A column of decoded records: its declared type as people write it, and whether it may be NULL."""
+
+    name: str
+    type: str
+    nullable: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Operators:
     """Typed functions over the jar; made by :func:`operators`."""
@@ -127,6 +136,32 @@ class Operators:
     def opaque_null(self, data_type: DataType) -> Column:
         """A null of the type that the optimizer cannot see through, nor push a predicate past."""
         return cast(Column, ClassicColumn(self._jvm.Expressions.opaqueNull(data_type.json())))
+
+    def json_problem(self, value: Column, columns: Sequence[CheckedColumn]) -> Column:
+        """What is wrong with a decoded value as text, null for a good one; names columns, never quotes a value.
+
+        Args:
+            value: struct of these columns in order, behind them the record's text if it could not be decoded.
+            columns: with their declared types.
+        """
+        names = self._array("java.lang.String", [column.name for column in columns])
+        types = self._array("java.lang.String", [column.type for column in columns])
+        nullable = self._array("boolean", [column.nullable for column in columns])
+        made = self._jvm.record.JsonCheck.column(_java(value), names, types, nullable)
+        return cast(Column, ClassicColumn(made))
+
+    def bad_record(self, entity: str, relation: str, partition: Column, position: Column, reason: Column) -> Column:
+        """A condition that fails the batch with ``BAD_RECORD`` wherever it is evaluated."""
+        parts = [_java(part.cast("string")) for part in (partition, position, reason)]
+        return cast(Column, ClassicColumn(self._jvm.record.BadRecord.column(entity, relation, *parts)))
+
+    def _array(self, type_name: str, values: Sequence[object]) -> Any:
+        gateway = cast(Any, self.spark.sparkContext)._gateway
+        java_type = reduce(getattr, type_name.split("."), gateway.jvm)
+        made = gateway.new_array(java_type, len(values))
+        for index, value in enumerate(values):
+            made[index] = value
+        return made
 
     def register_clock(self, job: str, config: ClockConfig) -> None:
         """Give the next run of a job its clock; before its frames are built."""

@@ -66,6 +66,8 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "spark.sql.caseSensitive": "true",
         "spark.sql.timeType.enabled": "true",
         "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+        # the place in our code where a column was made: six calls into the JVM for every one of them
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.streaming.pollingDelay": "50ms",
         "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",

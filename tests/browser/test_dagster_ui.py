@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e.clickstream import clicks, user
 from tests.e2e.dagster_dev import READY_SECONDS, DagsterHouse, path_of
+from tests.e2e.feeding import until
 
 pytestmark = pytest.mark.browser
 STREAM = "desktop_clicks"
@@ -40,7 +41,9 @@ def test_a_stream_is_materialized_by_a_click(studio: DagsterHouse, page: Any) ->
     page.get_by_text("CREATE STREAM desktop_clicks AS").first.wait_for(timeout=MILLIS)
     page.get_by_role("button", name="Materialize").first.click(timeout=MILLIS)
     page.get_by_text(re.compile("Launched run|Starting run", re.IGNORECASE)).first.wait_for(timeout=MILLIS)
-    page.get_by_text("Success").first.wait_for(timeout=MILLIS)
+    until(
+        lambda: studio.dev.asset(STREAM)["assetMaterializations"], "the click's run has materialized it", READY_SECONDS
+    )
     assert studio.control.status(STREAM).state == "RUNNING"
     open_page(page, studio, f"/assets/{'/'.join(path_of(STREAM))}?view=checks")
     for check in ("running", "lag", "progress", "definition_current"):

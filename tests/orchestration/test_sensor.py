@@ -147,6 +147,20 @@ def test_a_failure_is_told_at_once_and_only_what_changed(sensor: Sensor) -> None
     assert verdicts(sensor.tick(15)) == {("desktop", "running"): True}
 
 
+def test_a_query_that_starts_is_not_judged_yet(sensor: Sensor) -> None:
+    """The run that launches it judges it; results told in between would stand before the run's."""
+    bench = sensor.bench
+    bench.apply("desktop")
+    bench.says("desktop", state="STARTING", since=bench.clock.now())
+    assert sensor.tick() == []
+    bench.clock.advance(400)
+    assert verdicts(sensor.tick())["desktop", "running"] is False, "starting for too long"
+    bench.says("desktop", state="STARTING", since=bench.clock.now())
+    assert sensor.tick(15) == [], "not healthy again before it runs"
+    bench.says("desktop", state="RUNNING")
+    assert verdicts(sensor.tick(15)) == {("desktop", "running"): True}
+
+
 def test_all_checks_come_again_now_and_then(sensor: Sensor) -> None:
     sensor.bench.apply()
     sensor.tick()

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,17 @@ import pytest
 from ds_dagster.errors import ExternalError
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime import locks, rows
+from ds_dagster.runtime.clock import SystemClock
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import JVM_SECONDS, Engine
 from ds_dagster.runtime.host import HostContext
+from ds_dagster.runtime.launchers.local import LocalLauncher, launch
 from ds_dagster.runtime.lease import Lease
 from ds_dagster.runtime.liveness import SILENT_SECONDS
 from ds_dagster.runtime.locks import FileLock
 from ds_dagster.runtime.process import ProcessId, start_mark
 from ds_dagster.runtime.records import StatusRow
+from ds_dagster.runtime.status import EngineStatus
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, FakeHost, project, query, until
 
@@ -87,6 +92,32 @@ def test_a_lock_has_one_holder_and_dies_with_it(tmp_path: Path) -> None:
     path.unlink()
     assert not mine.is_intact()
     mine.release()
+
+
+def test_threads_of_one_process_do_not_share_a_lock(tmp_path: Path) -> None:
+    """The system would give it to each of them."""
+    for attempt in range(50):
+        ready = threading.Barrier(8)
+        found = [FileLock(tmp_path / str(attempt)) for _ in range(8)]
+
+        def take(lock: FileLock, ready: threading.Barrier = ready) -> bool:
+            ready.wait()
+            return lock.acquire({"pid": os.getpid()})
+
+        with ThreadPoolExecutor(8) as threads:
+            assert sum(threads.map(take, found)) == 1
+        for lock in found:
+            lock.release()
+
+
+def test_a_starter_that_was_not_the_first_waits_for_the_other_engine(settings: Settings) -> None:
+    states = iter([EngineStatus("default", "GONE")] * 3)
+    running = EngineStatus("default", "RUNNING", 7)
+    launcher = LocalLauncher(settings, SystemClock(), [sys.executable, "-c", "import sys; sys.exit(1)"])
+    started = launch(settings, launcher.command)
+    started.wait()
+    launcher._child = started
+    assert launcher.ensure(lambda: next(states, running), 20) == running
 
 
 def test_a_holders_text_that_is_half_written_says_nothing(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class LocalLauncher:
             status = self._start(watch)
         end = self.clock.monotonic() + seconds
         while status.state in ("GONE", "STARTING") and self.clock.monotonic() < end:
-            self._check_child()
+            self._check_child(watch)
             self.clock.sleep(0.1)
             status = watch()
         if status.state in ("GONE", "STARTING") and seconds > 0:
@@ -74,16 +74,18 @@ class LocalLauncher:
         """Hold the start lock until the engine holds its own, so that the next starter sees it."""
         end = self.clock.monotonic() + JVM_GRACE_SECONDS
         while (status := watch()).state == "GONE" and self.clock.monotonic() < end:
-            self._check_child()
+            self._check_child(watch)
             self.clock.sleep(0.05)
         return status
 
-    def _check_child(self) -> None:
+    def _check_child(self, watch: Callable[[], EngineStatus]) -> None:
         """A child that ended before it was ready is a failure, unless it ended because another engine was first."""
         code = None if self._child is None else self._child.poll()
         if code is None:
             return
         self._child = None
+        if watch().state != "GONE":
+            return
         output = Places.of(self.settings).engine_output
         raise error("ENGINE_START_FAILED", code=code, reason=_last_line(output), log=str(output), detail=tail(output))
 

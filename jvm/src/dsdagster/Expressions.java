@@ -29,6 +29,16 @@ public final class Expressions {
 
   /** {@code target.method(arguments)}, null when an argument is null. */
   public static Column call(Object target, String method, DataType type, boolean deterministic, Column... arguments) {
+    return invoke(target, method, type, true, deterministic, arguments);
+  }
+
+  /** {@code target.method(arguments)}, whose arguments may be null. */
+  public static Column callWithNulls(Object target, String method, DataType type, Column... arguments) {
+    return invoke(target, method, type, false, true, arguments);
+  }
+
+  private static Column invoke(
+      Object target, String method, DataType type, boolean skipsNulls, boolean deterministic, Column... arguments) {
     List<Expression> inputs = new ArrayList<>(arguments.length);
     for (Column argument : arguments) {
       inputs.add(ExpressionUtils.expression(argument));
@@ -41,7 +51,7 @@ public final class Expressions {
             type,
             CollectionConverters.asScala(inputs.iterator()).toSeq(),
             CollectionConverters.asScala(new ArrayList<org.apache.spark.sql.types.AbstractDataType>().iterator()).toSeq(),
-            true,
+            skipsNulls,
             true,
             deterministic));
   }

@@ -6,7 +6,6 @@ import binascii
 import http.client
 import http.server
 import json
-import os
 import socket
 import sys
 import threading
@@ -333,26 +332,13 @@ def tools() -> Any:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from pyspark.sql import SparkSession
-
+def spark(spark: Any) -> Iterator[Any]:
+    """A session with the source, of the process's one Spark; these tests name no sources."""
     from ds_dagster.spark.kinesis.source import KinesisDataSource
+    from ds_dagster.spark.session import active
 
-    patch = pytest.MonkeyPatch()
-    patch.setenv("PYSPARK_PYTHON", sys.executable)
-    patch.setenv("PYTHONPATH", str(Path(__file__).parents[3]), prepend=os.pathsep)
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.memory", "1g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    session = spark.newSession()
+    session.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "false")
     session.dataSource.register(KinesisDataSource)
-    yield session
-    session.stop()
-    patch.undo()
+    with active(session):
+        yield session
