@@ -34,8 +34,8 @@ test: setup ## all tests but the long ones, tier after tier
 	@$(BIN)/python scripts/tiers.py
 
 .PHONY: test-long
-test-long: setup ## the tests in a browser and those that take minutes each
-	@$(BIN)/python scripts/tiers.py browser long
+test-long: setup ## the tests that take minutes each
+	@$(BIN)/python scripts/tiers.py long
 
 .PHONY: soak
 soak: setup ## kill and load the example for an hour (DS_SOAK_MINUTES)

@@ -16,6 +16,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks import peers
 from benchmarks.measure import children, cpu_seconds, say
 from ds_dagster import local
 from ds_dagster.catalog.entity import EntityFacts
@@ -36,7 +37,7 @@ CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://localhost:5432
 """
 """What every benchmark's statements begin with; the overlay of the local servers says where they are."""
 
-TOML = 'store = "k"\n[engine]\ncores = 2\nmemory = "1g"\n[spark]\n"spark.sql.shuffle.partitions" = "2"\n'
+TOML = 'store = "k"\n[engine]\ncores = 2\nmemory = "1g"\n'
 FLUSH_SECONDS = 120.0
 Record = tuple[str | None, bytes]
 
@@ -138,8 +139,9 @@ class House:
             raise SystemExit("\n".join(str(problem) for problem in project.errors))
         return project
 
-    def prepared(self, project: Project, name: str) -> PreparedQuery:
-        """A query as the engine prepares it, in this process; its entities are made."""
+    def prepared(self, project: Project, name: str, partitions: int = 2) -> PreparedQuery:
+        """A query as the engine prepares it, in this process; its entities are made. As many state partitions as there
+        are cores, as for the peer."""
         query = project.queries[name]
         reads = {}
         for scan in query.scans:
@@ -152,7 +154,7 @@ class House:
         if sink.kind in ("stream", "changelog"):
             self._ensured(project, sink)
         number = self.number()
-        return prepare(
+        made = prepare(
             self.spark,
             query,
             reads=reads,
@@ -161,6 +163,8 @@ class House:
             resolve=self._resolver(project, store.name),
             job_name=f"{name}_{number}",
         )
+        made.session.conf.set(peers.PARTITIONS, partitions)
+        return made
 
     def _ensured(self, project: Project, relation: Relation) -> EntityFacts:
         with closing(store_admin(project, relation.store, self._resolver(project, relation.store))) as admin:

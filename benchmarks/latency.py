@@ -112,7 +112,7 @@ def _straight(house: House) -> Running:
     def running() -> Iterator[Path]:
         nonlocal number
         number += 1
-        spark = peers.session(house.spark)
+        spark = peers.session(house.spark, partitions=1)
         path = house.root / "peer" / f"straight{number}.db"
         clicks = peers.read(spark, house.bootstrap, "live_clicks", start="latest")
         writer = peers.visits(clicks, peers.CLICK).writeStream.outputMode("update")
@@ -131,13 +131,14 @@ def _through_join(house: House) -> Running:
     def running() -> Iterator[Path]:
         nonlocal number
         number += 1
-        spark = peers.session(house.spark, rocksdb=True)
+        spark = peers.session(house.spark, rocksdb=True, partitions=1)
         path = house.root / "peer" / f"joined{number}.db"
         topic = house.topic(f"live_joined_{number}")
         clicks = peers.read(spark, house.bootstrap, "live_clicks", start="latest")
         joined = peers.joined(clicks, peers.read(spark, house.bootstrap, "live_users"))
         first = _started(house, peers.to_topic(joined, house.bootstrap, topic))
-        counted = peers.visits(peers.read(peers.session(house.spark), house.bootstrap, topic), "url STRING")
+        plain = peers.session(house.spark, partitions=1)
+        counted = peers.visits(peers.read(plain, house.bootstrap, topic), "url STRING")
         second = _started(house, counted.writeStream.outputMode("update").foreachBatch(peers.into_sqlite(path)))
         with _running(first), _running(second):
             yield path

@@ -22,9 +22,13 @@ JOINED = "uid STRING, regionid STRING, event_time LONG, url STRING"
 FETCH_WAIT_MILLIS = "50"
 
 
-def session(spark: SparkSession, *, rocksdb: bool = False) -> SparkSession:
-    """A session of the query's own with the state store that ours has for the same work."""
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def session(spark: SparkSession, *, rocksdb: bool = False, partitions: int = 2) -> SparkSession:
+    """A session of the query's own with the state store and the state partitions that ours has for the same work."""
     made = spark.newSession()
+    made.conf.set(PARTITIONS, partitions)
     made.conf.set(
         "spark.sql.streaming.stateStore.providerClass", class_name("rocksdb" if rocksdb else "heap", spark.version)
     )

@@ -1,6 +1,6 @@
 """Run the test tiers one after another, each with pytest's own summary; fails when one fails or holds no test.
 
-Usage: python scripts/tiers.py [TIER…] [-- pytest arguments]        without names: all but browser and long
+Usage: python scripts/tiers.py [TIER…] [-- pytest arguments]        without names: all but long
 
 A test belongs to the dearest tier its marks name (see the markers in pyproject.toml).
 """
@@ -29,18 +29,18 @@ class Tier(NamedTuple):
     second_run: bool = True
 
 
+SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile")
+"""These wait for batches half of the time; a file's tests stay together, since they share servers and a session."""
 TIERS: dict[str, Tier] = {
     "unit": Tier("unit", ("-n", "2"), second_run=False),
-    "spark": Tier("(spark or servers) and not (cases or conformance or e2e or browser or slow)"),
-    "cases": Tier("cases and not (conformance or e2e or browser or slow)"),
+    "spark": Tier("(spark or servers) and not (cases or conformance or e2e or browser or slow)", SIDE_BY_SIDE),
+    "cases": Tier("cases and not (conformance or e2e or browser or slow)", SIDE_BY_SIDE),
     "conformance": Tier("conformance and not (e2e or browser or slow)"),
     "e2e": Tier("e2e and not (browser or slow)"),
     "browser": Tier("browser and not slow"),
     "long": Tier("slow"),
 }
-ON_REQUEST = ("browser", "long")
-"""Run by `make test-long`: a browser or minutes per test."""
-STANDARD = tuple(name for name in TIERS if name not in ON_REQUEST)
+STANDARD = tuple(name for name in TIERS if name != "long")
 
 
 def ensure_browser() -> str:

@@ -17,7 +17,7 @@ from ds_dagster.spark.jvm import ClockConfig, InputTime
 ClockMode = Literal["auto", "manual", "exact"]
 """``auto``: rows move time, ticks some time apart. ``manual``: by hand only. ``exact``: as ``auto``, but a tick behind
 every batch that moves time, so that the same batches give the same ticks (tests)."""
-STEP_MICROS = 200_000
+STEP_MICROS = 50_000
 BROKER_LATENESS_MILLIS = 500
 """How far rows of a broker-timed input may be behind one another (``source.allow.latency.millis`` not given)."""
 LATENESS_MILLIS = 10_000

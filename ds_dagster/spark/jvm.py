@@ -69,7 +69,7 @@ class ClockConfig:
     span_micros: int = 0
     grid_micros: int = 0
     mode: Literal["auto", "manual"] = "auto"
-    step_micros: int = 200_000
+    step_micros: int = 50_000
 
     def json(self) -> str:
         """The text ``dsdagster.time.Clocks.register`` reads."""

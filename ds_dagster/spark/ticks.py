@@ -2,9 +2,9 @@
 
 The traps, each met in practice:
 
-1. Data rows must never move Spark's watermark. So the *first* child of the union carries it (a union takes the column
-   metadata of its first child) and holds no rows: the filter behind the watermark drops every tick. The filter compares
-   the time column itself, hence stays above the watermark.
+1. Data rows must never move Spark's watermark. So the ticks carry it, in a child of a union that holds no rows: the
+   filter behind the watermark drops every tick. The filter compares the time column itself, hence stays above the
+   watermark. A union takes the column metadata of its first child, the data, where it is put by hand.
 2. The tick branch's other columns come from a projection that is not deterministic. A literal null would be folded by
    an inferred IS NOT NULL, the branch and with it the watermark would vanish and time would stand still for ever; a
    WHERE on the data would be pushed below the watermark and drop the ticks.
@@ -12,8 +12,10 @@ The traps, each met in practice:
    join must not lose rows, so its time column is rewritten and loses the metadata. The watermark itself still arrives.
 4. Metadata is lost by operators of ours and by computed columns; :func:`carry_time` puts it back where a later window
    has to close. The number in it is not used, the watermark comes from the ticks.
-5. Sources are asked for offsets in no fixed order, and every tick source of a job tells the same time; nothing depends
-   on which comes first.
+5. Sources are asked for offsets in no promised order, and every tick source of a job tells the same time; nothing is
+   wrong whichever comes first. But a tick that is asked for behind the data stands in the batch of the rows it is about
+   and releases them with the next one; in front of them it would be two batches older. Spark asks the leaves of a plan
+   from left to right (up to four of them), so ticks stand right.
 6. With source evolution on, every source needs a name, ticks included.
 """
 
@@ -25,6 +27,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from ds_dagster.spark.columns import field
 from ds_dagster.spark.jvm import TICK_SOURCE, TIMED_SOURCE, Operators, operators
 
 WATERMARK_METADATA = {"spark.watermarkDelayMs": 0}
@@ -62,8 +65,8 @@ def with_ticks(spark: SparkSession, job: str, frame: DataFrame, time: str, sourc
 
     Columns and rows stay as they are; rows behind the ticks are dropped, and counted, by the operators above.
     """
-    ticks = _ticks(operators(spark), job, frame, time, source_name)
-    return ticks.union(frame)
+    marked = [carry_time(field(name), name) if name == time else field(name) for name in frame.columns]
+    return frame.select(*marked).union(_ticks(operators(spark), job, frame, time, source_name))
 
 
 def temporal_input(spark: SparkSession, job: str, sides: tuple[DataFrame, ...], source_name: str) -> DataFrame:

@@ -55,7 +55,6 @@ def test_a_topic_is_configured_as_its_leftmost_source(house: House) -> None:
     assert len(partitions) == 2
 
 
-@pytest.mark.slow
 def test_a_click_is_counted_within_a_second(house: House) -> None:
     """Measured exactly in the benchmark; here on a machine that may be busy with other things, by as much as it is."""
     took = []

@@ -31,6 +31,7 @@ final class InputClock {
   private boolean lookFailed;
   private boolean restored;
   private long rowsUnknownUntil = PartitionClock.NONE;
+  private long unreadUntil = PartitionClock.NONE;
 
   InputClock(String name, JsonNode config) {
     this.name = name;
@@ -77,29 +78,42 @@ final class InputClock {
     restored = true;
   }
 
-  void look(Look look) {
+  /** Returns the least time rows of the batch can have: {@link #IDLE} without rows, {@link #HELD} if unknown. */
+  long look(Look look) {
+    long leastTime = brokerTime && isComplete(looked) ? looked : HELD;
+    boolean hasRows = false;
     for (Map.Entry<String, String> entry : look.ends().entrySet()) {
       String key = entry.getKey();
       String start = look.starts().get(key);
+      String batchEnd = look.batchEnds().get(key);
+      hasRows |= batchEnd != null && !Positions.reached(start, batchEnd);
       PartitionClock partition = partition(key);
       if (look.reports() == null) {
-        partition.look(start, entry.getValue(), look.steady());
+        partition.look(start, batchEnd, entry.getValue(), look.steady());
         String stable = look.logEnds() == null ? entry.getValue() : look.logEnds().get(key);
         partition.openTransaction = look.logEnds() != null && stable != null
             && !Positions.reached(entry.getValue(), stable);
         if (stable != null && !look.incomplete()) {
-          partition.promise(start, stable, look.wall());
+          partition.promise(batchEnd, stable, look.wall());
         }
       } else {
         lookReported(partition, start, entry.getValue(), look.reports().path(key));
       }
     }
     partitions.keySet().removeIf(key -> !look.ends().containsKey(key) && !look.starts().containsKey(key));
+    unreadUntil = hasRows && brokerTime ? look.wall() : PartitionClock.NONE;
     looked = look.wall();
     lookFailed = false;
     if (restored && brokerTime && rowsUnknownUntil == PartitionClock.NONE) {
       rowsUnknownUntil = look.wall();
     }
+    return hasRows ? leastTime : IDLE;
+  }
+
+  /** Whether everything stamped up to a moment was in the batches before. */
+  private boolean isComplete(long moment) {
+    return moment != PartitionClock.NONE
+        && partitions.values().stream().allMatch(partition -> partition.complete >= moment);
   }
 
   private static void lookReported(PartitionClock partition, String start, String end, JsonNode report) {
@@ -107,7 +121,7 @@ final class InputClock {
     partition.lookReported(start, end, until);
     partition.closed = report.path("finished").asBoolean(false) && Positions.reached(start, end);
     if (until != PartitionClock.NONE) {
-      partition.promise(start, end, until);
+      partition.promise(end, end, until);
     }
   }
 
@@ -156,9 +170,9 @@ final class InputClock {
     return frozen ? !partition.unfinished : !brokerTime && partition.isIdle(idleTimeout);
   }
 
-  /** Newest event time that may have been read. */
+  /** Newest event time that may have been read, with the batch that is being made. */
   long newest() {
-    long newest = rowsUnknownUntil;
+    long newest = Math.max(rowsUnknownUntil, unreadUntil);
     for (PartitionClock partition : partitions.values()) {
       newest = Math.max(newest, partition.newest);
     }

@@ -12,13 +12,14 @@ import org.apache.spark.util.LongAccumulator;
  * Event time of one run of one job: decides when a tick comes and what it says.
  *
  * <p>Rules: query time is the minimum over the active inputs; it never goes back and stands still when one is held.
- * When all are idle it stands at the furthest of them, so that it does not matter which of them fell idle first. Ticks come only while something is pending (time is not past the newest row plus the span), at least a
- * step apart, the last one exact; in long silence they thin out to one per fiftieth of the silence. With a grid they come only
- * when time crosses a multiple of it. All tick sources of a job tell the same time, so an idle input follows the others.
+ * When all are idle it stands at the furthest of them, so that it does not matter which of them fell idle first. Ticks
+ * come only while something is pending (time is not past the newest row plus the span), not before they can release the
+ * oldest of it, at least a step apart, the last one exact; in long silence they thin out to one per fiftieth of the
+ * silence. With a grid they come only when time crosses a multiple of it. All tick sources of a job tell the same time, so an idle input follows the others.
  * With a frozen end nothing waits. All methods are thread-safe.
  */
 final class JobClock {
-  private static final long STEP_MICROS = 200_000;
+  private static final long STEP_MICROS = 50_000;
   private static final long SILENCE_SHARE = 50;
   private static final long MILLI = 1000;
   private static final long CLOSING_MICROS = 2 * MILLI;
@@ -37,6 +38,8 @@ final class JobClock {
   private long tickedAt;
   private long movedAt;
   private boolean ticked;
+  /** No row that waits is older; {@link InputClock#HELD}: unknown, {@link InputClock#IDLE}: none waits. */
+  private long waitingFrom = InputClock.IDLE;
 
   JobClock(String job, JsonNode config) {
     this.job = job;
@@ -62,7 +65,7 @@ final class JobClock {
   }
 
   synchronized void look(String input, Look look) {
-    input(input).look(look);
+    waitingFrom = Math.min(waitingFrom, input(input).look(look));
   }
 
   synchronized void lookFailed(String input) {
@@ -102,6 +105,7 @@ final class JobClock {
       return start;
     }
     published = next;
+    waitingFrom = published < limit() ? waitingFrom : InputClock.IDLE;
     tickedAt = Clocks.now().steady();
     ticked = true;
     return tickAt(next);
@@ -139,6 +143,9 @@ final class JobClock {
     }
     if (grid > 0 && Math.floorDiv(time, grid) > Math.floorDiv(published, grid)) {
       return false;
+    }
+    if (waitingFrom != InputClock.IDLE && waitingFrom != InputClock.HELD && time < waitingFrom + span) {
+      return true;
     }
     long now = Clocks.now().steady();
     return now - tickedAt < Math.max(step, (now - movedAt) / SILENCE_SHARE);

@@ -9,6 +9,7 @@ import java.util.Map;
  * @param wall time of day before the source was asked, microseconds
  * @param steady elapsed-time clock at that moment, microseconds
  * @param starts partition → what has been read and committed
+ * @param batchEnds partition → what will have been read with the batch this look is for
  * @param ends partition → end known to the source (for a source that reports, the end of the next batch)
  * @param logEnds partition → end of the log including open transactions, asked for before {@code ends}; null: not asked
  * @param reports partition → what a source tells of itself ({@code complete_until} in epoch milliseconds,
@@ -19,6 +20,7 @@ record Look(
     long wall,
     long steady,
     Map<String, String> starts,
+    Map<String, String> batchEnds,
     Map<String, String> ends,
     Map<String, String> logEnds,
     JsonNode reports,

@@ -29,10 +29,11 @@ final class PartitionClock {
    * A successful look at the partition.
    *
    * @param start what has been read and committed, null for nothing
+   * @param batchEnd what the batch the look is for will have read
    * @param end end known to the source
    * @param steady elapsed-time clock of the look
    */
-  void look(String start, String end, long steady) {
+  void look(String start, String batchEnd, String end, long steady) {
     boolean atEnd = Positions.reached(start, end);
     unfinished = !atEnd || (looked && !Positions.reached(lastStart, end));
     looked = true;
@@ -44,33 +45,34 @@ final class PartitionClock {
       atEndSince = atEndSince == NONE ? steady : atEndSince;
       atEndUntil = steady;
     }
-    settle(start);
+    settle(batchEnd);
   }
 
   /** A look that told when the end was last seen (or {@link #NONE}): only such a moment counts as being at the end. */
   void lookReported(String start, String end, long completeUntil) {
     if (completeUntil == NONE) {
-      look(start, end, 0);
+      look(start, end, end, 0);
       atEndSince = NONE;
       unfinished = true; // nothing to read now does not mean that nothing is to come before a frozen end
       return;
     }
-    look(start, end, completeUntil);
+    look(start, end, end, completeUntil);
   }
 
-  private void settle(String start) {
-    if (candidateEnd != null && Positions.reached(start, candidateEnd)) {
+  private void settle(String batchEnd) {
+    if (candidateEnd != null && Positions.reached(batchEnd, candidateEnd)) {
       complete = Math.max(complete, candidateTime);
       candidateEnd = null;
     }
   }
 
   /**
-   * All that was stamped up to {@code time} lies before {@code end}; true at once when the reader stands there, later
-   * when it gets there. One such promise is kept open at a time: a newer one would never be met under steady load.
+   * All that was stamped up to {@code time} lies before {@code end}; known at once when the batch reads up to there
+   * (a tick in that batch holds for the next one), later when one does. One such promise is kept open at a time: a
+   * newer one would never be met under steady load.
    */
-  void promise(String start, String end, long time) {
-    if (Positions.reached(start, end)) {
+  void promise(String batchEnd, String end, long time) {
+    if (Positions.reached(batchEnd, end)) {
       complete = Math.max(complete, time);
       candidateEnd = null;
     } else if (candidateEnd == null) {

@@ -22,6 +22,7 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
   private final String input;
   private final LogEnds guard;
   private Offset frozen;
+  private boolean hadRows;
 
   TimedStream(MicroBatchStream inner, JobClock clock, String input, LogEnds guard) {
     this.inner = inner;
@@ -62,9 +63,10 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
     try {
       long wall = Clocks.now().wall();
       long steady = Clocks.now().steady();
-      boolean asks = guard.isGuarding() && clock.isPending();
+      boolean asks = guard.isGuarding() && (hadRows || clock.isPending());
       Map<String, String> logEnds = asks ? guard.ask() : null;
       Offset end = innerLatest(start, limit);
+      hadRows = end != null && (start == null || !end.json().equals(start.json()));
       if (end != null) {
         clock.look(input, seen(wall, steady, start, end, logEnds));
       }
@@ -79,16 +81,17 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
 
   private Look seen(long wall, long steady, Offset start, Offset end, Map<String, String> logEnds) {
     Map<String, String> starts = start == null ? Map.of() : Positions.of(start.json());
+    Map<String, String> batchEnds = Positions.of(end.json());
     boolean incomplete = guard.isGuarding() && logEnds == null;
     Offset latest = frozen == null ? reportLatestOffset() : null;
     if (latest != null) {
       JsonNode reports = Json.read(latest.json());
       if (isReport(reports)) {
-        return new Look(wall, steady, starts, Positions.of(end.json()), null, reports, false);
+        return new Look(wall, steady, starts, batchEnds, batchEnds, null, reports, false);
       }
-      return new Look(wall, steady, starts, Positions.of(latest.json()), logEnds, null, incomplete);
+      return new Look(wall, steady, starts, batchEnds, Positions.of(latest.json()), logEnds, null, incomplete);
     }
-    return new Look(wall, steady, starts, Positions.of(end.json()), logEnds, null, incomplete);
+    return new Look(wall, steady, starts, batchEnds, batchEnds, logEnds, null, incomplete);
   }
 
   private static boolean isReport(JsonNode node) {
