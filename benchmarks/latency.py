@@ -79,7 +79,7 @@ class _Ours:
 def _measure(house: House, size: Size, name: str, ours: _Ours, peer: Callable[[House], Running]) -> list[Result]:
     p50, p99 = (Pairs(f"{name}, {share}", "ms", False) for share in ("p50", "p99"))
     by_hand = peer(house)
-    for run in range(-1, size.runs):
+    for run in range(-size.warm_ups, size.runs):
         with ours as (path, table):
             mine = _clicked(house, size, path, table)
         with by_hand() as path:
@@ -95,7 +95,7 @@ def _measure(house: House, size: Size, name: str, ours: _Ours, peer: Callable[[H
 def _clicked(house: House, size: Size, view: Path, table: str) -> list[float]:
     """Latencies of one stretch of clicking."""
     command = [sys.executable, "-m", "benchmarks.clicker", "--bootstrap", house.bootstrap, "--topic", "live_clicks"]
-    command += ["--view", str(view), "--table", table, "--seconds", str(size.of(15, 4)), "--warm", str(size.of(8, 4))]
+    command += ["--view", str(view), "--table", table, "--seconds", str(size.of(10, 4)), "--warm", "4"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)

@@ -14,6 +14,9 @@ from typing import Any
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MEGABYTE = 1 << 20
+WARM_UPS = 3
+"""Runs of each side in front of the measured ones: the JVM's compiler still gained a third from the first to the
+third."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,11 @@ class Size:
     quick: bool = False
     runs: int = 3
     share: float = 1.0
+
+    @property
+    def warm_ups(self) -> int:
+        """Runs of each side in front of the measured ones."""
+        return self.of(WARM_UPS, 1)
 
     def of(self, full: int, quick: int) -> int:
         """A number by size."""

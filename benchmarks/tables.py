@@ -43,7 +43,7 @@ def ctas(house: House, size: Size) -> list[Result]:
     whole = Pairs("CTAS: Kafka to Postgres (peer: COPY)", "rows/s", True)
     step = Pairs("CTAS: table load alone (peer: COPY)", "rows/s", True)
     with closing(_connection(house)) as connection, _shared_folder() as folder:
-        for run in range(-1, size.runs):
+        for run in range(-size.warm_ups, size.runs):
             name = f"sales_{house.number()}"
             ran, loading = _ours(house, topic, name)
             file = f"{folder}/{name}.bin"

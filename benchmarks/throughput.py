@@ -68,11 +68,11 @@ def users(number: int, versions: int) -> Iterator[Record]:
             yield compact({"userid": name}), compact(value).encode()
 
 
-def interleaved(name: str, runs: int, ours: Callable[[], Ran], peer: Callable[[], Ran], rows: int) -> list[Result]:
-    """A warm-up of each side, then both in turns; the side that begins alternates."""
+def interleaved(name: str, size: Size, ours: Callable[[], Ran], peer: Callable[[], Ran], rows: int) -> list[Result]:
+    """Warm-ups of each side, then both in turns; the side that begins alternates."""
     speed = Pairs(f"{name}: throughput", "rows/s", True)
     cpu = Pairs(f"{name}: CPU", "rows per CPU second", True)
-    for run in range(-1, runs):
+    for run in range(-size.warm_ups, size.runs):
         found: dict[str, Ran] = {}
         for side, step in (("ours", ours), ("peer", peer))[:: 1 if run % 2 == 0 else -1]:
             found[side] = ran = step()
@@ -116,7 +116,7 @@ def filter_(house: House, size: Size) -> list[Result]:
         expect(house, name, matching, matching)
         return ran
 
-    return interleaved("filter", size.runs, ours, peer, rows)
+    return interleaved("filter", size, ours, peer, rows)
 
 
 def aggregate(house: House, size: Size) -> list[Result]:
@@ -144,7 +144,7 @@ def aggregate(house: House, size: Size) -> list[Result]:
         expect(house, name, least, most)
         return ran
 
-    return interleaved("aggregate", size.runs, ours, peer, rows)
+    return interleaved("aggregate", size, ours, peer, rows)
 
 
 def temporal(house: House, size: Size) -> list[Result]:
@@ -170,9 +170,9 @@ def temporal(house: House, size: Size) -> list[Result]:
         expect(house, name, rows, rows)
         return ran
 
-    found = interleaved("temporal join, as seen", size.runs, lambda: ours(IMMEDIATE, rows), peer, read)
+    found = interleaved("temporal join, as seen", size, lambda: ours(IMMEDIATE, rows), peer, read)
     return found + interleaved(
-        "temporal join, event time", size.runs, lambda: ours("", 0 if size.quick else rows * 2 // 5), peer, read
+        "temporal join, event time", size, lambda: ours("", 0 if size.quick else rows * 2 // 5), peer, read
     )
 
 

@@ -29,8 +29,8 @@ class Tier(NamedTuple):
     second_run: bool = True
 
 
-SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile")
-"""These wait for batches half of the time; a file's tests stay together, since they share servers and a session."""
+SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
+"""These wait for batches half of the time; each side has servers and a session of its own."""
 TIERS: dict[str, Tier] = {
     "unit": Tier("unit", ("-n", "2"), second_run=False),
     "spark": Tier("(spark or servers) and not (cases or conformance or e2e or browser or slow)", SIDE_BY_SIDE),

@@ -316,7 +316,7 @@ GRAPH: tuple[Condition, ...] = (
         "store it as UTF-8 text that this user may read",
     ),
     Condition(
-        "STATEMENT_SKIPPED", "user", "{what} in a file is skipped", "ask interactively: ds sql, ds query, ds print"
+        "STATEMENT_SKIPPED", "user", "{what} in a file is skipped", "ask on the command line: `ds query`, `ds print`"
     ),
 )
 

@@ -379,7 +379,7 @@ STATEMENTS: tuple[Condition, ...] = (
         "DROP_IN_FILE",
         "unsupported",
         "{statement} in a file is not supported",
-        "remove the CREATE statement; ds stop --orphans ends jobs whose statement is gone",
+        "remove the CREATE statement; `ds ps` lists jobs whose statement is gone, `ds stop NAME` ends them",
         "0A000",
     ),
     Condition(
