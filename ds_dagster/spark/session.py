@@ -77,6 +77,14 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.cleaner.periodicGC.interval": "10min",
+        # a job has about twenty generated classes, fifty jobs a thousand: with Spark's 100 every batch compiles anew
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        # nobody looks at Spark's own pages: neither describe every batch at length nor keep a thousand of each
+        "spark.sql.ui.explainMode": "simple",
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": "1000",
+        "spark.sql.ui.retainedExecutions": "50",
     }
 )
 """Defaults of every session; ``[tool.ds-dagster.spark]`` overrides any of them."""
