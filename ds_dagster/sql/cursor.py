@@ -122,6 +122,13 @@ class CursorParser(Parser):
         self._advance()
         return self._prev
 
+    def number(self) -> Token:
+        """Consume a number or refuse; the tokenizer takes ``1e`` for one."""
+        token = self.need_symbol(TokenType.NUMBER, "a number")
+        if token.text[-1] in "eE":
+            raise self.refuse("SYNTAX_EXPECTED", token, expected="a number", found=token.text)
+        return token
+
     def next_token(self) -> Token:
         """Consume whatever comes next."""
         self._advance()

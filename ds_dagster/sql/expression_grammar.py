@@ -233,7 +233,7 @@ class ExpressionParser(TypeParser):
         return _placed(exp.Literal(this=token.text, is_string=True), token)
 
     def _number_literal(self) -> exp.Expression:
-        token = self.next_token()
+        token = self.number()
         self._no_word_glued_to(token)
         return _placed(exp.Literal(this=token.text, is_string=False), token)
 

@@ -376,7 +376,7 @@ class QueryParser(ExpressionParser):
         negative = self.take_symbol(TokenType.DASH)
         number = self._curr
         if negative or number.token_type is TokenType.NUMBER:
-            self.need_symbol(TokenType.NUMBER, "a number")
+            self.number()
             self._value_ends(name)
             return "number", _number(number.text, negative)
         parse = _VALUE_KINDS.get(token.token_type)

@@ -115,3 +115,12 @@ def test_duplicates_name_both_places() -> None:
 def test_the_parser_has_no_door_to_sqlglots_unparsed_commands() -> None:
     assert "Command" not in {type(statement).__name__ for statement in parse_file("a.sql", "SHOW STREAMS").statements}
     assert not any(name.startswith("_parse_as_command") for name in vars(DeltaStreamParser))
+
+
+@pytest.mark.parametrize(
+    "text", ["CREATE STREAM a AS SELECT 1e FROM b;", "CREATE STORE s WITH ('type' = KAFKA, 'a' = -1e);"]
+)
+def test_an_exponent_without_digits_is_no_number(text: str) -> None:
+    (found,) = parse_file("a.sql", text).diagnostics
+    assert found.condition == "SYNTAX_EXPECTED"
+    assert found.span is not None
