@@ -27,6 +27,7 @@ from ds_dagster.cli.environment import resolver
 from ds_dagster.jars import operator_jar, resolve
 from ds_dagster.project import Project, compile_texts, kind_of_store, store_admin
 from ds_dagster.settings import Settings, load_settings
+from ds_dagster.spark.jvm import TICK_SOURCE
 from ds_dagster.spark.query import PreparedQuery, close, prepare, start
 from ds_dagster.spark.session import build_session
 
@@ -39,8 +40,6 @@ CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://localhost:5432
 
 TOML = 'store = "k"\n[engine]\ncores = 2\nmemory = "1g"\n'
 FLUSH_SECONDS = 120.0
-TICKS = "ds-ticks"
-"""The source whose rows are time, not data."""
 Record = tuple[str | None, bytes]
 
 
@@ -192,7 +191,7 @@ class House:
         if problem is not None:
             raise SystemExit(str(problem))
         sources = [source for batch in query.recentProgress for source in batch["sources"]]
-        rows = sum(source["numInputRows"] for source in sources if source["description"] != TICKS)
+        rows = sum(source["numInputRows"] for source in sources if source["description"] != TICK_SOURCE)
         return Ran(seconds, used, rows)
 
 

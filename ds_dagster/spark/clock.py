@@ -12,12 +12,11 @@ from typing import Literal
 
 from ds_dagster.catalog.io_spec import ReadSpec
 from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
-from ds_dagster.spark.jvm import ClockConfig, InputTime
+from ds_dagster.spark.jvm import STEP_MICROS, ClockConfig, InputTime
 
 ClockMode = Literal["auto", "manual", "exact"]
 """``auto``: rows move time, ticks some time apart. ``manual``: by hand only. ``exact``: as ``auto``, but a tick behind
 every batch that moves time, so that the same batches give the same ticks (tests)."""
-STEP_MICROS = 50_000
 BROKER_LATENESS_MILLIS = 500
 """How far rows of a broker-timed input may be behind one another (``source.allow.latency.millis`` not given)."""
 LATENESS_MILLIS = 10_000

@@ -30,6 +30,7 @@ KAFKA_SINK = "ds-kafka"
 TICK_SOURCE = "ds-ticks"
 TIMED_SOURCE = "ds-timed"
 RETENTION_MICROS = 3_600_000_000
+STEP_MICROS = 50_000
 NO_REPLAY = -1
 
 _OPERATOR_FAULT = re.compile(r"\[ds:([A-Z_]+)\] ([^\n]*)")
@@ -69,7 +70,7 @@ class ClockConfig:
     span_micros: int = 0
     grid_micros: int = 0
     mode: Literal["auto", "manual"] = "auto"
-    step_micros: int = 50_000
+    step_micros: int = STEP_MICROS
 
     def json(self) -> str:
         """The text ``dsdagster.time.Clocks.register`` reads."""
