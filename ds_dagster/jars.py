@@ -334,15 +334,27 @@ def operator_jar(progress: Progress | None = None) -> Path:
         InternalError: OPERATOR_SOURCES_MISSING.
     """
     sources = operator_sources()
+    found = built_operator_jar(sources)
+    if found is not None:
+        return found
+    target = _operator_target(sources)
+    with file_lock(target.parent.parent / "build.lock"):
+        if not target.is_file():
+            build_operator_jar(sources, target, progress)
+    return target
+
+
+def built_operator_jar(sources: JavaSources) -> Path | None:
+    """The jar of these sources, None when it has to be built first."""
     packaged = _PACKAGE / "_jvm" / OPERATOR_JAR
     if packaged.is_file() and jar_key(packaged) == sources.key:
         return packaged
-    target = cache_folder() / "operators" / sources.key / OPERATOR_JAR
-    if not target.is_file():
-        with file_lock(target.parent.parent / "build.lock"):
-            if not target.is_file():
-                build_operator_jar(sources, target, progress)
-    return target
+    target = _operator_target(sources)
+    return target if target.is_file() else None
+
+
+def _operator_target(sources: JavaSources) -> Path:
+    return cache_folder() / "operators" / sources.key / OPERATOR_JAR
 
 
 def operator_sources() -> JavaSources:

@@ -31,6 +31,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "check the network and proxy settings, then run `ds doctor`; what is fetched once works offline afterwards",
     ),
     Condition(
+        "CLASS_ARCHIVE_FAILED",
+        "external",
+        "the classes of Spark could not be recorded",
+        "engines start without the archive too, some seconds slower; the detail says what Java told",
+    ),
+    Condition(
         "JAR_CHANGED",
         "external",
         "{coordinates} from the Maven repository is not the file that was locked",

@@ -17,15 +17,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ds_dagster.class_archive import location
 from ds_dagster.errors import DsError
 from ds_dagster.jars import (
-    OPERATOR_JAR,
+    built_operator_jar,
     cache_folder,
     is_resolved,
     java_command,
     java_version,
     locked_sets,
     operator_sources,
+    resolve,
     set_folder,
 )
 from ds_dagster.local.kinesis import find_node, installed_folder
@@ -140,11 +142,22 @@ def _jars(_state: Path) -> list[Fact]:
 
 def _operators(_state: Path) -> list[Fact]:
     try:
-        key = operator_sources().key
+        built = built_operator_jar(operator_sources())
     except DsError as problem:
         return [Fact("operators", False, problem.message, problem.hint)]
-    built = cache_folder() / "operators" / key / OPERATOR_JAR
-    return [Fact("operators", True, str(built) if built.is_file() else "built or unpacked at first use")]
+    return [Fact("operators", True, str(built or "built at first use"))]
+
+
+def _classes(_state: Path) -> list[Fact]:
+    """Not having the archive is no fault."""
+    try:
+        built = built_operator_jar(operator_sources())
+        archive = location((*resolve("spark-kafka"), built)) if built and is_resolved("spark-kafka") else None
+    except DsError as problem:
+        return [Fact("class archive", False, problem.message, problem.hint)]
+    there = archive is not None and archive.is_file()
+    missing = "none, engines start slower; `python -m ds_dagster.class_archive` makes one"
+    return [Fact("class archive", True, str(archive) if there else missing)]
 
 
 def _node(_state: Path) -> list[Fact]:
@@ -242,6 +255,7 @@ CHECKS: tuple[Callable[[Path], list[Fact]], ...] = (
     _java,
     _jars,
     _operators,
+    _classes,
     _node,
     _postgres,
     _servers,

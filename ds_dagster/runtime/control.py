@@ -39,7 +39,7 @@ from ds_dagster.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.1
 CATCH_UP_SECONDS = 60.0
 """How long a finite run waits for the jobs it reads from."""
 

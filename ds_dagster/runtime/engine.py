@@ -41,6 +41,10 @@ from ds_dagster.runtime.status import EngineState, EngineStatus
 from ds_dagster.settings import Settings, load_settings
 
 TICK_SECONDS = 0.25
+MOVING_SECONDS = 0.05
+"""Time between two ticks while a job starts or stops, and between two looks whether somebody asked for something:
+people wait for it."""
+
 DRAIN_SECONDS = 60.0
 """How long jobs may take to end their batch after SIGTERM; then they are ended as they are, and resume from the
 checkpoint."""
@@ -156,9 +160,16 @@ class Engine:
             check()
             if reconciler.draining and (reconciler.is_idle() or self.clock.monotonic() > drain_until):
                 return
-            left = TICK_SECONDS - (self.clock.monotonic() - begun)
-            if left > 0:
-                self.clock.sleep(left)
+            self._rest(reconciler, begun)
+
+    def _rest(self, reconciler: Reconciler, begun: float) -> None:
+        """Until the next tick is due, or somebody wrote into the journal."""
+        interval = MOVING_SECONDS if reconciler.is_moving() else TICK_SECONDS
+        mark = reconciler.journal.mark()
+        while (left := begun + interval - self.clock.monotonic()) > 0:
+            self.clock.sleep(min(left, MOVING_SECONDS))
+            if reconciler.journal.mark() != mark:
+                return
 
     def _tick(self, reconciler: Reconciler) -> None:
         """One tick; trouble with the journal is borne, jobs go on meanwhile."""

@@ -100,6 +100,10 @@ class Reconciler:
         """Whether no query of ours is left."""
         return not any(status.state in ACTIVE for status in self._statuses.values())
 
+    def is_moving(self) -> bool:
+        """Whether a job is on its way to another state."""
+        return any(status.state in ("STARTING", "STOPPING") for status in self._statuses.values())
+
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:

@@ -66,7 +66,7 @@ class HostedQuery:
             self._take(read_progress(text))
         self._look_for_idleness(self.query)
         self._ask_clock()
-        if self.phase == "starting" and (self.progress.batches or self.progress.caught_up is not None):
+        if self.phase == "starting" and (self.progress.batches or self._idle_since is not None):
             self.phase = "running"
 
     def _take(self, batch: BatchProgress) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -87,33 +89,38 @@ class Specs:
 
 
 def specs(job: Compiled) -> Specs:
-    """Make sure that every entity exists as declared; needs no Spark, so that it happens while Spark starts.
+    """Make sure that every source exists as declared; needs no Spark, so that it happens while Spark starts.
 
     Raises:
         DsError: what stores and references refuse.
     """
-    reads = {scan.source_name: _read_spec(scan, job) for scan in job.query.scans}
+    scans = job.query.scans
+    with ThreadPoolExecutor(len(scans), "ds-sources") as pool:  # each waits for its server
+        reads = pool.map(partial(_read_spec, job), scans)
+        by_name = {scan.source_name: read for scan, read in zip(scans, reads, strict=True)}
     store, kind, _ = job.store(job.query.sink)
-    if kind.capabilities.writes_streams and job.query.sink.kind in ("stream", "changelog"):
-        _ensured(job, job.query.sink)
-    return Specs(reads, kind.write_spec(store, job.query.sink, job.query.refresh))
+    return Specs(by_name, kind.write_spec(store, job.query.sink, job.query.refresh))
 
 
 def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
-    """Build the query.
+    """Build the query, while its sink is made sure of: a topic may be made like the source's, which exists.
 
     Raises:
-        DsError: what loaders, references and the compiler refuse.
+        DsError: what stores, loaders, references and the compiler refuse.
     """
-    return prepare(
-        spark,
-        job.query,
-        reads=given.reads,
-        write=given.write,
-        identity=job.order.identity,
-        resolve=resolver_of_all(job),
-        job_name=job.order.name,
-    )
+    with ThreadPoolExecutor(1, "ds-sink") as pool:
+        sink = pool.submit(_ensure_sink, job)
+        made = prepare(
+            spark,
+            job.query,
+            reads=given.reads,
+            write=given.write,
+            identity=job.order.identity,
+            resolve=resolver_of_all(job),
+            job_name=job.order.name,
+        )
+        sink.result()
+    return made
 
 
 def resolver_of_all(job: Compiled) -> Resolver:
@@ -132,11 +139,18 @@ def fence(spark: SparkSession, job: Compiled) -> None:
         operators(spark).fence_transaction(job.order.identity.job, client)
 
 
-def _read_spec(scan: Scan, job: Compiled) -> ReadSpec:
+def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     store, kind, _ = job.store(scan.relation)
     facts = _ensured(job, scan.relation)
     options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
     return kind.read_spec(store, scan.relation, options, facts)
+
+
+def _ensure_sink(job: Compiled) -> None:
+    sink = job.query.sink
+    _, kind, _ = job.store(sink)
+    if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
+        _ensured(job, sink)
 
 
 def _ensured(job: Compiled, relation: Relation) -> EntityFacts:

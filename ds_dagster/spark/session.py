@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
+from ds_dagster.class_archive import java_options
 from ds_dagster.names import safe_name
 from ds_dagster.settings import Settings
 
@@ -69,7 +70,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         # the place in our code where a column was made: six calls into the JVM for every one of them
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
-        "spark.sql.streaming.pollingDelay": "50ms",
+        "spark.sql.streaming.pollingDelay": "100ms",
         "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -119,7 +120,8 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
         version: of Spark.
     """
     master = settings.engine.master or f"local[{settings.engine.cores}]"
-    paths = [str(path) for path in jars]
+    found = tuple(jars)
+    paths = [str(path) for path in found]
     values = {k: v for k, v in SETTINGS.items() if is_local(master) or k not in CLUSTER_OVERRIDES}
     values |= {
         "spark.master": master,
@@ -134,6 +136,7 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
         values |= {"spark.jars": ",".join(paths), "spark.driver.extraClassPath": os.pathsep.join(paths)}
     if paths and is_local(master):
         values |= {
+            "spark.driver.defaultJavaOptions": java_options(found),
             "spark.hadoop.fs.file.impl": LOCAL_FILE_SYSTEM,
             _FILE_MANAGER: class_name("checkpoint_files", version),
         }

@@ -17,7 +17,18 @@ else:
     import tomli as tomllib
 
 BASE = frozenset(
-    {"errors", "conditions", "diagnostics", "names", "datatypes", "settings", "jars", "redaction", "version"}
+    {
+        "errors",
+        "conditions",
+        "diagnostics",
+        "names",
+        "datatypes",
+        "settings",
+        "jars",
+        "class_archive",
+        "redaction",
+        "version",
+    }
 )
 """Knows nothing of the house; everybody may know it."""
 

@@ -38,7 +38,8 @@ final class JobTransaction {
           "linger.ms", "5",
           "compression.type", "lz4",
           "batch.size", "262144",
-          "delivery.timeout.ms", "60000");
+          "delivery.timeout.ms", "60000",
+          "retry.backoff.ms", "20");
 
   final SinkSettings settings;
   final String incarnation = UUID.randomUUID().toString();

@@ -1,0 +1,100 @@
+"""The class archive: what a Spark driver's JVM loads, parsed and verified once (Java's class-data sharing).
+
+Half of the processor time in which an engine starts goes into classes. With an archive in the cache every driver maps
+them instead; without one, or with one that Java refuses because a jar has changed, it starts as usual. Measured in
+``docs/performance.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ds_dagster.errors import error
+from ds_dagster.jars import Progress, cache_folder, file_lock, java_command, operator_jar, pyspark_home, resolve
+
+RECORDER = "ds_dagster.testing.recording"
+"""Module that runs every operator once in a driver and leaves the archive behind."""
+
+RECORD_SECONDS = 300.0
+KEPT = 3
+"""Archives of other versions that stay (about 190 MB each)."""
+
+
+def class_path() -> tuple[Path, ...]:
+    """The jars of a driver, besides Spark's own; fetched and built if need be.
+
+    Raises:
+        DsError: what :func:`ds_dagster.jars.resolve` and :func:`ds_dagster.jars.operator_jar` raise.
+    """
+    return (*resolve("spark-kafka"), operator_jar())
+
+
+def location(jars: Sequence[Path]) -> Path:
+    """Where the archive for this Java, this Spark and these jars is or would be. Java asks for the same files at the
+    same places, so all of them are in its name.
+
+    Raises:
+        UserError: JAVA_MISSING, JAVA_TOO_OLD, PYSPARK_MISSING.
+    """
+    java = Path(java_command()).resolve()
+    parts = [java, pyspark_home() / "jars", *jars]
+    told = [f"{path} {(found := path.stat()).st_size} {found.st_mtime_ns}" for path in parts]
+    return cache_folder() / "classes" / f"{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:16]}.jsa"
+
+
+def java_options(jars: Sequence[Path]) -> str:
+    """Options of a driver's JVM that use the archive; empty without one."""
+    archive = location(jars)
+    return (
+        f'-XX:SharedArchiveFile="{archive}" -Xshare:auto -Xlog:disable -Xlog:all=error:stderr'
+        if archive.is_file()
+        else ""
+    )
+
+
+def record(progress: Progress, *, jars: Sequence[Path] | None = None) -> Path:
+    """Make the archive unless it is there; takes about a minute.
+
+    Raises:
+        ExternalError: CLASS_ARCHIVE_FAILED; what :func:`class_path` and :func:`location` raise.
+    """
+    jars = class_path() if jars is None else jars
+    target = location(jars)
+    with file_lock(target.parent / "record.lock"):
+        if not target.is_file():
+            progress("recording the classes that Spark loads, so that engines start faster (about a minute)")
+            _record(target)
+            _remove_old(target)
+            progress("recorded the classes")
+    return target
+
+
+def _record(target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".record-") as folder:
+        made = Path(folder, target.name)
+        command = [sys.executable, "-m", RECORDER, str(made)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=RECORD_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as problem:
+            raise error("CLASS_ARCHIVE_FAILED", detail=f"not done after {RECORD_SECONDS:.0f} s") from problem
+        if done.returncode or not made.is_file():
+            raise error("CLASS_ARCHIVE_FAILED", detail=(done.stdout + done.stderr).strip()[-4000:])
+        made.replace(target)
+
+
+def _remove_old(newest: Path) -> None:
+    others = sorted((p for p in newest.parent.glob("*.jsa") if p != newest), key=os.path.getmtime, reverse=True)
+    for path in others[KEPT:]:
+        path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{record(lambda line: None)}\n")  # noqa: ARG005, the path is all that is told

@@ -1,0 +1,69 @@
+"""Records the class archive: ``python -m ds_dagster.testing.recording FILE`` (see :mod:`ds_dagster.class_archive`).
+
+A driver runs a case with every operator, names the classes that a case on stores in memory does not come to, and writes
+the archive as its JVM ends.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from ds_dagster.class_archive import class_path
+from ds_dagster.settings import EngineSettings, Settings
+from ds_dagster.spark.session import build_session
+from ds_dagster.testing.runner import run_case
+
+CASE = Path(__file__).with_name("recording.case.yaml")
+EXIT_SECONDS = 240.0
+_UNUSED = ("kafka/common/message/", "kafka/shaded/", "module-info", "package-info")
+
+
+def main() -> int:
+    """Record into the file that is named; 1 when the case fails."""
+    target = Path(sys.argv[1])
+    jars = class_path()
+    with tempfile.TemporaryDirectory(prefix="ds-record-") as folder:
+        root = Path(folder)
+        options = {"spark.driver.defaultJavaOptions": f"-XX:ArchiveClassesAtExit={target}", "spark.log.level": "OFF"}
+        settings = Settings(root=root, sql=root, state=root, engine=EngineSettings(cores=2, memory="1g"), spark=options)
+        spark = build_session(settings, jars=jars, app_name="recording")
+        result = run_case(CASE, lambda: spark)
+        _load(spark, _names(jars))
+        process = cast(Any, spark.sparkContext._gateway).proc
+        spark.stop()
+        process.stdin.close()
+        process.wait(EXIT_SECONDS)
+    for failure in result.failures:
+        sys.stderr.write(f"{failure}\n")
+    return 1 if result.failures else 0
+
+
+def _names(jars: tuple[Path, ...]) -> Iterator[str]:
+    for jar in jars:
+        with zipfile.ZipFile(jar) as archive:
+            for name in archive.namelist():
+                if name.endswith(".class") and not name.startswith("META-INF") and not any(u in name for u in _UNUSED):
+                    yield name.removesuffix(".class").replace("/", ".")
+
+
+def _load(spark: SparkSession, names: Iterator[str]) -> None:
+    """Load classes without running any of their code; what needs a jar that is not here is left out."""
+    jvm = cast(Any, spark._jvm)
+    loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
+    for name in names:
+        try:
+            jvm.java.lang.Class.forName(name, False, loader)
+        except Py4JJavaError:
+            continue
+
+
+if __name__ == "__main__":
+    sys.exit(main())
