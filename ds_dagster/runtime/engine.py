@@ -160,16 +160,8 @@ class Engine:
             check()
             if reconciler.draining and (reconciler.is_idle() or self.clock.monotonic() > drain_until):
                 return
-            self._rest(reconciler, begun)
-
-    def _rest(self, reconciler: Reconciler, begun: float) -> None:
-        """Until the next tick is due, or somebody wrote into the journal."""
-        interval = MOVING_SECONDS if reconciler.is_moving() else TICK_SECONDS
-        mark = reconciler.journal.mark()
-        while (left := begun + interval - self.clock.monotonic()) > 0:
-            self.clock.sleep(min(left, MOVING_SECONDS))
-            if reconciler.journal.mark() != mark:
-                return
+            interval = MOVING_SECONDS if reconciler.is_moving() else TICK_SECONDS
+            rest(self.clock, reconciler.journal, begun + interval)
 
     def _tick(self, reconciler: Reconciler) -> None:
         """One tick; trouble with the journal is borne, jobs go on meanwhile."""
@@ -209,6 +201,15 @@ class Engine:
                 lease.renew(connection)
         except DsError as problem:
             self._log.warning("the journal does not know that the engine ends: %s", problem.message)
+
+
+def rest(clock: Clock, journal: Journal, end: float) -> None:
+    """Sleep until a monotonic time, or until somebody has written into a local journal."""
+    mark = journal.mark()
+    while (left := end - clock.monotonic()) > 0:
+        clock.sleep(min(left, MOVING_SECONDS))
+        if journal.mark() != mark:
+            return
 
 
 def run_engine(

@@ -27,7 +27,7 @@ from ds_dagster.spark.faults import classify
 from ds_dagster.spark.query import close, failure, start
 from ds_dagster.spark.session import build_session
 
-STARTERS = 2
+STARTERS = 3
 STOPPERS = 4
 BATCH_SECONDS = 20.0
 """How long a stop waits for the end of the batch that runs; then the batch is given up, and repeated by the next

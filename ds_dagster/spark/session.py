@@ -136,10 +136,11 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
         values |= {"spark.jars": ",".join(paths), "spark.driver.extraClassPath": os.pathsep.join(paths)}
     if paths and is_local(master):
         values |= {
-            "spark.driver.defaultJavaOptions": java_options(found),
             "spark.hadoop.fs.file.impl": LOCAL_FILE_SYSTEM,
             _FILE_MANAGER: class_name("checkpoint_files", version),
         }
+        archive = java_options(found)
+        values |= {"spark.driver.defaultJavaOptions": archive} if archive else {}
     return MappingProxyType({**values, **settings.spark})
 
 

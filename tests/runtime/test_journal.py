@@ -17,10 +17,12 @@ from sqlalchemy import update
 from ds_dagster.errors import DsError, ExternalError, UserError
 from ds_dagster.runtime import journal as journals
 from ds_dagster.runtime import rows, schema
+from ds_dagster.runtime.engine import rest
 from ds_dagster.runtime.identity import Identity
 from ds_dagster.runtime.journal import Journal, meta, refuse_network_file_system
 from ds_dagster.runtime.records import Transition
 from ds_dagster.settings import Settings
+from tests.runtime.fakes import FakeClock
 
 
 @pytest.fixture
@@ -51,6 +53,15 @@ def condition(call: object, *arguments: object) -> str:
 def test_the_identity_is_made_once(journal: Journal, settings: Settings) -> None:
     assert Journal.open(settings, {}).create() == journal.identity()
     assert Journal.open(replace(settings, state=settings.state / "other"), {}).create() != journal.identity()
+
+
+def test_an_engine_that_rests_notices_a_write(journal: Journal) -> None:
+    clock = FakeClock()
+    rest(clock, journal, clock.monotonic() + 0.25)
+    assert clock.monotonic() == pytest.approx(100.25)
+    clock.on_sleep = lambda: write(journal)
+    rest(clock, journal, clock.monotonic() + 10.0)
+    assert clock.monotonic() < 100.5
 
 
 def test_ids_hold_only_what_brokers_accept_and_never_collide() -> None:

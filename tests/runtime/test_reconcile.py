@@ -98,6 +98,19 @@ def test_a_wanted_job_is_started_once_and_runs_on_proof(house: House) -> None:
     assert house.history() == ["STARTING", "RUNNING"]
 
 
+def test_the_engine_hurries_while_a_job_is_on_its_way(house: House) -> None:
+    assert not house.reconciler.is_moving()
+    house.want()
+    house.tick()
+    assert house.reconciler.is_moving()
+    house.host.works("a")
+    house.tick()
+    assert not house.reconciler.is_moving()
+    house.control.stop(["a"], "ann")
+    house.tick()
+    assert house.reconciler.is_moving()
+
+
 def test_each_transition_is_written_before_its_effect(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     monkeypatch.setattr(house.host, "start", lambda order: seen.append(house.state()))
