@@ -12,7 +12,7 @@ help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(STAMP) ## make .venv, fetch jars, build the Java operators (nothing to do the second time)
+setup: $(STAMP) ## make .venv, fetch jars, build the Java operators, record their classes (nothing to do the second time)
 
 $(STAMP): pyproject.toml ds_dagster/jars.lock.json ds_dagster/local/kinesalite/package-lock.json $(JAVA_SOURCES)
 	@scripts/venv.sh $(VENV)
