@@ -50,6 +50,8 @@ def location(jars: Sequence[Path]) -> Path:
 
 def java_options(jars: Sequence[Path]) -> str:
     """Options of a driver's JVM that use the archive; empty without one."""
+    if not all(jar.is_file() for jar in jars):
+        return ""
     archive = location(jars)
     return (
         f'-XX:SharedArchiveFile="{archive}" -Xshare:auto -Xlog:disable -Xlog:all=error:stderr'

@@ -210,7 +210,34 @@ AGGREGATES: tuple[Condition, ...] = (
 )
 
 WINDOWS: tuple[Condition, ...] = (
-    Condition("WINDOW_NOT_YET", "not_yet", "window {function}", "TUMBLE(relation, SIZE n unit) is built", _ZERO),
+    Condition(
+        "WINDOW_STEP",
+        "user",
+        "CUMULATE of {size} by steps of {step}",
+        "choose a size that is a multiple of the step",
+        "22023",
+    ),
+    Condition(
+        "WINDOWS_TOO_MANY",
+        "user",
+        "a record would be in {windows} windows of {function}, more than {limit}",
+        "choose a longer step or a shorter size",
+        "54000",
+    ),
+    Condition(
+        "SESSION_BOUNDS",
+        "user",
+        "the bounds of a session are used {where}, but they are known only when it has ended",
+        "group by window_start and window_end as they are, and use them in HAVING or in the SELECT list",
+        "42803",
+    ),
+    Condition(
+        "SESSION_UPDATES",
+        "user",
+        "'emit.mode' = 'updates' with a SESSION: a session that grows would leave rows of its shorter self behind",
+        "leave out 'emit.mode'; a session answers once, when it has ended",
+        "0A000",
+    ),
     Condition(
         "WINDOW_OVER_CHANGELOG",
         "user",

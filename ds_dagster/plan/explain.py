@@ -173,7 +173,8 @@ def _project(node: Node) -> str:
 
 def _window(node: Node) -> str:
     assert isinstance(node, Window)
-    return f"{node.function} {duration_text(node.size_millis)}"
+    step = f" every {duration_text(node.step_millis)}" if node.step_millis else ""
+    return f"{node.function} {duration_text(node.size_millis)}{step}"
 
 
 def _aggregate(node: Node) -> str:

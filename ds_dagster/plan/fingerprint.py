@@ -186,7 +186,7 @@ def _project(shaper: _Shaper, node: Node) -> Shape:
 
 def _window(_shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, Window)
-    return [node.function, node.size_millis]
+    return [node.function, node.size_millis, *([node.step_millis] if node.step_millis else [])]
 
 
 def _aggregate(shaper: _Shaper, node: Node) -> Shape:

@@ -13,7 +13,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.calls import Aggregates
 from ds_dagster.plan.check_joins import check_chain
 from ds_dagster.plan.expressions import ExpressionBinder, column
-from ds_dagster.plan.nodes import Aggregate, BoundExpression, Named, Node, Scan, Window
+from ds_dagster.plan.nodes import Aggregate, BoundExpression, Filter, Named, Node, Scan, Window
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.scope import Scope
 from ds_dagster.plan.sources import Planned
@@ -135,6 +135,30 @@ class Grouping:
         calls = tuple(self.aggregates.calls.values())
         self._warn_unbounded()
         return Aggregate(self.below, tuple(self.group), calls, self.source.window, updates)
+
+    def check_session(self, updates: bool) -> None:
+        """What a session's bounds are is known only to the aggregate: nothing below it may look at them. Once all calls
+        are known.
+
+        Raises:
+            UserError: SESSION_BOUNDS, SESSION_UPDATES.
+        """
+        window = self.source.window
+        if window is None or window.function != "SESSION":
+            return
+        if updates:
+            raise error("SESSION_UPDATES", span=self.span)
+        bounds = {window.start, window.end}
+        calls = self.aggregates.calls.values()
+        inside = [part for call in calls for part in (call.argument, call.filter) if part is not None]
+        uses = {
+            "in WHERE": [node.condition for node in self.below.walk() if isinstance(node, Filter)],
+            "in an aggregate": inside,
+            "in an expression of GROUP BY": [g.expression for g in self.group if g.name not in bounds],
+        }
+        for where, expressions in uses.items():
+            if any(bounds & expression.columns() for expression in expressions):
+                raise error("SESSION_BOUNDS", span=self.span, where=where)
 
     def _warn_unbounded(self) -> None:
         if self.source.window is not None:

@@ -20,6 +20,7 @@ from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
 from ds_dagster.errors import error
 
 ChangelogKind = Literal["append", "upsert"]
+WindowFunction = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 JoinKind = Literal["inner", "left"]
 BadRecords = Literal["terminate", "ignore"]
 AggregateFunction = Literal["COUNT", "SUM", "AVG", "MIN", "MAX"]
@@ -293,13 +294,24 @@ class Project(Node):
 
 @dataclass(frozen=True, slots=True)
 class Window(Node):
-    """Assigns rows to tumbling windows of event time: adds ``window_start`` and ``window_end`` (TIMESTAMP_LTZ), named
-    ``alias$window_start`` and ``alias$window_end``. Windows are aligned to the epoch, [start, end)."""
+    """Assigns rows to windows of event time: adds ``window_start`` and ``window_end`` (TIMESTAMP_LTZ), named
+    ``alias$window_start`` and ``alias$window_end``. Windows hold their start and not their end; all but sessions are
+    aligned to the epoch.
+
+    Attributes:
+        input, alias: rows, and the first part of the bounds' names.
+        size_millis: length; of a session the gap that ends it.
+        function: TUMBLE: one window per row. HOP: one begins every ``step_millis`` (there may be gaps between them).
+            CUMULATE: all that begin at a multiple of the size and end at a multiple of ``step_millis``. SESSION: while
+            rows of a group are no further apart than the gap; its bounds are known to the aggregate only.
+        step_millis: of HOP and CUMULATE, else 0.
+    """
 
     input: Node
     alias: str
     size_millis: int
-    function: Literal["TUMBLE"] = "TUMBLE"
+    function: WindowFunction = "TUMBLE"
+    step_millis: int = 0
 
     @property
     def output(self) -> tuple[Field, ...]:

@@ -75,6 +75,9 @@ class SelectBinder:
         node = self._where(tree, scope, node)
         if is_grouped(tree):
             return self._grouped(tree, scope, first, node)
+        if first.window is not None and first.window.function == "SESSION":
+            self.findings.add(error("SESSION_BOUNDS", span=scope.place(tree), where="without GROUP BY"))
+            raise RefusedSelectError
         binder = ExpressionBinder(scope, "the SELECT list")
         items = tuple(self._items(tree, scope, binder, None))
         self._done()
@@ -129,6 +132,7 @@ class SelectBinder:
             span = scope.place(having.this)
             in_having = ExpressionBinder(scope, "HAVING", grouping.aggregates)
             condition = self.findings.collect(lambda: grouping.over(in_having.condition(having.this), span))
+        self.findings.collect(lambda: grouping.check_session(self.choices.updates))
         self._done()
         made: Node = grouping.node(updates=self.choices.updates)
         if condition is not None:

@@ -17,15 +17,19 @@ from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
-from ds_dagster.plan.nodes import Filter, Node, Project, Scan, SourceTime, Window
+from ds_dagster.plan.nodes import Filter, Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.scope import Source, visible
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import RelationRef, WindowRef
+from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.lowering import span_of
 from ds_dagster.sql.statements import Context, Property, WrittenName
 
 RESERVED_ALIASES = ("count", "sum", "avg", "min", "max", "group")
 """First parts of internal names that aggregates make."""
+
+MOST_WINDOWS = 20_000
+"""Windows one record may be in: a week by the minute is 10,080."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +162,9 @@ class SourceBinder:
         )
 
     def _window(self, node: WindowRef, alias: str, properties: Sequence[Property]) -> Planned:
-        function = str(node.args["function"])
-        if function != "TUMBLE":
-            raise error("WINDOW_NOT_YET", span=self._place(node), function=function)
+        function: WindowFunction = node.args["function"]
+        size, step = int(node.args["size_millis"]), int(node.args["step_millis"] or 0)
+        self._check_step(node, function, size, step)
         inner = self._bind(node.this, alias, properties)
         if inner.window is not None:
             raise error("WINDOW_OF_JOIN", span=self._place(node), what="a window")
@@ -171,11 +175,21 @@ class SourceBinder:
         if stateful is not None:
             what = "a join or an aggregate" if stateful.is_stateful else "a window"
             raise error("WINDOW_OF_JOIN", span=self._place(node), what=what)
-        window = Window(inner.node, self.naming.alias(f"{alias}_window"), int(node.args["size_millis"]))
+        window = Window(inner.node, self.naming.alias(f"{alias}_window"), size, function, step)
         fields = {f.name: f for f in window.output}
         bounds = visible((("window_start", fields[window.start]), ("window_end", fields[window.end])))
         columns = MappingProxyType({**inner.source.columns, **bounds})
         return replace(inner, node=window, source=replace(inner.source, columns=columns), window=window)
+
+    def _check_step(self, node: WindowRef, function: str, size: int, step: int) -> None:
+        if function == "CUMULATE" and size % step:
+            shown = {"size": duration_text(size), "step": duration_text(step)}
+            raise error("WINDOW_STEP", span=self._place(node), **shown)
+        windows = -(-size // step) if step else 1
+        if windows > MOST_WINDOWS:
+            raise error(
+                "WINDOWS_TOO_MANY", span=self._place(node), function=function, windows=windows, limit=MOST_WINDOWS
+            )
 
     def _sub_select(self, node: exp.Subquery, alias: str, properties: Sequence[Property]) -> Planned:
         if properties:

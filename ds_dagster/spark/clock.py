@@ -13,6 +13,7 @@ from typing import Literal
 from ds_dagster.catalog.io_spec import ReadSpec
 from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
 from ds_dagster.spark.jvm import STEP_MICROS, ClockConfig, InputTime
+from ds_dagster.spark.windows import window_grid_millis
 
 ClockMode = Literal["auto", "manual", "exact"]
 """``auto``: rows move time, ticks some time apart. ``manual``: by hand only. ``exact``: as ``auto``, but a tick behind
@@ -58,14 +59,14 @@ def clock_config(
     if not clocked:
         return None
     scans = [node for node in root.walk() if isinstance(node, Scan) and node.source_name in clocked]
-    windows = [node.size_millis for node in root.walk() if isinstance(node, Window)]
+    windows = [node for node in root.walk() if isinstance(node, Window)]
     joins = [node.within_millis for node in root.walk() if isinstance(node, IntervalJoin)]
     edge = lateness_edge_millis(root)
     only_windows = len(windows) == 1 and not any(isinstance(node, IntervalJoin | TemporalJoin) for node in root.walk())
     return ClockConfig(
         inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks, edge) for scan in scans},
-        span_micros=1000 * max([*windows, *joins], default=0),
-        grid_micros=1000 * windows[0] if only_windows else 0,
+        span_micros=1000 * max([*(window.size_millis for window in windows), *joins], default=0),
+        grid_micros=1000 * window_grid_millis(windows[0]) if only_windows else 0,
         mode="manual" if mode == "manual" else "auto",
         step_micros=0 if mode == "exact" else STEP_MICROS,
     )

@@ -40,6 +40,7 @@ from ds_dagster.spark.jvm import RETENTION_MICROS, operators
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.windows import key_of_all, with_window
 
 OutputMode = Literal["append", "update"]
 Wants = frozenset[str]
@@ -142,10 +143,8 @@ class PlanCompiler:
         return Flow(flow.frame.select(*made, *_technical(flow.frame)), flow.timed)
 
     def visit_window(self, node: Window, wants: Wants) -> Flow:
-        """Rows with their tumbling window and its bounds."""
-        frame = self._timed(node.input, (wants | TIME) - {names.WINDOW}).frame
-        window = sf.window(sf.col(names.EVENT_TIME), f"{node.size_millis} milliseconds")
-        frame = frame.withColumn(names.WINDOW, window)
+        """Rows with their window and its bounds, once per window."""
+        frame = with_window(self._timed(node.input, (wants | TIME) - {names.WINDOW}).frame, node)
         bounds = {node.start: sf.col(names.WINDOW).getField("start"), node.end: sf.col(names.WINDOW).getField("end")}
         return Flow(frame.withColumns(bounds), timed=True)
 
@@ -159,7 +158,8 @@ class PlanCompiler:
             for named in node.group
             if named.name not in of_window
         ]
-        keys = [sf.col(names.WINDOW), *keys] if node.window else keys
+        if node.window:
+            keys = [sf.col(names.WINDOW), *(keys or key_of_all(node.window))]
         calls = [_aggregate(flow.frame, call) for call in node.calls] or [sf.count(sf.lit(1)).alias(_KEY)]
         frame = flow.frame.groupBy(*keys).agg(*calls)
         output = [
