@@ -169,13 +169,6 @@ AGGREGATES: tuple[Condition, ...] = (
         _ZERO,
     ),
     Condition(
-        "DISTINCT_AGGREGATE_NOT_YET",
-        "not_yet",
-        "{function}(DISTINCT …)",
-        "group by the value into a changelog first; counting over a changelog comes later",
-        _ZERO,
-    ),
-    Condition(
         "COLUMN_NOT_GROUPED",
         "user",
         "column {name} is neither grouped nor inside an aggregate",
@@ -201,6 +194,12 @@ AGGREGATES: tuple[Condition, ...] = (
         "42803",
     ),
     Condition("HAVING_WITHOUT_GROUP", "user", "HAVING without GROUP BY", "write WHERE", "42803"),
+    Condition(
+        "DISTINCT_STATE",
+        "user",
+        "{function}(DISTINCT …) without a window keeps every value of every group for ever",
+        "read from TUMBLE({relation}, SIZE n MINUTES) and group by window_start and window_end",
+    ),
     Condition(
         "UNBOUNDED_STATE",
         "user",

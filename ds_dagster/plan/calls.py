@@ -7,7 +7,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, DataType
+from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, DataType, is_primitive
 from ds_dagster.errors import DsError
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.arithmetic import arithmetic_type
@@ -51,14 +51,22 @@ class Aggregates:
         argument: BoundExpression | None,
         condition: BoundExpression | None,
         type_: DataType,
+        *,
+        distinct: bool = False,
     ) -> AggregateCall:
         """The call with that meaning, new or known."""
-        parts = [function, *(expression_text(e.tree, str, strict=True) if e else "*" for e in (argument, condition))]
+        parts = [
+            function,
+            str(distinct),
+            *(expression_text(e.tree, str, strict=True) if e else "*" for e in (argument, condition)),
+        ]
         key = "|".join(parts)
         if key not in self.calls:
             name = f"{function.lower()}${len(self.calls) + 1}"
             nullable = function != "COUNT"
-            self.calls[key] = AggregateCall(name, function, argument, type_, filter=condition, nullable=nullable)
+            self.calls[key] = AggregateCall(
+                name, function, argument, type_, distinct=distinct, filter=condition, nullable=nullable
+            )
         return self.calls[key]
 
 
@@ -184,7 +192,6 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
 
     Raises:
         UserError: AGGREGATE_MISPLACED, FUNCTION_ARGUMENT_TYPE.
-        NotYetError: DISTINCT_AGGREGATE_NOT_YET.
     """
     call = node.this if isinstance(node, exp.Filter) else node
     name = _AGGREGATES.get(type(call))
@@ -198,14 +205,31 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
             else "write it in the SELECT list or in HAVING"
         )
         raise binder.refuse("AGGREGATE_MISPLACED", node, function=name, clause=binder.clause, fix=fix)
-    argument = call.this
-    if isinstance(argument, exp.Distinct):
-        raise binder.refuse("DISTINCT_AGGREGATE_NOT_YET", node, function=name)
+    argument, distinct = _distinct_argument(binder, node, call, name)
     inner = ExpressionBinder(binder.scope, f"an aggregate ({name})")
     bound = None if isinstance(argument, exp.Star) else inner.expression(argument)
+    if distinct and bound is not None and not is_primitive(bound.type):
+        types = [str(bound.type)]
+        raise binder.refuse(
+            "FUNCTION_ARGUMENT_TYPE", node, function=f"{name} DISTINCT", types=types, expected="(scalar)"
+        )
     condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
-    made = binder.aggregates.add(name, bound, condition, _aggregate_type(binder, node, name, bound))
+    type_ = _aggregate_type(binder, node, name, bound)
+    made = binder.aggregates.add(name, bound, condition, type_, distinct=distinct)
     return Typed(column(made.name), made.type, made.nullable)
+
+
+def _distinct_argument(
+    binder: ExpressionBinder, node: exp.Expression, call: exp.Expression, name: str
+) -> tuple[exp.Expression, bool]:
+    """What is aggregated, and whether each value counts once; to MIN and MAX that is the same."""
+    argument = call.this
+    if not isinstance(argument, exp.Distinct):
+        return argument, False
+    if len(argument.expressions) != 1:
+        count = len(argument.expressions)
+        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected="(DISTINCT value)")
+    return argument.expressions[0], name not in ("MIN", "MAX")
 
 
 def _aggregate_type(

@@ -189,7 +189,8 @@ def _aggregate(node: Node) -> str:
 def _call(call: AggregateCall) -> str:
     argument = "*" if call.argument is None else _text(call.argument)
     condition = "" if call.filter is None else f" FILTER (WHERE {_text(call.filter)})"
-    return f"{shown(call.name)} {call.type} = {call.function}({argument}){condition}"
+    distinct = "DISTINCT " if call.distinct else ""
+    return f"{shown(call.name)} {call.type} = {call.function}({distinct}{argument}){condition}"
 
 
 def _interval_join(node: Node) -> str:

@@ -163,13 +163,16 @@ class Grouping:
     def _warn_unbounded(self) -> None:
         if self.source.window is not None:
             return
+        relation = self.source.relation.name.name
+        distinct = next((call.function for call in self.aggregates.calls.values() if call.distinct), None)
+        if distinct is not None:
+            self.findings.warn(error("DISTINCT_STATE", span=self.span, function=distinct, relation=relation))
         scans = [node for node in self.below.walk() if isinstance(node, Scan)]
         times = {scan.time.column for scan in scans} | {scan.rowtime_field for scan in scans}
         for named in self.group:
             reads_time = bool(times & named.expression.columns()) and named.name in times
             if is_temporal(named.expression.type) or reads_time:
                 shown = named.name.partition("$")[2] or named.name
-                relation = self.source.relation.name.name
                 problem = error(
                     "UNBOUNDED_STATE", span=self.span, name=shown, type=named.expression.type, relation=relation
                 )

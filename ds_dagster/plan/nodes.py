@@ -75,7 +75,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One aggregate: ``argument`` None for COUNT(*); ``distinct`` only where a check allowed it; ``filter`` a
+    """One aggregate: ``argument`` None for COUNT(*); ``distinct``: each value once; ``filter`` a
     condition."""
 
     name: str

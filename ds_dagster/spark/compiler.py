@@ -35,7 +35,7 @@ from ds_dagster.spark.clock import clocked_sources, tick_source_name
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
-from ds_dagster.spark.functions import AGGREGATES
+from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.jvm import RETENTION_MICROS, operators
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
@@ -273,7 +273,9 @@ def _aggregate(frame: DataFrame, call: AggregateCall) -> Column:
     value = sf.lit(1) if call.argument is None else compile_expression(frame, call.argument)
     if call.filter is not None:
         value = sf.when(compile_condition(frame, call.filter), value)
-    return AGGREGATES[call.function](value).cast(to_spark(call.type)).alias(call.name)
+    type_ = to_spark(call.type)
+    made = DISTINCT_AGGREGATES[call.function](value, type_) if call.distinct else AGGREGATES[call.function](value)
+    return made.cast(type_).alias(call.name)
 
 
 def _visits(visit: Callable[[PlanCompiler, N, Wants], Flow]) -> Callable[[PlanCompiler, Node, Wants], Flow]:

@@ -182,3 +182,24 @@ AGGREGATES: Mapping[str, Aggregate] = MappingProxyType(
     {"COUNT": sf.count, "SUM": sf.sum, "AVG": sf.avg, "MIN": sf.min, "MAX": sf.max}
 )
 """Aggregate → Spark, over rows that pass its condition."""
+
+
+def _sum_of_set(value: Column, type_: spark_types.DataType) -> Column:
+    """NULL without values, as SUM and AVG have it."""
+    values = sf.collect_set(value)
+    total = sf.aggregate(values, sf.lit(0).cast(type_), lambda so_far, one: (so_far + one).cast(type_))
+    return sf.when(sf.size(values) > 0, total)
+
+
+def _average_of_set(value: Column, type_: spark_types.DataType) -> Column:
+    return _sum_of_set(value, type_) / sf.size(sf.collect_set(value))
+
+
+DISTINCT_AGGREGATES: Mapping[str, Callable[[Column, spark_types.DataType], Column]] = MappingProxyType(
+    {
+        "COUNT": lambda value, _type: sf.size(sf.collect_set(value)),
+        "SUM": _sum_of_set,
+        "AVG": _average_of_set,
+    }
+)
+"""The same with DISTINCT, given the result's type. Spark has no distinct aggregate over streams, but keeps sets."""
