@@ -62,6 +62,8 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "spark.log.level": "WARN",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # plans print the options of their sources; Spark's own pattern knows no keys of certificates
+        "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore|private key",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "true",

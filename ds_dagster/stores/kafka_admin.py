@@ -182,12 +182,18 @@ class KafkaAdmin:
             for part in parts:
                 part.offset = self._watermarks(consumer, part)[0] if from_beginning else ends[part.partition]
             consumer.assign(parts)
-            yield from self._polled(consumer, ends if limit is not None and from_beginning else None, limit, stopped)
+            until = ends if limit is not None and from_beginning else None
+            yield from self._polled(consumer, entity, until, limit, stopped)
         finally:
             consumer.close()
 
     def _polled(
-        self, consumer: Any, ends: Mapping[int, int] | None, limit: int | None, stopped: Callable[[], bool]
+        self,
+        consumer: Any,
+        entity: str,
+        ends: Mapping[int, int] | None,
+        limit: int | None,
+        stopped: Callable[[], bool],
     ) -> Iterator[RawRecord]:
         given = 0
         open_parts = {p for p, end in (ends or {}).items() if end > 0}
@@ -197,7 +203,7 @@ class KafkaAdmin:
                 yield _raw(message)
                 given += 1
             elif message is not None and message.error().name() != "_PARTITION_EOF":
-                raise self._failure(message.error(), "read records")
+                raise self._failure(message.error(), f"read records of {entity} as consumer group {PRINT_GROUP}")
             if ends is not None:
                 open_parts = {p.partition for p in consumer.position(consumer.assignment()) if _is_open(p, ends)}
                 if not open_parts:
@@ -333,7 +339,7 @@ class KafkaAdmin:
         try:
             low, high = consumer.get_watermark_offsets(part, timeout=CALL_SECONDS)
         except KafkaException as problem:
-            raise self._failure(problem.args[0], "read the ends of a topic") from problem
+            raise self._failure(problem.args[0], f"read the ends of {part.topic}") from problem
         return low, high
 
     def _failure(self, problem: Any, action: str) -> DsError:

@@ -7,10 +7,10 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -261,7 +261,11 @@ def test_each_missing_grant_is_the_users(world: World) -> None:
         allow(world, grant)
     assert world.start("available_now").awaitTermination(120)
     world.stop()
-    world.compile(world.broker.user("sha256"), ROWS)
+    with pytest.raises(DsError) as denied:
+        world.read()
+    assert denied.value.condition == "STORE_PERMISSION_DENIED"
+    assert f"read records of {sink} as consumer group ds-dagster-print" in denied.value.message
+    allow(world, (ResourceType.GROUP, "ds-dagster-print", AclOperation.READ))
     assert sorted(row["n"] for row in world.read()) == list(range(10))
 
 
@@ -395,14 +399,38 @@ def recreate(world: World, topic: str) -> None:
 # --- nothing of it is told --------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def everything_logged(spark: SparkSession, file: Path) -> Iterator[None]:
+    """The JVM's log as if somebody had asked for much of it; the engine's own level is WARN."""
+    log4j = cast("Any", spark._jvm).org.apache.logging.log4j
+    layout = log4j.core.layout.PatternLayout.createDefaultLayout()
+    made = log4j.core.appender.FileAppender.newBuilder().setName(file.name).withFileName(str(file)).setLayout(layout)
+    appender = made.build()
+    appender.start()
+    context = log4j.LogManager.getContext(False)
+    root = context.getConfiguration().getRootLogger()
+    root.addAppender(appender, log4j.Level.INFO, None)
+    root.setLevel(log4j.Level.INFO)
+    context.updateLoggers()
+    try:
+        yield
+    finally:
+        root.removeAppender(file.name)
+        root.setLevel(log4j.Level.OFF)
+        context.updateLoggers()
+        appender.stop()
+
+
 @pytest.mark.parametrize("login", ["sha512", "oauth", "mutual by text"])
 def test_no_secret_stands_in_what_a_run_leaves(world: World, login: str) -> None:
     properties = world.broker.logins()[login]
     world.compile(properties, WINDOWS)
     world.ensure()
     world.send(0, 10)
-    query = world.start()
-    world.wait(lambda: sum(row["total"] for row in world.read()) == sum(range(10)))
+    with everything_logged(world.spark, world.folder / "spark.log"):
+        query = world.start()
+        world.wait(lambda: sum(row["total"] for row in world.read()) == sum(range(10)))
+    assert "ProducerConfig values" in (world.folder / "spark.log").read_text()
     prepared, _ = world.running[-1]
     spec = KAFKA.write_spec(world.project.catalog.store("k"), prepared.query.sink, "continuous")  # type: ignore[union-attr]
     shown = prepared.frame._jdf.queryExecution()
