@@ -19,6 +19,7 @@ class EntityFacts:
         defaults.
         record_time: broker or producer set timestamps (``message.timestamp.type``), None for tables.
         size: records or rows if cheap to know.
+        identity: tells the entity from a later one of the same name; empty where the store knows no such thing.
     """
 
     name: str
@@ -26,6 +27,7 @@ class EntityFacts:
     settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     record_time: Literal["broker", "producer"] | None = None
     size: int | None = None
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class ReadSpec:
         limit_option: option that bounds one batch (records), empty when the format has none.
         clock_guard: what the engine's clock must ask about open upstream transactions (``kafka``) or empty.
         entity: shown in errors and progress, ``store.entity``.
+        identity: tells the entity from a later one of the same name; empty where nobody knows.
     """
 
     format: str
@@ -76,6 +77,7 @@ class ReadSpec:
     empty_is_delete: bool = False
     limit_option: str = ""
     clock_guard: str = ""
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)

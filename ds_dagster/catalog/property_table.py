@@ -45,20 +45,44 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec(
         "tls.ca_cert_file", "file", ("store",), "PEM file of the authority that signed the server's certificate"
     ),
-    PropertySpec("tls.cipher_suites", "text", ("store",), "cipher suites", not_yet="the platform's own list is used"),
-    PropertySpec("tls.protocols", "text", ("store",), "TLS versions", not_yet="TLS 1.2 and 1.3 are used"),
+    PropertySpec("tls.ca_cert", "text", ("store",), "the same certificate as PEM text"),
+    PropertySpec("tls.client.cert_file", "file", ("store",), "PEM file of the client's own certificate and its chain"),
+    PropertySpec("tls.client.cert", "text", ("store",), "the same certificate as PEM text"),
+    PropertySpec("tls.client.key_file", "file", ("store",), "PEM file (PKCS #8) of the key of that certificate"),
+    PropertySpec("tls.client.key", "text", ("store",), "the same key as PEM text", secret=True),
+    PropertySpec("tls.client.key_password", "text", ("store",), "password of that key", secret=True),
+    PropertySpec(
+        "tls.cipher_suites", "names", ("store",), "cipher suites that may be used, by their registered (IANA) names"
+    ),
+    PropertySpec(
+        "tls.protocols",
+        "names",
+        ("store",),
+        "TLS versions the queries' connections may use: TLSv1.2, TLSv1.3; control connections take the best both know",
+    ),
     PropertySpec(
         "kafka.sasl.hash_function",
         "word",
         ("store",),
         "how to log in to the brokers",
-        choices=("none", "plain", "sha256", "sha512"),
-        choices_not_yet=(("aws_msk_iam", "log in to MSK with SHA512 and a user instead"),),
+        choices=("none", "plain", "sha256", "sha512", "oauthbearer", "aws_msk_iam"),
     ),
     PropertySpec("kafka.sasl.username", "text", ("store",), "user of the brokers"),
     PropertySpec("kafka.sasl.password", "text", ("store",), "password of that user", secret=True),
-    PropertySpec("kafka.msk.iam_role_arn", "text", ("store",), "role for MSK", not_yet="log in with SHA512 and a user"),
-    PropertySpec("kafka.msk.aws_region", "text", ("store",), "region of MSK", not_yet="log in with SHA512 and a user"),
+    PropertySpec("kafka.sasl.oauth.token_endpoint_url", "text", ("store",), "where OAUTHBEARER gets its tokens (OIDC)"),
+    PropertySpec("kafka.sasl.oauth.client_id", "text", ("store",), "client that asks for tokens"),
+    PropertySpec("kafka.sasl.oauth.client_secret", "text", ("store",), "secret of that client", secret=True),
+    PropertySpec("kafka.sasl.oauth.scope", "text", ("store",), "scope that is asked for"),
+    PropertySpec(
+        "kafka.sasl.oauth.extensions",
+        "text",
+        ("store",),
+        "SASL extensions, name=value with commas between them (logicalCluster, identityPoolId of Confluent Cloud)",
+    ),
+    PropertySpec("kafka.msk.iam_role_arn", "text", ("store",), "role to assume for AWS_MSK_IAM; default: the engine's"),
+    PropertySpec(
+        "kafka.msk.aws_region", "text", ("store",), "region of MSK; default: the one in access_region or in uris"
+    ),
     PropertySpec(
         "schema_registry.name",
         "name",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ds_dagster.catalog.properties import PropertyIndex, PropertySpec, convert, property_index
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.store import StoreDefinition
-from ds_dagster.catalog.values import PropertyValue, parse_properties, read_value_file
+from ds_dagster.catalog.values import REFERENCE, PropertyValue, parse_properties, read_value_file
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
@@ -70,11 +70,12 @@ def declare_store(
 
 
 def _without_secrets(statement: CreateStore, values: Mapping[str, PropertyValue]) -> Origin:
-    """The statement's text is shown in many places: literal secrets in it are masked."""
+    """The statement's text is shown in many places: literal secrets in it are masked, and defaults of references."""
     text = statement.origin.text
     for value in values.values():
-        if value.secret and not value.is_reference and value.value:
-            text = text.replace(str(value.value), MASK)
+        defaults = [match["default"] for match in REFERENCE.finditer(str(value.value))]
+        for literal in defaults if value.is_reference else [str(value.value)]:
+            text = text.replace(literal, MASK) if value.secret and literal else text
     return replace(statement.origin, text=text)
 
 
@@ -144,7 +145,8 @@ def _with_config_file(store: _Store, values: Mapping[str, PropertyValue]) -> Map
         pulled = store.index.pull([item], "store", store.kind.name)
         for diagnostic in pulled.diagnostics:
             _refuse_config(store, config, diagnostic.message)
-        for canonical, value in pulled.values.items():
+        for canonical, pulled_value in pulled.values.items():
+            value = _located(store, canonical, pulled_value)
             kept = PropertyValue("", secret=True, file=str(path), entry=name) if value.secret else value
             found[canonical] = PropertyValue(kept.value, kept.secret, None, kept.file, kept.entry)
     return {**found, **values}
@@ -196,7 +198,9 @@ def _values_of(
 def _replacement(store: _Store, spec: PropertySpec, raw: Any) -> PropertyValue:
     """A value of a user's resource: a reference stays one."""
     text = PropertyValue(str(raw), secret=spec.secret)
-    return text if text.is_reference else PropertyValue(_converted(store, spec, raw), secret=spec.secret)
+    if text.is_reference:
+        return text
+    return _located(store, spec.name, PropertyValue(_converted(store, spec, raw), secret=spec.secret))
 
 
 def _overlay_value(store: _Store, spec: PropertySpec, raw: Any) -> PropertyValue:

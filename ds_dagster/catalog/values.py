@@ -22,7 +22,8 @@ class PropertyValue:
         value: text (references still in it), whole number or truth value.
         secret: hidden in every rendering; a literal (no reference) in a file is warned about.
         span: where it was written; None for values of the overlay, a profile or an inference.
-        file: the value stands in this file (absolute path); read where it is resolved. Empty otherwise.
+        file: the value stands in this file (absolute path, or a reference to one); read where it is resolved. Empty
+        otherwise.
         entry: with ``file``: the name of the line of a properties file that holds it; empty = the whole file is the
         value.
         parts: when not empty, the value is these parts one behind the other (a login line made of user and password).
@@ -86,13 +87,14 @@ def _part(part: PropertyValue, text: str) -> str:
 
 
 def _from_file(value: PropertyValue, environment: Mapping[str, str], used_by: str) -> str:
-    text = read_value_file(value.file, used_by)
+    path = resolve_text(value.file, environment, used_by)
+    text = read_value_file(path, used_by)
     if not value.entry:
         return text.strip()
     found = parse_properties(text).get(value.entry)
     if found is None:
         reason = f"it has no line for {value.entry}"
-        raise error("VALUE_FILE_UNREADABLE", file=value.file, used_by=used_by, reason=reason)
+        raise error("VALUE_FILE_UNREADABLE", file=path, used_by=used_by, reason=reason)
     return resolve_text(found, environment, used_by)
 
 

@@ -209,35 +209,55 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "INPUT_LOST",
         "user",
-        "records that were not read yet are gone from the source",
+        "records that were not read yet are gone from {entities}",
         "they passed the source's retention, or it was created anew; `ds reset` starts a new checkpoint "
         "version from what is there",
     ),
     Condition(
+        "INPUT_RECREATED",
+        "user",
+        "{entity} was deleted and created again since the job read it",
+        "`ds reset` starts a new checkpoint version, which reads what is there now",
+    ),
+    Condition(
         "INPUT_GONE",
         "external",
-        "a topic or partition that is read or written does not exist",
+        "a topic or partition of {entities} does not exist",
         "create it again, or correct the relation; the job retries",
     ),
     Condition(
         "KAFKA_UNREACHABLE",
         "external",
-        "Kafka did not answer",
+        "Kafka did not answer for {entities}",
         "check the brokers' addresses, the network and the brokers; the job retries",
     ),
     Condition(
         "KAFKA_LOGIN_REFUSED",
         "user",
-        "Kafka refused the login",
+        "Kafka refused the login for {entities}",
         "check the store's 'kafka.sasl.*' and 'tls.*' properties, and that the references they name are "
         "set where the engine runs",
     ),
     Condition(
+        "KAFKA_MSK_JAR_MISSING",
+        "user",
+        "the login AWS_MSK_IAM needs a jar that is not on the engine's class path",
+        "download software.amazon.msk:aws-msk-iam-auth (the jar that ends in -all.jar) and name it in "
+        '[tool.ds-dagster.spark] "spark.jars"; or log in with SHA512',
+    ),
+    Condition(
+        "KAFKA_CERTIFICATE_UNREADABLE",
+        "user",
+        "a certificate or key of {entities} cannot be read",
+        "'tls.ca_cert_file', 'tls.client.cert_file' and 'tls.client.key_file' have to be PEM, the key in PKCS #8 "
+        "(openssl pkcs8 -topk8) and opened by 'tls.client.key_password' if it is locked",
+    ),
+    Condition(
         "KAFKA_NOT_ALLOWED",
         "user",
-        "Kafka does not allow what the job needs",
-        "grant the user read or write on the topic, read on the job's consumer group, and write on its "
-        "transactional id",
+        "Kafka does not allow what the job needs on {entities}",
+        "grant the store's user read on the topics it reads, write on those it writes, read on the consumer groups and "
+        "write on the transactional ids that begin with the environment's name (see Kafka in the guide)",
     ),
     Condition(
         "RECORD_TOO_LARGE",

@@ -26,6 +26,24 @@ CONDITIONS: tuple[Condition, ...] = (
         "42501",
     ),
     Condition(
+        "STORE_TLS_FAILED",
+        "user",
+        "no TLS connection to the store {store} at {address}: {reason}",
+        "{fix}",
+    ),
+    Condition(
+        "STORE_PROTOCOL_DIFFERS",
+        "user",
+        "the store {store} at {address} expects {expected}, CREATE STORE says {said}",
+        "{fix}",
+    ),
+    Condition(
+        "STORE_CREDENTIALS_MISSING",
+        "user",
+        "there are no credentials for the store {store}: {reason}",
+        "give the engine's process credentials of the cloud (environment, profile or role), or correct the role",
+    ),
+    Condition(
         "STORE_CALL_FAILED",
         "external",
         "the store {store} failed to {action}",

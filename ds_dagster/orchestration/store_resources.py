@@ -114,12 +114,28 @@ class KafkaStoreResource(StoreResource):
         "username": "kafka.sasl.username",
         "password": "kafka.sasl.password",
         "hash_function": "kafka.sasl.hash_function",
+        "token_endpoint_url": "kafka.sasl.oauth.token_endpoint_url",
+        "client_id": "kafka.sasl.oauth.client_id",
+        "client_secret": "kafka.sasl.oauth.client_secret",
+        "ca_cert_file": "tls.ca_cert_file",
+        "client_cert_file": "tls.client.cert_file",
+        "client_key_file": "tls.client.key_file",
+        "client_key_password": "tls.client.key_password",
     }
 
     username: str | None = Field(default=None, description="SASL user")
     password: str | None = Field(default=None, json_schema_extra=SECRET, description="SASL password: dg.EnvVar only")
 
-    hash_function: str | None = Field(default=None, description="SASL mechanism: PLAIN, SHA256, SHA512 or NONE")
+    hash_function: str | None = Field(
+        default=None, description="how to log in: PLAIN, SHA256, SHA512, OAUTHBEARER, AWS_MSK_IAM or NONE"
+    )
+    token_endpoint_url: str | None = Field(default=None, description="where OAUTHBEARER gets its tokens")
+    client_id: str | None = Field(default=None, description="client that asks for tokens")
+    client_secret: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    ca_cert_file: str | None = Field(default=None, description="PEM file of the brokers' authority")
+    client_cert_file: str | None = Field(default=None, description="PEM file of the client's certificate")
+    client_key_file: str | None = Field(default=None, description="PEM file of its key")
+    client_key_password: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
 
     def producer(self, **settings: Any) -> Any:
         """``confluent_kafka.Producer``; settings win over the store's."""

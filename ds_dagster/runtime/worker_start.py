@@ -54,8 +54,9 @@ class Compiled:
 
         def value_of(value: PropertyValue) -> str:
             text = resolve(value, self.environment, used_by)
-            if value.secret:
-                self.redactor.remember(text)
+            for one in (value, *value.parts):
+                if one.secret:
+                    self.redactor.remember(text if one is value else resolve(one, self.environment, used_by))
             return text
 
         return value_of

@@ -29,6 +29,7 @@ DETAIL_CHARACTERS = 600
 _OPERATOR = re.compile(r"\[ds:([A-Z_]+)\] ?([^\n]*)")
 _IN_PYTHON = re.compile(r"ds_dagster\.errors\.\w+: (?:\S+: )?error: ([^\n]*) \[([A-Z_]+)\]")
 _IN_CALLBACK = re.compile(r"pyspark\.errors\.exceptions\.\w+\.(\w+): \[([A-Z][A-Z0-9_.]+)\] ([^\n]*)")
+_IN_JAVA = re.compile(r"((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?::\s*|\Z)(.*)", re.DOTALL)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
 _PLAN = re.compile(r"\n=== Streaming Query ===|\nLogical Plan:|;\n'?[A-Z]\w+ ")
 _FIELD = re.compile(r"\\\{(\w+)(?:![rs])?\\\}")
@@ -131,6 +132,8 @@ RULES: tuple[Rule, ...] = (
         "KAFKA_LOGIN_REFUSED", kinds=r"kafka\S*\.(SaslAuthentication|SslAuthentication|Authentication|UnsupportedSasl)"
     ),
     Rule("KAFKA_NOT_ALLOWED", kinds=r"kafka\S*Authorization(Failed)?Exception|kafka\S*AuthorizerNotReady"),
+    Rule("KAFKA_MSK_JAR_MISSING", text=r"software\.amazon\.msk\.auth\.iam"),
+    Rule("KAFKA_CERTIFICATE_UNREADABLE", text=r"PEM|Failed to load (SSL )?(key|trust)store|SSL private key"),
     Rule("INPUT_GONE", kinds=r"UnknownTopicOrPartition|UnknownTopicIdException|InvalidTopicException"),
     Rule("RECORD_TOO_LARGE", kinds=r"RecordTooLargeException|RecordBatchTooLargeException"),
     Rule("KAFKA_UNREACHABLE", kinds=r"kafka\S*\.(Timeout|Disconnect|Network|BrokerNotAvailable|NotLeader|Coordinator)"),
@@ -146,39 +149,48 @@ RULES: tuple[Rule, ...] = (
 """Known failures, most telling first; every cause of a chain is tried against one rule before the next rule."""
 
 
-def classify(failure: BaseException) -> DsError:
+def classify(failure: BaseException, entities: str = "the job's entities") -> DsError:
     """The condition of any exception of a query.
 
     Args:
         failure: from a Spark call, a streaming query, a data source or a loader.
+        entities: what the query reads and writes, ``store.entity`` with commas between them, for messages.
     """
     if isinstance(failure, DsError):
         return failure
     causes = list(_causes(failure))
-    return _of_ours("\n".join(cause.text for cause in causes)) or _by_rules(causes)
+    text = "\n".join(cause.text for cause in causes)
+    return _of_ours(text, entities) or _by_rules(causes, entities)
 
 
-def _by_rules(causes: list[Cause]) -> DsError:
+def _by_rules(causes: list[Cause], entities: str) -> DsError:
     for rule in RULES:
         for cause in causes:
             if rule.matches(cause):
                 if rule.quotes_data:
                     return error(rule.name, reason=_reason(cause))
-                return error(rule.name, detail=_detail(causes, cause))
+                return _failed(rule.name, _detail(causes, cause), entities)
     return error("SPARK_FAILED", detail=_detail(causes, causes[-1]))
 
 
-def _of_ours(text: str) -> DsError | None:
+def _failed(condition: str, detail: str, entities: str) -> DsError:
+    """With the entities where the message wants them."""
+    if "{entities}" in CONDITIONS[condition].message:
+        return error(condition, detail=detail, entities=entities)
+    return error(condition, detail=detail)
+
+
+def _of_ours(text: str, entities: str) -> DsError | None:
     found = next((m for m in _OPERATOR.finditer(text) if not m[2].startswith(",")), None)
     if found and found[1] in CONDITIONS:
-        return _from_operator(found[1], found[2])
+        return _from_operator(found[1], found[2], entities)
     inside = _IN_PYTHON.search(text)
     if inside and inside[2] in CONDITIONS:
         return error(inside[2], **parameters(CONDITIONS[inside[2]], inside[1]))
     return None
 
 
-def _from_operator(name: str, rest: str) -> DsError:
+def _from_operator(name: str, rest: str, entities: str) -> DsError:
     """Expressions of ours send their parameters as JSON, operators a sentence."""
     start = rest.find("{")
     try:
@@ -187,7 +199,7 @@ def _from_operator(name: str, rest: str) -> DsError:
         params = None
     if isinstance(params, dict):
         return error(name, **params)
-    return error(name, detail=_trimmed(rest))
+    return _failed(name, _trimmed(rest), entities)
 
 
 def parameters(condition: Condition, message: str) -> dict[str, Any]:
@@ -212,6 +224,7 @@ def _causes(failure: BaseException) -> Iterator[Cause]:
     current: BaseException | None = failure
     while current is not None:
         yield Cause(_class_of(current), _spark_condition(current), _without_plan(str(current)))
+        yield from _spelled_out(str(current))
         yield from _told(str(current))
         yield from _java_causes(getattr(current, "_origin", None) or getattr(current, "java_exception", None))
         current = current.__cause__ or getattr(current, "_cause", None)
@@ -231,6 +244,13 @@ def _java_causes(throwable: Any) -> Iterator[Cause]:
         text = _without_plan(str(throwable.getMessage() or ""))
         yield Cause(throwable.getClass().getName(), _java_condition(throwable), text)
         throwable, seen = throwable.getCause(), seen + 1
+
+
+def _spelled_out(text: str) -> Iterator[Cause]:
+    """A Java exception PySpark has no class for: it begins its text with the exception's own."""
+    found = _IN_JAVA.match(text)
+    if found:
+        yield Cause(found[1], "", _without_plan(found[2]))
 
 
 def _told(text: str) -> Iterator[Cause]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -33,6 +32,7 @@ from ds_dagster.spark.jvm import NO_REPLAY, RETENTION_MICROS, operators
 from ds_dagster.spark.progress import BatchProgress, read_progress
 from ds_dagster.spark.session import active, in_pool, job_session
 from ds_dagster.spark.sinks import encode_records
+from ds_dagster.spark.source_identity import check_identities, local_folder
 from ds_dagster.spark.sources import (
     STREAM_BATCH_ROWS,
     TABLE_BATCH_ROWS,
@@ -65,6 +65,7 @@ class PreparedQuery:
         writer: of a table or view sink.
         capture: see :func:`prepare`.
         unnamed: its sources have no names in the checkpoint (tests).
+        reads: as given.
     """
 
     query: BoundQuery
@@ -79,6 +80,7 @@ class PreparedQuery:
     writer: BatchWriter | None = None
     capture: Capture | None = None
     unnamed: bool = False
+    reads: Mapping[str, ReadSpec] = field(default_factory=dict, repr=False)
 
     @property
     def loader(self) -> BatchLoader | None:
@@ -164,6 +166,7 @@ def prepare(
         writer=writer,
         capture=capture,
         unnamed=provider is not None,
+        reads=reads,
     )
 
 
@@ -176,8 +179,10 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
         trigger: ``available_now`` ends by itself when what exists now has been processed.
 
     Raises:
-        DsError: Spark refused to start it.
+        DsError: INPUT_RECREATED, or Spark refused to start it.
     """
+    if not prepared.unnamed:
+        check_identities(checkpoint, prepared.reads)
     writer = prepared.frame.writeStream.queryName(prepared.job_name).outputMode(prepared.output_mode)
     writer = _to_sink(writer, prepared, checkpoint).option("checkpointLocation", checkpoint)
     if trigger == "available_now":
@@ -211,7 +216,13 @@ def failure(prepared: PreparedQuery, query: StreamingQuery) -> DsError | None:
         return None
     if prepared.writer is not None and prepared.writer.failure is not None:
         return prepared.writer.failure
-    return classify(problem)
+    return classify(problem, entities_of(prepared.query, prepared.write))
+
+
+def entities_of(query: BoundQuery, write: WriteSpec) -> str:
+    """What a query reads and writes, for messages."""
+    read = (f"{scan.relation.store}.{scan.relation.entity}" for scan in query.scans)
+    return ", ".join(dict.fromkeys((*read, write.entity)))
 
 
 def progress(query: StreamingQuery) -> BatchProgress | None:
@@ -282,10 +293,9 @@ def _by_batches(prepared: PreparedQuery) -> Capture | None:
 def unfinished_batch(checkpoint: str) -> int | None:
     """The batch a local checkpoint began and did not finish, ``NO_REPLAY`` for none, None where it cannot be
     looked at."""
-    url = urlsplit(checkpoint)
-    if url.scheme not in ("", "file"):
+    root = local_folder(checkpoint)
+    if root is None:
         return None
-    root = Path(url.path)
     begun, finished = _batches(root / "offsets"), _batches(root / "commits")
     return max(begun) if begun and max(begun) > max(finished, default=-1) else NO_REPLAY
 

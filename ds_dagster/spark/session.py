@@ -62,6 +62,8 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "spark.log.level": "WARN",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # plans print the options of their sources; Spark's own pattern knows no keys of certificates
+        "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore|private key",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "true",
@@ -112,7 +114,8 @@ def is_local(master: str) -> bool:
 
 
 def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) -> Mapping[str, str]:
-    """Every property of the engine's session: defaults, then what the machine asks for, then the project's own.
+    """Every property of the engine's session: defaults, then what the machine asks for, then the project's own; jars
+    the project names are added to ours.
 
     Args:
         settings: of the project.
@@ -121,7 +124,8 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
     """
     master = settings.engine.master or f"local[{settings.engine.cores}]"
     found = tuple(jars)
-    paths = [str(path) for path in found]
+    more = [path.strip() for path in settings.spark.get("spark.jars", "").split(",") if path.strip()]
+    paths = [*(str(path) for path in found), *more]
     values = {k: v for k, v in SETTINGS.items() if is_local(master) or k not in CLUSTER_OVERRIDES}
     values |= {
         "spark.master": master,
@@ -132,8 +136,6 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
         "spark.sql.warehouse.dir": (settings.state / "warehouse").as_uri(),
         _STATE_STORE: class_name("heap", version),
     }
-    if paths:
-        values |= {"spark.jars": ",".join(paths), "spark.driver.extraClassPath": os.pathsep.join(paths)}
     if paths and is_local(master):
         values |= {
             "spark.hadoop.fs.file.impl": LOCAL_FILE_SYSTEM,
@@ -141,7 +143,12 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
         }
         archive = java_options(found)
         values |= {"spark.driver.defaultJavaOptions": archive} if archive else {}
-    return MappingProxyType({**values, **settings.spark})
+    class_path = settings.spark.get("spark.driver.extraClassPath", "")
+    placed = {
+        "spark.jars": ",".join(paths),
+        "spark.driver.extraClassPath": os.pathsep.join(filter(None, (*paths, class_path))),
+    }
+    return MappingProxyType({**values, **settings.spark, **(placed if paths else {})})
 
 
 def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) -> SparkSession:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.inference import delivery
-from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, RefreshMode, Resolver, TimeAuthority, WriteSpec
+from ds_dagster.catalog.io_spec import Envelope, ReadSpec, RefreshMode, Resolver, TimeAuthority, WriteSpec
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.property_table import RECORDS, specs
 from ds_dagster.catalog.relation import Relation
@@ -18,8 +19,17 @@ from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
-from ds_dagster.errors import error
-from ds_dagster.stores.options import flag, make_options, missing, word
+from ds_dagster.stores.kafka_msk import MskSigner
+from ds_dagster.stores.kafka_security import (
+    HASH_FUNCTION,
+    LOGIN_PROPERTIES,
+    TLS_PROPERTIES,
+    check_security,
+    client_connection,
+    java_connection,
+    msk_region,
+)
+from ds_dagster.stores.options import make_options, missing, word
 
 COUNTS = ("topic.partitions", "topic.replicas")
 SETTINGS_PREFIX = "kafka.topic."
@@ -29,16 +39,6 @@ ENVELOPE = Envelope(
     timestamp="timestamp",
     partition="CAST(partition AS STRING)",
     order="LPAD(CAST(offset AS STRING), 19, '0')",
-)
-MECHANISMS: Mapping[str, str] = MappingProxyType(
-    {"plain": "PLAIN", "sha256": "SCRAM-SHA-256", "sha512": "SCRAM-SHA-512"}
-)
-LOGIN_MODULES: Mapping[str, str] = MappingProxyType(
-    {
-        "plain": "org.apache.kafka.common.security.plain.PlainLoginModule",
-        "sha256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-        "sha512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    }
 )
 NOT_INHERITED = (f"{SETTINGS_PREFIX}message.timestamp.type", f"{SETTINGS_PREFIX}cleanup.policy")
 """Settings that follow from what writes a topic, not from the source it reads."""
@@ -66,13 +66,11 @@ class Kafka:
         not_built=(
             ("avro", "needs a schema registry"),
             ("protobuf", "needs descriptors"),
-            ("AWS_MSK_IAM", "log in with SHA512"),
         ),
     )
     store_properties: tuple[PropertySpec, ...] = specs(
-        "uris", "access_region", "config_file", "description", "tls.disabled", "tls.verify_server_hostname",
-        "tls.ca_cert_file", "tls.cipher_suites", "tls.protocols", "kafka.sasl.hash_function", "kafka.sasl.username",
-        "kafka.sasl.password", "kafka.msk.iam_role_arn", "kafka.msk.aws_region", "schema_registry.name",
+        "uris", "access_region", "config_file", "description", "tls.disabled", HASH_FUNCTION, *LOGIN_PROPERTIES,
+        *TLS_PROPERTIES, "schema_registry.name",
     )  # fmt: skip
     relation_properties: tuple[PropertySpec, ...] = specs(
         *RECORDS, *COUNTS, "kafka.topic.*", "key.descriptor.name", "value.descriptor.name"
@@ -83,17 +81,7 @@ class Kafka:
         found: list[Diagnostic] = []
         if "uris" not in store.properties:
             found.append(missing(store, "uris", "the brokers to begin with", "'host:9092,host:9092'"))
-        login = word(store, "kafka.sasl.hash_function")
-        for name in ("kafka.sasl.username", "kafka.sasl.password"):
-            if login in MECHANISMS and name not in store.properties:
-                found.append(missing(store, name, f"kafka.sasl.hash_function is {login.upper()}", "'${NAME}'"))
-            elif login in ("", "none") and name in store.properties:
-                reason = "without a hash function nobody logs in"
-                fix = "write 'kafka.sasl.hash_function' = PLAIN, SHA256 or SHA512"
-                found.append(_contradiction(store, name, "kafka.sasl.hash_function", reason, fix))
-        if flag(store, "tls.disabled") and "tls.ca_cert_file" in store.properties:
-            fix = "remove one of the two"
-            found.append(_contradiction(store, "tls.disabled", "tls.ca_cert_file", "TLS is off", fix))
+        found.extend(check_security(store))
         return found
 
     def native_type(self, type_: DataType) -> str | None:
@@ -124,6 +112,7 @@ class Kafka:
             time_authority=_time_authority(relation, facts),
             limit_option="maxOffsetsPerTrigger",
             clock_guard="kafka",
+            identity=facts.identity if facts is not None else "",
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
@@ -177,16 +166,17 @@ class Kafka:
 
         return KafkaAdmin(store.name, self.client_settings(store, resolve))
 
-    def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
-        """Configuration of librdkafka, for confluent-kafka's producers, consumers and admin clients."""
-        return {name: resolve(value) for name, value in client_connection(store).items()}
-
-
-def _contradiction(store: StoreDefinition, first: str, second: str, reason: str, fix: str) -> Diagnostic:
-    span = store.properties[first].span or store.span
-    return error(
-        "STORE_PROPERTIES_CONTRADICT", span=span, store=store.name, first=first, second=second, reason=reason, fix=fix
-    ).diagnostic()
+    def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, Any]:
+        """Configuration of librdkafka, for confluent-kafka's producers, consumers and admin clients; with AWS_MSK_IAM
+        the callback that signs tokens is in it."""
+        found = {name: resolve(value) for name, value in client_connection(store).items()}
+        if word(store, HASH_FUNCTION) != "aws_msk_iam":
+            return found
+        role = store.properties.get("kafka.msk.iam_role_arn")
+        signer = MskSigner(
+            store.name, resolve(PropertyValue(msk_region(store))), resolve(role) if role is not None else ""
+        )
+        return {**found, "oauth_cb": signer}
 
 
 def _time_authority(relation: Relation, facts: EntityFacts | None) -> TimeAuthority:
@@ -197,69 +187,3 @@ def _time_authority(relation: Relation, facts: EntityFacts | None) -> TimeAuthor
     if written is not None and written.span is not None:
         return "broker" if written.value == "LogAppendTime" else "producer"
     return "producer" if relation.declared else "broker"
-
-
-def security_protocol(store: StoreDefinition) -> str:
-    """TLS is on where something of it is configured or a login is sent, unless ``tls.disabled`` says otherwise: a
-    password never
-    travels in the clear unasked."""
-    login = word(store, "kafka.sasl.hash_function") in MECHANISMS
-    disabled = flag(store, "tls.disabled")
-    configured = "tls.ca_cert_file" in store.properties or "tls.verify_server_hostname" in store.properties
-    tls = not disabled if disabled is not None else configured or login
-    return ("SASL_SSL" if tls else "SASL_PLAINTEXT") if login else ("SSL" if tls else "PLAINTEXT")
-
-
-def java_connection(store: StoreDefinition) -> Mapping[str, PropertyValue | str]:
-    """Connection options as Java clients spell them, with Spark's prefix ``kafka.``."""
-    found: dict[str, PropertyValue | str] = {
-        "kafka.bootstrap.servers": store.properties["uris"],
-        "kafka.security.protocol": security_protocol(store),
-    }
-    if "tls.ca_cert_file" in store.properties:
-        found |= {
-            "kafka.ssl.truststore.type": "PEM",
-            "kafka.ssl.truststore.location": store.properties["tls.ca_cert_file"],
-        }
-    if flag(store, "tls.verify_server_hostname") is False:
-        found["kafka.ssl.endpoint.identification.algorithm"] = ""
-    login = word(store, "kafka.sasl.hash_function")
-    if login in MECHANISMS:
-        found |= {"kafka.sasl.mechanism": MECHANISMS[login], "kafka.sasl.jaas.config": _jaas(store, login)}
-    return found
-
-
-def _jaas(store: StoreDefinition, login: str) -> PropertyValue:
-    """The one login line Java clients take; user and password are put in where it is resolved."""
-    user, password = store.properties["kafka.sasl.username"], store.properties["kafka.sasl.password"]
-
-    def quoted(value: PropertyValue) -> PropertyValue:
-        return PropertyValue(value.value, value.secret, None, value.file, value.entry, quoted=True)
-
-    parts = (
-        PropertyValue(f'{LOGIN_MODULES[login]} required username="'),
-        quoted(user),
-        PropertyValue('" password="'),
-        quoted(password),
-        PropertyValue('";'),
-    )
-    return PropertyValue("", secret=True, parts=parts)
-
-
-def client_connection(store: StoreDefinition) -> Options:
-    """The same as librdkafka spells it."""
-    login = word(store, "kafka.sasl.hash_function")
-    signed_in = login in MECHANISMS
-    return make_options(
-        {
-            "bootstrap.servers": store.properties["uris"],
-            "security.protocol": security_protocol(store).lower(),
-            "ssl.ca.location": store.properties.get("tls.ca_cert_file"),
-            "ssl.endpoint.identification.algorithm": "none"
-            if flag(store, "tls.verify_server_hostname") is False
-            else None,
-            "sasl.mechanisms": MECHANISMS.get(login),
-            "sasl.username": store.properties["kafka.sasl.username"] if signed_in else None,
-            "sasl.password": store.properties["kafka.sasl.password"] if signed_in else None,
-        }
-    )

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.errors import DsError, error
+from ds_dagster.stores import kafka_faults
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
 CALL_SECONDS = 10.0
 POLL_SECONDS = 0.2
+ATTEMPT_SECONDS = 1.0
+"""Bound of one try: between tries librdkafka tells why it does not get through."""
 PRINT_GROUP = "ds-dagster-print"
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 NAME_RULE = "topic names are up to 249 letters, digits, dots, underscores and hyphens"
@@ -23,11 +26,10 @@ PARTITIONS, REPLICAS = "topic.partitions", "topic.replicas"
 RECORD_TIMES: Mapping[str, Literal["broker", "producer"]] = MappingProxyType(
     {"LogAppendTime": "broker", "CreateTime": "producer"}
 )
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Sixteen zero bytes."""
 TOPIC_CONFIG_SOURCE = 1
 """``DYNAMIC_TOPIC_CONFIG``: what was set on the topic itself."""
-LOGIN_ERRORS = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "ILLEGAL_SASL_STATE", "UNSUPPORTED_SASL_MECHANISM")
-PERMISSION_ERRORS = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED")
-UNREACHABLE_ERRORS = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_SSL", "_TIMED_OUT_QUEUE")
 REFUSALS = (
     "INVALID_CONFIG",
     "INVALID_REPLICATION_FACTOR",
@@ -41,11 +43,11 @@ REFUSALS = (
 class KafkaAdmin:
     """See ``catalog.store.StoreAdmin``. Connects at the first call; every call ends within ten seconds."""
 
-    def __init__(self, store: str, config: Mapping[str, str]) -> None:
+    def __init__(self, store: str, config: Mapping[str, Any]) -> None:
         self.store = store
         self._config = dict(config)
         self._client: Any = None
-        self._refused: str = ""
+        self._told: list[tuple[str, str]] = []
         self._unreachable_since: float | None = None
 
     def __repr__(self) -> str:
@@ -54,7 +56,7 @@ class KafkaAdmin:
     @property
     def address(self) -> str:
         """Bootstrap servers."""
-        return self._config["bootstrap.servers"]
+        return kafka_faults.address_of(self._config)
 
     def probe(self) -> ProbeResult:
         """Does it answer, may we log in."""
@@ -78,6 +80,7 @@ class KafkaAdmin:
             counts=MappingProxyType({PARTITIONS: len(found.partitions), REPLICAS: replicas}),
             settings=MappingProxyType({name: value for name, (value, own) in settings.items() if own}),
             record_time=RECORD_TIMES.get(settings.get("message.timestamp.type", ("", False))[0]),
+            identity=self._topic_id(entity),
         )
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
@@ -179,12 +182,18 @@ class KafkaAdmin:
             for part in parts:
                 part.offset = self._watermarks(consumer, part)[0] if from_beginning else ends[part.partition]
             consumer.assign(parts)
-            yield from self._polled(consumer, ends if limit is not None and from_beginning else None, limit, stopped)
+            until = ends if limit is not None and from_beginning else None
+            yield from self._polled(consumer, entity, until, limit, stopped)
         finally:
             consumer.close()
 
     def _polled(
-        self, consumer: Any, ends: Mapping[int, int] | None, limit: int | None, stopped: Callable[[], bool]
+        self,
+        consumer: Any,
+        entity: str,
+        ends: Mapping[int, int] | None,
+        limit: int | None,
+        stopped: Callable[[], bool],
     ) -> Iterator[RawRecord]:
         given = 0
         open_parts = {p for p, end in (ends or {}).items() if end > 0}
@@ -194,7 +203,7 @@ class KafkaAdmin:
                 yield _raw(message)
                 given += 1
             elif message is not None and message.error().name() != "_PARTITION_EOF":
-                raise self._failure(message.error(), "read records")
+                raise self._failure(message.error(), f"read records of {entity} as consumer group {PRINT_GROUP}")
             if ends is not None:
                 open_parts = {p.partition for p in consumer.position(consumer.assignment()) if _is_open(p, ends)}
                 if not open_parts:
@@ -224,24 +233,40 @@ class KafkaAdmin:
                 from confluent_kafka.admin import AdminClient
             except ImportError as problem:
                 raise error("STORE_DRIVER_MISSING", type="KAFKA", package="confluent-kafka") from problem
-            config: dict[str, Any] = {**self._config, "error_cb": self._noted, "log_level": 0}
-            self._client = AdminClient(config)
+            self._client = self._made(AdminClient, {})
         return self._client
+
+    def _made(self, client: Any, more: Mapping[str, Any]) -> Any:
+        """A client of librdkafka with the store's settings."""
+        from confluent_kafka import KafkaException
+
+        config = {**self._config, **more, "error_cb": self._noted, "log_level": 0}
+        try:
+            return client(config)
+        except KafkaException as problem:
+            raise kafka_faults.not_made(self.store, self._config, problem.args[0]) from problem
 
     def _noted(self, problem: Any) -> None:
         """librdkafka tells here why it cannot connect; calls themselves only time out."""
-        if problem.name() in LOGIN_ERRORS:
-            self._refused = str(problem.str())
+        self._told = [*self._told[-20:], (problem.name(), str(problem.str()))]
 
     def _metadata(self, topic: str | None = None) -> Any:
+        """In several tries, so that a mistake of the user is told as soon as it is known."""
         from confluent_kafka import KafkaException
 
-        try:
-            found = self._admin().list_topics(topic, timeout=CALL_SECONDS)
-        except KafkaException as problem:
-            raise self._failure(problem.args[0], "list topics") from problem
-        self._unreachable_since = None
-        return found
+        ends = time.monotonic() + CALL_SECONDS
+        while True:
+            try:
+                found = self._admin().list_topics(topic, timeout=min(ATTEMPT_SECONDS, CALL_SECONDS))
+            except KafkaException as problem:
+                self._admin().poll(POLL_SECONDS)
+                failed = self._failure(problem.args[0], "list topics")
+                if failed.condition != "STORE_UNREACHABLE" or time.monotonic() > ends:
+                    raise failed from problem
+            else:
+                self._unreachable_since = None
+                self._told.clear()
+                return found
 
     def _settings(self, topic: str) -> Mapping[str, tuple[str, bool]]:
         """Setting → (value, whether it was set on the topic itself)."""
@@ -255,6 +280,17 @@ class KafkaAdmin:
         except KafkaException as problem:
             raise self._failure(problem.args[0], f"read the settings of {topic}") from problem
         return {name: (str(entry.value), int(entry.source) == TOPIC_CONFIG_SOURCE) for name, entry in entries.items()}
+
+    def _topic_id(self, topic: str) -> str:
+        """Empty on brokers before 2.8, which have none."""
+        from confluent_kafka import KafkaException, TopicCollection
+
+        try:
+            asked = self._admin().describe_topics(TopicCollection([topic]), request_timeout=CALL_SECONDS)
+            found = str(asked[topic].result(CALL_SECONDS * 2).topic_id)
+        except KafkaException as problem:
+            raise self._failure(problem.args[0], f"describe the topic {topic}") from problem
+        return "" if found == NO_TOPIC_ID else found
 
     def _check_topic_error(self, entity: str, found: Any) -> None:
         if (
@@ -289,16 +325,13 @@ class KafkaAdmin:
     def _consumer(self) -> Any:
         from confluent_kafka import Consumer
 
-        config: dict[str, Any] = {
-            **self._config,
+        settings = {
             "group.id": PRINT_GROUP,
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
-            "error_cb": self._noted,
-            "log_level": 0,
         }
-        return Consumer(config)
+        return self._made(Consumer, settings)
 
     def _watermarks(self, consumer: Any, part: TopicPartition) -> tuple[int, int]:
         from confluent_kafka import KafkaException
@@ -306,24 +339,16 @@ class KafkaAdmin:
         try:
             low, high = consumer.get_watermark_offsets(part, timeout=CALL_SECONDS)
         except KafkaException as problem:
-            raise self._failure(problem.args[0], "read the ends of a topic") from problem
+            raise self._failure(problem.args[0], f"read the ends of {part.topic}") from problem
         return low, high
 
     def _failure(self, problem: Any, action: str) -> DsError:
         """A librdkafka error as a condition."""
-        name, detail = problem.name(), str(problem.str())
-        user = self._config.get("sasl.username", "(nobody)")
-        if name in LOGIN_ERRORS or self._refused:
-            detail = self._refused or detail
-            return error("STORE_LOGIN_REFUSED", store=self.store, address=self.address, user=user, detail=detail)
-        if name in PERMISSION_ERRORS:
-            return error("STORE_PERMISSION_DENIED", store=self.store, user=user, action=action, detail=detail)
-        if name in UNREACHABLE_ERRORS:
+        seconds = 0
+        if problem.name() in kafka_faults.UNREACHABLE_ERRORS:
             self._unreachable_since = self._unreachable_since or time.monotonic()
             seconds = int(time.monotonic() - self._unreachable_since)
-            detail = f"{detail}; for {seconds} s" if seconds else detail
-            return error("STORE_UNREACHABLE", store=self.store, address=self.address, detail=detail)
-        return error("STORE_CALL_FAILED", store=self.store, action=action, detail=f"{name}: {detail}")
+        return kafka_faults.failure(self.store, self._config, problem, action, tuple(self._told), seconds)
 
 
 def _is_open(position: Any, ends: Mapping[int, int]) -> bool:

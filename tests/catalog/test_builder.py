@@ -54,7 +54,7 @@ REFUSED = [
     ("CREATE STORE s WITH ('type'=SNOWFLAKE, 'snowflake.account_id'='x');", "STORE_TYPE_NOT_YET", "POSTGRESQL"),
     ("CREATE STORE s WITH ('type'=KAFKA);", "STORE_PROPERTY_MISSING", "uris"),
     ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','kafka.sasl.hash_function'=SHA512);", "STORE_PROPERTY_MISSING", "${NAME}"),
-    ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','kafka.sasl.hash_function'=AWS_MSK_IAM);", "PROPERTY_VALUE_NOT_YET", "SHA512"),
+    ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','kafka.sasl.hash_function'=AWS_MSK_IAM);", "STORE_PROPERTY_MISSING", "us-east-1"),
     ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','postgres.username'='y');", "PROPERTY_OF_OTHER_STORE", "POSTGRESQL"),
     ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','schema_registry.name'=r);", "PROPERTY_NOT_YET", "json"),
     ("CREATE STORE s WITH ('type'=KINESIS);", "STORE_PROPERTY_MISSING", "region"),

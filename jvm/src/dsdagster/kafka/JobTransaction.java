@@ -15,9 +15,8 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.errors.InvalidTxnTimeoutException;
-import org.apache.kafka.common.errors.ProducerFencedException;
-import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
@@ -82,6 +81,9 @@ final class JobTransaction {
         if (kafka.containsKey("transaction.timeout.ms")) {
           throw longerThanTheBrokerAllows;
         }
+      } catch (AuthorizationException refused) {
+        made.close(Duration.ZERO);
+        throw Failures.of("KAFKA_WRITE_FAILED", "transactional id " + transactionalId, refused);
       } catch (RuntimeException failure) {
         made.close(Duration.ZERO);
         throw failure;
@@ -105,7 +107,7 @@ final class JobTransaction {
       Thread.currentThread().interrupt();
       throw new OperatorFault("KAFKA_MARKER_UNREADABLE", "reading the marker was interrupted", stopped);
     } catch (ExecutionException | TimeoutException failure) {
-      throw new OperatorFault(
+      throw Failures.of(
           "KAFKA_MARKER_UNREADABLE", "marker of group " + settings.markerGroup + " cannot be read", failure);
     }
   }
@@ -194,8 +196,7 @@ final class JobTransaction {
   }
 
   private OperatorFault failed(String what, Exception cause) {
-    boolean fenced = cause instanceof ProducerFencedException || cause instanceof InvalidProducerEpochException;
-    return new OperatorFault(fenced ? "KAFKA_TRANSACTION_FENCED" : "KAFKA_WRITE_FAILED", what + ": " + cause, cause);
+    return Failures.of("KAFKA_WRITE_FAILED", what, cause);
   }
 
   void kill() {
