@@ -13,7 +13,6 @@ from ds_dagster.local.server import Home, start_server, stop_server
 from ds_dagster.stores.snowflake_connection import SnowflakeAddress
 
 DATABASE = "DS_TEST"
-WAREHOUSE = "FAKESNOW_WAREHOUSE"
 CALL_SECONDS = 4
 """What is a failed statement on a real account is a failed request here, which the connector repeats."""
 
@@ -39,7 +38,7 @@ def local_address(port: int) -> SnowflakeAddress:
         url=f"http://{HOST}:{port}",
         username=snowflake.USER,
         password=snowflake.ANY_PASSWORD,
-        warehouse=WAREHOUSE,
+        warehouse=snowflake.WAREHOUSE,
         role="LOADER",
         call_seconds=CALL_SECONDS,
     )

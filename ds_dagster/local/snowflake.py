@@ -30,7 +30,7 @@ REQUIREMENTS = (
 )
 """The connector is pinned since fakesnow cannot be imported with 5.x."""
 INSTALL_SECONDS = 600
-ACCOUNT, USER, ANY_PASSWORD = "fakesnow", "local", "local"
+ACCOUNT, USER, ANY_PASSWORD, WAREHOUSE = "fakesnow", "local", "local", "FAKESNOW_WAREHOUSE"
 LOGIN_PATH = "/session/v1/login-request"
 LOGIN_BODY = {"data": {"ACCOUNT_NAME": ACCOUNT, "LOGIN_NAME": USER, "PASSWORD": ANY_PASSWORD, "SESSION_PARAMETERS": {}}}
 

@@ -1,5 +1,6 @@
 """The suite of loaders on a real Snowflake account, and what only such a one can refuse. Opt-in: it needs variables of
-the environment, a database in which schemas may be made, and a minute of a small warehouse."""
+the environment (those of ``NEEDED``, one of ``LOGINS``; where they apply DS_SNOWFLAKE_ROLE, _REGION, _URL and
+_KEY_PASSPHRASE), a database in which schemas may be made, and a minute of a small warehouse."""
 
 from __future__ import annotations
 
@@ -31,11 +32,12 @@ globals().update({name: found for name, found in vars(test_loaders).items() if n
 
 @pytest.fixture
 def address() -> SnowflakeAddress:
-    given = {name: os.environ.get(f"DS_SNOWFLAKE_{name}", "") for name in ("REGION", "ROLE", "KEY_PASSPHRASE")}
+    given = {name: os.environ.get(f"DS_SNOWFLAKE_{name}", "") for name in ("REGION", "ROLE", "KEY_PASSPHRASE", "URL")}
     return SnowflakeAddress(
         store="account",
         account_id=os.environ["DS_SNOWFLAKE_ACCOUNT"],
         region=given["REGION"],
+        url=given["URL"],
         username=os.environ["DS_SNOWFLAKE_USER"],
         warehouse=os.environ["DS_SNOWFLAKE_WAREHOUSE"],
         role=given["ROLE"],
