@@ -1,4 +1,5 @@
-"""Fetch and build what first starts would: jars, operators, the local Kinesis server, and an archive of classes that
+"""Fetch and build what first starts would: jars, operators, the local Kinesis server, the stand-in for
+Snowflake, and an archive of classes that
 makes them faster. Later starts are offline."""
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import sys
 from ds_dagster.class_archive import record
 from ds_dagster.errors import DsError
 from ds_dagster.jars import operator_jar, resolve
+from ds_dagster.local import snowflake
 from ds_dagster.local.kinesis import find_node, install
 
 
@@ -19,6 +21,7 @@ def main() -> int:
         operator_jar(_tell)
         record(_tell)
         install(find_node(), _tell)
+        snowflake.install(_tell)
     except DsError as problem:
         _tell(str(problem))
         return 1

@@ -360,11 +360,29 @@ def check_holds(kind: StoreKind, relation: RelationKind, store: StoreDefinition,
         fixes: Mapping[RelationKind, str] = {
             "stream": "name a streaming store (KAFKA, KINESIS) with 'store' = …, or write CREATE TABLE … AS",
             "changelog": "name a streaming store (KAFKA, KINESIS) with 'store' = …, or write CREATE TABLE … AS",
-            "table": "name a table store (POSTGRESQL) with 'store' = …, or write CREATE STREAM or CREATE CHANGELOG",
+            "table": "name a table store (POSTGRESQL, SNOWFLAKE) with 'store' = …, or write CREATE STREAM or CHANGELOG",
             "materialized_view": "leave out 'store' for the embedded one, or name a POSTGRESQL store",
         }
         word = KIND_WORDS[relation]
         raise error("STORE_CANNOT_HOLD", span=span, kind=word, store=store.name, type=store.kind, fix=fixes[relation])
+
+
+def check_parts(kind: StoreKind, draft: Draft) -> None:
+    """What names the entity and has no default is written.
+
+    Raises:
+        UserError: RELATION_PROPERTY_MISSING.
+    """
+    for name, example in kind.capabilities.required_parts:
+        if name not in draft.values:
+            raise error(
+                "RELATION_PROPERTY_MISSING",
+                span=draft.span,
+                relation=draft.name,
+                name=name,
+                type=kind.name,
+                example=example,
+            )
 
 
 def entity_of(kind: StoreKind, name: QualifiedName, values: Mapping[str, PropertyValue]) -> str:
@@ -394,6 +412,7 @@ def declared_relation(
     draft = Draft(str(name), statement.kind, columns, primary_key, values, statement.name.span)
     check_columns(draft, findings)
     check_upsert_mode(draft, findings)
+    findings.collect(lambda: check_parts(kind, draft))
     if findings.failed:
         return None
     format_ = findings.collect(lambda: value_format(draft, "json")) or "json"

@@ -32,6 +32,7 @@ class Capabilities:
         entity_parts: WITH properties that name the entity, in order, each with its default (empty = the relation's
         own name);
             no parts at all: the qualified name of the relation.
+        required_parts: those of them that have to be written, each with an example.
         embedded: exists without CREATE STORE, under its own name in lower case.
         not_yet: reason why the kind as a whole is refused for now; empty when it is built.
         not_built: abilities of the dialect this kind lacks here, name → reason (the matrix in the docs shows them).
@@ -55,6 +56,7 @@ class Capabilities:
     dagster_kinds: tuple[str, ...] = ()
     storage_kind: str = ""
     entity_parts: tuple[tuple[str, str], ...] = (("topic", ""),)
+    required_parts: tuple[tuple[str, str], ...] = ()
     embedded: bool = False
     not_yet: str = ""
     not_built: tuple[tuple[str, str], ...] = ()

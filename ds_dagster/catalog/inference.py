@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from ds_dagster.catalog.builder import KIND_WORDS, check_holds, check_upsert_mode, entity_of, pull_for_store, qualify
+from ds_dagster.catalog.builder import (
+    KIND_WORDS,
+    check_holds,
+    check_parts,
+    check_upsert_mode,
+    entity_of,
+    pull_for_store,
+    qualify,
+)
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.properties import property_index
@@ -27,7 +35,7 @@ from ds_dagster.catalog.records import (
     value_format,
 )
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation, StartingPosition, ValueFormat
-from ds_dagster.catalog.store import ReadOptions
+from ds_dagster.catalog.store import ReadOptions, StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
@@ -146,9 +154,7 @@ def infer_sink(
     if store is None:
         return None, findings.diagnostics
     kind = kinds[store.kind]
-    span = draft.span_of("store") or statement.name.span
-    findings.collect(lambda: check_holds(kind, statement.kind, store, span, written=True))
-    findings.collect(lambda: check_delivery(draft, kind))
+    _check_store(draft, kind, store, statement, findings)
     values, like = inferred_sizes(draft, kind, left_most, catalog, kinds, findings)
     if findings.failed:
         return None, findings.diagnostics
@@ -171,6 +177,16 @@ def infer_sink(
     )
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
     return (None if refused else made), findings.diagnostics
+
+
+def _check_store(
+    draft: Draft, kind: StoreKind, store: StoreDefinition, statement: CreateAsSelect, findings: Findings
+) -> None:
+    """The store holds such a relation, knows its name, and gives the guarantee that is asked for."""
+    span = draft.span_of("store") or statement.name.span
+    findings.collect(lambda: check_holds(kind, statement.kind, store, span, written=True))
+    findings.collect(lambda: check_parts(kind, draft))
+    findings.collect(lambda: check_delivery(draft, kind))
 
 
 def _null_keys(statement: CreateAsSelect, draft: Draft) -> Mapping[str, PropertyValue]:

@@ -128,6 +128,33 @@ STORE: tuple[PropertySpec, ...] = (
         "TLS of the connection",
         choices=("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
     ),
+    PropertySpec(
+        "snowflake.account_id", "text", ("store",), "account: organization-account, or a locator with its cloud region"
+    ),
+    PropertySpec(
+        "snowflake.cloud.region",
+        "text",
+        ("store",),
+        "region of a locator: 'AWS us-east-1', or 'us-east-2.aws'; not used for organization-account",
+    ),
+    PropertySpec("snowflake.warehouse_name", "text", ("store",), "warehouse that loads"),
+    PropertySpec("snowflake.role_name", "text", ("store",), "role of the session; default: that of the user"),
+    PropertySpec("snowflake.username", "text", ("store",), "user of the account"),
+    PropertySpec(
+        "snowflake.client.key_file", "file", ("store",), "PEM file of the user's private key (key-pair login)"
+    ),
+    PropertySpec(
+        "snowflake.client.key_passphrase", "text", ("store",), "passphrase of an encrypted key file", secret=True
+    ),
+    PropertySpec("snowflake.password", "text", ("store",), "password of the user", secret=True),
+    PropertySpec("snowflake.oauth_token", "text", ("store",), "OAuth access token, instead of a password", secret=True),
+    PropertySpec(
+        "snowflake.access_token",
+        "text",
+        ("store",),
+        "programmatic access token of the user, instead of a password",
+        secret=True,
+    ),
 )
 
 ENTITY: tuple[PropertySpec, ...] = (
@@ -152,8 +179,15 @@ ENTITY: tuple[PropertySpec, ...] = (
         "tables whose changes are read",
         not_yet="change data capture is not built",
     ),
+    PropertySpec("snowflake.db.name", "text", _WRITTEN, "database of the table"),
+    PropertySpec("snowflake.schema.name", "text", _WRITTEN, "schema of the table; default PUBLIC"),
+    PropertySpec("snowflake.table.name", "text", _WRITTEN, "name of the table; default: the relation's name"),
     PropertySpec(
-        "snowflake.*", "text", _WRITTEN, "Snowflake table", not_yet="Snowflake is not built; load into POSTGRESQL"
+        "snowflake.buffer.millis",
+        "millis",
+        _WRITTEN,
+        "most time rows may wait for a load; a scheduled load writes what came since the last one at once",
+        minimum=0,
     ),
     PropertySpec(
         "databricks.*", "text", _WRITTEN, "Databricks table", not_yet="Databricks is not built; load into POSTGRESQL"

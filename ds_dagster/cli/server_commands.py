@@ -17,7 +17,11 @@ def _names(_context: click.Context, _option: click.Parameter, value: tuple[str, 
 
 
 only_option = click.option(
-    "--only", multiple=True, callback=_names, metavar="NAME[,NAME]", help="kafka, kinesis, postgres (default: all)."
+    "--only",
+    multiple=True,
+    callback=_names,
+    metavar="NAME[,NAME]",
+    help="kafka, kinesis, postgres (default: these three), snowflake.",
 )
 
 

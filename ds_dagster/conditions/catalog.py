@@ -115,6 +115,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "3D021",
     ),
     Condition(
+        "RELATION_PROPERTY_MISSING",
+        "user",
+        "{relation} needs {name}: its store is of type {type}",
+        "write '{name}' = {example} into its WITH",
+    ),
+    Condition(
         "STORE_PROPERTIES_CONTRADICT", "user", "in store {store} {first} and {second} contradict: {reason}", "{fix}"
     ),
     Condition(

@@ -109,6 +109,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "check the network and the registry npm uses (`npm config get registry`)",
     ),
     Condition(
+        "SNOWFLAKE_SERVER_INSTALL_FAILED",
+        "external",
+        "the local stand-in for Snowflake could not be installed with pip",
+        "check the network and the index pip uses (`pip config list`)",
+    ),
+    Condition(
         "POSTGRES_BINARIES_MISSING",
         "user",
         "the local Postgres server is not installed",

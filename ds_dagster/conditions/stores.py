@@ -19,6 +19,30 @@ CONDITIONS: tuple[Condition, ...] = (
         "correct user and password in CREATE STORE or in the environment",
     ),
     Condition(
+        "STORE_ROLE_REFUSED",
+        "user",
+        "the store {store} at {address} does not let {user} take the role {role}",
+        "grant the role to that user, or correct the role in CREATE STORE",
+    ),
+    Condition(
+        "STORE_ACCOUNT_UNKNOWN",
+        "user",
+        "no account of the store {store} answers at {address}",
+        "correct account and region in CREATE STORE",
+    ),
+    Condition(
+        "STORE_WAREHOUSE_MISSING",
+        "user",
+        "the store {store} has no warehouse {warehouse} that {user} may use now",
+        "correct the warehouse in CREATE STORE, grant USAGE on it, or lift the limit of its resource monitor",
+    ),
+    Condition(
+        "STORE_KEY_INVALID",
+        "user",
+        "the key file {file} of the store {store} cannot be used: {reason}",
+        "give the PEM file of the user's RSA private key, and its passphrase if it is encrypted",
+    ),
+    Condition(
         "STORE_PERMISSION_DENIED",
         "user",
         "the store {store} does not allow {user} to {action}",
@@ -103,6 +127,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "give the relation another table name",
     ),
     Condition(
+        "TARGET_COLUMNS_CLASH",
+        "user",
+        "the columns {first} and {second} of {relation} are the same column {column} in store {store}",
+        "give one of them another name",
+    ),
+    Condition(
         "TARGET_OF_OTHER_JOB",
         "user",
         "the table {table} holds rows that another project or state folder loaded",
@@ -124,7 +154,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "TARGET_DATABASE_MISSING",
         "user",
         "the database {database} does not exist in store {store}",
-        "create it, or correct uris",
+        "create it, or correct its name where the store or the relation gives it",
     ),
     Condition(
         "TARGET_REJECTS_ROWS",

@@ -17,6 +17,7 @@ class LocalAddresses:
         postgres: ``postgresql://127.0.0.1:port/postgres``, without user and password.
         postgres_user: who logs in.
         postgres_password_file: where the password stands (mode 0600).
+        snowflake: URL of the stand-in for Snowflake, which takes any login.
         region: what Kinesis clients have to name; any region works.
     """
 
@@ -25,6 +26,7 @@ class LocalAddresses:
     postgres: str = ""
     postgres_user: str = ""
     postgres_password_file: str = ""
+    snowflake: str = ""
     region: str = REGION
 
     def json(self) -> dict[str, dict[str, str]]:
@@ -39,4 +41,6 @@ class LocalAddresses:
                 "url": self.postgres.replace("://", f"://{self.postgres_user}@"),
                 "password_file": self.postgres_password_file,
             }
+        if self.snowflake:
+            table["snowflake"] = {"url": self.snowflake}
         return table

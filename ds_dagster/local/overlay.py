@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from ds_dagster.local import postgres
+from ds_dagster.local import postgres, snowflake
 from ds_dagster.local.addresses import LocalAddresses
 
 HEADER = """\
@@ -44,6 +44,15 @@ def overlay_kinds(state: Path, addresses: LocalAddresses) -> dict[str, dict[str,
             "uris": addresses.postgres,
             "postgres.username": postgres.USER,
             "postgres.password": {"file": postgres.password_file(state).relative_to(state).as_posix()},
+            "tls.disabled": True,
+        }
+    if addresses.snowflake:
+        kinds["snowflake"] = {
+            "uris": addresses.snowflake,
+            "snowflake.account_id": snowflake.ACCOUNT,
+            "snowflake.username": snowflake.USER,
+            "snowflake.password": snowflake.ANY_PASSWORD,
+            "snowflake.warehouse_name": snowflake.WAREHOUSE,
             "tls.disabled": True,
         }
     return kinds

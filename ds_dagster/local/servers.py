@@ -17,7 +17,7 @@ from typing import Literal
 
 from ds_dagster.errors import error
 from ds_dagster.jars import Progress
-from ds_dagster.local import kafka, kinesis, postgres
+from ds_dagster.local import kafka, kinesis, postgres, snowflake
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.overlay import write_overlay
 from ds_dagster.local.ports import HOST, assign_ports, is_listening, remembered_ports
@@ -25,6 +25,8 @@ from ds_dagster.local.server import Home, ServerKind, running, start_server, sto
 
 KINDS: Mapping[str, ServerKind] = {kind.name: kind for kind in (kafka.SERVER, kinesis.SERVER, postgres.SERVER)}
 """Every local server by name, in the order they are shown."""
+ON_DEMAND: Mapping[str, ServerKind] = {snowflake.SERVER.name: snowflake.SERVER}
+"""Servers that start only when they are named: few projects need them."""
 
 BUSY_SECONDS = 600.0
 LOCK_POLL_SECONDS = 0.1
@@ -35,7 +37,7 @@ class ServerStatus:
     """What one server does now.
 
     Attributes:
-        name: kafka, kinesis or postgres.
+        name: kafka, kinesis, postgres or snowflake.
         state: ``running`` (answers), ``ailing`` (its process runs but does not answer), ``stopped``.
         pid: of its process, None when stopped.
         port: its client port, None when none was chosen yet.
@@ -56,7 +58,7 @@ def up(state: Path, *, only: Sequence[str] | None = None, progress: Progress | N
 
     Args:
         state: the project's state folder; made when missing.
-        only: names of :data:`KINDS`; all when None.
+        only: names of :data:`KINDS` or :data:`ON_DEMAND`; all of the former when None.
         progress: told about each step; may be called from several threads.
 
     Returns:
@@ -92,15 +94,17 @@ def down(state: Path, *, only: Sequence[str] | None = None) -> tuple[str, ...]:
     state = state.resolve()
     if not (state / "local").is_dir():
         return ()
-    with _exclusive(state), ThreadPoolExecutor(len(KINDS)) as pool:
-        stopped = {kind.name: pool.submit(stop_server, kind, _home(state, kind)) for kind in _kinds(only)}
+    kinds = _kinds(only or [*KINDS, *ON_DEMAND])
+    with _exclusive(state), ThreadPoolExecutor(len(kinds)) as pool:
+        stopped = {kind.name: pool.submit(stop_server, kind, _home(state, kind)) for kind in kinds}
         return tuple(name for name, future in stopped.items() if future.result())
 
 
 def status(state: Path) -> tuple[ServerStatus, ...]:
     """What each server does now; asks them, changes nothing."""
     state = state.resolve()
-    return tuple(_status(kind, _home(state, kind)) for kind in KINDS.values())
+    asked = [kind for name, kind in ON_DEMAND.items() if (state / "local" / name).is_dir()]
+    return tuple(_status(kind, _home(state, kind)) for kind in (*KINDS.values(), *asked))
 
 
 def addresses(state: Path) -> LocalAddresses:
@@ -114,6 +118,7 @@ def addresses(state: Path) -> LocalAddresses:
         postgres=f"postgresql://{HOST}:{ports['postgres']}/{postgres.DATABASE}" if has_postgres else "",
         postgres_user=postgres.USER if has_postgres else "",
         postgres_password_file=str(postgres.password_file(state)) if has_postgres else "",
+        snowflake=f"http://{HOST}:{ports['snowflake']}" if "snowflake" in ports else "",
     )
 
 
@@ -135,10 +140,11 @@ def _silent(_line: str) -> None:
 
 
 def _kinds(only: Sequence[str] | None) -> tuple[ServerKind, ...]:
+    known = {**KINDS, **ON_DEMAND}
     for name in only or ():
-        if name not in KINDS:
-            raise error("LOCAL_SERVER_UNKNOWN", name=name, known=list(KINDS))
-    return tuple(kind for kind in KINDS.values() if not only or kind.name in only)
+        if name not in known:
+            raise error("LOCAL_SERVER_UNKNOWN", name=name, known=list(known))
+    return tuple(known[name] for name in known if name in (only or KINDS))
 
 
 def _home(state: Path, kind: ServerKind) -> Home:

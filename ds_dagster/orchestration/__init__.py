@@ -16,5 +16,6 @@ from ds_dagster.orchestration.sensors import build_ds_health_sensor as build_ds_
 from ds_dagster.orchestration.store_resources import KafkaStoreResource as KafkaStoreResource
 from ds_dagster.orchestration.store_resources import KinesisStoreResource as KinesisStoreResource
 from ds_dagster.orchestration.store_resources import PostgresStoreResource as PostgresStoreResource
+from ds_dagster.orchestration.store_resources import SnowflakeStoreResource as SnowflakeStoreResource
 from ds_dagster.orchestration.store_resources import StoreResource as StoreResource
 from ds_dagster.orchestration.translator import DsTranslator as DsTranslator

@@ -195,10 +195,46 @@ class PostgresStoreResource(StoreResource):
         return psycopg2.connect(**{**self.client_settings(), **settings})
 
 
+class SnowflakeStoreResource(StoreResource):
+    """A Snowflake store. ``connection()`` is snowflake-connector-python's own; closing it is yours."""
+
+    property_names: ClassVar[Mapping[str, str]] = {
+        "uris": "uris",
+        "account_id": "snowflake.account_id",
+        "region": "snowflake.cloud.region",
+        "warehouse": "snowflake.warehouse_name",
+        "role": "snowflake.role_name",
+        "username": "snowflake.username",
+        "key_file": "snowflake.client.key_file",
+        "key_passphrase": "snowflake.client.key_passphrase",
+        "password": "snowflake.password",
+        "oauth_token": "snowflake.oauth_token",
+        "access_token": "snowflake.access_token",
+    }
+
+    account_id: str | None = Field(default=None, description="organization-account, or a locator")
+    region: str | None = Field(default=None, description="cloud region of a locator")
+    warehouse: str | None = Field(default=None, description="warehouse of the session")
+    role: str | None = Field(default=None, description="role of the session")
+    username: str | None = Field(default=None, description="user")
+    key_file: str | None = Field(default=None, description="PEM file of the user's private key")
+    key_passphrase: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    password: str | None = Field(default=None, json_schema_extra=SECRET, description="password: dg.EnvVar only")
+    oauth_token: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    access_token: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+
+    def connection(self, **settings: Any) -> Any:
+        """A new snowflake-connector-python connection; settings win over the store's (``database``, ``schema``)."""
+        import snowflake.connector
+
+        return snowflake.connector.connect(**{**self.client_settings(), **settings})
+
+
 RESOURCE_CLASSES: Mapping[str, type[StoreResource]] = {
     "kafka": KafkaStoreResource,
     "kinesis": KinesisStoreResource,
     "postgres": PostgresStoreResource,
+    "snowflake": SnowflakeStoreResource,
 }
 """``storage_kind`` of a store's capabilities → resource."""
 

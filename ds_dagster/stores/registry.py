@@ -15,6 +15,7 @@ from ds_dagster.stores.kinesis import Kinesis
 from ds_dagster.stores.later import REASONS, LaterKind
 from ds_dagster.stores.memory import Memory
 from ds_dagster.stores.postgres import Postgres
+from ds_dagster.stores.snowflake import Snowflake
 from ds_dagster.stores.sqlite_views import SqliteViews
 
 GROUP = "ds_dagster.stores"
@@ -26,6 +27,7 @@ def built_in() -> tuple[StoreKind, ...]:
         Kafka(),
         Kinesis(),
         Postgres(),
+        Snowflake(),
         SqliteViews(),
         Memory(),
         *(LaterKind(name, reason) for name, reason in REASONS),

@@ -21,12 +21,15 @@ from ds_dagster.stores import memory_loader
 from ds_dagster.stores.memory_loader import MemoryLoader
 from ds_dagster.stores.postgres_connection import PostgresAddress
 from ds_dagster.stores.postgres_loader import PostgresLoader
+from ds_dagster.stores.snowflake_connection import SnowflakeAddress
+from ds_dagster.stores.snowflake_loader import SnowflakeLoader
 from ds_dagster.stores.sqlite_loader import SqliteLoader
 from ds_dagster.stores.sqlite_reader import open_views
 from ds_dagster.stores.sqlite_views import file_name
+from tests import snowflake_server
 
 AT = datetime.datetime(2024, 1, 31, 23, 59, 59, 5, tzinfo=datetime.timezone.utc)
-KINDS = ("memory", "sqlite", pytest.param("postgres", marks=pytest.mark.servers))
+KINDS = ("memory", "sqlite", *(pytest.param(kind, marks=pytest.mark.servers) for kind in ("postgres", "snowflake")))
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Sink:
     """One table of one kind of store."""
 
     kind: str
-    place: tuple[str, str]
+    place: tuple[str, ...]
     open_loader: Callable[[TableTarget, SinkIdentity], BatchLoader]
     read: Callable[[], list[dict[str, Any]]]
 
@@ -42,6 +45,7 @@ class Sink:
         native = {
             "sqlite": ("TEXT", "INTEGER", "TEXT"),
             "postgres": ("text", "bigint", "timestamp with time zone"),
+            "snowflake": ("VARCHAR", "NUMBER(38,0)", "TIMESTAMP_LTZ(9)"),
             "memory": ("VARCHAR", "BIGINT", "TIMESTAMP_LTZ"),
         }[self.kind]
         columns = (
@@ -113,6 +117,12 @@ def postgres_address(postgres_settings: Mapping[str, str]) -> PostgresAddress:
     return PostgresAddress.of("warehouse", postgres_settings)
 
 
+@pytest.fixture(scope="session")
+def snowflake_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SnowflakeAddress]:
+    with snowflake_server.running(tmp_path_factory.mktemp("snowflake")) as address:
+        yield address
+
+
 def _memory(tmp_path: Path) -> Iterator[Sink]:
     place = ("m", f"t_{uuid.uuid4().hex[:8]}")
     yield Sink("memory", place, lambda t, i: MemoryLoader(place, t, i), lambda: memory_loader.table_rows(*place))
@@ -134,12 +144,19 @@ def _sqlite(tmp_path: Path) -> Iterator[Sink]:
 
 @pytest.fixture(params=KINDS)
 def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
-    loaders: list[BatchLoader] = []
     if request.param == "postgres":
         address = request.getfixturevalue("postgres_address")
         made = _postgres(address)
+    elif request.param == "snowflake":
+        made = snowflake_sink(request.getfixturevalue("snowflake_address"))
     else:
         made = {"memory": _memory, "sqlite": _sqlite}[request.param](tmp_path)
+    yield from closing(made)
+
+
+def closing(made: Iterator[Sink]) -> Iterator[Sink]:
+    """The sink; at the end its loaders are closed and what it holds is given back."""
+    loaders: list[BatchLoader] = []
     sink = next(made)
 
     def opened(target: TableTarget, identity: SinkIdentity) -> BatchLoader:
@@ -168,3 +185,17 @@ def _postgres(address: PostgresAddress) -> Iterator[Sink]:
     yield Sink("postgres", (schema, table), lambda t, i: PostgresLoader(address, t, i), read)
     cursor.execute(f"DROP SCHEMA {schema} CASCADE")
     connection.close()
+
+
+def snowflake_sink(address: SnowflakeAddress, within: str = snowflake_server.DATABASE) -> Iterator[Sink]:
+    place = (within, f"S_{uuid.uuid4().hex[:8].upper()}", f"VISITS_{uuid.uuid4().hex[:8].upper()}")
+    database, schema, table = (f'"{part}"' for part in place)
+    with snowflake_server.sql(address) as run:
+        run(f"CREATE SCHEMA {database}.{schema}")
+
+        def read() -> list[dict[str, Any]]:
+            found = run(f'SELECT "URL", "VISITS", "AT" FROM {database}.{schema}.{table}')
+            return [dict(zip(("url", "visits", "at"), row, strict=True)) for row in found]
+
+        yield Sink("snowflake", place, lambda t, i: SnowflakeLoader(address, t, i), read)
+        run(f"DROP SCHEMA {database}.{schema} CASCADE")

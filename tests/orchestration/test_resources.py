@@ -17,6 +17,7 @@ from ds_dagster.orchestration import (
     KafkaStoreResource,
     KinesisStoreResource,
     PostgresStoreResource,
+    SnowflakeStoreResource,
     StoreResource,
     build_ds_definitions,
 )
@@ -34,6 +35,8 @@ LOGIN = {
 OTHER_STORES = """
 CREATE STORE events WITH ('type' = KINESIS, 'access_region' = 'us-west-2', 'uris' = 'http://127.0.0.1:4567',
   'kinesis.access_key_id' = 'me', 'kinesis.secret_access_key' = '${KINESIS_SECRET}');
+CREATE STORE lake WITH ('type' = SNOWFLAKE, 'snowflake.account_id' = 'myorg-acme', 'snowflake.warehouse_name' = 'WH',
+  'snowflake.username' = 'loader', 'snowflake.password' = '${WAREHOUSE_PASSWORD}');
 """
 
 
@@ -67,6 +70,7 @@ def test_one_resource_per_store_of_its_kind(stores: Path) -> None:
     assert kinds["prod_kafka"] is KafkaStoreResource
     assert kinds["warehouse"] is PostgresStoreResource
     assert kinds["events"] is KinesisStoreResource
+    assert kinds["lake"] is SnowflakeStoreResource
     assert "sqlite" not in kinds, "not declared by anyone"
 
 
@@ -86,6 +90,16 @@ def test_clients_get_what_create_store_says(stores: Path) -> None:
         "aws_access_key_id": "me",
         "aws_secret_access_key": SECRET,
     }
+    assert in_an_asset(stores, "lake") == {
+        "account": "myorg-acme",
+        "application": "ds_dagster",
+        "user": "loader",
+        "password": SECRET,
+        "warehouse": "WH",
+    }
+    role = SnowflakeStoreResource(role="ANALYST", warehouse="OTHER_WH")
+    found = in_an_asset(stores, "lake", {"lake": role})
+    assert (found["role"], found["warehouse"], found["password"]) == ("ANALYST", "OTHER_WH", SECRET)
 
 
 def test_a_users_resource_replaces_values(stores: Path) -> None:
@@ -133,6 +147,10 @@ def test_environment_variables_become_references(stores: Path) -> None:
         KafkaStoreResource(password=SECRET),
         KinesisStoreResource(secret_access_key=SECRET),
         PostgresStoreResource(password=SECRET),
+        SnowflakeStoreResource(password=SECRET),
+        SnowflakeStoreResource(key_passphrase=SECRET),
+        SnowflakeStoreResource(oauth_token=SECRET),
+        SnowflakeStoreResource(access_token=SECRET),
     ],
 )
 def test_literal_secrets_are_refused_without_showing_them(stores: Path, resource: StoreResource) -> None:
@@ -144,8 +162,8 @@ def test_literal_secrets_are_refused_without_showing_them(stores: Path, resource
 
 def test_every_secret_field_is_masked() -> None:
     """What Dagster reads when it decides whether to show a value."""
-    secret = {"password", "secret_access_key"}
-    for kind in (KafkaStoreResource, KinesisStoreResource, PostgresStoreResource):
+    secret = {"password", "secret_access_key", "key_passphrase", "oauth_token", "access_token"}
+    for kind in (KafkaStoreResource, KinesisStoreResource, PostgresStoreResource, SnowflakeStoreResource):
         fields = kind.to_config_schema().as_field().config_type.fields
         assert {name for name, field in fields.items() if field.is_secret} == secret & set(fields)
 
