@@ -26,7 +26,7 @@ STORE: tuple[PropertySpec, ...] = (
         "uris",
         "text",
         ("store",),
-        "addresses: bootstrap servers, endpoint URL, postgresql://host:port/db",
+        "addresses: bootstrap servers, endpoint URL, postgresql://host:port/db, folder or s3://bucket/prefix",
         aliases=("url",),
     ),
     PropertySpec(
@@ -68,17 +68,27 @@ STORE: tuple[PropertySpec, ...] = (
         not_yet=_REGISTRY,
     ),
     PropertySpec(
-        "kinesis.access_key_id", "text", ("store",), "access key of the cloud account", aliases=("aws.access_key_id",)
+        "aws.access_key_id", "text", ("store",), "access key of the cloud account", aliases=("kinesis.access_key_id",)
     ),
     PropertySpec(
-        "kinesis.secret_access_key",
+        "aws.secret_access_key",
         "text",
         ("store",),
         "secret of that key",
         secret=True,
-        aliases=("aws.secret_access_key",),
+        aliases=("kinesis.secret_access_key",),
     ),
-    PropertySpec("kinesis.session_token", "text", ("store",), "token of temporary credentials", secret=True),
+    PropertySpec(
+        "aws.session_token",
+        "text",
+        ("store",),
+        "token of temporary credentials",
+        secret=True,
+        aliases=("kinesis.session_token",),
+    ),
+    PropertySpec(
+        "aws.endpoint_url", "text", ("store",), "address of an S3 service other than Amazon's: http(s)://host:port"
+    ),
     PropertySpec(
         "kinesis.iam_role_arn",
         "text",
@@ -118,6 +128,12 @@ ENTITY: tuple[PropertySpec, ...] = (
     PropertySpec("kafka.topic.*", "text", _ENTITY, "setting of a new topic, passed through"),
     PropertySpec("key.descriptor.name", "text", _ENTITY, "Protobuf message of keys", not_yet=_DESCRIPTOR),
     PropertySpec("value.descriptor.name", "text", _ENTITY, "Protobuf message of values", not_yet=_DESCRIPTOR),
+    PropertySpec(
+        "delta.table.name",
+        "text",
+        _WRITTEN,
+        "folder of the table below the store's uris, parts with / between them; default: the relation's name",
+    ),
     PropertySpec("postgresql.db.name", "text", _WRITTEN, "database of the table; default: the one in the store's uris"),
     PropertySpec("postgresql.schema.name", "text", _WRITTEN, "schema of the table; default public"),
     PropertySpec("postgresql.table.name", "text", _WRITTEN, "name of the table; default: the relation's name"),

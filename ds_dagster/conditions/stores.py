@@ -53,6 +53,18 @@ CONDITIONS: tuple[Condition, ...] = (
         "pip install {package}",
     ),
     Condition(
+        "STORE_BUCKET_MISSING",
+        "user",
+        "the bucket {bucket} of store {store} does not exist",
+        "create the bucket, or correct the address in CREATE STORE",
+    ),
+    Condition(
+        "STORE_FOLDER_INVALID",
+        "user",
+        "the store {store} cannot keep tables at {address}: {reason}",
+        "name a folder this process may create and write in",
+    ),
+    Condition(
         "ENTITY_MISSING",
         "user",
         "{entity} does not exist in store {store} and cannot be created: {reason}",
@@ -83,6 +95,24 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "{table} exists and is no table but a {found}",
         "give the relation another table name",
+    ),
+    Condition(
+        "TARGET_COLUMN_NAME_INVALID",
+        "user",
+        "{relation} cannot be kept as a table of type {type}: column names {names}",
+        "rename with AS: no spaces, no signs of {forbidden}, no two names that differ in upper and lower case only",
+    ),
+    Condition(
+        "TARGET_GONE",
+        "user",
+        "what was loaded of {table} so far has disappeared",
+        "somebody removed its folder; `ds reset` the query to load it anew",
+    ),
+    Condition(
+        "TARGET_BUSY",
+        "external",
+        "batch {epoch} found other writers of {table} {attempts} times in a row",
+        "load the table from one place; it is tried again by itself",
     ),
     Condition(
         "TARGET_OF_OTHER_JOB",

@@ -179,10 +179,39 @@ class PostgresStoreResource(StoreResource):
         return psycopg2.connect(**{**self.client_settings(), **settings})
 
 
+class DeltaStoreResource(StoreResource):
+    """A folder or bucket of Delta tables. ``table(name)`` is deltalake's own: read with Arrow, compact, vacuum."""
+
+    property_names: ClassVar[Mapping[str, str]] = {
+        "uris": "uris",
+        "access_key_id": "aws.access_key_id",
+        "secret_access_key": "aws.secret_access_key",
+        "session_token": "aws.session_token",
+        "endpoint_url": "aws.endpoint_url",
+    }
+
+    access_key_id: str | None = Field(default=None, description="AWS access key id")
+    secret_access_key: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    session_token: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    endpoint_url: str | None = Field(default=None, description="address of an S3 service other than Amazon's")
+
+    def storage_options(self) -> dict[str, str]:
+        """Settings of deltalake's object store, keys in them; empty for a folder."""
+        return dict(self.client_settings()["storage_options"])
+
+    def table(self, name: str) -> Any:
+        """``deltalake.DeltaTable`` of a table by its folder below the store's."""
+        from deltalake import DeltaTable
+
+        settings = self.client_settings()
+        return DeltaTable(f"{settings['root']}/{name}", storage_options=settings["storage_options"])
+
+
 RESOURCE_CLASSES: Mapping[str, type[StoreResource]] = {
     "kafka": KafkaStoreResource,
     "kinesis": KinesisStoreResource,
     "postgres": PostgresStoreResource,
+    "deltalake": DeltaStoreResource,
 }
 """``storage_kind`` of a store's capabilities → resource."""
 

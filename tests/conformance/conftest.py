@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,33 @@ import pytest
 
 from ds_dagster.catalog.io_spec import BatchLoader, SinkIdentity, TableColumn, TableTarget
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, VARCHAR
+from ds_dagster.errors import DsError
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores import memory_loader
+from ds_dagster.stores.delta_connection import LakeAddress
+from ds_dagster.stores.delta_loader import DeltaLoader
 from ds_dagster.stores.memory_loader import MemoryLoader
 from ds_dagster.stores.postgres_connection import PostgresAddress
 from ds_dagster.stores.postgres_loader import PostgresLoader
 from ds_dagster.stores.sqlite_loader import SqliteLoader
 from ds_dagster.stores.sqlite_reader import open_views
 from ds_dagster.stores.sqlite_views import file_name
+from tests.fixtures.lake import log_blocked, read_lake, s3_bucket
 
 AT = datetime.datetime(2024, 1, 31, 23, 59, 59, 5, tzinfo=datetime.timezone.utc)
-KINDS = ("memory", "sqlite", pytest.param("postgres", marks=pytest.mark.servers))
+KINDS = (
+    "memory",
+    "sqlite",
+    "delta",
+    pytest.param("delta_s3", marks=pytest.mark.servers),
+    pytest.param("postgres", marks=pytest.mark.servers),
+)
+
+
+class CrashError(RuntimeError):
+    """The driver dies."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +52,16 @@ class Sink:
     place: tuple[str, str]
     open_loader: Callable[[TableTarget, SinkIdentity], BatchLoader]
     read: Callable[[], list[dict[str, Any]]]
+    blocked: Callable[[], AbstractContextManager[None]] | None = None
+    """Where rows and ledger are one commit: lets that commit fail."""
 
     def target(self, mode: str = "upsert", refresh: str = "incremental") -> TableTarget:
         native = {
             "sqlite": ("TEXT", "INTEGER", "TEXT"),
             "postgres": ("text", "bigint", "timestamp with time zone"),
             "memory": ("VARCHAR", "BIGINT", "TIMESTAMP_LTZ"),
+            "delta": ("string", "bigint", "timestamp"),
+            "delta_s3": ("string", "bigint", "timestamp"),
         }[self.kind]
         columns = (
             TableColumn("url", VARCHAR, native[0]),
@@ -56,6 +75,23 @@ class Sink:
         loader = self.open_loader(self.target(**target), SinkIdentity(job, version))
         loader.prepare()
         return loader
+
+    @contextmanager
+    def failing_commit(self, loader: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Exception]]:
+        """Rows are written, their commit is not; yields what the loader raises."""
+        if self.blocked is not None:
+            with self.blocked():
+                yield DsError
+            return
+        original = loader._apply
+
+        def crashing(*arguments: Any) -> None:
+            original(*arguments)
+            raise CrashError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(loader, "_apply", crashing)
+            yield CrashError
 
     @property
     def at(self) -> datetime.datetime:
@@ -138,8 +174,10 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
     if request.param == "postgres":
         address = request.getfixturevalue("postgres_address")
         made = _postgres(address)
+    elif request.param == "delta_s3":
+        made = _delta_s3(request.getfixturevalue("s3_settings"))
     else:
-        made = {"memory": _memory, "sqlite": _sqlite}[request.param](tmp_path)
+        made = {"memory": _memory, "sqlite": _sqlite, "delta": _delta}[request.param](tmp_path)
     sink = next(made)
 
     def opened(target: TableTarget, identity: SinkIdentity) -> BatchLoader:
@@ -151,6 +189,37 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
         loader.close()
     for _ in made:
         pass
+
+
+@pytest.fixture(scope="session")
+def s3_settings() -> Iterator[Mapping[str, str]]:
+    """Resolved options of a Delta store in a bucket."""
+    with s3_bucket("lake") as settings:
+        yield settings
+
+
+def _delta(tmp_path: Path) -> Iterator[Sink]:
+    address = LakeAddress("lake", (tmp_path / "lake").as_uri())
+    place = address.place("shop", "visits")
+    yield Sink(
+        "delta",
+        ("shop", "visits"),
+        lambda t, i: DeltaLoader(address, place, t, i),
+        lambda: read_lake(address, place),
+        lambda: log_blocked(Path(place)),
+    )
+
+
+def _delta_s3(settings: Mapping[str, str]) -> Iterator[Sink]:
+    address = LakeAddress.of("lake", settings)
+    table = f"visits_{uuid.uuid4().hex[:8]}"
+    place = address.place(table)
+    yield Sink(
+        "delta_s3",
+        ("", table),
+        lambda t, i: DeltaLoader(address, place, t, i),
+        lambda: read_lake(address, place),
+    )
 
 
 def _postgres(address: PostgresAddress) -> Iterator[Sink]:

@@ -13,6 +13,7 @@ import pytest
 
 from ds_dagster.errors import DsError
 from ds_dagster.orchestration import (
+    DeltaStoreResource,
     DsProject,
     KafkaStoreResource,
     KinesisStoreResource,
@@ -34,6 +35,9 @@ LOGIN = {
 OTHER_STORES = """
 CREATE STORE events WITH ('type' = KINESIS, 'access_region' = 'us-west-2', 'uris' = 'http://127.0.0.1:4567',
   'kinesis.access_key_id' = 'me', 'kinesis.secret_access_key' = '${KINESIS_SECRET}');
+CREATE STORE lake WITH ('type' = DELTA, 'uris' = '${LAKE}');
+CREATE STORE bucket WITH ('type' = DELTA, 'uris' = 's3://shop/lake', 'access_region' = 'eu-west-1',
+  'aws.access_key_id' = 'me', 'aws.secret_access_key' = '${KINESIS_SECRET}');
 """
 
 
@@ -42,6 +46,7 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("WAREHOUSE_PASSWORD", SECRET)
     monkeypatch.setenv("KINESIS_SECRET", SECRET)
     monkeypatch.setenv("KAFKA_ADDRESS", "broker.example:9092")
+    monkeypatch.setenv("LAKE", (tmp_path / "lake").as_uri())
     return write_project(tmp_path / "project", stores=STORES, more=OTHER_STORES, streams=STREAMS)
 
 
@@ -67,6 +72,7 @@ def test_one_resource_per_store_of_its_kind(stores: Path) -> None:
     assert kinds["prod_kafka"] is KafkaStoreResource
     assert kinds["warehouse"] is PostgresStoreResource
     assert kinds["events"] is KinesisStoreResource
+    assert kinds["lake"] is DeltaStoreResource
     assert "sqlite" not in kinds, "not declared by anyone"
 
 
@@ -86,6 +92,25 @@ def test_clients_get_what_create_store_says(stores: Path) -> None:
         "aws_access_key_id": "me",
         "aws_secret_access_key": SECRET,
     }
+    bucket = in_an_asset(stores, "bucket")
+    assert bucket["root"] == "s3://shop/lake"
+    assert bucket["storage_options"]["AWS_SECRET_ACCESS_KEY"] == SECRET
+    assert in_an_asset(stores, "lake")["storage_options"] == {}
+
+
+def test_a_lakes_tables_are_read_by_name(stores: Path, tmp_path: Path) -> None:
+    import deltalake
+    import pyarrow
+
+    folder = tmp_path / "lake" / "shop" / "visits"
+    folder.mkdir(parents=True)
+    deltalake.write_deltalake(folder, pyarrow.table({"n": [1, 2]}))
+    resource = DeltaStoreResource().bind(DsProject(stores), "lake")
+    assert resource.table("shop/visits").to_pyarrow_table().to_pydict() == {"n": [1, 2]}
+    assert resource.storage_options() == {}
+    assert resource.probe().ok
+    with resource.admin() as admin:
+        assert [facts.name for facts in admin.entities()] == ["shop/visits"]
 
 
 def test_a_users_resource_replaces_values(stores: Path) -> None:
@@ -133,6 +158,8 @@ def test_environment_variables_become_references(stores: Path) -> None:
         KafkaStoreResource(password=SECRET),
         KinesisStoreResource(secret_access_key=SECRET),
         PostgresStoreResource(password=SECRET),
+        DeltaStoreResource(secret_access_key=SECRET),
+        DeltaStoreResource(session_token=SECRET),
     ],
 )
 def test_literal_secrets_are_refused_without_showing_them(stores: Path, resource: StoreResource) -> None:
