@@ -116,6 +116,26 @@ STORE: tuple[PropertySpec, ...] = (
     ),
 )
 
+DATABRICKS: tuple[PropertySpec, ...] = (
+    PropertySpec(
+        "databricks.mode",
+        "word",
+        ("store",),
+        "how tables are loaded; default delta: their files are written straight into the bucket",
+        choices=("delta",),
+        choices_not_yet=(("warehouse", "give a bucket and load with 'delta'"),),
+    ),
+    PropertySpec("databricks.app_token", "text", ("store",), "personal access token", secret=True),
+    PropertySpec("databricks.client_id", "text", ("store",), "service principal that logs in by OAuth"),
+    PropertySpec("databricks.client_secret", "text", ("store",), "OAuth secret of that principal", secret=True),
+    PropertySpec("databricks.warehouse_id", "text", ("store",), "SQL warehouse that registers tables"),
+    PropertySpec("databricks.warehouse_port", "integer", ("store",), "port of the workspace; default 443", minimum=1),
+    PropertySpec(
+        "databricks.cloud.s3.bucket", "text", ("store",), "bucket of the tables' files: a name or s3://bucket/prefix"
+    ),
+    PropertySpec("databricks.cloud.region", "text", ("store",), "region of that bucket"),
+)
+
 ENTITY: tuple[PropertySpec, ...] = (
     PropertySpec("topic", "text", _WRITTEN, "name of the topic, Kinesis stream or table", aliases=("entity",)),
     PropertySpec(
@@ -147,11 +167,15 @@ ENTITY: tuple[PropertySpec, ...] = (
     PropertySpec(
         "snowflake.*", "text", _WRITTEN, "Snowflake table", not_yet="Snowflake is not built; load into POSTGRESQL"
     ),
+    PropertySpec("databricks.catalog.name", "text", _WRITTEN, "catalog of the table; default main"),
+    PropertySpec("databricks.schema.name", "text", _WRITTEN, "schema of the table; default default"),
+    PropertySpec("databricks.table.name", "text", _WRITTEN, "name of the table; default: the relation's name"),
     PropertySpec(
-        "databricks.*", "text", _WRITTEN, "Databricks table", not_yet="Databricks is not built; load into POSTGRESQL"
-    ),
-    PropertySpec(
-        "table.data.file.location", "text", _WRITTEN, "data of a lake table", not_yet="lake tables are not built"
+        "table.data.file.location",
+        "text",
+        _WRITTEN,
+        "where the table's files are: s3://bucket/folder, inside an external location of the workspace; default: "
+        "catalog/schema/table in the store's bucket",
     ),
 )
 
@@ -322,7 +346,7 @@ QUERY: tuple[PropertySpec, ...] = (
     ),
 )
 
-PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *ENTITY, *RELATION, *SOURCE, *QUERY)
+PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *DATABRICKS, *ENTITY, *RELATION, *SOURCE, *QUERY)
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 
 RECORDS: tuple[str, ...] = (

@@ -59,6 +59,18 @@ CONDITIONS: tuple[Condition, ...] = (
         "create the bucket, or correct the address in CREATE STORE",
     ),
     Condition(
+        "DATABRICKS_WAREHOUSE_MISSING",
+        "user",
+        "the workspace {address} has no SQL warehouse {warehouse} for store {store}",
+        "correct 'databricks.warehouse_id': it stands in the warehouse's connection details",
+    ),
+    Condition(
+        "DATABRICKS_LOCATION_REFUSED",
+        "user",
+        "the workspace of store {store} does not take the place of {table}'s files: {reason}",
+        "create an external location over it in Unity Catalog and grant CREATE EXTERNAL TABLE on it",
+    ),
+    Condition(
         "STORE_FOLDER_INVALID",
         "user",
         "the store {store} cannot keep tables at {address}: {reason}",

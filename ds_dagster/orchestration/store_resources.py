@@ -207,11 +207,39 @@ class DeltaStoreResource(StoreResource):
         return DeltaTable(f"{settings['root']}/{name}", storage_options=settings["storage_options"])
 
 
+class DatabricksStoreResource(StoreResource):
+    """A Databricks workspace. ``connection()`` is the vendor's own to the SQL warehouse; close is yours."""
+
+    property_names: ClassVar[Mapping[str, str]] = {
+        "uris": "uris",
+        "warehouse_id": "databricks.warehouse_id",
+        "app_token": "databricks.app_token",
+        "client_id": "databricks.client_id",
+        "client_secret": "databricks.client_secret",
+        "access_key_id": "aws.access_key_id",
+        "secret_access_key": "aws.secret_access_key",
+    }
+
+    warehouse_id: str | None = Field(default=None, description="SQL warehouse")
+    app_token: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    client_id: str | None = Field(default=None, description="service principal that logs in by OAuth")
+    client_secret: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    access_key_id: str | None = Field(default=None, description="AWS access key id of the bucket")
+    secret_access_key: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+
+    def connection(self, **settings: Any) -> Any:
+        """A new ``databricks.sql`` connection; settings win over the store's."""
+        from databricks import sql
+
+        return sql.connect(**{**self.client_settings(), **settings})
+
+
 RESOURCE_CLASSES: Mapping[str, type[StoreResource]] = {
     "kafka": KafkaStoreResource,
     "kinesis": KinesisStoreResource,
     "postgres": PostgresStoreResource,
     "deltalake": DeltaStoreResource,
+    "databricks": DatabricksStoreResource,
 }
 """``storage_kind`` of a store's capabilities → resource."""
 

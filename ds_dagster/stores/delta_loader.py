@@ -108,6 +108,10 @@ class DeltaLoader:
             return self._loaded
         return self._guarded("publish the table", self._publish)
 
+    def exists(self) -> bool:
+        """Whether the target is there: made by :meth:`prepare`, for a full refresh by :meth:`finish`."""
+        return self._guarded("look at the table", lambda: self.address.table(self.place) is not None)
+
     def close(self) -> None:
         """Nothing stays open between batches."""
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.errors import error
+from ds_dagster.stores.databricks import Databricks
 from ds_dagster.stores.delta import Delta
 from ds_dagster.stores.kafka import Kafka
 from ds_dagster.stores.kinesis import Kinesis
@@ -28,6 +29,7 @@ def built_in() -> tuple[StoreKind, ...]:
         Kinesis(),
         Postgres(),
         Delta(),
+        Databricks(),
         SqliteViews(),
         Memory(),
         *(LaterKind(name, reason) for name, reason in REASONS),

@@ -50,7 +50,10 @@ def layer(ours: str = "", *, third: str = "", inside: str = "", typing: str = ""
     return Layer(*(frozenset(text.split()) for text in (ours, third, inside, typing)))
 
 
-DRIVERS = "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka deltalake psycopg2 pyarrow"
+DRIVERS = (
+    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka databricks deltalake psycopg2 pyarrow "
+    "urllib3"
+)
 COMPILER = "sql catalog stores plan project project_cache"
 
 LAYERS: Mapping[str, Layer] = {
@@ -75,7 +78,7 @@ LAYERS: Mapping[str, Layer] = {
     "orchestration": layer(
         "catalog plan project runtime local",
         third="dagster dagster_shared pydantic",
-        inside="session boto3 confluent_kafka deltalake psycopg2",
+        inside="session boto3 confluent_kafka databricks deltalake psycopg2",
         typing="dagster_pyspark pyspark boto3 confluent_kafka psycopg2 session",
     ),
     "demo": layer("cli sql catalog plan project runtime local", inside="boto3 confluent_kafka psycopg2 dagster"),
@@ -228,7 +231,7 @@ def test_init_files_re_export_and_do_no_work() -> None:
 
 THROUGH = {"py4j": "pyspark", "botocore": "boto3", "pydantic": "dagster", "dagster_shared": "dagster"}
 """Packages that come with a declared one, of which they are the other half."""
-EXTRAS = ("delta",)
+EXTRAS = ("delta", "databricks")
 """Extras of the package whose drivers are imported where a project uses them."""
 OF_DEVELOPERS = frozenset({"pytest", "_pytest", "pluggy", "dagster_graphql"})
 """Imported where their owner is running already (the pytest plugin) or the extra `webserver` was asked for."""

@@ -20,6 +20,8 @@ from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores import memory_loader
+from ds_dagster.stores.databricks_connection import WorkspaceAddress
+from ds_dagster.stores.databricks_loader import DatabricksLoader
 from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_loader import DeltaLoader
 from ds_dagster.stores.memory_loader import MemoryLoader
@@ -29,6 +31,7 @@ from ds_dagster.stores.sqlite_loader import SqliteLoader
 from ds_dagster.stores.sqlite_reader import open_views
 from ds_dagster.stores.sqlite_views import file_name
 from tests.fixtures.lake import log_blocked, read_lake, s3_bucket
+from tests.fixtures.warehouse import Workspace, workspace
 
 AT = datetime.datetime(2024, 1, 31, 23, 59, 59, 5, tzinfo=datetime.timezone.utc)
 KINDS = (
@@ -36,6 +39,7 @@ KINDS = (
     "sqlite",
     "delta",
     pytest.param("delta_s3", marks=pytest.mark.servers),
+    pytest.param("databricks", marks=pytest.mark.servers),
     pytest.param("postgres", marks=pytest.mark.servers),
 )
 
@@ -49,7 +53,7 @@ class Sink:
     """One table of one kind of store."""
 
     kind: str
-    place: tuple[str, str]
+    place: tuple[str, ...]
     open_loader: Callable[[TableTarget, SinkIdentity], BatchLoader]
     read: Callable[[], list[dict[str, Any]]]
     blocked: Callable[[], AbstractContextManager[None]] | None = None
@@ -62,6 +66,7 @@ class Sink:
             "memory": ("VARCHAR", "BIGINT", "TIMESTAMP_LTZ"),
             "delta": ("string", "bigint", "timestamp"),
             "delta_s3": ("string", "bigint", "timestamp"),
+            "databricks": ("string", "bigint", "timestamp"),
         }[self.kind]
         columns = (
             TableColumn("url", VARCHAR, native[0]),
@@ -176,6 +181,8 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
         made = _postgres(address)
     elif request.param == "delta_s3":
         made = _delta_s3(request.getfixturevalue("s3_settings"))
+    elif request.param == "databricks":
+        made = _databricks(request.getfixturevalue("dbx"))
     else:
         made = {"memory": _memory, "sqlite": _sqlite, "delta": _delta}[request.param](tmp_path)
     sink = next(made)
@@ -216,10 +223,33 @@ def _delta_s3(settings: Mapping[str, str]) -> Iterator[Sink]:
     place = address.place(table)
     yield Sink(
         "delta_s3",
-        ("", table),
+        (table,),
         lambda t, i: DeltaLoader(address, place, t, i),
         lambda: read_lake(address, place),
     )
+
+
+@pytest.fixture(scope="session")
+def dbx(s3_settings: Mapping[str, str]) -> Iterator[Workspace]:
+    """The double of a workspace."""
+    with workspace(s3_settings) as made:
+        yield made
+
+
+def _databricks(made: Workspace) -> Iterator[Sink]:
+    """Read back from where the workspace says that the table is."""
+    name = ("main", "default", f"visits_{uuid.uuid4().hex[:8]}")
+    address = LakeAddress.of("dbx", {**made.settings, "url": f"s3://lake/{'/'.join(name)}"}, "DATABRICKS")
+
+    def read() -> list[dict[str, Any]]:
+        place = made.tables.get(".".join(name))
+        return read_lake(address, place) if place else []
+
+    def opened(target: TableTarget, identity: SinkIdentity) -> BatchLoader:
+        files = DeltaLoader(address, address.root, target, identity)
+        return DatabricksLoader(WorkspaceAddress.of("dbx", {**made.settings, "url": made.url}), files)
+
+    yield Sink("databricks", name, opened, read)
 
 
 def _postgres(address: PostgresAddress) -> Iterator[Sink]:

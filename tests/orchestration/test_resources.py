@@ -13,6 +13,7 @@ import pytest
 
 from ds_dagster.errors import DsError
 from ds_dagster.orchestration import (
+    DatabricksStoreResource,
     DeltaStoreResource,
     DsProject,
     KafkaStoreResource,
@@ -36,6 +37,8 @@ OTHER_STORES = """
 CREATE STORE events WITH ('type' = KINESIS, 'access_region' = 'us-west-2', 'uris' = 'http://127.0.0.1:4567',
   'kinesis.access_key_id' = 'me', 'kinesis.secret_access_key' = '${KINESIS_SECRET}');
 CREATE STORE lake WITH ('type' = DELTA, 'uris' = '${LAKE}');
+CREATE STORE dbx WITH ('type' = DATABRICKS, 'uris' = 'https://dbc-1.cloud.databricks.com',
+  'databricks.warehouse_id' = 'abc', 'databricks.app_token' = '${KINESIS_SECRET}');
 CREATE STORE bucket WITH ('type' = DELTA, 'uris' = 's3://shop/lake', 'access_region' = 'eu-west-1',
   'aws.access_key_id' = 'me', 'aws.secret_access_key' = '${KINESIS_SECRET}');
 """
@@ -73,6 +76,7 @@ def test_one_resource_per_store_of_its_kind(stores: Path) -> None:
     assert kinds["warehouse"] is PostgresStoreResource
     assert kinds["events"] is KinesisStoreResource
     assert kinds["lake"] is DeltaStoreResource
+    assert kinds["dbx"] is DatabricksStoreResource
     assert "sqlite" not in kinds, "not declared by anyone"
 
 
@@ -96,6 +100,11 @@ def test_clients_get_what_create_store_says(stores: Path) -> None:
     assert bucket["root"] == "s3://shop/lake"
     assert bucket["storage_options"]["AWS_SECRET_ACCESS_KEY"] == SECRET
     assert in_an_asset(stores, "lake")["storage_options"] == {}
+    dbx = in_an_asset(stores, "dbx")
+    assert (dbx["server_hostname"], dbx["http_path"]) == ("dbc-1.cloud.databricks.com", "/sql/1.0/warehouses/abc")
+    assert (dbx["access_token"], dbx["enable_telemetry"]) == (SECRET, False)
+    principal = DatabricksStoreResource(client_id="me", client_secret=dg.EnvVar("S")).store_values()
+    assert principal == {"databricks.client_id": "me", "databricks.client_secret": "${S}"}
 
 
 def test_a_lakes_tables_are_read_by_name(stores: Path, tmp_path: Path) -> None:
@@ -160,6 +169,8 @@ def test_environment_variables_become_references(stores: Path) -> None:
         PostgresStoreResource(password=SECRET),
         DeltaStoreResource(secret_access_key=SECRET),
         DeltaStoreResource(session_token=SECRET),
+        DatabricksStoreResource(app_token=SECRET),
+        DatabricksStoreResource(client_secret=SECRET),
     ],
 )
 def test_literal_secrets_are_refused_without_showing_them(stores: Path, resource: StoreResource) -> None:
