@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import BatchLoader, SinkIdentity, TableColumn, TableTarget
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, VARCHAR
@@ -20,7 +22,7 @@ from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores import memory_loader
-from ds_dagster.stores.databricks_connection import WorkspaceAddress
+from ds_dagster.stores.databricks_connection import WorkspaceAddress, table_of
 from ds_dagster.stores.databricks_loader import DatabricksLoader
 from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_loader import DeltaLoader
@@ -40,6 +42,13 @@ KINDS = (
     "delta",
     pytest.param("delta_s3", marks=pytest.mark.servers),
     pytest.param("databricks", marks=pytest.mark.servers),
+    pytest.param(
+        "databricks_workspace",
+        marks=[
+            pytest.mark.servers,
+            pytest.mark.skipif("DATABRICKS_TEST_URL" not in os.environ, reason="DATABRICKS_TEST_… name no workspace"),
+        ],
+    ),
     pytest.param("postgres", marks=pytest.mark.servers),
 )
 
@@ -67,6 +76,7 @@ class Sink:
             "delta": ("string", "bigint", "timestamp"),
             "delta_s3": ("string", "bigint", "timestamp"),
             "databricks": ("string", "bigint", "timestamp"),
+            "databricks_workspace": ("string", "bigint", "timestamp"),
         }[self.kind]
         columns = (
             TableColumn("url", VARCHAR, native[0]),
@@ -184,7 +194,8 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
     elif request.param == "databricks":
         made = _databricks(request.getfixturevalue("dbx"))
     else:
-        made = {"memory": _memory, "sqlite": _sqlite, "delta": _delta}[request.param](tmp_path)
+        local = {"memory": _memory, "sqlite": _sqlite, "delta": _delta, "databricks_workspace": _databricks_workspace}
+        made = local[request.param](tmp_path)
     sink = next(made)
 
     def opened(target: TableTarget, identity: SinkIdentity) -> BatchLoader:
@@ -250,6 +261,36 @@ def _databricks(made: Workspace) -> Iterator[Sink]:
         return DatabricksLoader(WorkspaceAddress.of("dbx", {**made.settings, "url": made.url}), files)
 
     yield Sink("databricks", name, opened, read)
+
+
+def _databricks_workspace(tmp_path: Path) -> Iterator[Sink]:
+    """A real one, named by environment variables: DATABRICKS_TEST_URL, _TOKEN, _WAREHOUSE, _SCHEMA (catalog.schema),
+    _LOCATION (s3://bucket/prefix inside an external location), and AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    AWS_REGION, AWS_ENDPOINT_URL as far as the machine needs them. Read back by its own warehouse."""
+    given = {name: os.environ.get(f"DATABRICKS_TEST_{name}", "") for name in ("URL", "TOKEN", "WAREHOUSE", "SCHEMA")}
+    names = ("access_key_id", "secret_access_key", "region", "endpoint_url")
+    keys = {name: os.environ.get(f"AWS_{name.upper()}", "") for name in names}
+    table = f"visits_{uuid.uuid4().hex[:8]}"
+    name = (*given["SCHEMA"].split("."), table)
+    place = f"{os.environ['DATABRICKS_TEST_LOCATION']}/{table}"
+    files = LakeAddress.of("dbx", {**keys, "url": place}, "DATABRICKS")
+    tls_disabled = "true" if given["URL"].startswith("http://") else "false"
+    warehouse = WorkspaceAddress(
+        "dbx", given["URL"], given["WAREHOUSE"], tls_disabled=tls_disabled, app_token=given["TOKEN"]
+    )
+
+    def read() -> list[dict[str, Any]]:
+        if warehouse.location(name) is None:
+            return []
+        columns = ("url", "visits", "at")
+        rows = warehouse.rows(exp.select(*map(exp.column, columns)).from_(table_of(name)), "read the table")
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def opened(target: TableTarget, identity: SinkIdentity) -> BatchLoader:
+        return DatabricksLoader(warehouse, DeltaLoader(files, files.root, target, identity))
+
+    yield Sink("databricks_workspace", name, opened, read)
+    warehouse.rows(exp.Drop(tables=[table_of(name)], kind="TABLE", exists=True), "drop the table")
 
 
 def _postgres(address: PostgresAddress) -> Iterator[Sink]:

@@ -23,7 +23,7 @@ from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_loader import DeltaLoader
 from ds_dagster.stores.delta_tables import bad_columns
 from ds_dagster.stores.registry import KINDS
-from tests.fixtures.lake import read_lake
+from tests.fixtures.lake import read_lake, s3_bucket
 
 TARGET = TableTarget(("t",), (TableColumn("n", BIGINT, "bigint"),), (), "append", "incremental")
 ROWS = pyarrow.table({"n": [1, 2]})
@@ -260,6 +260,28 @@ def test_grants_and_addresses_of_a_bucket(grants: Mapping[str, Mapping[str, str]
     assert facts.size == 2
     assert [row["n"] for row in admin.address.table(address.place("t")).to_pyarrow_table().to_pylist()] == [1, 2]
     assert DeltaAdmin("lake", reader).probe().ok
+
+
+@pytest.mark.servers
+def test_a_bucket_that_goes_away_and_comes_back() -> None:
+    from moto.server import ThreadedMotoServer
+
+    with s3_bucket("away") as settings:
+        address = LakeAddress.of("lake", settings)
+        loader = loader_at(address, "t")
+        loader.prepare()
+        loader.load(ROWS, 0)
+    problem = refused(lambda: loader.load(ROWS, 1))
+    assert (problem.condition, problem.fault.domain) == ("STORE_UNREACHABLE", "external")
+    port = int(address.endpoint_url.rpartition(":")[2])
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)  # what was stored is in this process
+    server.start()
+    try:
+        assert loader.load(ROWS, 0).replayed
+        assert not loader.load(ROWS, 1).replayed
+        assert len(read_lake(address, address.place("t"))) == 4
+    finally:
+        server.stop()
 
 
 @pytest.mark.servers
