@@ -26,7 +26,7 @@ STORE: tuple[PropertySpec, ...] = (
         "uris",
         "text",
         ("store",),
-        "addresses: bootstrap servers, endpoint URL, postgresql://host:port/db",
+        "addresses: bootstrap servers, endpoint URL, postgresql://host:port/db, folder or s3://bucket/prefix",
         aliases=("url",),
     ),
     PropertySpec(
@@ -92,17 +92,27 @@ STORE: tuple[PropertySpec, ...] = (
         not_yet=_REGISTRY,
     ),
     PropertySpec(
-        "kinesis.access_key_id", "text", ("store",), "access key of the cloud account", aliases=("aws.access_key_id",)
+        "aws.access_key_id", "text", ("store",), "access key of the cloud account", aliases=("kinesis.access_key_id",)
     ),
     PropertySpec(
-        "kinesis.secret_access_key",
+        "aws.secret_access_key",
         "text",
         ("store",),
         "secret of that key",
         secret=True,
-        aliases=("aws.secret_access_key",),
+        aliases=("kinesis.secret_access_key",),
     ),
-    PropertySpec("kinesis.session_token", "text", ("store",), "token of temporary credentials", secret=True),
+    PropertySpec(
+        "aws.session_token",
+        "text",
+        ("store",),
+        "token of temporary credentials",
+        secret=True,
+        aliases=("kinesis.session_token",),
+    ),
+    PropertySpec(
+        "aws.endpoint_url", "text", ("store",), "address of an S3 service other than Amazon's: http(s)://host:port"
+    ),
     PropertySpec(
         "kinesis.iam_role_arn",
         "text",
@@ -157,6 +167,26 @@ STORE: tuple[PropertySpec, ...] = (
     ),
 )
 
+DATABRICKS: tuple[PropertySpec, ...] = (
+    PropertySpec(
+        "databricks.mode",
+        "word",
+        ("store",),
+        "how tables are loaded; default delta: their files are written straight into the bucket",
+        choices=("delta",),
+        choices_not_yet=(("warehouse", "give a bucket and load with 'delta'"),),
+    ),
+    PropertySpec("databricks.app_token", "text", ("store",), "personal access token", secret=True),
+    PropertySpec("databricks.client_id", "text", ("store",), "service principal that logs in by OAuth"),
+    PropertySpec("databricks.client_secret", "text", ("store",), "OAuth secret of that principal", secret=True),
+    PropertySpec("databricks.warehouse_id", "text", ("store",), "SQL warehouse that registers tables"),
+    PropertySpec("databricks.warehouse_port", "integer", ("store",), "port of the workspace; default 443", minimum=1),
+    PropertySpec(
+        "databricks.cloud.s3.bucket", "text", ("store",), "bucket of the tables' files: a name or s3://bucket/prefix"
+    ),
+    PropertySpec("databricks.cloud.region", "text", ("store",), "region of that bucket"),
+)
+
 ENTITY: tuple[PropertySpec, ...] = (
     PropertySpec("topic", "text", _WRITTEN, "name of the topic, Kinesis stream or table", aliases=("entity",)),
     PropertySpec(
@@ -169,6 +199,12 @@ ENTITY: tuple[PropertySpec, ...] = (
     PropertySpec("kafka.topic.*", "text", _ENTITY, "setting of a new topic, passed through"),
     PropertySpec("key.descriptor.name", "text", _ENTITY, "Protobuf message of keys", not_yet=_DESCRIPTOR),
     PropertySpec("value.descriptor.name", "text", _ENTITY, "Protobuf message of values", not_yet=_DESCRIPTOR),
+    PropertySpec(
+        "delta.table.name",
+        "text",
+        _WRITTEN,
+        "folder of the table below the store's uris, parts with / between them; default: the relation's name",
+    ),
     PropertySpec("postgresql.db.name", "text", _WRITTEN, "database of the table; default: the one in the store's uris"),
     PropertySpec("postgresql.schema.name", "text", _WRITTEN, "schema of the table; default public"),
     PropertySpec("postgresql.table.name", "text", _WRITTEN, "name of the table; default: the relation's name"),
@@ -189,11 +225,15 @@ ENTITY: tuple[PropertySpec, ...] = (
         "most time rows may wait for a load; a scheduled load writes what came since the last one at once",
         minimum=0,
     ),
+    PropertySpec("databricks.catalog.name", "text", _WRITTEN, "catalog of the table; default main"),
+    PropertySpec("databricks.schema.name", "text", _WRITTEN, "schema of the table; default default"),
+    PropertySpec("databricks.table.name", "text", _WRITTEN, "name of the table; default: the relation's name"),
     PropertySpec(
-        "databricks.*", "text", _WRITTEN, "Databricks table", not_yet="Databricks is not built; load into POSTGRESQL"
-    ),
-    PropertySpec(
-        "table.data.file.location", "text", _WRITTEN, "data of a lake table", not_yet="lake tables are not built"
+        "table.data.file.location",
+        "text",
+        _WRITTEN,
+        "where the table's files are: s3://bucket/folder, inside an external location of the workspace; default: "
+        "catalog/schema/table in the store's bucket",
     ),
 )
 
@@ -364,7 +404,7 @@ QUERY: tuple[PropertySpec, ...] = (
     ),
 )
 
-PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *ENTITY, *RELATION, *SOURCE, *QUERY)
+PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *DATABRICKS, *ENTITY, *RELATION, *SOURCE, *QUERY)
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 
 RECORDS: tuple[str, ...] = (

@@ -95,6 +95,30 @@ CONDITIONS: tuple[Condition, ...] = (
         "pip install {package}",
     ),
     Condition(
+        "STORE_BUCKET_MISSING",
+        "user",
+        "the bucket {bucket} of store {store} does not exist",
+        "create the bucket, or correct the address in CREATE STORE",
+    ),
+    Condition(
+        "DATABRICKS_WAREHOUSE_MISSING",
+        "user",
+        "the workspace {address} has no SQL warehouse {warehouse} for store {store}",
+        "correct 'databricks.warehouse_id': it stands in the warehouse's connection details",
+    ),
+    Condition(
+        "DATABRICKS_LOCATION_REFUSED",
+        "user",
+        "the workspace of store {store} does not take the place of {table}'s files: {reason}",
+        "create an external location over it in Unity Catalog and grant CREATE EXTERNAL TABLE on it",
+    ),
+    Condition(
+        "STORE_FOLDER_INVALID",
+        "user",
+        "the store {store} cannot keep tables at {address}: {reason}",
+        "name a folder this process may create and write in",
+    ),
+    Condition(
         "ENTITY_MISSING",
         "user",
         "{entity} does not exist in store {store} and cannot be created: {reason}",
@@ -131,6 +155,24 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "the columns {first} and {second} of {relation} are the same column {column} in store {store}",
         "give one of them another name",
+    ),
+    Condition(
+        "TARGET_COLUMN_NAME_INVALID",
+        "user",
+        "{relation} cannot be kept as a table of type {type}: column names {names}",
+        "rename with AS: no spaces, no signs of {forbidden}, no two names that differ in upper and lower case only",
+    ),
+    Condition(
+        "TARGET_GONE",
+        "user",
+        "what was loaded of {table} so far has disappeared",
+        "somebody removed its folder; `ds reset` the query to load it anew",
+    ),
+    Condition(
+        "TARGET_BUSY",
+        "external",
+        "batch {epoch} found other writers of {table} {attempts} times in a row",
+        "load the table from one place; it is tried again by itself",
     ),
     Condition(
         "TARGET_OF_OTHER_JOB",

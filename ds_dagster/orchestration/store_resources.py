@@ -230,11 +230,68 @@ class SnowflakeStoreResource(StoreResource):
         return snowflake.connector.connect(**{**self.client_settings(), **settings})
 
 
+class DeltaStoreResource(StoreResource):
+    """A folder or bucket of Delta tables. ``table(name)`` is deltalake's own: read with Arrow, compact, vacuum."""
+
+    property_names: ClassVar[Mapping[str, str]] = {
+        "uris": "uris",
+        "access_key_id": "aws.access_key_id",
+        "secret_access_key": "aws.secret_access_key",
+        "session_token": "aws.session_token",
+        "endpoint_url": "aws.endpoint_url",
+    }
+
+    access_key_id: str | None = Field(default=None, description="AWS access key id")
+    secret_access_key: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    session_token: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    endpoint_url: str | None = Field(default=None, description="address of an S3 service other than Amazon's")
+
+    def storage_options(self) -> dict[str, str]:
+        """Settings of deltalake's object store, keys in them; empty for a folder."""
+        return dict(self.client_settings()["storage_options"])
+
+    def table(self, name: str) -> Any:
+        """``deltalake.DeltaTable`` of a table by its folder below the store's."""
+        from deltalake import DeltaTable
+
+        settings = self.client_settings()
+        return DeltaTable(f"{settings['root']}/{name}", storage_options=settings["storage_options"])
+
+
+class DatabricksStoreResource(StoreResource):
+    """A Databricks workspace. ``connection()`` is the vendor's own to the SQL warehouse; close is yours."""
+
+    property_names: ClassVar[Mapping[str, str]] = {
+        "uris": "uris",
+        "warehouse_id": "databricks.warehouse_id",
+        "app_token": "databricks.app_token",
+        "client_id": "databricks.client_id",
+        "client_secret": "databricks.client_secret",
+        "access_key_id": "aws.access_key_id",
+        "secret_access_key": "aws.secret_access_key",
+    }
+
+    warehouse_id: str | None = Field(default=None, description="SQL warehouse")
+    app_token: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    client_id: str | None = Field(default=None, description="service principal that logs in by OAuth")
+    client_secret: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    access_key_id: str | None = Field(default=None, description="AWS access key id of the bucket")
+    secret_access_key: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+
+    def connection(self, **settings: Any) -> Any:
+        """A new ``databricks.sql`` connection; settings win over the store's."""
+        from databricks import sql
+
+        return sql.connect(**{**self.client_settings(), **settings})
+
+
 RESOURCE_CLASSES: Mapping[str, type[StoreResource]] = {
     "kafka": KafkaStoreResource,
     "kinesis": KinesisStoreResource,
     "postgres": PostgresStoreResource,
     "snowflake": SnowflakeStoreResource,
+    "deltalake": DeltaStoreResource,
+    "databricks": DatabricksStoreResource,
 }
 """``storage_kind`` of a store's capabilities → resource."""
 

@@ -42,7 +42,7 @@ CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Connection option → argument of boto3."""
-KEY, SECRET, TOKEN = "kinesis.access_key_id", "kinesis.secret_access_key", "kinesis.session_token"
+KEY, SECRET, TOKEN = "aws.access_key_id", "aws.secret_access_key", "aws.session_token"
 
 
 class Kinesis:

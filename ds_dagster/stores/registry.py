@@ -10,6 +10,8 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.errors import error
+from ds_dagster.stores.databricks import Databricks
+from ds_dagster.stores.delta import Delta
 from ds_dagster.stores.kafka import Kafka
 from ds_dagster.stores.kinesis import Kinesis
 from ds_dagster.stores.later import REASONS, LaterKind
@@ -28,6 +30,8 @@ def built_in() -> tuple[StoreKind, ...]:
         Kinesis(),
         Postgres(),
         Snowflake(),
+        Delta(),
+        Databricks(),
         SqliteViews(),
         Memory(),
         *(LaterKind(name, reason) for name, reason in REASONS),

@@ -51,7 +51,8 @@ def layer(ours: str = "", *, third: str = "", inside: str = "", typing: str = ""
 
 
 DRIVERS = (
-    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography psycopg2 pyarrow snowflake"
+    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake psycopg2 "
+    "pyarrow snowflake urllib3"
 )
 COMPILER = "sql catalog stores plan project project_cache"
 
@@ -77,7 +78,7 @@ LAYERS: Mapping[str, Layer] = {
     "orchestration": layer(
         "catalog plan project runtime local",
         third="dagster dagster_shared pydantic",
-        inside="session boto3 confluent_kafka psycopg2 snowflake",
+        inside="session boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
         typing="dagster_pyspark pyspark boto3 confluent_kafka psycopg2 session",
     ),
     "demo": layer("cli sql catalog plan project runtime local", inside="boto3 confluent_kafka psycopg2 dagster"),
@@ -236,7 +237,7 @@ THROUGH = {
     "dagster_shared": "dagster",
 }
 """Packages that come with a declared one, of which they are the other half."""
-STORE_EXTRAS = ("snowflake",)
+STORE_EXTRAS = ("snowflake", "delta", "databricks")
 """Extras that bring a store's driver; without them the store is refused by name (STORE_DRIVER_MISSING)."""
 OF_DEVELOPERS = frozenset({"pytest", "_pytest", "pluggy", "dagster_graphql"})
 """Imported where their owner is running already (the pytest plugin) or the extra `webserver` was asked for."""

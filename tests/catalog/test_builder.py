@@ -177,10 +177,10 @@ def test_config_file_with_the_published_quotes(declared: Run, settings: Settings
     )
     assert not found.diagnostics
     values = found.stores["s"].properties
-    assert values["kinesis.access_key_id"].value == "AKIA"
+    assert values["aws.access_key_id"].value == "AKIA"
     assert "the-secret-value" not in repr(values) + repr(found)
-    assert values["kinesis.secret_access_key"].value == "", "the secret stays in its file"
-    assert resolve(values["kinesis.secret_access_key"], {}, "store s") == "the-secret-value"
+    assert values["aws.secret_access_key"].value == "", "the secret stays in its file"
+    assert resolve(values["aws.secret_access_key"], {}, "store s") == "the-secret-value"
 
 
 def test_a_literal_secret_is_a_warning(declared: Run) -> None:

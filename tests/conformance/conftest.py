@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import datetime
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pytest
+from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import BatchLoader, SinkIdentity, TableColumn, TableTarget
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, VARCHAR
+from ds_dagster.errors import DsError
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores import memory_loader
+from ds_dagster.stores.databricks_connection import WorkspaceAddress, table_of
+from ds_dagster.stores.databricks_loader import DatabricksLoader
+from ds_dagster.stores.delta_connection import LakeAddress
+from ds_dagster.stores.delta_loader import DeltaLoader
 from ds_dagster.stores.memory_loader import MemoryLoader
 from ds_dagster.stores.postgres_connection import PostgresAddress
 from ds_dagster.stores.postgres_loader import PostgresLoader
@@ -27,9 +35,30 @@ from ds_dagster.stores.sqlite_loader import SqliteLoader
 from ds_dagster.stores.sqlite_reader import open_views
 from ds_dagster.stores.sqlite_views import file_name
 from tests import snowflake_server
+from tests.fixtures.lake import log_blocked, read_lake, s3_bucket
+from tests.fixtures.warehouse import Workspace, workspace
 
 AT = datetime.datetime(2024, 1, 31, 23, 59, 59, 5, tzinfo=datetime.timezone.utc)
-KINDS = ("memory", "sqlite", *(pytest.param(kind, marks=pytest.mark.servers) for kind in ("postgres", "snowflake")))
+KINDS = (
+    "memory",
+    "sqlite",
+    "delta",
+    pytest.param("delta_s3", marks=pytest.mark.servers),
+    pytest.param("databricks", marks=pytest.mark.servers),
+    pytest.param(
+        "databricks_workspace",
+        marks=[
+            pytest.mark.servers,
+            pytest.mark.skipif("DATABRICKS_TEST_URL" not in os.environ, reason="DATABRICKS_TEST_… name no workspace"),
+        ],
+    ),
+    pytest.param("postgres", marks=pytest.mark.servers),
+    pytest.param("snowflake", marks=pytest.mark.servers),
+)
+
+
+class CrashError(RuntimeError):
+    """The driver dies."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +69,8 @@ class Sink:
     place: tuple[str, ...]
     open_loader: Callable[[TableTarget, SinkIdentity], BatchLoader]
     read: Callable[[], list[dict[str, Any]]]
+    blocked: Callable[[], AbstractContextManager[None]] | None = None
+    """Where rows and ledger are one commit: lets that commit fail."""
 
     def target(self, mode: str = "upsert", refresh: str = "incremental") -> TableTarget:
         native = {
@@ -47,6 +78,10 @@ class Sink:
             "postgres": ("text", "bigint", "timestamp with time zone"),
             "snowflake": ("VARCHAR", "NUMBER(38,0)", "TIMESTAMP_LTZ(9)"),
             "memory": ("VARCHAR", "BIGINT", "TIMESTAMP_LTZ"),
+            "delta": ("string", "bigint", "timestamp"),
+            "delta_s3": ("string", "bigint", "timestamp"),
+            "databricks": ("string", "bigint", "timestamp"),
+            "databricks_workspace": ("string", "bigint", "timestamp"),
         }[self.kind]
         columns = (
             TableColumn("url", VARCHAR, native[0]),
@@ -60,6 +95,23 @@ class Sink:
         loader = self.open_loader(self.target(**target), SinkIdentity(job, version))
         loader.prepare()
         return loader
+
+    @contextmanager
+    def failing_commit(self, loader: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Exception]]:
+        """Rows are written, their commit is not; yields what the loader raises."""
+        if self.blocked is not None:
+            with self.blocked():
+                yield DsError
+            return
+        original = loader._apply
+
+        def crashing(*arguments: Any) -> None:
+            original(*arguments)
+            raise CrashError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(loader, "_apply", crashing)
+            yield CrashError
 
     @property
     def at(self) -> datetime.datetime:
@@ -149,8 +201,13 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
         made = _postgres(address)
     elif request.param == "snowflake":
         made = snowflake_sink(request.getfixturevalue("snowflake_address"))
+    elif request.param == "delta_s3":
+        made = _delta_s3(request.getfixturevalue("s3_settings"))
+    elif request.param == "databricks":
+        made = _databricks(request.getfixturevalue("dbx"))
     else:
-        made = {"memory": _memory, "sqlite": _sqlite}[request.param](tmp_path)
+        local = {"memory": _memory, "sqlite": _sqlite, "delta": _delta, "databricks_workspace": _databricks_workspace}
+        made = local[request.param](tmp_path)
     yield from closing(made)
 
 
@@ -168,6 +225,90 @@ def closing(made: Iterator[Sink]) -> Iterator[Sink]:
         loader.close()
     for _ in made:
         pass
+
+
+@pytest.fixture(scope="session")
+def s3_settings() -> Iterator[Mapping[str, str]]:
+    """Resolved options of a Delta store in a bucket."""
+    with s3_bucket("lake") as settings:
+        yield settings
+
+
+def _delta(tmp_path: Path) -> Iterator[Sink]:
+    address = LakeAddress("lake", (tmp_path / "lake").as_uri())
+    place = address.place("shop", "visits")
+    yield Sink(
+        "delta",
+        ("shop", "visits"),
+        lambda t, i: DeltaLoader(address, place, t, i),
+        lambda: read_lake(address, place),
+        lambda: log_blocked(Path(place)),
+    )
+
+
+def _delta_s3(settings: Mapping[str, str]) -> Iterator[Sink]:
+    address = LakeAddress.of("lake", settings)
+    table = f"visits_{uuid.uuid4().hex[:8]}"
+    place = address.place(table)
+    yield Sink(
+        "delta_s3",
+        (table,),
+        lambda t, i: DeltaLoader(address, place, t, i),
+        lambda: read_lake(address, place),
+    )
+
+
+@pytest.fixture(scope="session")
+def dbx(s3_settings: Mapping[str, str]) -> Iterator[Workspace]:
+    """The double of a workspace."""
+    with workspace(s3_settings) as made:
+        yield made
+
+
+def _databricks(made: Workspace) -> Iterator[Sink]:
+    """Read back from where the workspace says that the table is."""
+    name = ("main", "default", f"visits_{uuid.uuid4().hex[:8]}")
+    address = LakeAddress.of("dbx", {**made.settings, "url": f"s3://lake/{'/'.join(name)}"}, "DATABRICKS")
+
+    def read() -> list[dict[str, Any]]:
+        place = made.tables.get(".".join(name))
+        return read_lake(address, place) if place else []
+
+    def opened(target: TableTarget, identity: SinkIdentity) -> BatchLoader:
+        files = DeltaLoader(address, address.root, target, identity)
+        return DatabricksLoader(WorkspaceAddress.of("dbx", {**made.settings, "url": made.url}), files)
+
+    yield Sink("databricks", name, opened, read)
+
+
+def _databricks_workspace(tmp_path: Path) -> Iterator[Sink]:
+    """A real one, named by environment variables: DATABRICKS_TEST_URL, _TOKEN, _WAREHOUSE, _SCHEMA (catalog.schema),
+    _LOCATION (s3://bucket/prefix inside an external location), and AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    AWS_REGION, AWS_ENDPOINT_URL as far as the machine needs them. Read back by its own warehouse."""
+    given = {name: os.environ.get(f"DATABRICKS_TEST_{name}", "") for name in ("URL", "TOKEN", "WAREHOUSE", "SCHEMA")}
+    names = ("access_key_id", "secret_access_key", "region", "endpoint_url")
+    keys = {name: os.environ.get(f"AWS_{name.upper()}", "") for name in names}
+    table = f"visits_{uuid.uuid4().hex[:8]}"
+    name = (*given["SCHEMA"].split("."), table)
+    place = f"{os.environ['DATABRICKS_TEST_LOCATION']}/{table}"
+    files = LakeAddress.of("dbx", {**keys, "url": place}, "DATABRICKS")
+    tls_disabled = "true" if given["URL"].startswith("http://") else "false"
+    warehouse = WorkspaceAddress(
+        "dbx", given["URL"], given["WAREHOUSE"], tls_disabled=tls_disabled, app_token=given["TOKEN"]
+    )
+
+    def read() -> list[dict[str, Any]]:
+        if warehouse.location(name) is None:
+            return []
+        columns = ("url", "visits", "at")
+        rows = warehouse.rows(exp.select(*map(exp.column, columns)).from_(table_of(name)), "read the table")
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def opened(target: TableTarget, identity: SinkIdentity) -> BatchLoader:
+        return DatabricksLoader(warehouse, DeltaLoader(files, files.root, target, identity))
+
+    yield Sink("databricks_workspace", name, opened, read)
+    warehouse.rows(exp.Drop(tables=[table_of(name)], kind="TABLE", exists=True), "drop the table")
 
 
 def _postgres(address: PostgresAddress) -> Iterator[Sink]:

@@ -82,20 +82,11 @@ def test_a_failed_batch_leaves_nothing(sink: Any, batch: Any, monkeypatch: pytes
     """The driver dies after the rows were written and before the commit."""
     if sink.kind == "memory":
         pytest.skip("a dict has no transaction to break")
+    if sink.kind in ("delta_s3", "databricks", "databricks_workspace"):
+        pytest.skip("a commit fails the same way in a folder, where it can be made to")
     loader: Any = sink.loader()
     loader.load(batch([("./a", 1)]), 0)
-
-    class CrashError(RuntimeError):
-        pass
-
-    original = loader._apply
-
-    def crashing(*arguments: Any) -> None:
-        original(*arguments)
-        raise CrashError
-
-    monkeypatch.setattr(loader, "_apply", crashing)
-    with pytest.raises(CrashError):
+    with sink.failing_commit(loader, monkeypatch) as raised, pytest.raises(raised):
         loader.load(batch([("./a", 2), ("./b", 1)]), 1)
     assert sink.rows() == [("./a", 1)]
     again = sink.loader()

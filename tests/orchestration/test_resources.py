@@ -13,6 +13,8 @@ import pytest
 
 from ds_dagster.errors import DsError
 from ds_dagster.orchestration import (
+    DatabricksStoreResource,
+    DeltaStoreResource,
     DsProject,
     KafkaStoreResource,
     KinesisStoreResource,
@@ -35,8 +37,13 @@ LOGIN = {
 OTHER_STORES = """
 CREATE STORE events WITH ('type' = KINESIS, 'access_region' = 'us-west-2', 'uris' = 'http://127.0.0.1:4567',
   'kinesis.access_key_id' = 'me', 'kinesis.secret_access_key' = '${KINESIS_SECRET}');
-CREATE STORE lake WITH ('type' = SNOWFLAKE, 'snowflake.account_id' = 'myorg-acme', 'snowflake.warehouse_name' = 'WH',
+CREATE STORE snow WITH ('type' = SNOWFLAKE, 'snowflake.account_id' = 'myorg-acme', 'snowflake.warehouse_name' = 'WH',
   'snowflake.username' = 'loader', 'snowflake.password' = '${WAREHOUSE_PASSWORD}');
+CREATE STORE lake WITH ('type' = DELTA, 'uris' = '${LAKE}');
+CREATE STORE dbx WITH ('type' = DATABRICKS, 'uris' = 'https://dbc-1.cloud.databricks.com',
+  'databricks.warehouse_id' = 'abc', 'databricks.app_token' = '${KINESIS_SECRET}');
+CREATE STORE bucket WITH ('type' = DELTA, 'uris' = 's3://shop/lake', 'access_region' = 'eu-west-1',
+  'aws.access_key_id' = 'me', 'aws.secret_access_key' = '${KINESIS_SECRET}');
 """
 
 
@@ -45,6 +52,7 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("WAREHOUSE_PASSWORD", SECRET)
     monkeypatch.setenv("KINESIS_SECRET", SECRET)
     monkeypatch.setenv("KAFKA_ADDRESS", "broker.example:9092")
+    monkeypatch.setenv("LAKE", (tmp_path / "lake").as_uri())
     return write_project(tmp_path / "project", stores=STORES, more=OTHER_STORES, streams=STREAMS)
 
 
@@ -70,7 +78,9 @@ def test_one_resource_per_store_of_its_kind(stores: Path) -> None:
     assert kinds["prod_kafka"] is KafkaStoreResource
     assert kinds["warehouse"] is PostgresStoreResource
     assert kinds["events"] is KinesisStoreResource
-    assert kinds["lake"] is SnowflakeStoreResource
+    assert kinds["snow"] is SnowflakeStoreResource
+    assert kinds["lake"] is DeltaStoreResource
+    assert kinds["dbx"] is DatabricksStoreResource
     assert "sqlite" not in kinds, "not declared by anyone"
 
 
@@ -90,7 +100,7 @@ def test_clients_get_what_create_store_says(stores: Path) -> None:
         "aws_access_key_id": "me",
         "aws_secret_access_key": SECRET,
     }
-    assert in_an_asset(stores, "lake") == {
+    assert in_an_asset(stores, "snow") == {
         "account": "myorg-acme",
         "application": "ds_dagster",
         "user": "loader",
@@ -98,8 +108,32 @@ def test_clients_get_what_create_store_says(stores: Path) -> None:
         "warehouse": "WH",
     }
     role = SnowflakeStoreResource(role="ANALYST", warehouse="OTHER_WH")
-    found = in_an_asset(stores, "lake", {"lake": role})
+    found = in_an_asset(stores, "snow", {"snow": role})
     assert (found["role"], found["warehouse"], found["password"]) == ("ANALYST", "OTHER_WH", SECRET)
+    bucket = in_an_asset(stores, "bucket")
+    assert bucket["root"] == "s3://shop/lake"
+    assert bucket["storage_options"]["AWS_SECRET_ACCESS_KEY"] == SECRET
+    assert in_an_asset(stores, "lake")["storage_options"] == {}
+    dbx = in_an_asset(stores, "dbx")
+    assert (dbx["server_hostname"], dbx["http_path"]) == ("dbc-1.cloud.databricks.com", "/sql/1.0/warehouses/abc")
+    assert (dbx["access_token"], dbx["enable_telemetry"]) == (SECRET, False)
+    principal = DatabricksStoreResource(client_id="me", client_secret=dg.EnvVar("S")).store_values()
+    assert principal == {"databricks.client_id": "me", "databricks.client_secret": "${S}"}
+
+
+def test_a_lakes_tables_are_read_by_name(stores: Path, tmp_path: Path) -> None:
+    import deltalake
+    import pyarrow
+
+    folder = tmp_path / "lake" / "shop" / "visits"
+    folder.mkdir(parents=True)
+    deltalake.write_deltalake(folder, pyarrow.table({"n": [1, 2]}))
+    resource = DeltaStoreResource().bind(DsProject(stores), "lake")
+    assert resource.table("shop/visits").to_pyarrow_table().to_pydict() == {"n": [1, 2]}
+    assert resource.storage_options() == {}
+    assert resource.probe().ok
+    with resource.admin() as admin:
+        assert [facts.name for facts in admin.entities()] == ["shop/visits"]
 
 
 def test_a_users_resource_replaces_values(stores: Path) -> None:
@@ -151,6 +185,10 @@ def test_environment_variables_become_references(stores: Path) -> None:
         SnowflakeStoreResource(key_passphrase=SECRET),
         SnowflakeStoreResource(oauth_token=SECRET),
         SnowflakeStoreResource(access_token=SECRET),
+        DeltaStoreResource(secret_access_key=SECRET),
+        DeltaStoreResource(session_token=SECRET),
+        DatabricksStoreResource(app_token=SECRET),
+        DatabricksStoreResource(client_secret=SECRET),
     ],
 )
 def test_literal_secrets_are_refused_without_showing_them(stores: Path, resource: StoreResource) -> None:

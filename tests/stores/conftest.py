@@ -9,6 +9,7 @@ import pytest
 
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
+from tests.fixtures.lake import s3_bucket
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +47,10 @@ def kinesis_settings(servers: LocalAddresses) -> Mapping[str, str]:
         "access_key_id": "local",
         "secret_access_key": "local",
     }
+
+
+@pytest.fixture(scope="session")
+def s3_settings() -> Iterator[Mapping[str, str]]:
+    """Resolved options of a Delta store in a bucket."""
+    with s3_bucket("lake") as settings:
+        yield settings

@@ -1,0 +1,279 @@
+"""Connections to a Databricks SQL warehouse (databricks-sql-connector) and what their failures mean."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from sqlglot import exp
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.redaction import redact
+
+ALLOWED_URIS = "'https://<workspace>.cloud.databricks.com'"
+DIALECT = "databricks"
+LOAD_SECONDS = 600
+"""How long a statement of a load may take."""
+LOAD_ATTEMPTS = 6
+"""How often one call of a load is tried, about a minute in all; a warehouse that starts for longer is met by the next
+start of the job."""
+CONTROL_SECONDS, CONTROL_ATTEMPTS = 20, 2
+TOKEN_SECONDS = 20
+EARLY_SECONDS = 60
+"""How long before its end an OAuth token is no longer used."""
+DETAIL_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceAddress:
+    """Resolved settings of one store. Holds token or secret: never shown, never stored.
+
+    Attributes:
+        url: ``https://host`` (``http`` only with TLS off).
+        port: of the workspace, empty for the scheme's own.
+        app_token: personal access token; else ``client_id`` and ``client_secret`` of a service principal.
+    """
+
+    store: str
+    url: str
+    warehouse_id: str
+    port: str = ""
+    tls_disabled: str = "false"
+    app_token: str = field(default="", repr=False)
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, store: str, settings: Mapping[str, str]) -> WorkspaceAddress:
+        """From resolved options; other options are left alone.
+
+        Raises:
+            UserError: PROPERTY_INVALID.
+        """
+        made = cls(store, **{name: settings[name] for name in _SETTINGS if name in settings})
+        if not is_workspace_url(made.url, tls=made.tls_disabled != "true"):
+            raise error("PROPERTY_INVALID", name="uris", value=made.shown, allowed=ALLOWED_URIS)
+        return made
+
+    @property
+    def shown(self) -> str:
+        """Host and port."""
+        return urlsplit(self.url).netloc.rpartition("@")[2] or self.url
+
+    @property
+    def base(self) -> str:
+        """Scheme, host and port."""
+        parts = urlsplit(self.url)
+        port = self.port or (str(parts.port) if parts.port else "")
+        return f"{parts.scheme}://{parts.hostname}" + (f":{port}" if port else "")
+
+    def client_arguments(self, seconds: int = LOAD_SECONDS) -> dict[str, Any]:
+        """Arguments of ``databricks.sql.connect``, token or login in them. ``seconds``: how long a warehouse may take.
+        No usage data is sent to the vendor."""
+        parts = urlsplit(self.base)
+        path = f"/sql/1.0/warehouses/{self.warehouse_id}"
+        login: dict[str, Any] = {"access_token": self.app_token}
+        if not self.app_token:
+            login = {"credentials_provider": ServicePrincipal(self)}
+        plain = {"_connection_uri": f"{self.base}{path}"} if parts.scheme == "http" else {}
+        return {
+            "server_hostname": parts.hostname,
+            "http_path": path,
+            "_port": parts.port or (80 if plain else 443),
+            "_socket_timeout": seconds,
+            "_retry_stop_after_attempts_duration": seconds,
+            "_retry_stop_after_attempts_count": CONTROL_ATTEMPTS if seconds <= CONTROL_SECONDS else LOAD_ATTEMPTS,
+            "enable_telemetry": False,
+            "user_agent_entry": "ds-dagster",
+            **login,
+            **plain,
+        }
+
+    def rows(self, statement: exp.Expr, action: str, table: str = "", seconds: int = LOAD_SECONDS) -> list[Any]:
+        """Run one statement; its rows, which have an attribute per column.
+
+        Raises:
+            UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED, TARGET_SCHEMA_MISSING, TARGET_DATABASE_MISSING,
+            DATABRICKS_WAREHOUSE_MISSING, STORE_DRIVER_MISSING. ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED.
+        """
+        module = self.driver()
+        import urllib3.exceptions
+
+        arguments = self.client_arguments(seconds)
+        if "credentials_provider" in arguments:
+            arguments["credentials_provider"]()()  # a refused login is told as such; in the connector it is wrapped
+        try:
+            with closing(module.connect(**arguments)) as connection, connection.cursor() as cursor:
+                cursor.execute(statement.sql(dialect=DIALECT))
+                return list(cursor.fetchall()) if cursor.description else []
+        except (module.exc.Error, urllib3.exceptions.HTTPError, OSError) as problem:
+            raise self.failure(problem, action, table) from None
+
+    def location(self, name: Sequence[str], seconds: int = LOAD_SECONDS) -> str | None:
+        """Where the files of a registered table are, None when there is no table of that name."""
+        statement = exp.Describe(this=table_of(name), style="DETAIL")
+        try:
+            rows = self.rows(statement, "look for the table", ".".join(name), seconds)
+        except DsError as problem:
+            if problem.condition == "ENTITY_MISSING":
+                return None
+            raise
+        return str(rows[0].location)
+
+    def register(self, name: Sequence[str], location: str) -> None:
+        """Make the files of a Delta table known under a name."""
+        properties = [
+            exp.FileFormatProperty(this=exp.var("DELTA")),
+            exp.LocationProperty(this=exp.Literal.string(location)),
+        ]
+        statement = exp.Create(
+            this=table_of(name), kind="TABLE", exists=True, properties=exp.Properties(expressions=properties)
+        )
+        self.rows(statement, "register the table", ".".join(name))
+
+    def driver(self) -> Any:
+        """The module ``databricks.sql``.
+
+        Raises:
+            UserError: STORE_DRIVER_MISSING.
+        """
+        try:
+            from databricks import sql
+        except ImportError as problem:
+            raise error("STORE_DRIVER_MISSING", type="DATABRICKS", package="databricks-sql-connector") from problem
+        return sql
+
+    def failure(self, problem: Exception, action: str, table: str = "") -> DsError:
+        """A driver's exception as a condition; its text without tokens."""
+        context = getattr(problem, "context", None) or {}
+        whole = redact(" ".join(f"{problem} {context.get('original-exception', '')}".split()))
+        code = context.get("http-code")
+        name = STATUSES.get(code) or next((name for part, name in TEXTS if part in whole), "")
+        if not name:
+            name = "STORE_CALL_FAILED" if isinstance(problem, self.driver().exc.ServerOperationError) else UNREACHABLE
+        schema = table.rpartition(".")[0]
+        return error(
+            name,
+            detail=whole[:DETAIL_CHARACTERS],
+            store=self.store,
+            address=self.shown,
+            user=self.client_id or "the token's owner",
+            action=action,
+            table=table,
+            entity=table,
+            schema=schema,
+            database=schema.partition(".")[0],
+            warehouse=self.warehouse_id,
+            reason=whole[:DETAIL_CHARACTERS],
+            missing="its location",
+            relation=table,
+        )
+
+
+class ServicePrincipal:
+    """Login of a service principal (OAuth machine to machine) in the shape the connector asks for: called, it gives a
+    function that gives headers. A token is kept until shortly before its end."""
+
+    def __init__(self, address: WorkspaceAddress) -> None:
+        self._address = address
+        self._token = ""
+        self._until = 0.0
+        self._lock = threading.Lock()
+
+    def auth_type(self) -> str:
+        """As the vendor names it."""
+        return "oauth-m2m"
+
+    def __call__(self) -> Callable[[], dict[str, str]]:
+        """The function that gives headers."""
+        return self._headers
+
+    def _headers(self) -> dict[str, str]:
+        with self._lock:
+            if time.monotonic() >= self._until:
+                answer = self._ask()
+                self._token = str(answer["access_token"])
+                self._until = time.monotonic() + float(answer.get("expires_in", 0)) - EARLY_SECONDS
+            return {"Authorization": f"Bearer {self._token}"}
+
+    def _ask(self) -> Mapping[str, Any]:
+        """One answer of the workspace's token service.
+
+        Raises:
+            UserError: STORE_LOGIN_REFUSED. ExternalError: STORE_UNREACHABLE.
+        """
+        address = self._address
+        pair = base64.b64encode(f"{address.client_id}:{address.client_secret}".encode()).decode()
+        request = urllib.request.Request(
+            f"{address.base}/oidc/v1/token",
+            data=urlencode({"grant_type": "client_credentials", "scope": "all-apis"}).encode(),
+            headers={"Authorization": f"Basic {pair}", "Content-Type": "application/x-www-form-urlencoded"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TOKEN_SECONDS) as answer:
+                found: Mapping[str, Any] = json.loads(answer.read())
+                return found
+        except urllib.error.HTTPError as problem:
+            problem.close()
+            name = "STORE_LOGIN_REFUSED" if problem.code in (400, 401, 403) else UNREACHABLE
+            raise self._failed(name, f"HTTP {problem.code}") from None
+        except (OSError, ValueError) as problem:
+            raise self._failed(UNREACHABLE, type(problem).__name__) from None
+
+    def _failed(self, name: str, detail: str) -> DsError:
+        address = self._address
+        return error(name, store=address.store, address=address.shown, user=address.client_id, detail=detail)
+
+
+def table_of(name: Sequence[str]) -> exp.Table:
+    """``catalog.schema.table``, quoted."""
+    catalog, schema, table = name
+    return exp.table_(table, db=schema, catalog=catalog, quoted=True)
+
+
+def is_workspace_url(url: str, *, tls: bool) -> bool:
+    """Whether an address is a host alone, without a login or a path."""
+    try:
+        parts = urlsplit(url)
+        port_is_number = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    scheme = "https" if tls else "http"
+    return parts.scheme == scheme and bool(parts.hostname) and "@" not in parts.netloc and port_is_number
+
+
+_SETTINGS = ("url", "warehouse_id", "port", "tls_disabled", "app_token", "client_id", "client_secret")
+UNREACHABLE = "STORE_UNREACHABLE"
+STATUSES: Mapping[int | None, str] = {
+    401: "STORE_LOGIN_REFUSED",
+    403: "STORE_LOGIN_REFUSED",
+    404: "DATABRICKS_WAREHOUSE_MISSING",
+    429: UNREACHABLE,
+    503: UNREACHABLE,
+}
+"""Answer of HTTP to a call as a whole; what a statement is refused for stands in its message."""
+TEXTS: tuple[tuple[str, str], ...] = (
+    ("TABLE_OR_VIEW_NOT_FOUND", "ENTITY_MISSING"),
+    ("SCHEMA_NOT_FOUND", "TARGET_SCHEMA_MISSING"),
+    ("NO_SUCH_CATALOG", "TARGET_DATABASE_MISSING"),
+    ("CATALOG_NOT_FOUND", "TARGET_DATABASE_MISSING"),
+    ("EXTERNAL LOCATION", "DATABRICKS_LOCATION_REFUSED"),
+    ("External Location", "DATABRICKS_LOCATION_REFUSED"),
+    ("external location", "DATABRICKS_LOCATION_REFUSED"),
+    ("LOCATION_OVERLAP", "DATABRICKS_LOCATION_REFUSED"),
+    ("NO_PARENT_EXTERNAL_LOCATION", "DATABRICKS_LOCATION_REFUSED"),
+    ("INSUFFICIENT_PERMISSIONS", "STORE_PERMISSION_DENIED"),
+    ("PERMISSION_DENIED", "STORE_PERMISSION_DENIED"),
+    ("Invalid access token", "STORE_LOGIN_REFUSED"),
+)
+"""Error class of Databricks SQL in a message → condition; those of the connection are STORE_UNREACHABLE, others
+STORE_CALL_FAILED."""

@@ -1,0 +1,213 @@
+"""Shape of Delta tables: types, what exists, the difference to what is wanted, rows as they are stored, the expressions
+of a merge (DataFusion's SQL, composed as trees)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.stores.sqlite_loader import DELETED, column_difference
+
+if TYPE_CHECKING:
+    import pyarrow
+
+NATIVE_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "BOOLEAN": "boolean",
+        "VARCHAR": "string",
+        "TINYINT": "tinyint",
+        "SMALLINT": "smallint",
+        "INTEGER": "int",
+        "BIGINT": "bigint",
+        "FLOAT": "float",
+        "DOUBLE": "double",
+        "DATE": "date",
+        "TIME": "string",
+        "TIMESTAMP": "timestamp_ntz",
+        "TIMESTAMP_LTZ": "timestamp",
+        "VARBINARY": "binary",
+    }
+)
+"""Scalar → column type, in the words of Spark's SQL. Delta has no time of day: it is text, ``13:45:00.000007``."""
+PROTOCOL_TYPES: Mapping[str, str] = MappingProxyType(
+    {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+)
+"""Names of the Delta protocol that differ from SQL's."""
+FORBIDDEN = " ,;{}()\n\t="
+"""Signs no column name of a Delta table without column mapping may hold (Delta protocol; Spark refuses them)."""
+NEW = "_ds_new_"
+"""Begins the folder a full refresh loads into. Readers and VACUUM pass over folders that begin with ``_``."""
+ROWS, STAGED = "r", "s"
+"""Aliases in a merge: the table, the batch."""
+
+
+def native_type(type_: DataType) -> str:
+    """The column type of a Delta table: ``struct<city:string,at:array<timestamp>>``."""
+    if isinstance(type_, ArrayType):
+        return f"array<{native_type(type_.element)}>"
+    if isinstance(type_, MapType):
+        return f"map<{native_type(type_.key)},{native_type(type_.value)}>"
+    if isinstance(type_, StructType):
+        return "struct<" + ",".join(f"{field.name}:{native_type(field.type)}" for field in type_.fields) + ">"
+    if type_.name == "DECIMAL":
+        return f"decimal({type_.precision},{type_.scale})"
+    return NATIVE_TYPES[type_.name]
+
+
+def bad_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """Names a Delta table cannot have: forbidden signs, or the same as another one in other letters."""
+    folded = Counter(name.lower() for name in names)
+    return tuple(name for name in names if folded[name.lower()] > 1 or any(sign in name for sign in FORBIDDEN))
+
+
+def arrow_schema(columns: Sequence[TableColumn]) -> pyarrow.Schema:
+    """The Arrow schema whose Delta table has exactly these columns."""
+    import pyarrow
+
+    return pyarrow.schema([pyarrow.field(c.name, _arrow(c.type), c.nullable) for c in columns])
+
+
+def _arrow(type_: DataType) -> pyarrow.DataType:
+    import pyarrow
+
+    if isinstance(type_, ArrayType):
+        return pyarrow.list_(_arrow(type_.element))
+    if isinstance(type_, MapType):
+        return pyarrow.map_(_arrow(type_.key), _arrow(type_.value))
+    if isinstance(type_, StructType):
+        return pyarrow.struct([pyarrow.field(field.name, _arrow(field.type)) for field in type_.fields])
+    return _arrow_scalar(type_)
+
+
+def _arrow_scalar(type_: Scalar) -> pyarrow.DataType:
+    import pyarrow
+
+    if type_.name == "DECIMAL":
+        return pyarrow.decimal128(type_.precision or 10, type_.scale or 0)
+    made = {
+        "boolean": pyarrow.bool_,
+        "string": pyarrow.string,
+        "tinyint": pyarrow.int8,
+        "smallint": pyarrow.int16,
+        "int": pyarrow.int32,
+        "bigint": pyarrow.int64,
+        "float": pyarrow.float32,
+        "double": pyarrow.float64,
+        "date": pyarrow.date32,
+        "timestamp_ntz": lambda: pyarrow.timestamp("us"),
+        "timestamp": lambda: pyarrow.timestamp("us", "UTC"),
+        "binary": pyarrow.binary,
+    }
+    return made[NATIVE_TYPES[type_.name]]()
+
+
+def storable(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:
+    """The target's columns in order with its types (and ``__deleted`` as a plain truth value).
+
+    Raises:
+        ValueError: a value that the column cannot hold.
+    """
+    import pyarrow
+    import pyarrow.compute as compute
+
+    schema = arrow_schema(target.columns)
+    if target.mode != "upsert":
+        return rows.select(schema.names).cast(schema)
+    marks = rows[DELETED] if DELETED in rows.column_names else pyarrow.array([False] * rows.num_rows, pyarrow.bool_())
+    marks = compute.fill_null(marks, False)
+    loose = pyarrow.schema([field.with_nullable(True) for field in schema])  # of a delete only its key is there
+    made = rows.select(schema.names).cast(loose)
+    live = made.filter(compute.invert(marks)) if rows.num_rows else made
+    live.cast(schema)  # NULL where none may be is found before anything is written
+    return made.append_column(DELETED, marks)
+
+
+def live_rows(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:
+    """Of stored rows those that are not deletes, without the mark."""
+    import pyarrow.compute as compute
+
+    if DELETED not in rows.column_names:
+        return rows
+    return rows.filter(compute.invert(rows[DELETED])).drop_columns([DELETED]).cast(arrow_schema(target.columns))
+
+
+def existing_columns(schema_json: str) -> Mapping[str, tuple[str, bool]]:
+    """Column → (type, NOT NULL) of a Delta schema as the protocol writes it."""
+    fields = json.loads(schema_json)["fields"]
+    return {field["name"]: (_existing_type(field["type"]), not field["nullable"]) for field in fields}
+
+
+def _existing_type(type_: Any) -> str:
+    if isinstance(type_, str):
+        return PROTOCOL_TYPES.get(type_, type_)
+    if type_["type"] == "array":
+        return f"array<{_existing_type(type_['elementType'])}>"
+    if type_["type"] == "map":
+        return f"map<{_existing_type(type_['keyType'])},{_existing_type(type_['valueType'])}>"
+    return "struct<" + ",".join(f"{f['name']}:{_existing_type(f['type'])}" for f in type_["fields"]) + ">"
+
+
+def shape_difference(existing: Mapping[str, tuple[str, bool]], target: TableTarget) -> str:
+    """What keeps a table from taking the rows of a target, column by column; empty when nothing does. The order of
+    columns does not matter."""
+    wanted = {column.name: column.native_type for column in target.columns}
+    types = {name: type_ for name, (type_, _) in existing.items()}
+    found = [column_difference(types, wanted)] if types != wanted else []
+    found += [
+        f"{column.name} is NOT NULL, the query's may be NULL"
+        for column in target.columns
+        if column.nullable and existing.get(column.name, ("", False))[1]
+    ]
+    return "; ".join(found)
+
+
+def same_key(rows: pyarrow.Table, key: Sequence[str]) -> str:
+    """When a row of the table has the key of a staged one. NULL equals NULL only where the batch has one: the plain
+    comparison finds rows by hash and leaves files out by their bounds."""
+    pairs: list[exp.Expr] = []
+    for name in key:
+        comparison = exp.NullSafeEQ if rows[name].null_count else exp.EQ
+        # in brackets: DataFusion reads all that follows IS NOT DISTINCT FROM, further ANDs too, as its right side
+        pairs.append(exp.paren(comparison(this=_column(name, ROWS), expression=_column(name, STAGED))))
+    return _printed(exp.and_(*pairs))
+
+
+def staged_values(columns: Sequence[TableColumn]) -> dict[str, str]:
+    """Column → expression of the staged value."""
+    return {_printed(_column(c.name)): _printed(_column(c.name, STAGED)) for c in columns}
+
+
+def staged_deleted() -> str:
+    """Whether a staged row is a delete."""
+    return _printed(_column(DELETED, STAGED))
+
+
+def staged_live() -> str:
+    """Whether a staged row is none."""
+    return _printed(exp.not_(_column(DELETED, STAGED)))
+
+
+def _column(name: str, table: str | None = None) -> exp.Column:
+    return exp.column(name, table=table, quoted=True)
+
+
+def _printed(expression: exp.Expr) -> str:
+    return expression.sql(dialect="postgres")
+
+
+def new_folder(identity: SinkIdentity) -> str:
+    """Folder inside the table's own that a full refresh loads into, one per job and version."""
+    return f"{new_prefix(identity.job)}{identity.version}"
+
+
+def new_prefix(job: str) -> str:
+    """What the folders of all versions of a job begin with."""
+    return f"{NEW}{hashlib.sha256(job.encode()).hexdigest()[:10]}_v"

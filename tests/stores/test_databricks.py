@@ -1,0 +1,287 @@
+"""Databricks: what is declared, registered and refused. The workspace is a double that the vendor's own connector talks
+to; see ``tests/fixtures/warehouse.py`` for what that does not prove."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+
+from ds_dagster.catalog.entity import EntityPlan
+from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
+from ds_dagster.errors import DsError
+from ds_dagster.project import Project, compile_texts, store_admin
+from ds_dagster.settings import Settings
+from ds_dagster.stores.databricks_admin import DatabricksAdmin
+from ds_dagster.stores.databricks_connection import WorkspaceAddress
+from ds_dagster.stores.databricks_loader import DatabricksLoader, open_loader
+from ds_dagster.stores.delta_connection import LakeAddress
+from ds_dagster.stores.registry import KINDS
+from tests.fixtures.lake import read_lake
+from tests.fixtures.warehouse import CLIENT, SECRET, TOKEN, WAREHOUSE, Workspace, workspace
+
+ADDRESS = "'uris' = 'https://dbc-1.cloud.databricks.com'"
+LOGIN = "'databricks.app_token' = '${DBX}'"
+STORE = f"{ADDRESS}, {LOGIN}, 'databricks.warehouse_id' = 'abc123', 'databricks.cloud.s3.bucket' = 'lake'"
+STREAM = "CREATE STREAM events (k VARCHAR, n BIGINT) WITH ('store' = 'm', 'topic' = 'e', 'value.format' = 'json');"
+
+
+def compiled(tmp_path: Path, dbx: str = STORE, more: str = "") -> Project:
+    text = f"""CREATE STORE m WITH ('type' = MEMORY);
+        CREATE STORE dbx WITH ('type' = DATABRICKS, {dbx});
+        {STREAM}
+        CREATE TABLE visits WITH ('store' = 'dbx'{more}) AS SELECT k, n FROM events;"""
+    return compile_texts([("dbx.sql", text)], Settings(root=tmp_path, sql=tmp_path, state=tmp_path, store="m"))
+
+
+def write_spec(project: Project) -> WriteSpec:
+    query = project.queries["visits"]
+    return KINDS["DATABRICKS"].write_spec(project.catalog.store("dbx"), query.sink, query.refresh)
+
+
+def resolved(value: Any) -> str:
+    if value.parts:
+        return "".join(resolved(part) for part in value.parts)
+    return ("true" if value.value else "false") if isinstance(value.value, bool) else str(value.value)
+
+
+def refused(step: Any) -> DsError:
+    with pytest.raises(DsError) as problem:
+        step()
+    return problem.value
+
+
+# --- declared ---------------------------------------------------------------------------------------------------------
+
+
+def test_names_and_place_of_a_table(tmp_path: Path) -> None:
+    names = ", 'databricks.catalog.name' = 'C', 'databricks.schema.name' = 'S', 'databricks.table.name' = 'account'"
+    spec = write_spec(compiled(tmp_path, more=names))
+    assert spec.table is not None
+    assert (spec.table.path, spec.entity, spec.delivery) == (("C", "S", "account"), "dbx.C.S.account", "exactly_once")
+    assert resolved(spec.options["location"]) == "s3://lake/C/S/account"
+    written = write_spec(compiled(tmp_path, more=", 'table.data.file.location' = 's3://other/account/'"))
+    assert resolved(written.options["location"]) == "s3://other/account/"
+    assert written.table is not None
+    assert written.table.path == ("main", "default", "visits")
+    project = compiled(tmp_path)
+    uri = KINDS["DATABRICKS"].uri(project.catalog.store("dbx"), project.queries["visits"].sink)
+    assert uri == "databricks://dbc-1.cloud.databricks.com/main.default.visits"
+    assert "DBX" not in repr(WorkspaceAddress("dbx", "https://h", "w", app_token="DBX", client_secret="DBX"))
+
+
+WAREHOUSE_ID = "'databricks.warehouse_id' = 'w'"
+
+
+@pytest.mark.parametrize(
+    ("dbx", "condition", "part"),
+    [
+        (f"{LOGIN}, {WAREHOUSE_ID}", "STORE_PROPERTY_MISSING", "uris"),
+        (f"{ADDRESS}, {LOGIN}", "STORE_PROPERTY_MISSING", "databricks.warehouse_id"),
+        (f"{ADDRESS}, {WAREHOUSE_ID}", "STORE_PROPERTY_MISSING", "databricks.app_token"),
+        (f"{ADDRESS}, {WAREHOUSE_ID}, 'databricks.client_id' = 'c'", "STORE_PROPERTY_MISSING", "client_secret"),
+        (f"{STORE}, 'databricks.client_id' = 'c'", "STORE_PROPERTY_MISSING", "client_secret"),
+        (
+            f"{STORE}, 'databricks.client_id' = 'c', 'databricks.client_secret' = '${{S}}'",
+            "STORE_PROPERTIES_CONTRADICT",
+            "each of them is a login",
+        ),
+        (f"'uris' = 'http://dbc-1', {LOGIN}, {WAREHOUSE_ID}", "PROPERTY_INVALID", "https://"),
+        (f"'uris' = 'https://me:x@dbc-1', {LOGIN}, {WAREHOUSE_ID}", "PROPERTY_INVALID", "https://"),
+        (f"{STORE}, 'databricks.mode' = 'warehouse'", "PROPERTY_VALUE_NOT_YET", "load with 'delta'"),
+        (f"{STORE}, 'aws.access_key_id' = 'k'", "STORE_PROPERTY_MISSING", "aws.secret_access_key"),
+        (f"{ADDRESS}, {LOGIN}, {WAREHOUSE_ID}, 'databricks.cloud.s3.bucket' = 'gs://b'", "PROPERTY_INVALID", "bucket"),
+    ],
+)
+def test_stores_that_cannot_be(tmp_path: Path, dbx: str, condition: str, part: str) -> None:
+    errors = compiled(tmp_path, dbx).errors
+    assert condition in {problem.condition for problem in errors}
+    assert part in " ".join(problem.text() for problem in errors)
+
+
+def test_a_table_needs_a_place(tmp_path: Path) -> None:
+    without = f"{ADDRESS}, {LOGIN}, {WAREHOUSE_ID}"
+    assert refused(lambda: write_spec(compiled(tmp_path, without))).condition == "STORE_PROPERTY_MISSING"
+    local = ", 'table.data.file.location' = 'file:///data/account'"
+    assert refused(lambda: write_spec(compiled(tmp_path, more=local))).condition == "PROPERTY_INVALID"
+    whole = ", 'table.data.file.location' = 's3://bucket'"
+    assert refused(lambda: write_spec(compiled(tmp_path, more=whole))).condition == "PROPERTY_INVALID"
+
+
+def test_a_table_is_no_stream(tmp_path: Path) -> None:
+    project = compiled(tmp_path)
+    store, sink = project.catalog.store("dbx"), project.queries["visits"].sink
+    problem = refused(lambda: KINDS["DATABRICKS"].read_spec(store, sink, None, None))  # type: ignore[arg-type]
+    assert problem.condition == "STORE_NOT_A_SOURCE"
+
+
+def test_a_reference_is_looked_into_where_it_is_resolved(tmp_path: Path) -> None:
+    project = compiled(tmp_path, STORE.replace("https://dbc-1.cloud.databricks.com", "${URL}"))
+    assert not project.errors
+    assert refused(lambda: store_admin(project, "dbx", lambda value: "http://h")).condition == "PROPERTY_INVALID"
+
+
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "databricks", None)
+    problem = refused(WorkspaceAddress("dbx", "https://h", "w").driver)
+    assert problem.condition == "STORE_DRIVER_MISSING"
+    assert "pip install databricks-sql-connector" in problem.hint
+
+
+# --- registered -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dbx(s3_settings: Mapping[str, str]) -> Iterator[Workspace]:
+    with workspace(s3_settings) as made:
+        yield made
+
+
+def written(made: Workspace, tmp_path: Path, name: str, more: str = "") -> WriteSpec:
+    """The write spec of a table, all that connects taken from the double."""
+    text = f"""'uris' = '{made.url}', 'tls.disabled' = TRUE, 'databricks.app_token' = '{TOKEN}',
+        'databricks.warehouse_id' = '{WAREHOUSE}', 'databricks.cloud.s3.bucket' = 's3://lake/dbx',
+        'aws.access_key_id' = '{made.bucket["access_key_id"]}',
+        'aws.secret_access_key' = '{made.bucket["secret_access_key"]}',
+        'aws.endpoint_url' = '{made.bucket["endpoint_url"]}'"""
+    return write_spec(compiled(tmp_path, text, f", 'databricks.table.name' = '{name}'{more}"))
+
+
+def loader_of(made: Workspace, tmp_path: Path, name: str, version: int = 1, more: str = "") -> DatabricksLoader:
+    return open_loader(written(made, tmp_path, name, more), SinkIdentity("j", version), resolved)
+
+
+ROWS = pyarrow.table({"k": ["a", "b"], "n": [1, 2]})
+
+
+@pytest.mark.servers
+def test_a_table_is_registered_once_and_costs_nothing_after(dbx: Workspace, tmp_path: Path) -> None:
+    loader = loader_of(dbx, tmp_path, "once")
+    loader.prepare()
+    assert dbx.tables == {"main.default.once": "s3://lake/dbx/main/default/once"}
+    before = len(dbx.statements)
+    loader.load(ROWS, 0)
+    loader.load(ROWS, 1)
+    assert loader.load(ROWS, 1).replayed
+    assert loader.finish() == 6
+    loader.close()
+    assert len(dbx.statements) == before, "batches do not wake the warehouse"
+    loader_of(dbx, tmp_path, "once", 2).prepare()
+    created = [text for text in dbx.statements if text.startswith("CREATE")]
+    assert created == [
+        "CREATE TABLE IF NOT EXISTS `main`.`default`.`once` USING DELTA LOCATION 's3://lake/dbx/main/default/once'"
+    ]
+    admin = DatabricksAdmin("dbx", dbx.settings)
+    assert [facts.name for facts in admin.entities()] == ["main.default.once"]
+    facts = admin.describe("main.default.once")
+    assert facts is not None
+    assert facts.size == 4
+    assert admin.describe("main.default.none") is None
+    assert admin.ensure(EntityPlan("main.default.none")).size == 0
+    assert admin.end_reached("x", {}) == 0
+    assert refused(lambda: admin.records("x", from_beginning=True, limit=1, stopped=lambda: True)).condition == (
+        "STORE_NOT_A_SOURCE"
+    )
+
+
+@pytest.mark.servers
+def test_a_full_refresh_is_registered_when_it_is_complete(dbx: Workspace, tmp_path: Path) -> None:
+    loader = loader_of(dbx, tmp_path, "whole", more=", 'refresh.mode' = 'full'")
+    loader.prepare()
+    loader.load(ROWS, 0)
+    assert not dbx.tables
+    assert loader.finish() == 2
+    place = dbx.tables["main.default.whole"]
+    assert len(read_lake(loader.files.address, place)) == 2
+
+
+@pytest.mark.servers
+def test_the_workspace_goes_away_between_files_and_name(dbx: Workspace, tmp_path: Path) -> None:
+    """The next start of the job registers what the first one has written."""
+    calls: list[int] = []
+
+    def silent() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise ConnectionResetError
+
+    dbx.fault = silent
+    problem = refused(loader_of(dbx, tmp_path, "late").prepare)
+    assert (problem.condition, problem.fault.domain) == ("STORE_UNREACHABLE", "external")
+    assert not dbx.tables
+    again = loader_of(dbx, tmp_path, "late")
+    again.prepare()
+    again.load(ROWS, 0)
+    assert len(read_lake(again.files.address, dbx.tables["main.default.late"])) == 2
+
+
+@pytest.mark.servers
+def test_a_name_that_leads_elsewhere(dbx: Workspace, tmp_path: Path) -> None:
+    dbx.tables["main.default.taken"] = "s3://lake/somewhere/else"
+    problem = refused(loader_of(dbx, tmp_path, "taken").prepare)
+    assert problem.condition == "TARGET_DIFFERS"
+    assert "its files are at s3://lake/somewhere/else, not at s3://lake/dbx/main/default/taken" in problem.message
+    address = LakeAddress.of("dbx", {**dbx.bucket, "url": "s3://lake/dbx/main/default/taken"})
+    assert address.table(address.root) is None, "nothing was written"
+    dbx.tables["main.default.taken"] = "s3a://lake/dbx/main/default/taken/"
+    loader_of(dbx, tmp_path, "taken").prepare()
+
+
+@pytest.mark.servers
+def test_what_a_workspace_refuses(dbx: Workspace, tmp_path: Path) -> None:
+    missing = loader_of(dbx, tmp_path, "t1", more=", 'databricks.schema.name' = 'nope'")
+    assert refused(missing.prepare).condition == "TARGET_SCHEMA_MISSING"
+    dbx.may_create = False
+    problem = refused(loader_of(dbx, tmp_path, "t2").prepare)
+    assert (problem.condition, problem.fault.domain) == ("STORE_PERMISSION_DENIED", "user")
+    dbx.may_create, dbx.locations = True, ("s3://covered/",)
+    problem = refused(loader_of(dbx, tmp_path, "t3").prepare)
+    assert problem.condition == "DATABRICKS_LOCATION_REFUSED"
+    assert "s3://lake/dbx/main/default/t3" in problem.message
+    assert "external location" in problem.hint
+
+
+@pytest.mark.servers
+def test_logins_and_warehouses(dbx: Workspace) -> None:
+    principal = {name: value for name, value in dbx.settings.items() if name != "app_token"}
+    principal |= {"client_id": CLIENT, "client_secret": SECRET}
+    for settings in (dbx.settings, principal):
+        answer = DatabricksAdmin("dbx", settings).probe()
+        assert answer.ok, answer
+        assert "ana@shop.example" in answer.message
+    wrong = [
+        ({**dbx.settings, "app_token": "marked-wrong"}, "STORE_LOGIN_REFUSED", "user"),
+        ({**principal, "client_secret": "marked-wrong"}, "STORE_LOGIN_REFUSED", "user"),
+        ({**dbx.settings, "warehouse_id": "other"}, "DATABRICKS_WAREHOUSE_MISSING", "user"),
+        ({**dbx.settings, "workspace_url": "http://127.0.0.1:1"}, "STORE_UNREACHABLE", "external"),
+        ({**principal, "workspace_url": "http://127.0.0.1:1"}, "STORE_UNREACHABLE", "external"),
+    ]
+    for settings, condition, domain in wrong:
+        admin = DatabricksAdmin("dbx", settings)
+        problem = refused(admin.entities)
+        assert (problem.condition, problem.fault.domain) == (condition, domain)
+        answer = admin.probe()
+        assert not answer.ok
+        assert answer.hint
+        shown = f"{problem} {problem.detail} {problem.params} {answer} {admin} {admin.address}"
+        assert "marked-wrong" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("[NO_SUCH_CATALOG_EXCEPTION] Catalog 'c' was not found", "TARGET_DATABASE_MISSING"),
+        ("[INSUFFICIENT_PERMISSIONS] User has no USE SCHEMA", "STORE_PERMISSION_DENIED"),
+        ("[LOCATION_OVERLAP] the input path overlaps", "DATABRICKS_LOCATION_REFUSED"),
+        ("[SOMETHING_NEW] …", "STORE_CALL_FAILED"),
+    ],
+)
+def test_error_classes_of_statements(text: str, condition: str) -> None:
+    address = WorkspaceAddress("dbx", "https://h", "w", app_token="marked-token")
+    found = address.failure(address.driver().exc.ServerOperationError(text), "register the table", "c.s.t")
+    assert found.condition == condition
+    assert "{" not in found.message + found.hint
