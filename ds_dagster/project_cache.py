@@ -129,16 +129,23 @@ def cache_key(texts: Texts, settings: Settings) -> str:
 
 
 def _store_places(texts: Texts, project: Project) -> StorePlaces:
-    """Where the CREATE STORE statements stand: (file, first and last offset)."""
+    """Where the CREATE STORE and CREATE SCHEMA_REGISTRY statements stand: (file, first and last offset)."""
     places: StorePlaces = []
     sources = {name: Source(name, text) for name, text in texts}
-    for store in project.catalog.stores.values():
-        span, source = store.origin.span, sources.get(store.span.file)
+    for origin in _origins(project):
+        span, source = origin.span, sources.get(origin.span.file)
         if source is not None and span.end_line is not None and span.end_column is not None:
             start = source.line_starts[span.line - 1] + span.column - 1
             end = source.line_starts[span.end_line - 1] + span.end_column - 1
             places.append((span.file, start, end))
     return places
+
+
+def _origins(project: Project) -> list[Origin]:
+    """Of the stores that were written and the schema registries they name."""
+    stores = project.catalog.stores.values()
+    registries = {store.registry.name: store.registry.origin for store in stores if store.registry}
+    return [*registries.values(), *(store.origin for store in stores if store.origin.text)]
 
 
 def _declared_stores(texts: Texts, places: StorePlaces, settings: Settings) -> Declared:
@@ -222,7 +229,7 @@ class _Pickler(pickle.Pickler):
 def _save(path: Path, key: str, project: Project, texts: Texts, settings: Settings) -> None:
     """Write atomically; a cache that cannot be written is no reason to fail."""
     places = _store_places(texts, project)
-    if len(places) != sum(1 for store in project.catalog.stores.values() if store.origin.text):
+    if len(places) != len(_origins(project)):
         return
     content = {
         "places": places,

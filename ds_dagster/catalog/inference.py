@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from ds_dagster.catalog.builder import KIND_WORDS, check_holds, check_upsert_mode, entity_of, pull_for_store, qualify
+from ds_dagster.catalog.builder import (
+    KIND_WORDS,
+    check_avro,
+    check_holds,
+    check_upsert_mode,
+    entity_of,
+    pull_for_store,
+    qualify,
+)
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.properties import property_index
@@ -169,8 +177,8 @@ def infer_sink(
         declared=False,
         like=like,
     )
-    refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
-    return (None if refused else made), findings.diagnostics
+    findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    return (None if findings.failed else made), findings.diagnostics
 
 
 def _null_keys(statement: CreateAsSelect, draft: Draft) -> Mapping[str, PropertyValue]:

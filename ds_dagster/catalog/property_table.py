@@ -13,20 +13,20 @@ from ds_dagster.catalog.properties import Place, PropertySpec
 _ENTITY: tuple[Place, ...] = ("relation", "sink", "entity")
 _WRITTEN: tuple[Place, ...] = ("relation", "sink")
 _ANY_RELATION: tuple[Place, ...] = ("relation", "sink", "source")
-_REGISTRY = "schema registries come with the Avro and Protobuf formats; use 'value.format'='json'"
+_CONNECTION: tuple[Place, ...] = ("store", "registry")
 _DESCRIPTOR = "Protobuf is not built; use 'value.format'='json'"
 _FORMAT_LATER = (
-    ("avro", "Avro is not built; use json"),
-    ("protobuf", "Protobuf is not built; use json"),
+    ("protobuf", "Protobuf is not built; use avro or json"),
+    ("json_schema", "JSON Schema is not built; use avro, or json without a registry"),
 )
 
 STORE: tuple[PropertySpec, ...] = (
-    PropertySpec("type", "word", ("store",), "kind of the store"),
+    PropertySpec("type", "word", _CONNECTION, "kind of the store or schema registry"),
     PropertySpec(
         "uris",
         "text",
-        ("store",),
-        "addresses: bootstrap servers, endpoint URL, postgresql://host:port/db",
+        _CONNECTION,
+        "addresses: bootstrap servers, endpoint URL, postgresql://host:port/db, URLs of a schema registry",
         aliases=("url",),
     ),
     PropertySpec(
@@ -39,11 +39,11 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec(
         "config_file", "file", ("store",), "file with further properties of the store, relative to the project"
     ),
-    PropertySpec("description", "text", ("store",), "free text"),
+    PropertySpec("description", "text", _CONNECTION, "free text"),
     PropertySpec("tls.disabled", "boolean", ("store",), "connect without TLS"),
     PropertySpec("tls.verify_server_hostname", "boolean", ("store",), "compare the server's name with its certificate"),
     PropertySpec(
-        "tls.ca_cert_file", "file", ("store",), "PEM file of the authority that signed the server's certificate"
+        "tls.ca_cert_file", "file", _CONNECTION, "PEM file of the authority that signed the server's certificate"
     ),
     PropertySpec("tls.cipher_suites", "text", ("store",), "cipher suites", not_yet="the platform's own list is used"),
     PropertySpec("tls.protocols", "text", ("store",), "TLS versions", not_yet="TLS 1.2 and 1.3 are used"),
@@ -65,7 +65,6 @@ STORE: tuple[PropertySpec, ...] = (
         ("store",),
         "schema registry of the store",
         aliases=("kafka.schema_registry_name", "schema_registry_name"),
-        not_yet=_REGISTRY,
     ),
     PropertySpec(
         "kinesis.access_key_id", "text", ("store",), "access key of the cloud account", aliases=("aws.access_key_id",)
@@ -103,6 +102,27 @@ STORE: tuple[PropertySpec, ...] = (
         ("store",),
         "TLS of the connection",
         choices=("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+    ),
+)
+
+REGISTRY: tuple[PropertySpec, ...] = (
+    PropertySpec("confluent.username", "text", ("registry",), "user of the schema registry"),
+    PropertySpec("confluent.password", "text", ("registry",), "password of that user", secret=True),
+    PropertySpec("confluent_cloud.key", "text", ("registry",), "API key of the schema registry"),
+    PropertySpec("confluent_cloud.secret", "text", ("registry",), "secret of that key", secret=True),
+    PropertySpec(
+        "tls.client.cert_file",
+        "file",
+        ("registry",),
+        "PEM file of the client's certificate",
+        not_yet="log in with 'confluent.username' and 'confluent.password'",
+    ),
+    PropertySpec(
+        "tls.client.key_file",
+        "file",
+        ("registry",),
+        "PEM file of the key of that certificate",
+        not_yet="log in with 'confluent.username' and 'confluent.password'",
     ),
 )
 
@@ -146,7 +166,7 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         _WRITTEN,
         "format of record values; default json, for CREATE … AS that of the left-most source",
-        choices=("json", "primitive"),
+        choices=("json", "primitive", "avro"),
         choices_not_yet=_FORMAT_LATER,
     ),
     PropertySpec(
@@ -154,7 +174,7 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         _WRITTEN,
         "format of record keys; default that of the value",
-        choices=("json", "primitive"),
+        choices=("json", "primitive", "avro"),
         choices_not_yet=_FORMAT_LATER,
     ),
     PropertySpec("key.type", "type", ("relation",), "type of keys that are read: a primitive type or STRUCT<…>"),
@@ -306,7 +326,7 @@ QUERY: tuple[PropertySpec, ...] = (
     ),
 )
 
-PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *ENTITY, *RELATION, *SOURCE, *QUERY)
+PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *REGISTRY, *ENTITY, *RELATION, *SOURCE, *QUERY)
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 
 RECORDS: tuple[str, ...] = (

@@ -19,7 +19,7 @@ from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
-from ds_dagster.stores.options import flag, make_options, missing, word
+from ds_dagster.stores.options import avro_spec, flag, make_options, missing, word
 
 COUNTS = ("topic.partitions", "topic.replicas")
 SETTINGS_PREFIX = "kafka.topic."
@@ -55,6 +55,7 @@ class Kafka:
         reads_streams=True,
         writes_streams=True,
         record_keys=True,
+        avro="registry",
         count_properties=COUNTS,
         required_counts=COUNTS,
         entity_settings_prefix=SETTINGS_PREFIX,
@@ -64,7 +65,6 @@ class Kafka:
         dagster_kinds=("kafka",),
         storage_kind="kafka",
         not_built=(
-            ("avro", "needs a schema registry"),
             ("protobuf", "needs descriptors"),
             ("AWS_MSK_IAM", "log in with SHA512"),
         ),
@@ -124,6 +124,7 @@ class Kafka:
             time_authority=_time_authority(relation, facts),
             limit_option="maxOffsetsPerTrigger",
             clock_guard="kafka",
+            avro=avro_spec(store, relation),
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
@@ -146,6 +147,7 @@ class Kafka:
             ),
             record=(("key", "key_bytes"), ("value", "value_bytes")),
             transactional=exactly_once,
+            avro=avro_spec(store, relation),
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:

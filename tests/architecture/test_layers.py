@@ -50,7 +50,7 @@ def layer(ours: str = "", *, third: str = "", inside: str = "", typing: str = ""
     return Layer(*(frozenset(text.split()) for text in (ours, third, inside, typing)))
 
 
-DRIVERS = "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka psycopg2 pyarrow"
+DRIVERS = "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka httpx psycopg2 pyarrow"
 COMPILER = "sql catalog stores plan project project_cache"
 
 LAYERS: Mapping[str, Layer] = {
@@ -91,7 +91,7 @@ LAYERS: Mapping[str, Layer] = {
 """Area → what it may know. An area is a folder of the package or a file at its top; ``worker`` is the part of
 ``runtime/`` that runs where Spark is, ``session`` the resource that gives a step a Spark session."""
 
-WORKER = ("worker", "worker_query", "worker_start", "step")
+WORKER = ("worker", "worker_query", "worker_schemas", "worker_start", "step")
 """Files of ``runtime/`` that know Spark."""
 STARTS_WORKER = frozenset({"runtime/engine.py", "runtime/control.py"})
 """Who starts them, inside a function: the engine's process, and a load in the step's own session."""
