@@ -33,6 +33,7 @@ from sqlglot import exp
 
 from ds_dagster.catalog.builder import Declared, declare
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.recorded import recorded_digest
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import Scalar
@@ -119,6 +120,7 @@ def cache_key(texts: Texts, settings: Settings) -> str:
         settings.views,
     )
     digest.update(json.dumps([parts, plain, settings.file, overlay], default=str, sort_keys=True).encode())
+    digest.update(recorded_digest(settings.root))
     for name, text in texts:
         digest.update(f"\0{name}\0{len(text)}\0".encode())
         digest.update(text.encode())

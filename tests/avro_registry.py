@@ -108,6 +108,7 @@ class AvroRegistry:
             ("GET", r"/schemas/ids/(?P<number>\d+)", self._by_id),
             ("GET", r"/subjects", lambda body: (200, sorted(self.subjects))),
             ("GET", r"/subjects/(?P<subject>.+)/versions/(?P<version>latest|\d+)", self._version),
+            ("POST", r"/compatibility/subjects/(?P<subject>.+)/versions/latest", self._compare),
             ("POST", r"/subjects/(?P<subject>.+)/versions", self._register),
             ("POST", r"/subjects/(?P<subject>.+)", self._look_up),
         )
@@ -131,6 +132,10 @@ class AvroRegistry:
         kept = {name: value for name, value in kept.items() if (name, value) != ("schemaType", "AVRO")}
         problem = self._problem(subject, kept["schema"])
         return problem or (200, {"id": self._put(subject, kept)})
+
+    def _compare(self, body: dict[str, Any], subject: str) -> Answer:
+        problem = self._problem(subject, body["schema"])
+        return problem if problem and problem[0] != 409 else (200, {"is_compatible": problem is None})
 
     def _problem(self, subject: str, text: str) -> Answer | None:
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ds_dagster.catalog.avro import check_avro_columns
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.properties import Place, PropertyIndex, property_index
+from ds_dagster.catalog.recorded import recorded_columns
 from ds_dagster.catalog.records import (
     NULLABLE_KEY,
     Draft,
@@ -33,6 +34,7 @@ from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import (
+    ColumnDefinition,
     Context,
     CreateAsSelect,
     CreateDatabase,
@@ -172,6 +174,7 @@ class _Builder:
         self.stores: dict[str, StoreDefinition] = {}
         self.refused_stores: set[str] = set()
         self.registries: dict[str, RegistryDefinition | None] = {}
+        self.recorded: dict[tuple[str, str], tuple[RegistryDefinition, str]] = {}
         self.schemas: set[tuple[str, str]] = set()
         self.refused: set[QualifiedName] = set()
         self.entities: dict[tuple[str, str], Mapping[str, PropertyValue]] = {}
@@ -437,6 +440,11 @@ def declared_relation(
     store, values = pull_for_store(
         statement, "relation", name, builder.settings, builder.catalog, builder.index, findings
     )
+    if not statement.columns and store is not None:
+        found = recorded(name, statement, store, values, builder, findings)
+        if found is None:
+            return None
+        statement = replace(statement, columns=found)
     columns, primary_key = _columns(name, statement, findings)
     if store is None:
         return None
@@ -468,6 +476,35 @@ def declared_relation(
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
     return made
+
+
+def recorded(
+    name: QualifiedName,
+    statement: CreateRelation,
+    store: StoreDefinition,
+    values: Mapping[str, PropertyValue],
+    builder: _Builder,
+    findings: Findings,
+) -> tuple[ColumnDefinition, ...] | None:
+    """The column list of a relation that has none: the fields of its subject, from the project's copy. None where it
+    was refused; an empty one where its records are no Avro, which is refused later."""
+    written = values.get("value.format")
+    if store.registry is None or written is None or written.value != "avro":
+        return ()
+    registry, span = store.registry, statement.name.span
+    subject = f"{entity_of(builder.kinds[store.kind], name, values)}-value"
+    builder.recorded[registry.name, subject] = (registry, str(name))
+    columns = findings.collect(lambda: recorded_columns(builder.settings.root, registry, subject, str(name), span))
+    return columns and tuple(ColumnDefinition(c.name, c.type, c.nullable, span) for c in columns)
+
+
+def subjects_to_record(
+    files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]
+) -> Mapping[tuple[str, str], tuple[RegistryDefinition, str]]:
+    """(registry, subject) → the registry and the relation whose columns stand there."""
+    builder = _Builder(files, settings, kinds)
+    builder.build()
+    return MappingProxyType(builder.recorded)
 
 
 def check_upsert_mode(draft: Draft, findings: Findings) -> None:

@@ -53,6 +53,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "local servers has to name the address of the registry too; otherwise use 'value.format' = 'json'",
     ),
     Condition(
+        "AVRO_QUESTION_NOT_YET",
+        "not_yet",
+        "records of {relation} are Avro, which `ds query` does not decode yet",
+        "CREATE MATERIALIZED VIEW … AS SELECT from it and ask the view; `ds print` shows the raw records",
+    ),
+    Condition(
         "AVRO_STORE_NOT_YET",
         "not_yet",
         "a store of type {type} does not hold Avro records yet ({relation})",
@@ -75,6 +81,33 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "an Avro schema cannot be read: {reason}",
         "register a new version of it; parts that stand under other subjects are read, not extended",
+    ),
+    Condition(
+        "SCHEMA_NOT_RECORDED",
+        "user",
+        "the columns of {relation} stand in the schema registry {registry}, and the project has no copy of {subject}",
+        "run `ds schemas` where the registry can be reached and keep the folder schemas/ with the SQL, or list the "
+        "columns",
+        "3E002",
+    ),
+    Condition(
+        "SCHEMA_MISSING",
+        "user",
+        "the schema registry {registry} knows no subject {subject}",
+        "correct 'topic', register the schema first, or list the columns of {relation}",
+        "3D009",
+    ),
+    Condition(
+        "SCHEMA_COPY_OUTDATED",
+        "user",
+        "the copy of {subject} is not its newest version in the schema registry {registry}: {difference}",
+        "run `ds schemas` and look at what changes",
+    ),
+    Condition(
+        "AVRO_FIELD_WITHOUT_TYPE",
+        "user",
+        "the field {field} of {subject} is {type}, which no SQL type holds",
+        "list the columns you need: CREATE … (name TYPE, …) WITH (…)",
     ),
     Condition(
         "AVRO_VALUE_UNWRITABLE",

@@ -7,6 +7,7 @@ JVM while it runs, so a producer may change its schema at any time.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -38,11 +39,11 @@ def resolved_avro(spec: AvroSpec | None, resolve: Resolver) -> ResolvedAvro | No
 
 
 def registry_settings(registry: RegistrySpec, resolve: Resolver) -> str:
-    """JSON for the JVM: ``name``, ``addresses``, ``user``, ``password``, ``authorities``. Nobody prints or
+    """JSON for the JVM: ``name``, ``addresses``, ``user``, ``password``, ``authorities``, ``run``. Nobody prints or
     stores it."""
     values = {name: resolve(value) for name, value in registry.options.items()}
     addresses = [part.strip() for part in values.pop("addresses", "").split(",") if part.strip()]
-    return json.dumps({"name": registry.name, "addresses": addresses, **values})
+    return json.dumps({"name": registry.name, "addresses": addresses, "run": uuid.uuid4().hex, **values})
 
 
 def avro_value(

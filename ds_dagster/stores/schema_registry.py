@@ -60,6 +60,13 @@ class SchemaRegistry:
             raise error("SCHEMA_NOT_AVRO", registry=self.name, subject=subject, type=type_)
         return RegisteredSchema(found.schema_id, found.version, found.schema.schema_str, bool(found.schema.references))
 
+    def is_compatible(self, subject: str, schema: str) -> bool:
+        """Whether a schema may become the next version of a subject; True where it has none."""
+        from confluent_kafka.schema_registry import Schema
+
+        given = Schema(schema, "AVRO")
+        return self._asked("compare schemas", lambda client: client.test_compatibility(subject, given)) is not False
+
     def register(self, subject: str, schema: str, difference: Callable[[], str]) -> int:
         """The id of a schema under a subject, registered if it is new there.
 

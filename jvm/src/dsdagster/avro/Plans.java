@@ -1,7 +1,6 @@
 package dsdagster.avro;
 
 import java.io.IOException;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -9,18 +8,9 @@ import org.apache.avro.Schema;
 import org.apache.avro.io.BinaryDecoder;
 import org.apache.spark.sql.types.StructType;
 
-/** How records of each schema id become the declared columns; shared by all tasks of this JVM that decode the same. */
+/** How records of each schema id become the declared columns; shared by all tasks of a run in this JVM. */
 final class Plans {
-  private static final int KEPT = 256;
-  private static final Map<Object, Plans> ALL =
-      new LinkedHashMap<>(16, 0.75f, true) {
-        private static final long serialVersionUID = 1L;
-
-        @Override
-        protected boolean removeEldestEntry(Map.Entry<Object, Plans> eldest) {
-          return size() > KEPT;
-        }
-      };
+  private static final Kept<Object, Plans> ALL = new Kept<>();
 
   private final RegistrySettings settings;
   private final Schema known;
@@ -35,19 +25,12 @@ final class Plans {
 
   /** The plans of a reader's schema (an id, negative without) and columns. */
   static Plans of(RegistrySettings settings, int known, StructType columns) {
-    Object key = List.of(settings, known, columns);
-    synchronized (ALL) {
-      Plans made = ALL.get(key);
-      if (made != null) {
-        return made;
-      }
-    }
-    Schemas.Found found = known < 0 ? null : Schemas.of(settings).byId(known);
-    Plans made = new Plans(settings, found == null ? null : found.schema, columns);
-    synchronized (ALL) {
-      Plans first = ALL.putIfAbsent(key, made);
-      return first == null ? made : first;
-    }
+    return ALL.of(
+        List.of(settings, known, columns),
+        unused -> {
+          Schemas.Found found = known < 0 ? null : Schemas.of(settings).byId(known);
+          return new Plans(settings, found == null ? null : found.schema, columns);
+        });
   }
 
   /** One schema id; {@code reason}: why no record of it can be read. */

@@ -18,6 +18,7 @@ final class RegistrySettings implements Serializable {
   final String user;
   final String password;
   final String authorities;
+  private final String run;
 
   private RegistrySettings(JsonNode read) {
     name = read.path("name").asText();
@@ -26,12 +27,14 @@ final class RegistrySettings implements Serializable {
     user = read.path("user").asText("");
     password = read.path("password").asText("");
     authorities = read.path("authorities").asText("");
+    run = read.path("run").asText("");
   }
 
   /**
    * Settings from JSON.
    *
-   * @param json {@code name}, {@code addresses} (list), {@code user}, {@code password}, {@code authorities} (PEM file)
+   * @param json {@code name}, {@code addresses} (list), {@code user}, {@code password}, {@code authorities} (PEM
+   *     file), {@code run} (whose schemas are kept apart)
    */
   static RegistrySettings of(String json) {
     try {
@@ -52,7 +55,7 @@ final class RegistrySettings implements Serializable {
   }
 
   private List<Object> parts() {
-    return List.of(name, addresses, user, password, authorities);
+    return List.of(name, addresses, user, password, authorities, run);
   }
 
   @Override

@@ -14,14 +14,15 @@ import org.apache.avro.Schema;
 import org.apache.avro.SchemaParseException;
 
 /**
- * Schemas of one registry by id, shared by all tasks of this JVM.
+ * Schemas of one registry by id, shared by all tasks of a run of a job in this JVM.
  *
- * <p>Rule: an id means the same schema for ever, so it is asked for once. An id the registry does not know is asked for
+ * <p>Rule: an id means the same schema for ever, so it is asked for once; a new run asks again, in case the registry was
+ * set up anew. An id the registry does not know is asked for
  * again after {@link #MISSING_NANOS}: it may be on its way to a replica.
  */
 final class Schemas {
   static final long MISSING_NANOS = TimeUnit.SECONDS.toNanos(10);
-  private static final Map<RegistrySettings, Schemas> ALL = new ConcurrentHashMap<>();
+  private static final Kept<RegistrySettings, Schemas> ALL = new Kept<>();
 
   private final RegistryClient client;
   private final Map<Integer, Found> found = new ConcurrentHashMap<>();
@@ -32,7 +33,7 @@ final class Schemas {
   }
 
   static Schemas of(RegistrySettings settings) {
-    return ALL.computeIfAbsent(settings, Schemas::new);
+    return ALL.of(settings, Schemas::new);
   }
 
   /** A schema, or why it cannot be used. */
