@@ -33,6 +33,7 @@ from ds_dagster.sql.statements import (
     Context,
     CreateAsSelect,
     CreateRelation,
+    CreateSchemaRegistry,
     CreateStore,
     Interactive,
     ParsedFile,
@@ -233,33 +234,37 @@ def _parsed_piece(statement: SliceStatement) -> ParsedFile:
     return replace(file, statements=made)
 
 
-def _current(statement: Statement, own: Mapping[str, CreateStore]) -> Statement:
-    """The project's own declaration of a store instead of the slice's copy."""
-    if not isinstance(statement, CreateStore):
+_Connection = CreateStore | CreateSchemaRegistry
+_Connections = Mapping[tuple[type[_Connection], str], _Connection]
+
+
+def _current(statement: Statement, own: _Connections) -> Statement:
+    """The project's own declaration of a store or schema registry instead of the slice's copy."""
+    if not isinstance(statement, _Connection):
         return statement
-    return own.get(str(statement.name).lower(), statement)
+    return own.get((type(statement), str(statement.name).lower()), statement)
 
 
-_CREATE_STORE = re.compile(r"create\s+store", re.IGNORECASE)
+_CREATE_STORE = re.compile(r"create\s+(store|schema_registry)", re.IGNORECASE)
 
 
-def _declared_stores(settings: Settings) -> Mapping[str, CreateStore]:
-    """CREATE STORE statements of the project's files, read again only when a file changed."""
+def _declared_stores(settings: Settings) -> _Connections:
+    """CREATE STORE and CREATE SCHEMA_REGISTRY of the project's files, read again only when a file changed."""
     paths = sorted(settings.sql.rglob("*.sql"))
     stamps = tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
     return _read_stores(str(settings.root), stamps)
 
 
 @lru_cache(maxsize=4)
-def _read_stores(root: str, stamps: tuple[tuple[str, int, int], ...]) -> Mapping[str, CreateStore]:
-    found: dict[str, CreateStore] = {}
+def _read_stores(root: str, stamps: tuple[tuple[str, int, int], ...]) -> _Connections:
+    found: dict[tuple[type[_Connection], str], _Connection] = {}
     for path, _, _ in stamps:
         name = Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else path
         text = Path(path).read_bytes().decode("utf-8", errors="replace")
         if _CREATE_STORE.search(text):
             for statement in parse_file(name, text).statements:
-                if isinstance(statement, CreateStore):
-                    found.setdefault(str(statement.name).lower(), statement)
+                if isinstance(statement, _Connection):
+                    found.setdefault((type(statement), str(statement.name).lower()), statement)
     return MappingProxyType(found)
 
 

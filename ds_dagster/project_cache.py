@@ -33,6 +33,7 @@ from sqlglot import exp
 
 from ds_dagster.catalog.builder import Declared, declare
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.recorded import recorded_digest
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import Scalar
@@ -119,6 +120,7 @@ def cache_key(texts: Texts, settings: Settings) -> str:
         settings.views,
     )
     digest.update(json.dumps([parts, plain, settings.file, overlay], default=str, sort_keys=True).encode())
+    digest.update(recorded_digest(settings.root))
     for name, text in texts:
         digest.update(f"\0{name}\0{len(text)}\0".encode())
         digest.update(text.encode())
@@ -129,16 +131,23 @@ def cache_key(texts: Texts, settings: Settings) -> str:
 
 
 def _store_places(texts: Texts, project: Project) -> StorePlaces:
-    """Where the CREATE STORE statements stand: (file, first and last offset)."""
+    """Where the CREATE STORE and CREATE SCHEMA_REGISTRY statements stand: (file, first and last offset)."""
     places: StorePlaces = []
     sources = {name: Source(name, text) for name, text in texts}
-    for store in project.catalog.stores.values():
-        span, source = store.origin.span, sources.get(store.span.file)
+    for origin in _origins(project):
+        span, source = origin.span, sources.get(origin.span.file)
         if source is not None and span.end_line is not None and span.end_column is not None:
             start = source.line_starts[span.line - 1] + span.column - 1
             end = source.line_starts[span.end_line - 1] + span.end_column - 1
             places.append((span.file, start, end))
     return places
+
+
+def _origins(project: Project) -> list[Origin]:
+    """Of the stores that were written and the schema registries they name."""
+    stores = project.catalog.stores.values()
+    registries = {store.registry.name: store.registry.origin for store in stores if store.registry}
+    return [*registries.values(), *(store.origin for store in stores if store.origin.text)]
 
 
 def _declared_stores(texts: Texts, places: StorePlaces, settings: Settings) -> Declared:
@@ -222,7 +231,7 @@ class _Pickler(pickle.Pickler):
 def _save(path: Path, key: str, project: Project, texts: Texts, settings: Settings) -> None:
     """Write atomically; a cache that cannot be written is no reason to fail."""
     places = _store_places(texts, project)
-    if len(places) != sum(1 for store in project.catalog.stores.values() if store.origin.text):
+    if len(places) != len(_origins(project)):
         return
     content = {
         "places": places,

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from ds_dagster import conditions
 from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.properties import PLACES, PropertySpec
-from ds_dagster.catalog.property_table import ENTITY, PROPERTIES, QUERY, RELATION, SOURCE, STORE
+from ds_dagster.catalog.property_table import ENTITY, PROPERTIES, QUERY, REGISTRY, RELATION, SOURCE, STORE
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
@@ -75,6 +75,7 @@ TOPICS: Mapping[str, str] = {
     "catalog": "Stores, relations and properties",
     "query": "Queries",
     "stores": "Looking at and writing into stores",
+    "registry": "Schema registries and Avro",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "runtime": "Jobs, engine and journal",
     "orchestration": "Dagster",
@@ -196,6 +197,7 @@ def anchor(name: str) -> str:
 
 GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
     ("Stores", "`CREATE STORE … WITH`", STORE),
+    ("Schema registries", "`CREATE SCHEMA_REGISTRY … WITH`", REGISTRY),
     ("Topics, Kinesis streams and tables", "what a relation's data stands in", ENTITY),
     ("Relations", "what the data means", RELATION),
     ("Sources", "how one query reads a relation: WITH behind its name in FROM or JOIN", SOURCE),
@@ -203,6 +205,7 @@ GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
 )
 SHORT_PLACES: Mapping[str, str] = {
     "store": "store",
+    "registry": "schema registry",
     "relation": "declaration",
     "sink": "CREATE … AS",
     "source": "source",

@@ -157,6 +157,52 @@ def test_a_slice_takes_stores_from_the_project_where_it_has_them(tmp_path: Path)
     assert compile_slice(pieces, settings).catalog.stores["k"].properties["uris"].value == "host-cc:9092"
 
 
+REGISTRIES = f"""
+CREATE SCHEMA_REGISTRY r WITH ('type' = CONFLUENT, 'uris' = 'http://host-a', 'confluent.username' = 'me',
+  'confluent.password' = '{SECRET}');
+CREATE SCHEMA_REGISTRY other WITH ('type' = CONFLUENT_CLOUD, 'uris' = 'https://unused');
+CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'x', 'schema_registry.name' = R);
+CREATE STREAM s (a BIGINT) WITH ('store' = k, 'value.format' = 'avro');
+CREATE STREAM t WITH ('store' = k, 'topic.partitions' = 1, 'topic.replicas' = 1) AS SELECT a FROM s;
+"""
+
+
+def test_slices_and_the_cache_keep_the_schema_registry_and_not_its_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_in(tmp_path)
+    project = compile_texts([("a.sql", REGISTRIES)], settings)
+    assert [d.condition for d in project.diagnostics] == ["LITERAL_SECRET"]
+    assert project.queries["t"].sink.value_format == "avro", "as its source"
+    pieces = slice_of(project, project.queries["t"])
+    assert SECRET not in str(pieces) and SECRET not in repr(project)
+    assert "other" not in str(pieces), "only what the query needs"
+    without = compile_slice(pieces, settings)
+    assert [d.condition for d in without.errors if not d.caused_by] == ["REGISTRY_PROPERTY_MISSING"], "a secret is away"
+    (tmp_path / "sql").mkdir()
+    file = tmp_path / "sql" / "stores.sql"
+    file.write_text(REGISTRIES.replace("host-a", "host-b"), encoding="utf-8")
+    alone = compile_slice(pieces, settings)
+    registry = alone.catalog.stores["k"].registry
+    assert registry is not None and registry.properties["uris"].value == "http://host-b"
+    assert alone.queries["t"].fingerprint == project.queries["t"].fingerprint
+    monkeypatch.setattr("ds_dagster.project_cache.WORTH_SECONDS", 0)
+    first, kept = load_project(tmp_path, settings=settings), load_project(tmp_path, settings=settings)
+    assert first.catalog.stores["k"].registry == kept.catalog.stores["k"].registry == registry
+    assert SECRET.encode() not in (settings.state / "cache" / "project.bin").read_bytes()
+
+
+def test_local_servers_never_write_into_the_registry_of_the_files(tmp_path: Path) -> None:
+    overlay = Overlay(path="local.toml", stores={"k": {"uris": "127.0.0.1:5555"}})
+    project = compile_texts([("a.sql", REGISTRIES)], settings_in(tmp_path, overlay=overlay))
+    assert "AVRO_NEEDS_REGISTRY" in [d.condition for d in project.errors]
+    overlay = Overlay(path="local.toml", stores={"k": {"uris": "h:1"}, "r": {"uris": "http://127.0.0.1:8081"}})
+    project = compile_texts([("a.sql", REGISTRIES)], settings_in(tmp_path, overlay=overlay))
+    assert not project.errors
+    registry = project.catalog.stores["k"].registry
+    assert registry is not None and set(registry.properties) == {"uris"}, "the login belongs to the other server"
+
+
 def test_a_slice_is_plain_data(tmp_path: Path) -> None:
     project, _ = example(tmp_path)
     for query in project.queries.values():

@@ -10,8 +10,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+from ds_dagster.catalog.avro import check_avro_columns
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.properties import Place, PropertyIndex, property_index
+from ds_dagster.catalog.recorded import recorded_columns
 from ds_dagster.catalog.records import (
     NULLABLE_KEY,
     Draft,
@@ -22,6 +24,7 @@ from ds_dagster.catalog.records import (
     value_format,
 )
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation
+from ds_dagster.catalog.schema_registry import RegistryDefinition, declare_registry
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.stores_declared import declare_store
 from ds_dagster.catalog.values import PropertyValue
@@ -31,12 +34,14 @@ from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import (
+    ColumnDefinition,
     Context,
     CreateAsSelect,
     CreateDatabase,
     CreateEntity,
     CreateRelation,
     CreateSchema,
+    CreateSchemaRegistry,
     CreateStore,
     InsertInto,
     ParsedFile,
@@ -168,12 +173,15 @@ class _Builder:
         self.findings = Findings()
         self.stores: dict[str, StoreDefinition] = {}
         self.refused_stores: set[str] = set()
+        self.registries: dict[str, RegistryDefinition | None] = {}
+        self.recorded: dict[tuple[str, str], tuple[RegistryDefinition, str]] = {}
         self.schemas: set[tuple[str, str]] = set()
         self.refused: set[QualifiedName] = set()
         self.entities: dict[tuple[str, str], Mapping[str, PropertyValue]] = {}
 
     def build(self) -> Declared:
         self._declare_schemas()
+        self._declare_registries()
         self._declare_stores()
         self._declare_entities()
         named = self._named()
@@ -235,6 +243,19 @@ class _Builder:
             seen.setdefault((database, name), span)
             self.schemas.add((database, name))
 
+    def _declare_registries(self) -> None:
+        """None for a refused one."""
+        spans: dict[str, Span] = {}
+        for statement in self._of(CreateSchemaRegistry):
+            name = str(statement.name)
+            if name in spans:
+                problem = error("DUPLICATE_SCHEMA_REGISTRY", span=statement.name.span, name=name)
+                self.findings.add(problem, spans[name])
+                continue
+            spans[name] = statement.name.span
+            self.registries[name], diagnostics = declare_registry(statement, self.settings, self.index)
+            self.findings.extend(diagnostics)
+
     def _declare_stores(self) -> None:
         spans: dict[str, Span] = {}
         for statement in self._of(CreateStore):
@@ -245,6 +266,7 @@ class _Builder:
             spans[name] = statement.name.span
             store, diagnostics = declare_store(statement, self.settings, self.kinds)
             self.findings.extend(diagnostics)
+            store = self.findings.collect(partial(with_registry, store, self.registries)) if store else None
             if store is not None:
                 self.stores[name] = store
             else:
@@ -310,6 +332,41 @@ class _Builder:
         made = declared_relation(name, statement, self, findings)
         self.findings.extend(findings.diagnostics)
         return None if findings.failed else made
+
+
+def with_registry(store: StoreDefinition, registries: Mapping[str, RegistryDefinition | None]) -> StoreDefinition:
+    """The store with the schema registry it names. Where an overlay replaces the store, the registry has to be
+    replaced too: schemas of local tests are never registered in production.
+
+    Raises:
+        UserError: UNKNOWN_SCHEMA_REGISTRY, SCHEMA_REGISTRY_REFUSED.
+    """
+    written = store.properties.get("schema_registry.name")
+    if written is None:
+        return store
+    name = str(written.value)
+    if name not in registries:
+        raise error("UNKNOWN_SCHEMA_REGISTRY", span=written.span, name=name, nearest=did_you_mean(name, registries))
+    found = registries[name]
+    if found is None:
+        raise error("SCHEMA_REGISTRY_REFUSED", span=written.span, name=name)
+    return store if store.overlaid and not found.overlaid else replace(store, registry=found)
+
+
+def check_avro(relation: Relation, kind: StoreKind, store: StoreDefinition, span: Span | None) -> None:
+    """Avro records need a store that can hold them and knows a schema registry, and columns Avro can hold.
+
+    Raises:
+        UserError: AVRO_NEEDS_REGISTRY, AVRO_NAME_INVALID, AVRO_TYPE_UNWRITABLE. NotYetError: AVRO_STORE_NOT_YET.
+    """
+    if "avro" not in (relation.value_format, relation.key.format):
+        return
+    if not kind.capabilities.avro:
+        raise error("AVRO_STORE_NOT_YET", span=span, type=store.kind, relation=str(relation.name))
+    if kind.capabilities.avro == "registry" and store.registry is None:
+        raise error("AVRO_NEEDS_REGISTRY", span=span, relation=str(relation.name), store=store.name)
+    if not relation.declared:
+        check_avro_columns(relation)
 
 
 def embedded_store(kind: StoreKind, span: Span, properties: Mapping[str, PropertyValue]) -> StoreDefinition:
@@ -402,6 +459,11 @@ def declared_relation(
     store, values = pull_for_store(
         statement, "relation", name, builder.settings, builder.catalog, builder.index, findings
     )
+    if not statement.columns and store is not None:
+        found = recorded(name, statement, store, values, builder, findings)
+        if found is None:
+            return None
+        statement = replace(statement, columns=found)
     columns, primary_key = _columns(name, statement, findings)
     if store is None:
         return None
@@ -417,7 +479,7 @@ def declared_relation(
     if findings.failed:
         return None
     format_ = findings.collect(lambda: value_format(draft, "json")) or "json"
-    return Relation(
+    made = Relation(
         name=name,
         kind=statement.kind,
         store=store.name,
@@ -432,6 +494,37 @@ def declared_relation(
         starting_position="latest" if draft.text("starting.position") == "latest" else "earliest",
         properties=MappingProxyType(dict(values)),
     )
+    findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    return made
+
+
+def recorded(
+    name: QualifiedName,
+    statement: CreateRelation,
+    store: StoreDefinition,
+    values: Mapping[str, PropertyValue],
+    builder: _Builder,
+    findings: Findings,
+) -> tuple[ColumnDefinition, ...] | None:
+    """The column list of a relation that has none: the fields of its subject, from the project's copy. None where it
+    was refused; an empty one where its records are no Avro, which is refused later."""
+    written = values.get("value.format")
+    if store.registry is None or written is None or written.value != "avro":
+        return ()
+    registry, span = store.registry, statement.name.span
+    subject = f"{entity_of(builder.kinds[store.kind], name, values)}-value"
+    builder.recorded[registry.name, subject] = (registry, str(name))
+    columns = findings.collect(lambda: recorded_columns(builder.settings.root, registry, subject, str(name), span))
+    return columns and tuple(ColumnDefinition(c.name, c.type, c.nullable, span) for c in columns)
+
+
+def subjects_to_record(
+    files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]
+) -> Mapping[tuple[str, str], tuple[RegistryDefinition, str]]:
+    """(registry, subject) → the registry and the relation whose columns stand there."""
+    builder = _Builder(files, settings, kinds)
+    builder.build()
+    return MappingProxyType(builder.recorded)
 
 
 def check_upsert_mode(draft: Draft, findings: Findings) -> None:

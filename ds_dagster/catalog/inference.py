@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ds_dagster.catalog.builder import (
     KIND_WORDS,
+    check_avro,
     check_holds,
     check_parts,
     check_upsert_mode,
@@ -175,8 +176,8 @@ def infer_sink(
         declared=False,
         like=like,
     )
-    refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
-    return (None if refused else made), findings.diagnostics
+    findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    return (None if findings.failed else made), findings.diagnostics
 
 
 def _check_store(

@@ -50,6 +50,45 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrySpec:
+    """How to reach a schema registry.
+
+    Attributes:
+        name: shown in errors.
+        options: ``addresses`` (URLs with commas between them), ``user``, ``password``, ``authorities`` (PEM file);
+            references unresolved.
+    """
+
+    name: str
+    options: Options = field(default_factory=_no_options)
+
+
+@dataclass(frozen=True, slots=True)
+class AvroPart:
+    """Key or value of records in Avro.
+
+    Attributes:
+        subject: under which the registry keeps its schemas.
+        id: what is read: of the newest schema when the query starts, which gives defaults and aliases; what is
+            written: of the registered schema. None where there is none, or before somebody asked.
+        schema: its JSON, for what is written.
+    """
+
+    subject: str
+    id: int | None = None
+    schema: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSpec:
+    """Which parts of an entity's records are Avro in Confluent's wire format, and who knows their schemas."""
+
+    registry: RegistrySpec
+    value: AvroPart | None = None
+    key: AvroPart | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReadSpec:
     """How Spark reads one entity as a stream.
 
@@ -66,6 +105,7 @@ class ReadSpec:
         clock_guard: what the engine's clock must ask about open upstream transactions (``kafka``) or empty.
         entity: shown in errors and progress, ``store.entity``.
         identity: tells the entity from a later one of the same name; empty where nobody knows.
+        avro: what of the records is Avro; None for none.
     """
 
     format: str
@@ -78,6 +118,7 @@ class ReadSpec:
     limit_option: str = ""
     clock_guard: str = ""
     identity: str = ""
+    avro: AvroSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +169,7 @@ class WriteSpec:
         transactional: the format keeps one transaction per batch; the compiler adds the job's identity options.
         max_key_characters: refuse longer keys on write.
         entity: shown in errors, ``store.entity``.
+        avro: what of the records is Avro; None for none.
     """
 
     kind: Literal["stream", "batch"]
@@ -141,6 +183,7 @@ class WriteSpec:
     table: TableTarget | None = None
     transactional: bool = False
     max_key_characters: int | None = None
+    avro: AvroSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
 
 PropertyType = Literal["text", "word", "integer", "boolean", "name", "names", "type", "millis", "file"]
-Place = Literal["store", "relation", "sink", "source", "query", "entity"]
+Place = Literal["store", "registry", "relation", "sink", "source", "query", "entity"]
 
 PLACES: Mapping[Place, str] = MappingProxyType(
     {
         "store": "CREATE STORE … WITH",
+        "registry": "CREATE SCHEMA_REGISTRY … WITH",
         "relation": "WITH of CREATE STREAM, CHANGELOG or TABLE with columns",
         "sink": "WITH of CREATE … AS SELECT",
         "source": "WITH behind a source in FROM or JOIN",
@@ -45,7 +46,7 @@ class PropertySpec:
         list.
         places: where it may stand. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
         behind a
-            source in FROM, ``query`` = QUERY WITH, ``store``, ``entity``.
+            source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``.
         doc: one line for the docs and for errors.
         choices: closed set for ``word``.
         minimum: of integers and millis.
@@ -179,7 +180,7 @@ def convert(spec: PropertySpec, item: Property, place: Place) -> str | int | boo
         UserError: PROPERTY_INVALID. NotYetError: PROPERTY_VALUE_NOT_YET, REFERENCE_NOT_HERE.
     """
     if isinstance(item.value, str) and REFERENCE.search(item.value):
-        if place != "store" or spec.type not in ("text", "file"):
+        if place not in ("store", "registry") or spec.type not in ("text", "file"):
             raise error("REFERENCE_NOT_HERE", span=item.value_span, name=item.name)
         return item.value
     return CONVERTERS[spec.type](spec, item)

@@ -13,20 +13,21 @@ from ds_dagster.catalog.properties import Place, PropertySpec
 _ENTITY: tuple[Place, ...] = ("relation", "sink", "entity")
 _WRITTEN: tuple[Place, ...] = ("relation", "sink")
 _ANY_RELATION: tuple[Place, ...] = ("relation", "sink", "source")
-_REGISTRY = "schema registries come with the Avro and Protobuf formats; use 'value.format'='json'"
+_CONNECTION: tuple[Place, ...] = ("store", "registry")
 _DESCRIPTOR = "Protobuf is not built; use 'value.format'='json'"
 _FORMAT_LATER = (
-    ("avro", "Avro is not built; use json"),
-    ("protobuf", "Protobuf is not built; use json"),
+    ("protobuf", "Protobuf is not built; use avro or json"),
+    ("json_schema", "JSON Schema is not built; use avro, or json without a registry"),
 )
 
 STORE: tuple[PropertySpec, ...] = (
-    PropertySpec("type", "word", ("store",), "kind of the store"),
+    PropertySpec("type", "word", _CONNECTION, "kind of the store or schema registry"),
     PropertySpec(
         "uris",
         "text",
-        ("store",),
-        "addresses: bootstrap servers, endpoint URL, postgresql://host:port/db, folder or s3://bucket/prefix",
+        _CONNECTION,
+        "addresses: bootstrap servers, endpoint URL, postgresql://host:port/db, folder or s3://bucket/prefix, URLs of "
+        "a schema registry",
         aliases=("url",),
     ),
     PropertySpec(
@@ -39,11 +40,11 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec(
         "config_file", "file", ("store",), "file with further properties of the store, relative to the project"
     ),
-    PropertySpec("description", "text", ("store",), "free text"),
+    PropertySpec("description", "text", _CONNECTION, "free text"),
     PropertySpec("tls.disabled", "boolean", ("store",), "connect without TLS"),
     PropertySpec("tls.verify_server_hostname", "boolean", ("store",), "compare the server's name with its certificate"),
     PropertySpec(
-        "tls.ca_cert_file", "file", ("store",), "PEM file of the authority that signed the server's certificate"
+        "tls.ca_cert_file", "file", _CONNECTION, "PEM file of the authority that signed the server's certificate"
     ),
     PropertySpec("tls.ca_cert", "text", ("store",), "the same certificate as PEM text"),
     PropertySpec("tls.client.cert_file", "file", ("store",), "PEM file of the client's own certificate and its chain"),
@@ -89,7 +90,6 @@ STORE: tuple[PropertySpec, ...] = (
         ("store",),
         "schema registry of the store",
         aliases=("kafka.schema_registry_name", "schema_registry_name"),
-        not_yet=_REGISTRY,
     ),
     PropertySpec(
         "aws.access_key_id", "text", ("store",), "access key of the cloud account", aliases=("kinesis.access_key_id",)
@@ -187,6 +187,27 @@ DATABRICKS: tuple[PropertySpec, ...] = (
     PropertySpec("databricks.cloud.region", "text", ("store",), "region of that bucket"),
 )
 
+REGISTRY: tuple[PropertySpec, ...] = (
+    PropertySpec("confluent.username", "text", ("registry",), "user of the schema registry"),
+    PropertySpec("confluent.password", "text", ("registry",), "password of that user", secret=True),
+    PropertySpec("confluent_cloud.key", "text", ("registry",), "API key of the schema registry"),
+    PropertySpec("confluent_cloud.secret", "text", ("registry",), "secret of that key", secret=True),
+    PropertySpec(
+        "tls.client.cert_file",
+        "file",
+        ("registry",),
+        "PEM file of the client's certificate",
+        not_yet="log in with 'confluent.username' and 'confluent.password'",
+    ),
+    PropertySpec(
+        "tls.client.key_file",
+        "file",
+        ("registry",),
+        "PEM file of the key of that certificate",
+        not_yet="log in with 'confluent.username' and 'confluent.password'",
+    ),
+)
+
 ENTITY: tuple[PropertySpec, ...] = (
     PropertySpec("topic", "text", _WRITTEN, "name of the topic, Kinesis stream or table", aliases=("entity",)),
     PropertySpec(
@@ -244,7 +265,7 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         _WRITTEN,
         "format of record values; default json, for CREATE … AS that of the left-most source",
-        choices=("json", "primitive"),
+        choices=("json", "primitive", "avro"),
         choices_not_yet=_FORMAT_LATER,
     ),
     PropertySpec(
@@ -252,7 +273,7 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         _WRITTEN,
         "format of record keys; default that of the value",
-        choices=("json", "primitive"),
+        choices=("json", "primitive", "avro"),
         choices_not_yet=_FORMAT_LATER,
     ),
     PropertySpec("key.type", "type", ("relation",), "type of keys that are read: a primitive type or STRUCT<…>"),
@@ -404,7 +425,7 @@ QUERY: tuple[PropertySpec, ...] = (
     ),
 )
 
-PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *DATABRICKS, *ENTITY, *RELATION, *SOURCE, *QUERY)
+PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *REGISTRY, *DATABRICKS, *ENTITY, *RELATION, *SOURCE, *QUERY)
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 
 RECORDS: tuple[str, ...] = (

@@ -20,6 +20,9 @@ from ds_dagster.sql.statements import RelationKind, WrittenName
 
 T = TypeVar("T")
 NULLABLE_KEY = "primary.key.nullable"
+CAUSED = ("STORE_REFUSED", "SCHEMA_REGISTRY_REFUSED")
+"""Conditions that follow from a refused statement; ``name`` is its."""
+VALUE_FORMATS: Mapping[str, ValueFormat] = MappingProxyType({"json": "json", "primitive": "primitive", "avro": "avro"})
 PRIMITIVE_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "TINYINT", "FLOAT", "BOOLEAN", "VARBINARY")
 
 
@@ -30,8 +33,9 @@ class Findings:
         self.diagnostics: list[Diagnostic] = []
 
     def add(self, problem: DsError, *related: Span) -> None:
-        """Note an error; ``related``: other places that belong to it. A refused store is told as the cause."""
-        cause = str(problem.params["name"]) if problem.condition == "STORE_REFUSED" else ""
+        """Note an error; ``related``: other places that belong to it. A refused store or registry is told as the
+        cause."""
+        cause = str(problem.params["name"]) if problem.condition in CAUSED else ""
         self.diagnostics.append(replace(problem.diagnostic(), related=related, caused_by=cause))
 
     def warn(self, problem: DsError) -> None:
@@ -137,7 +141,7 @@ def value_format(draft: Draft, default: ValueFormat) -> ValueFormat:
     Raises:
         UserError: VALUE_PRIMITIVE when a primitive value has not exactly one scalar column.
     """
-    format_: ValueFormat = "primitive" if (draft.text("value.format") or default) == "primitive" else "json"
+    format_ = VALUE_FORMATS[draft.text("value.format") or default]
     if format_ == "primitive":
         excluded = {column.name for column in draft.named_columns("value.columns.exclude")}
         kept = [column for column in draft.columns if column.name not in excluded]
@@ -163,7 +167,7 @@ def record_key(draft: Draft, default: ValueFormat) -> RecordKey:
     if type_ is None and not columns:
         _refuse_exclusion(draft, ())
         return RecordKey()
-    format_: KeyFormat = "primitive" if (draft.text("key.format") or default) == "primitive" else "json"
+    format_: KeyFormat = VALUE_FORMATS[draft.text("key.format") or default]
     if type_ is not None:
         _check_key_type(draft, type_, format_)
     elif format_ == "primitive":
@@ -222,7 +226,7 @@ def _check_key_type(draft: Draft, type_: DataType, format_: KeyFormat) -> None:
         if len(draft.primary_key) > 1:
             raise refuse("the primary key has several columns")
     elif not isinstance(type_, StructType):
-        raise refuse("json keys are a STRUCT")
+        raise refuse(f"{format_} keys are a STRUCT")
     elif missing := [name for name in draft.primary_key if type_.field(name) is None]:
         raise refuse(f"it lacks {', '.join(missing)} of the primary key")
 

@@ -13,8 +13,8 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
 from ds_dagster.sql.statements import Comment, Origin, RelationKind
 
-ValueFormat = Literal["json", "primitive"]
-KeyFormat = Literal["none", "json", "primitive"]
+ValueFormat = Literal["json", "primitive", "avro"]
+KeyFormat = Literal["none", "json", "primitive", "avro"]
 StartingPosition = Literal["earliest", "latest"]
 TimestampFormat = Literal["sql", "iso8601"]
 
@@ -34,7 +34,8 @@ class RecordKey:
     """How a record's key is made or read.
 
     Attributes:
-        format: none (no key), json (object of the columns) or primitive (text/bytes of one column).
+        format: none (no key), json (object of the columns), avro (record of the columns) or primitive (text/bytes of
+            one column).
         columns: value columns the key is built from (write side: ``key.columns``, PARTITION BY, PRIMARY KEY; read side:
             PRIMARY KEY columns that are also in the value).
         type: ``key.type`` of a declared relation whose key is not in the value.

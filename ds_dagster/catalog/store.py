@@ -12,6 +12,7 @@ from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawR
 from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpec
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic, Span
@@ -20,7 +21,8 @@ from ds_dagster.sql.statements import Origin
 
 @dataclass(frozen=True, slots=True)
 class StoreDefinition:
-    """CREATE STORE after conversion: folded name, kind (``KAFKA``), properties (config_file and overlay merged in)."""
+    """CREATE STORE after conversion: folded name, kind (``KAFKA``), properties (config_file and overlay merged in), the
+    schema registry it names."""
 
     name: str
     kind: str
@@ -28,6 +30,7 @@ class StoreDefinition:
     origin: Origin
     properties: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
     overlaid: bool = False
+    registry: RegistryDefinition | None = None
 
 
 @dataclass(frozen=True, slots=True)

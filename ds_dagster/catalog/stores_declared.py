@@ -22,7 +22,7 @@ from ds_dagster.sql.statements import CreateStore, Origin, Property
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
 
-KEPT_UNDER_OVERLAY = ("access_region", "description", "delivery")
+KEPT_UNDER_OVERLAY = ("access_region", "description", "delivery", "schema_registry.name")
 """Written properties that stay when an overlay gives another address: all others (logins, TLS) belong to the written
 one."""
 

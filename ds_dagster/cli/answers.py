@@ -168,9 +168,11 @@ def follow(project: Project, question: Question, limit: int | None, note: Note) 
         note: told about bad records.
 
     Raises:
-        UserError: QUESTION_WITHOUT_END, ENTITY_MISSING. DsError: STORE_….
+        UserError: QUESTION_WITHOUT_END, ENTITY_MISSING. NotYetError: AVRO_QUESTION_NOT_YET. DsError: STORE_….
     """
     relation = question.relations[0]
+    if "avro" in (relation.value_format, relation.key.format):
+        raise error("AVRO_QUESTION_NOT_YET", relation=str(relation.name))
     least = min((n for n in (limit, limit_of(question.tree)) if n is not None), default=None)
     table = RecordTable(question)
     admin = store_admin(project, relation.store, resolver(project.settings, relation.store))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from ds_dagster.catalog.avro import offline_schemas
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.catalog.values import PropertyValue
@@ -126,7 +127,7 @@ def _read_spec(project: Project, scan: Scan) -> ReadSpec:
 
 def _write_spec(project: Project, query: BoundQuery) -> WriteSpec:
     store = project.catalog.store(query.sink.store)
-    return KINDS[store.kind].write_spec(store, query.sink, query.refresh)
+    return offline_schemas(KINDS[store.kind].write_spec(store, query.sink, query.refresh), query.sink)
 
 
 def _offline(value: PropertyValue) -> str:

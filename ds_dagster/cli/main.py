@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "print": "data_commands",
     "query": "data_commands",
     "test": "test_command",
+    "schemas": "schema_commands",
     "up": "server_commands",
     "down": "server_commands",
     "doctor": "server_commands",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,12 +15,17 @@ from ds_dagster.project import Project, delivery_of, load_project, store_admin, 
 
 @click.command("check")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--online", is_flag=True, help="ask the schema registries too: what is read and written fits theirs")
 @project_option
 @json_option
-def check_command(paths: tuple[Path, ...], project: Path | None, as_json: bool) -> int:
+def check_command(paths: tuple[Path, ...], online: bool, project: Path | None, as_json: bool) -> int:
     """Compile everything offline and list all mistakes. PATHS narrows what is shown."""
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
+    if online:
+        from ds_dagster.cli.schema_commands import online_findings
+
+        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *online_findings(loaded)))
     chosen = {str(path) for path in paths}
     shown = [d for d in loaded.diagnostics if not chosen or (d.span and _inside(d.span.file, chosen, settings.root))]
     ok = not any(d.severity == "error" for d in shown)

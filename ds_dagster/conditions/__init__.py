@@ -14,6 +14,7 @@ from ds_dagster.conditions import (
     orchestration,
     project,
     query,
+    registry,
     runtime,
     spark,
     stores,
@@ -24,6 +25,6 @@ from ds_dagster.conditions.base import Condition, render
 
 __all__ = ["CONDITIONS", "Condition", "render"]
 
-TOPICS = (syntax, project, catalog, query, stores, spark, runtime, orchestration, local, testing, command)
+TOPICS = (syntax, project, catalog, query, stores, registry, spark, runtime, orchestration, local, testing, command)
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

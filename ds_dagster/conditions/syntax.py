@@ -340,13 +340,6 @@ STATEMENTS: tuple[Condition, ...] = (
     ),
     Condition("DESCRIPTOR_NOT_YET", "not_yet", "{statement} is not built yet", "use 'value.format' = 'json'", "0A000"),
     Condition(
-        "SCHEMA_REGISTRY_NOT_YET",
-        "not_yet",
-        "{statement} is not built yet",
-        "use 'value.format' = 'json' and write the columns",
-        "0A000",
-    ),
-    Condition(
         "SECRET_NOT_YET",
         "not_yet",
         "{statement} is not built yet",

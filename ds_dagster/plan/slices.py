@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from ds_dagster.catalog.builder import PUBLIC
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.properties import PropertyIndex
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.values import REFERENCE
 from ds_dagster.diagnostics import Span
@@ -31,6 +33,7 @@ from ds_dagster.sql.statements import (
     CreateDatabase,
     CreateRelation,
     CreateSchema,
+    CreateSchemaRegistry,
     CreateStore,
     InsertInto,
     Origin,
@@ -78,19 +81,21 @@ def _schemas(names: Iterable[QualifiedName], context: Context, span: Span) -> It
 
 
 def _stores(stores: Iterable[StoreDefinition], index: PropertyIndex) -> Iterator[Piece]:
-    """CREATE STORE of the stores that were written; embedded ones need none."""
-    for store in stores:
+    """CREATE STORE of the stores that were written, behind the schema registries they name; embedded ones need none."""
+    written = list(stores)
+    for registry in {store.registry.name: store.registry for store in written if store.registry}.values():
+        yield store_ddl(registry, index), registry.span, Context()
+    for store in written:
         if store.origin.text:
             yield store_ddl(store, index), store.span, Context()
 
 
-def store_ddl(store: StoreDefinition, index: PropertyIndex) -> str:
-    """CREATE STORE as written, without literal secrets."""
+def store_ddl(store: StoreDefinition | RegistryDefinition, index: PropertyIndex) -> str:
+    """CREATE STORE or CREATE SCHEMA_REGISTRY as written, without literal secrets."""
     written = parse_statement(store.origin.text, store.span.file)
-    assert isinstance(written, CreateStore)
+    assert isinstance(written, CreateStore | CreateSchemaRegistry)
     kept = tuple(item for item in written.properties if not _is_secret(item, index))
-    made = CreateStore(origin=written.origin, name=written.name, properties=kept)
-    return print_statement(made)
+    return print_statement(replace(written, properties=kept, if_not_exists=False))
 
 
 def _is_secret(item: Property, index: PropertyIndex) -> bool:

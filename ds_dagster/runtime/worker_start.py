@@ -24,6 +24,7 @@ from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.changes import recompiled
 from ds_dagster.runtime.environment import engine_environment
 from ds_dagster.runtime.host import HostContext, StartOrder
+from ds_dagster.runtime.worker_schemas import known_schemas, with_schemas
 from ds_dagster.settings import load_overlay
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.query import PreparedQuery, prepare
@@ -100,7 +101,8 @@ def specs(job: Compiled) -> Specs:
         reads = pool.map(partial(_read_spec, job), scans)
         by_name = {scan.source_name: read for scan, read in zip(scans, reads, strict=True)}
     store, kind, _ = job.store(job.query.sink)
-    return Specs(by_name, kind.write_spec(store, job.query.sink, job.query.refresh))
+    write = kind.write_spec(store, job.query.sink, job.query.refresh)
+    return Specs(by_name, write if write.avro is None else with_schemas(write, job.query.sink, job.resolver))
 
 
 def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
@@ -144,7 +146,8 @@ def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     store, kind, _ = job.store(scan.relation)
     facts = _ensured(job, scan.relation)
     options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
-    return kind.read_spec(store, scan.relation, options, facts)
+    spec = kind.read_spec(store, scan.relation, options, facts)
+    return spec if spec.avro is None else replace(spec, avro=known_schemas(spec.avro, job.resolver))
 
 
 def _ensure_sink(job: Compiled) -> None:

@@ -13,16 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
-from ds_dagster.catalog.io_spec import Envelope
+from ds_dagster.catalog.io_spec import AvroSpec, Envelope
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import DataType, Scalar, StructType
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.spark import columns as names
+from ds_dagster.spark.avro import ResolvedAvro, avro_key, avro_value, to_avro
 from ds_dagster.spark.columns import field, opaque, opaque_condition, required
 from ds_dagster.spark.jvm import CheckedColumn, operators
 from ds_dagster.spark.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
@@ -44,12 +45,14 @@ class SourceFrame:
         envelope: expressions over them.
         entity: shown in errors, ``store.entity``.
         empty_is_delete: an empty value counts as a null one.
+        avro: the schema registry of the records, None where they are no Avro.
     """
 
     frame: DataFrame
     envelope: Envelope
     entity: str
     empty_is_delete: bool = False
+    avro: ResolvedAvro | None = None
 
 
 def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
@@ -69,7 +72,7 @@ def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
     elif changelog:
         parts[_KEY] = opaque(sf.when(no_value, _decoded_key(source, scan.relation)))
     frame = _without_bad_records(frame.select("*", *[c.alias(n) for n, c in parts.items()]), source, scan, wants)
-    return frame.select(*_fields(scan, source.envelope), *_technical(source, scan, wants))
+    return frame.select(*_fields(source, scan), *_technical(source, scan, wants))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -95,6 +98,8 @@ def _decoded_value(source: SourceFrame, scan: Scan) -> SparkColumn:
         column = _only_column(scan.relation, source.entity)
         decoded = decode_primitive(value.cast("binary"), check_primitive(column.type, source.entity))
         return sf.struct(decoded.alias(column.name))
+    if scan.relation.value_format == "avro" and source.avro is not None:
+        return avro_value(source.frame.sparkSession, source.avro, value, _read_from_value(scan), _CORRUPT)
     return _from_json(value, _read_from_value(scan))
 
 
@@ -133,6 +138,8 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
     column."""
     inside = key_columns(relation)
     raw = sf.expr(source.envelope.key)
+    if relation.key.format == "avro" and source.avro is not None:
+        return avro_key(source.frame.sparkSession, source.avro, raw, inside, _CORRUPT)
     text = raw.cast("string")
     from_json = _from_json(text, inside)
     if len(inside) != 1 or not isinstance(inside[0].type, Scalar):
@@ -153,12 +160,17 @@ def _inside(decoded: SparkColumn, column: Column) -> SparkColumn:
     return found.try_cast(to_spark(column.type)) if is_text else found
 
 
-def _read(part: str, column: Column, relation: Relation) -> SparkColumn:
+def _read(part: str, column: Column, source: SourceFrame, relation: Relation) -> SparkColumn:
     """A column of the decoded value or key."""
     decoded = sf.col(part)
-    if part == _VALUE and relation.value_format == "json":
+    if part == _VALUE and _is_json(source, relation):
         return _inside(decoded, column)
     return decoded.getField(column.name)
+
+
+def _is_json(source: SourceFrame, relation: Relation) -> bool:
+    """JSON stands for Avro too where a store has no registry (rows of test cases)."""
+    return relation.value_format == "json" or (relation.value_format == "avro" and source.avro is None)
 
 
 # --- bad records ------------------------------------------------------------------------------------------------------
@@ -187,14 +199,23 @@ def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[Spa
     relation = scan.relation
     found = _value_reasons(source, scan)
     if names.EVENT_TIME in wants and scan.time.column is not None:
-        found.append(sf.when(_event_time(scan).isNull(), sf.lit("the event time is NULL")))
+        found.append(sf.when(_event_time(source, scan).isNull(), sf.lit("the event time is NULL")))
     if relation.is_changelog:
         found = [sf.when(~sf.col(names.DELETED), text) for text in found]
+        found += _key_reasons(source, relation)
         required = [c.name for c in relation.columns if c.name in relation.primary_key and not c.nullable]
         no_key = [sf.col(_KEY).isNull(), *(sf.col(_KEY).getField(name).isNull() for name in required)]
         text = sf.lit("a delete whose key does not give the primary key")
         found.append(sf.when(sf.col(names.DELETED) & _any(no_key), text))
+    elif relation.key.exclude:
+        found += _key_reasons(source, relation)
     return found
+
+
+def _key_reasons(source: SourceFrame, relation: Relation) -> list[SparkColumn]:
+    """What is wrong with a decoded key; JSON keys tell it by their NULLs."""
+    is_avro = relation.key.format == "avro" and source.avro is not None
+    return [sf.col(_KEY).getField(_CORRUPT)] if is_avro else []
 
 
 def _any(conditions: Sequence[SparkColumn]) -> SparkColumn:
@@ -210,12 +231,14 @@ def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
         only = value_columns(relation)[0]
         text = sf.lit(f"the value is no {only.type} in big-endian bytes")
         return [sf.when(value.getField(only.name).isNull(), text)]
+    if not _is_json(source, relation):
+        return [value.getField(_CORRUPT)]
     columns = _read_from_value(scan)
     checked = [CheckedColumn(column.name, str(column.type), column.nullable) for column in columns]
     found = [operators(source.frame.sparkSession).json_problem(value, checked)]
     for column in columns:
         if isinstance(column.type, Scalar) and column.type.name in _TEXT_IN_JSON:
-            wrong = value.getField(column.name).isNotNull() & _read(_VALUE, column, relation).isNull()
+            wrong = value.getField(column.name).isNotNull() & _read(_VALUE, column, source, relation).isNull()
             found.append(sf.when(wrong, sf.lit(f"column {column.name} is no {column.type}")))
     return found
 
@@ -223,27 +246,27 @@ def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
 # --- the scan's columns -----------------------------------------------------------------------------------------------
 
 
-def _fields(scan: Scan, envelope: Envelope) -> list[SparkColumn]:
-    found = [_field(scan, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
+def _fields(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
+    found = [_field(source, scan, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
     if scan.rowtime:
-        found.append(sf.unix_millis(sf.expr(envelope.timestamp)).alias(scan.rowtime_field))
+        found.append(sf.unix_millis(sf.expr(source.envelope.timestamp)).alias(scan.rowtime_field))
     return found
 
 
-def _field(scan: Scan, column: Column) -> SparkColumn:
+def _field(source: SourceFrame, scan: Scan, column: Column) -> SparkColumn:
     relation = scan.relation
     if column.name in relation.key.exclude:
-        return _read(_KEY, column, relation)
-    in_value = _read(_VALUE, column, relation)
+        return _read(_KEY, column, source, relation)
+    in_value = _read(_VALUE, column, source, relation)
     if column in key_columns(relation):
-        return sf.when(sf.col(names.DELETED), _read(_KEY, column, relation)).otherwise(in_value)
+        return sf.when(sf.col(names.DELETED), _read(_KEY, column, source, relation)).otherwise(in_value)
     return in_value
 
 
 def _technical(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[SparkColumn]:
     envelope = source.envelope
     available = {
-        names.EVENT_TIME: _event_time_or_arrival(scan, envelope),
+        names.EVENT_TIME: _event_time_or_arrival(source, scan),
         names.PARTITION: sf.expr(envelope.partition),
         names.ORDER: sf.expr(envelope.order),
     }
@@ -251,19 +274,20 @@ def _technical(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[S
     return [*kept, sf.col(names.DELETED)] if scan.relation.is_changelog else kept
 
 
-def _event_time_or_arrival(scan: Scan, envelope: Envelope) -> SparkColumn:
-    arrival = sf.expr(envelope.timestamp)
+def _event_time_or_arrival(source: SourceFrame, scan: Scan) -> SparkColumn:
+    arrival = sf.expr(source.envelope.timestamp)
     if scan.time.column is None:
         return arrival
-    written = _event_time(scan)
+    written = _event_time(source, scan)
     return sf.when(sf.col(names.DELETED), arrival).otherwise(written) if scan.relation.is_changelog else written
 
 
-def _event_time(scan: Scan) -> SparkColumn:
+def _event_time(source: SourceFrame, scan: Scan) -> SparkColumn:
     """The column that carries event time, as TIMESTAMP: BIGINT is epoch milliseconds."""
     name = str(scan.time.column)
     column = next(c for c in scan.relation.columns if scan.field_name(c.name) == name)
-    read = _read(_KEY if column.name in scan.relation.key.exclude else _VALUE, column, scan.relation)
+    part = _KEY if column.name in scan.relation.key.exclude else _VALUE
+    read = _read(part, column, source, scan.relation)
     is_number = isinstance(column.type, Scalar) and column.type.name in ("BIGINT", "INTEGER")
     return sf.timestamp_millis(read.cast("bigint")) if is_number else read.try_cast("timestamp")
 
@@ -271,12 +295,25 @@ def _event_time(scan: Scan) -> SparkColumn:
 # --- sinks ------------------------------------------------------------------------------------------------------------
 
 
-def encode_value(relation: Relation, entity: str) -> SparkColumn:
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Records that a sink makes: of a relation, into an entity (for errors); ``avro``: registered schemas, or None."""
+
+    session: SparkSession
+    relation: Relation
+    entity: str
+    avro: AvroSpec | None = None
+
+
+def encode_value(target: Target) -> SparkColumn:
     """The value's text or bytes from the relation's columns; NULL columns stay as ``null``."""
+    relation = target.relation
     inside = value_columns(relation)
     if relation.value_format == "primitive":
-        only = _only_column(relation, entity)
-        return encode_primitive(field(only.name), check_primitive(only.type, entity))
+        only = _only_column(relation, target.entity)
+        return encode_primitive(field(only.name), check_primitive(only.type, target.entity))
+    if target.avro is not None and target.avro.value is not None:
+        return to_avro(target.session, inside, target.avro.value)
     return to_json(inside, relation)
 
 
@@ -301,13 +338,16 @@ def _precision(type_: DataType) -> int:
     return max(_precision(getattr(type_, part)) for part in ("element", "key", "value") if hasattr(type_, part))
 
 
-def encode_key(relation: Relation, entity: str) -> SparkColumn | None:
-    """The key as text (JSON or a text column) or bytes (a primitive number); None when records have no key."""
+def encode_key(target: Target) -> SparkColumn | None:
+    """The key as text (JSON or a text column) or bytes (Avro, a primitive number); None when records have no key."""
+    relation, entity = target.relation, target.entity
     key = relation.key
     wanted = key.columns or relation.primary_key
     if key.format == "none" and not relation.primary_key:
         return None
     inside = [column for name in wanted for column in relation.columns if column.name == name]
+    if target.avro is not None and target.avro.key is not None:
+        return to_avro(target.session, inside, target.avro.key)
     if key.format != "primitive":
         return to_json(inside, relation)
     if len(inside) != 1:
@@ -317,9 +357,10 @@ def encode_key(relation: Relation, entity: str) -> SparkColumn | None:
     return field(only.name) if type_.name == "VARCHAR" else encode_primitive(field(only.name), type_)
 
 
-def encode_key_text(relation: Relation, entity: str) -> SparkColumn | None:
+def encode_key_text(target: Target) -> SparkColumn | None:
     """The key as text: JSON, or the plain text of one primitive column."""
+    relation = target.relation
     if relation.key.format != "primitive":
-        return encode_key(relation, entity)
+        return encode_key(target)
     (name,) = relation.key.columns or relation.primary_key
     return field(name).cast("string")

@@ -151,6 +151,27 @@ class Operators:
         made = self._jvm.record.JsonCheck.column(_java(value), names, types, nullable)
         return cast(Column, ClassicColumn(made))
 
+    def avro_columns(
+        self, part: Column, *, settings: str, known: int, columns: DataType, reason: str, kind: Literal["value", "key"]
+    ) -> Column:
+        """A struct of decoded columns and, as its last field, why the record cannot be read, null for a good one.
+
+        Args:
+            part: value or key in Confluent's wire format; null gives null.
+            settings: JSON of the registry, see :func:`ds_dagster.spark.avro.registry_settings`; holds secrets.
+            known: id of the schema that gives defaults and aliases, negative without.
+            columns: struct type; a field that is not nullable has to be there.
+            reason: name of the last field.
+            kind: what the part is called in reasons.
+        """
+        make = self._jvm.avro.AvroDecoder.column
+        return cast(Column, ClassicColumn(make(_java(part), settings, known, columns.json(), reason, kind)))
+
+    def avro_bytes(self, struct: Column, *, schema: str, id_: int, type_: DataType, subject: str) -> Column:
+        """A struct in Confluent's wire format; ``subject`` is for messages."""
+        make = self._jvm.avro.AvroEncoder.column
+        return cast(Column, ClassicColumn(make(_java(struct), schema, id_, type_.json(), subject)))
+
     def bad_record(self, entity: str, relation: str, partition: Column, position: Column, reason: Column) -> Column:
         """A condition that fails the batch with ``BAD_RECORD`` wherever it is evaluated."""
         parts = [_java(part.cast("string")) for part in (partition, position, reason)]

@@ -130,7 +130,7 @@ def prepare(
 
     def read(scan: Scan) -> SourceFrame:
         if provider is not None:
-            return provided_records(session, provider, scan, reads.get(scan.source_name))
+            return provided_records(session, provider, scan, reads.get(scan.source_name), resolve)
         if scan.source_name not in reads:
             raise error("INTERNAL", where=f"no read spec for the source {scan.source_name}")
         job = job_name if scan.source_name in clocked else ""

@@ -12,7 +12,7 @@ from ds_dagster.catalog.io_spec import RecordPart, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import failure, field, opaque_condition, required
-from ds_dagster.spark.formats import encode_key, encode_key_text, encode_value
+from ds_dagster.spark.formats import Target, encode_key, encode_key_text, encode_value
 
 
 def encode_records(frame: DataFrame, relation: Relation, spec: WriteSpec) -> DataFrame:
@@ -24,7 +24,8 @@ def encode_records(frame: DataFrame, relation: Relation, spec: WriteSpec) -> Dat
         spec: of a stream sink.
     """
     deletes = names.DELETED in frame.columns
-    made = [PARTS[part](relation, spec.entity, deletes).alias(name) for name, part in spec.record]
+    target = Target(frame.sparkSession, relation, spec.entity, spec.avro)
+    made = [PARTS[part](target, deletes).alias(name) for name, part in spec.record]
     records = frame.select(*made)
     limited = [name for name, part in spec.record if part == "key_text"]
     if spec.max_key_characters is None or not limited:
@@ -35,28 +36,28 @@ def encode_records(frame: DataFrame, relation: Relation, spec: WriteSpec) -> Dat
     return records.where(opaque_condition(required(length <= spec.max_key_characters, fails)))
 
 
-def _key_bytes(relation: Relation, entity: str, _deletes: bool) -> Column:
-    key = encode_key(relation, entity)
+def _key_bytes(target: Target, _deletes: bool) -> Column:
+    key = encode_key(target)
     return sf.lit(None).cast("binary") if key is None else key.cast("binary")
 
 
-def _key_text(relation: Relation, entity: str, _deletes: bool) -> Column:
+def _key_text(target: Target, _deletes: bool) -> Column:
     """Records without key are spread by their content: the same record goes to the same place when it is written
     again."""
-    key = encode_key_text(relation, entity)
-    return sf.hex(sf.xxhash64(encode_value(relation, entity))) if key is None else key
+    key = encode_key_text(target)
+    return sf.hex(sf.xxhash64(encode_value(target))) if key is None else key
 
 
-def _value_bytes(relation: Relation, entity: str, deletes: bool) -> Column:
-    value = encode_value(relation, entity).cast("binary")
+def _value_bytes(target: Target, deletes: bool) -> Column:
+    value = encode_value(target).cast("binary")
     return sf.when(~sf.col(names.DELETED), value) if deletes else value
 
 
-def _value_bytes_or_empty(relation: Relation, entity: str, deletes: bool) -> Column:
-    return sf.coalesce(_value_bytes(relation, entity, deletes), sf.lit(b""))
+def _value_bytes_or_empty(target: Target, deletes: bool) -> Column:
+    return sf.coalesce(_value_bytes(target, deletes), sf.lit(b""))
 
 
-PARTS: Mapping[RecordPart, Callable[[Relation, str, bool], Column]] = MappingProxyType(
+PARTS: Mapping[RecordPart, Callable[[Target, bool], Column]] = MappingProxyType(
     {
         "key_bytes": _key_bytes,
         "key_text": _key_text,
@@ -64,4 +65,4 @@ PARTS: Mapping[RecordPart, Callable[[Relation, str, bool], Column]] = MappingPro
         "value_bytes_or_empty": _value_bytes_or_empty,
     }
 )
-"""Part of a record → its column from (relation, entity, whether rows may be deletes)."""
+"""Part of a record → its column from (target, whether rows may be deletes)."""

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
 from ds_dagster.plan.nodes import Scan
+from ds_dagster.spark.avro import resolved_avro
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.session import in_session
 from ds_dagster.spark.ticks import timed_reader
@@ -59,13 +60,18 @@ def read_records(
         )
     else:
         frame = spark.readStream.format(spec.format).name(scan.source_name).options(**options).load()
-    return SourceFrame(frame, spec.envelope, spec.entity, spec.empty_is_delete)
+    avro = resolved_avro(spec.avro, resolve)
+    return SourceFrame(frame, spec.envelope, spec.entity, spec.empty_is_delete, avro)
 
 
-def provided_records(session: SparkSession, provider: SourceProvider, scan: Scan, spec: ReadSpec | None) -> SourceFrame:
+def provided_records(
+    session: SparkSession, provider: SourceProvider, scan: Scan, spec: ReadSpec | None, resolve: Resolver
+) -> SourceFrame:
     """The stream of a scan's records as a test run gives them, in the job's session."""
     entity = spec.entity if spec else f"{scan.relation.store}.{scan.relation.entity}"
-    return SourceFrame(in_session(provider(scan, spec), session), PROVIDED, entity, bool(spec and spec.empty_is_delete))
+    frame = in_session(provider(scan, spec), session)
+    avro = resolved_avro(spec.avro, resolve) if spec else None
+    return SourceFrame(frame, PROVIDED, entity, bool(spec and spec.empty_is_delete), avro)
 
 
 def resolved(options: Options, resolve: Resolver) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from ds_dagster.sql.statements import (
     CreateEntity,
     CreateRelation,
     CreateSchema,
+    CreateSchemaRegistry,
     CreateStore,
     InsertInto,
     Interactive,
@@ -129,6 +130,12 @@ class DeltaStreamParser(QueryParser):
         if_not_exists = self._if_not_exists()
         name = self.simple_name("a store's name")
         return CreateStore(origin=origin, name=name, properties=self.with_properties(), if_not_exists=if_not_exists)
+
+    def _create_schema_registry(self, origin: Origin) -> Statement:
+        if_not_exists = self._if_not_exists()
+        name = self.simple_name("a schema registry's name")
+        properties = self.with_properties()
+        return CreateSchemaRegistry(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
 
     def _create_database(self, origin: Origin) -> Statement:
         if_not_exists = self._if_not_exists()
@@ -294,6 +301,7 @@ _STATEMENTS: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
 }
 _CREATES: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
     "store": DeltaStreamParser._create_store,
+    "schema_registry": DeltaStreamParser._create_schema_registry,
     "database": DeltaStreamParser._create_database,
     "schema": DeltaStreamParser._create_schema,
     "entity": DeltaStreamParser._create_entity,

@@ -15,6 +15,7 @@ from ds_dagster.sql.statements import (
     CreateEntity,
     CreateRelation,
     CreateSchema,
+    CreateSchemaRegistry,
     CreateStore,
     InsertInto,
     Interactive,
@@ -54,6 +55,15 @@ def _unless_there(given: bool) -> str:
 def _store(statement: CreateStore) -> str:
     return _words(
         "CREATE STORE",
+        _unless_there(statement.if_not_exists),
+        _name(statement.name),
+        properties_text(statement.properties),
+    )
+
+
+def _schema_registry(statement: CreateSchemaRegistry) -> str:
+    return _words(
+        "CREATE SCHEMA_REGISTRY",
         _unless_there(statement.if_not_exists),
         _name(statement.name),
         properties_text(statement.properties),
@@ -118,6 +128,7 @@ def _question(statement: Interactive) -> str:
 
 _PRINTERS: dict[type, Callable[[Any], str]] = {
     CreateStore: _store,
+    CreateSchemaRegistry: _schema_registry,
     CreateDatabase: _database,
     CreateSchema: _schema,
     CreateEntity: _entity,

@@ -21,7 +21,6 @@ _LATER_OBJECTS: dict[str, str] = {
     "function_source": "CREATE_FUNCTION_NOT_YET",
     "descriptor_source": "DESCRIPTOR_NOT_YET",
     "descriptor": "DESCRIPTOR_NOT_YET",
-    "schema_registry": "SCHEMA_REGISTRY_NOT_YET",
     "secret": "SECRET_NOT_YET",
     "index": "INDEX_NOT_YET",
 }
@@ -34,7 +33,7 @@ _CREATE_ONLY: dict[str, str] = {
 }
 _OWN_OBJECTS = (
     "store", "database", "schema", "entity", "stream", "changelog", "table", "materialized view", "relation", "topic",
-    "query", "application", "view",
+    "query", "application", "view", "schema_registry",
 )  # fmt: skip
 _HOSTED_VERBS = ("create", "update", "alter", "drop", "use", "start", "stop", "describe", "list")
 _LATER_VERBS = ("create", "update", "alter", "drop", "copy")

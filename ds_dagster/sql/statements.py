@@ -113,6 +113,16 @@ class CreateStore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSchemaRegistry:
+    """CREATE SCHEMA_REGISTRY [IF NOT EXISTS] name WITH (…)."""
+
+    origin: Origin
+    name: WrittenName
+    properties: tuple[Property, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateDatabase:
     """CREATE DATABASE [IF NOT EXISTS] name."""
 
@@ -197,8 +207,8 @@ class Interactive:
 
 
 Statement = (
-    CreateStore | CreateDatabase | CreateSchema | CreateEntity | CreateRelation | CreateAsSelect | InsertInto | Use
-    | Interactive
+    CreateStore | CreateSchemaRegistry | CreateDatabase | CreateSchema | CreateEntity | CreateRelation | CreateAsSelect
+    | InsertInto | Use | Interactive
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from ds_dagster.stores.kafka_security import (
     java_connection,
     msk_region,
 )
-from ds_dagster.stores.options import make_options, missing, word
+from ds_dagster.stores.options import avro_spec, make_options, missing, word
 
 COUNTS = ("topic.partitions", "topic.replicas")
 SETTINGS_PREFIX = "kafka.topic."
@@ -55,6 +55,7 @@ class Kafka:
         reads_streams=True,
         writes_streams=True,
         record_keys=True,
+        avro="registry",
         count_properties=COUNTS,
         required_counts=COUNTS,
         entity_settings_prefix=SETTINGS_PREFIX,
@@ -63,10 +64,7 @@ class Kafka:
         record_time="by_entity",
         dagster_kinds=("kafka",),
         storage_kind="kafka",
-        not_built=(
-            ("avro", "needs a schema registry"),
-            ("protobuf", "needs descriptors"),
-        ),
+        not_built=(("protobuf", "needs descriptors"),),
     )
     store_properties: tuple[PropertySpec, ...] = specs(
         "uris", "access_region", "config_file", "description", "tls.disabled", HASH_FUNCTION, *LOGIN_PROPERTIES,
@@ -113,6 +111,7 @@ class Kafka:
             limit_option="maxOffsetsPerTrigger",
             clock_guard="kafka",
             identity=facts.identity if facts is not None else "",
+            avro=avro_spec(store, relation),
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
@@ -135,6 +134,7 @@ class Kafka:
             ),
             record=(("key", "key_bytes"), ("value", "value_bytes")),
             transactional=exactly_once,
+            avro=avro_spec(store, relation),
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:

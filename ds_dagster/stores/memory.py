@@ -39,6 +39,7 @@ class Memory:
         writes_tables=True,
         serves_views=True,
         record_keys=True,
+        avro="as_json",
         count_properties=("topic.partitions", "topic.replicas", "topic.shards"),
         entity_settings_prefix="kafka.topic.",
         stream_delivery="exactly_once",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from ds_dagster.catalog.io_spec import Options, RefreshMode, TableColumn, TableTarget, WriteMode
+from ds_dagster.catalog.io_spec import AvroPart, AvroSpec, Options, RefreshMode, TableColumn, TableTarget, WriteMode
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
 from ds_dagster.catalog.values import REFERENCE, PropertyValue
@@ -23,6 +23,16 @@ def make_options(values: Mapping[str, str | int | bool | PropertyValue | None]) 
             if value is not None
         }
     )
+
+
+def avro_spec(store: StoreDefinition, relation: Relation) -> AvroSpec | None:
+    """Which parts of a relation's records are Avro; subjects are named after the topic, as Confluent's clients do
+    (TopicNameStrategy)."""
+    if store.registry is None or "avro" not in (relation.value_format, relation.key.format):
+        return None
+    value = AvroPart(f"{relation.entity}-value") if relation.value_format == "avro" else None
+    key = AvroPart(f"{relation.entity}-key") if relation.key.format == "avro" else None
+    return AvroSpec(store.registry.spec, value, key)
 
 
 def flag(store: StoreDefinition, name: str) -> bool | None:

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -107,7 +108,8 @@ class CaseRun:
 
     def _read_spec(self, query: BoundQuery, scan: Scan) -> ReadSpec:
         store = self._store(query, scan.relation)
-        return KINDS[store.kind].read_spec(store, scan.relation, ReadOptions(scan.starting_position), None)
+        spec = KINDS[store.kind].read_spec(store, scan.relation, ReadOptions(scan.starting_position), None)
+        return replace(spec, avro=None)  # the rows of a case are JSON
 
     def _write_spec(self, query: BoundQuery) -> WriteSpec:
         sink = query.sink

@@ -98,7 +98,7 @@ def record_row(relation: Relation, key: bytes | None, value: bytes | None) -> di
     Raises:
         UserError: CASE_RECORD_UNREADABLE.
     """
-    if value is None or (not value and relation.value_format == "json"):
+    if value is None or (not value and relation.value_format != "primitive"):
         return None
     outside = set(relation.key.exclude)
     row: dict[str, Any] = {}

@@ -51,8 +51,8 @@ def layer(ours: str = "", *, third: str = "", inside: str = "", typing: str = ""
 
 
 DRIVERS = (
-    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake psycopg2 "
-    "pyarrow snowflake urllib3"
+    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake httpx "
+    "psycopg2 pyarrow snowflake urllib3"
 )
 COMPILER = "sql catalog stores plan project project_cache"
 
@@ -94,7 +94,7 @@ LAYERS: Mapping[str, Layer] = {
 """Area → what it may know. An area is a folder of the package or a file at its top; ``worker`` is the part of
 ``runtime/`` that runs where Spark is, ``session`` the resource that gives a step a Spark session."""
 
-WORKER = ("worker", "worker_query", "worker_start", "step")
+WORKER = ("worker", "worker_query", "worker_schemas", "worker_start", "step")
 """Files of ``runtime/`` that know Spark."""
 STARTS_WORKER = frozenset({"runtime/engine.py", "runtime/control.py"})
 """Who starts them, inside a function: the engine's process, and a load in the step's own session."""

@@ -1,0 +1,389 @@
+"""Avro schemas ↔ columns: the schema of a sink's records, what of a base schema is kept, how two schemas differ.
+
+Rules (DeltaStream, CREATE STREAM, Avro base schema): a column whose base field has the same name and type keeps that
+field as it is (doc, logical type, default, aliases); one of another type keeps the doc; the rest is made new. The base
+is the newest version of the sink's own subject. Columns that may be NULL are unions with null, null by default.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.catalog.io_spec import AvroPart, WriteSpec
+from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructField, StructType
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import UserError, error
+
+Avro = Any
+"""A parsed schema: text for a primitive type, a list for a union, a dictionary for the rest. Names are full, and a use
+of a named type is the very dictionary that defines it."""
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAMED = ("record", "enum", "fixed")
+MILLIS = 3
+PLAIN: Mapping[str, Avro] = MappingProxyType(
+    {
+        "BOOLEAN": "boolean",
+        "VARCHAR": "string",
+        "TINYINT": "int",
+        "SMALLINT": "int",
+        "INTEGER": "int",
+        "BIGINT": "long",
+        "FLOAT": "float",
+        "DOUBLE": "double",
+        "VARBINARY": "bytes",
+        "DATE": {"type": "int", "logicalType": "date"},
+    }
+)
+"""Scalar name → its Avro type; times and decimals have digits."""
+MOMENTS: Mapping[str, tuple[Avro, Avro]] = MappingProxyType(
+    {
+        "TIME": ({"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}),
+        "TIMESTAMP": (
+            {"type": "long", "logicalType": "local-timestamp-millis"},
+            {"type": "long", "logicalType": "local-timestamp-micros"},
+        ),
+        "TIMESTAMP_LTZ": (
+            {"type": "long", "logicalType": "timestamp-millis"},
+            {"type": "long", "logicalType": "timestamp-micros"},
+        ),
+    }
+)
+"""Scalar name → its Avro type with up to three digits, and with more."""
+PRIMITIVES: Mapping[str, Scalar] = MappingProxyType(
+    {
+        "boolean": Scalar("BOOLEAN"),
+        "int": Scalar("INTEGER"),
+        "long": Scalar("BIGINT"),
+        "float": Scalar("FLOAT"),
+        "double": Scalar("DOUBLE"),
+        "string": Scalar("VARCHAR"),
+        "bytes": Scalar("VARBINARY"),
+        "enum": Scalar("VARCHAR"),
+        "fixed": Scalar("VARBINARY"),
+    }
+)
+LOGICAL: Mapping[tuple[str, str], Scalar] = MappingProxyType(
+    {
+        ("int", "date"): Scalar("DATE"),
+        ("int", "time-millis"): Scalar("TIME", precision=3),
+        ("long", "time-micros"): Scalar("TIME", precision=6),
+        ("long", "timestamp-millis"): Scalar("TIMESTAMP_LTZ", precision=3),
+        ("long", "timestamp-micros"): Scalar("TIMESTAMP_LTZ", precision=6),
+        ("long", "local-timestamp-millis"): Scalar("TIMESTAMP", precision=3),
+        ("long", "local-timestamp-micros"): Scalar("TIMESTAMP", precision=6),
+        ("fixed", "uuid"): Scalar("VARCHAR"),
+    }
+)
+
+
+# --- reading a schema -------------------------------------------------------------------------------------------------
+
+
+def parse_avro(text: str) -> Avro:
+    """A schema with all names looked up.
+
+    Raises:
+        UserError: AVRO_SCHEMA_UNREADABLE: it is no JSON, or uses a type that it does not define.
+    """
+    try:
+        read = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise error("AVRO_SCHEMA_UNREADABLE", reason="it is no JSON") from problem
+    return _parsed(read, "", {})
+
+
+def _parsed(part: Any, namespace: str, known: dict[str, Avro]) -> Avro:
+    if isinstance(part, list):
+        return [_parsed(one, namespace, known) for one in part]
+    if isinstance(part, str):
+        return _named(part, namespace, known)
+    if not isinstance(part, dict) or "type" not in part:
+        raise error("AVRO_SCHEMA_UNREADABLE", reason="one of its parts has no type")
+    if part["type"] in NAMED:
+        return _definition(part, namespace, known)
+    inner = {name: _parsed(part[name], namespace, known) for name in ("items", "values") if name in part}
+    kind = part["type"]
+    if not inner and (isinstance(kind, list | dict) or kind not in PRIMITIVES):
+        return _parsed(kind, namespace, known)
+    return {**part, **inner}
+
+
+def _named(name: str, namespace: str, known: Mapping[str, Avro]) -> Avro:
+    if name == "null" or name in PRIMITIVES:
+        return name
+    full = name if "." in name or not namespace else f"{namespace}.{name}"
+    found = known.get(full, known.get(name))
+    if found is None:
+        raise error("AVRO_SCHEMA_UNREADABLE", reason=f"it does not define {name}")
+    return found
+
+
+def _definition(part: Mapping[str, Any], namespace: str, known: dict[str, Avro]) -> Avro:
+    name = str(part.get("name", ""))
+    inside = name.rpartition(".")[0] if "." in name else str(part.get("namespace", namespace))
+    full = name if "." in name or not inside else f"{inside}.{name}"
+    made: dict[str, Any] = {**part, "name": full}
+    made.pop("namespace", None)
+    known[full] = made
+    if part["type"] == "record":
+        fields = part.get("fields", ())
+        made["fields"] = [{**one, "type": _parsed(one["type"], inside, known)} for one in fields]
+    return made
+
+
+def sql_type(avro: Avro) -> tuple[DataType, bool] | None:
+    """(type, whether it may be NULL) of a schema; None where no SQL type holds it (unions, records in themselves)."""
+    return _sql_type(avro, ())
+
+
+def _sql_type(avro: Avro, outer: tuple[int, ...]) -> tuple[DataType, bool] | None:
+    if isinstance(avro, list):
+        parts = [part for part in avro if part != "null"]
+        found = _sql_type(parts[0], outer) if len(parts) == 1 else None
+        return (found[0], len(parts) < len(avro) or found[1]) if found else None
+    if isinstance(avro, str):
+        return (PRIMITIVES[avro], False) if avro in PRIMITIVES else None
+    type_ = _complex_type(avro, outer)
+    return None if type_ is None else (type_, False)
+
+
+def _complex_type(avro: Mapping[str, Any], outer: tuple[int, ...]) -> DataType | None:
+    kind, logical = avro["type"], avro.get("logicalType")
+    if kind == "array":
+        element = _sql_type(avro["items"], outer)
+        return ArrayType(element[0]) if element else None
+    if kind == "map":
+        value = _sql_type(avro["values"], outer)
+        return MapType(Scalar("VARCHAR"), value[0]) if value else None
+    if kind == "record":
+        return None if id(avro) in outer else _struct_type(avro, (*outer, id(avro)))
+    if logical == "decimal" and avro.get("precision", 99) <= 38:
+        return Scalar("DECIMAL", precision=avro["precision"], scale=avro.get("scale", 0))
+    return LOGICAL.get((kind, str(logical)), PRIMITIVES[kind]) if logical != "decimal" else None
+
+
+def _struct_type(avro: Mapping[str, Any], outer: tuple[int, ...]) -> StructType | None:
+    fields = []
+    for one in avro["fields"]:
+        found = _sql_type(one["type"], outer)
+        if found is None:
+            return None
+        fields.append(StructField(one["name"], found[0]))
+    return StructType(tuple(fields)) if fields else None
+
+
+# --- the schema of a sink ---------------------------------------------------------------------------------------------
+
+
+class _Names:
+    """Names that were defined while a schema is written: each once."""
+
+    def __init__(self, subject: str, span: Span | None) -> None:
+        self.subject = subject
+        self.span = span
+        self.defined: dict[str, Any] = {}
+
+    def free(self, wanted: str) -> str:
+        """The name, numbered where it is taken."""
+        name, number = wanted, 1
+        while name in self.defined:
+            number += 1
+            name = f"{wanted}_{number}"
+        return name
+
+
+def sink_schema(
+    subject: str, name: str, columns: Sequence[Column], base: str = "", span: Span | None = None
+) -> Mapping[str, Any]:
+    """The schema of records of these columns, as JSON values.
+
+    Args:
+        subject: for messages.
+        name: of the record where there is no base; other characters than letters, digits and _ become _.
+        columns: in order.
+        base: schema whose fields are kept where they fit; empty without.
+        span: for messages.
+
+    Raises:
+        UserError: AVRO_NAME_INVALID, AVRO_TYPE_UNWRITABLE, AVRO_SCHEMA_UNREADABLE of the base.
+    """
+    found = _base(base)
+    known = {one["name"]: one for one in found["fields"]} if found else {}
+    own = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    full = found["name"] if found else own if NAME.fullmatch(own) else f"_{own}"
+    names = _Names(subject, span)
+    names.defined[full] = found
+    made: dict[str, Any] = {"type": "record", "name": full}
+    if found and "doc" in found:
+        made["doc"] = found["doc"]
+    made["fields"] = [_field(column, known.get(column.name), full, names) for column in columns]
+    return made
+
+
+def _base(text: str) -> Avro:
+    if not text:
+        return None
+    found = parse_avro(text)
+    return found if isinstance(found, dict) and found["type"] == "record" else None
+
+
+def _field(column: Column, base: Mapping[str, Any] | None, outer: str, names: _Names) -> Mapping[str, Any]:
+    if not NAME.fullmatch(column.name):
+        raise error("AVRO_NAME_INVALID", span=column.span or names.span, subject=names.subject, name=column.name)
+    kept = sql_type(base["type"]) if base else None
+    if base is not None and kept is not None and _alike(kept[0], column.type) and (kept[1] or not column.nullable):
+        return {**base, "type": _emitted(base["type"], names)}
+    avro = _avro_type(column, column.type, f"{outer}_{column.name}", names)
+    made = {"name": column.name, "type": ["null", avro] if column.nullable else avro}
+    made |= {"default": None} if column.nullable else {}
+    return {**made, "doc": base["doc"]} if base is not None and "doc" in base else made
+
+
+def _alike(first: DataType, second: DataType) -> bool:
+    """Types with the same Avro form."""
+    if isinstance(first, Scalar) and isinstance(second, Scalar):
+        return bool(_form(first) == _form(second))
+    if isinstance(first, ArrayType) and isinstance(second, ArrayType):
+        return _alike(first.element, second.element)
+    if isinstance(first, MapType) and isinstance(second, MapType):
+        return _alike(first.key, second.key) and _alike(first.value, second.value)
+    if isinstance(first, StructType) and isinstance(second, StructType):
+        names = [one.name for one in first.fields] == [one.name for one in second.fields]
+        pairs = zip(first.fields, second.fields, strict=False)
+        return names and all(_alike(one.type, other.type) for one, other in pairs)
+    return False
+
+
+def _form(type_: Scalar) -> Avro:
+    if type_.name == "DECIMAL":
+        return ("DECIMAL", type_.precision, type_.scale)
+    if type_.name in MOMENTS:
+        return MOMENTS[type_.name][(type_.precision or MILLIS) > MILLIS]
+    return PLAIN[type_.name]
+
+
+def _emitted(avro: Avro, names: _Names) -> Avro:
+    """A part of the base: a named type is written out where it is used first."""
+    if isinstance(avro, list):
+        return [_emitted(part, names) for part in avro]
+    if isinstance(avro, str):
+        return avro
+    if avro["type"] not in NAMED:
+        return {key: _emitted(part, names) if key in ("items", "values") else part for key, part in avro.items()}
+    if avro["name"] in names.defined:
+        return avro["name"]
+    names.defined[avro["name"]] = avro
+    inside = [{**one, "type": _emitted(one["type"], names)} for one in avro.get("fields", ())]
+    return {**avro, "fields": inside} if avro["type"] == "record" else avro
+
+
+def _avro_type(column: Column, type_: DataType, path: str, names: _Names) -> Avro:
+    if isinstance(type_, ArrayType):
+        return {"type": "array", "items": ["null", _avro_type(column, type_.element, path, names)]}
+    if isinstance(type_, MapType):
+        if not (isinstance(type_.key, Scalar) and type_.key.name == "VARCHAR"):
+            fix = "keys of Avro's maps are text: CAST them to VARCHAR"
+            span = column.span or names.span
+            raise error(
+                "AVRO_TYPE_UNWRITABLE", span=span, subject=names.subject, column=column.name, type=type_, fix=fix
+            )
+        return {"type": "map", "values": ["null", _avro_type(column, type_.value, path, names)]}
+    if isinstance(type_, StructType):
+        return _nested_record(column, type_, path, names)
+    if type_.name == "DECIMAL":
+        digits = {"precision": type_.precision or 10, "scale": type_.scale or 0}
+        return {"type": "bytes", "logicalType": "decimal", **digits}
+    return _form(type_)
+
+
+def _nested_record(column: Column, type_: StructType, path: str, names: _Names) -> Avro:
+    name = names.free(path)
+    names.defined[name] = None
+    inside = [Column(one.name, one.type, span=column.span) for one in type_.fields]
+    return {"type": "record", "name": name, "fields": [_field(one, None, name, names) for one in inside]}
+
+
+def key_part(sink: Relation) -> tuple[str, tuple[Column, ...]]:
+    """Name and columns of the records that are a sink's keys."""
+    by_name = {column.name: column for column in sink.columns}
+    names = sink.key.columns or sink.primary_key
+    return f"{sink.entity}_key", tuple(by_name[name] for name in names)
+
+
+def value_part(sink: Relation) -> tuple[str, tuple[Column, ...]]:
+    """The same of its values."""
+    return sink.entity, tuple(column for column in sink.columns if column.name not in sink.key.exclude)
+
+
+def check_avro_columns(sink: Relation) -> None:
+    """The columns of a sink have names and types that Avro knows.
+
+    Raises:
+        UserError: AVRO_NAME_INVALID, AVRO_TYPE_UNWRITABLE.
+    """
+    if sink.value_format == "avro":
+        sink_schema(f"{sink.entity}-value", *value_part(sink), span=sink.span)
+    if sink.key.format == "avro":
+        sink_schema(f"{sink.entity}-key", *key_part(sink), span=sink.span)
+
+
+def offline_schemas(write: WriteSpec, sink: Relation) -> WriteSpec:
+    """With the schemas as they are where nothing is registered, under no id: to look at, not to write with.
+
+    Raises:
+        UserError: what :func:`sink_schema` refuses.
+    """
+    if write.avro is None:
+        return write
+
+    def made(part: AvroPart | None, named: tuple[str, tuple[Column, ...]]) -> AvroPart | None:
+        return part and replace(part, id=0, schema=json.dumps(sink_schema(part.subject, *named, span=sink.span)))
+
+    value, key = made(write.avro.value, value_part(sink)), made(write.avro.key, key_part(sink))
+    return replace(write, avro=replace(write.avro, value=value, key=key))
+
+
+# --- differences ------------------------------------------------------------------------------------------------------
+
+
+def difference(old: str, new: str) -> str:
+    """How the fields of two record schemas differ, in words."""
+    try:
+        first, second = (_fields_of(parse_avro(text)) for text in (old, new))
+    except UserError:
+        return "the two cannot be compared"
+    told = [f"{name} is new{_default(one)}" for name, one in second.items() if name not in first]
+    told += [f"{name} is gone{_default(one)}" for name, one in first.items() if name not in second]
+    for name in first.keys() & second.keys():
+        was, is_ = shown(first[name]["type"]), shown(second[name]["type"])
+        if was != is_:
+            told.append(f"{name} was {was}, is {is_}")
+    return "; ".join(told) or "its fields are the same, its name or an older version is not"
+
+
+def _fields_of(avro: Avro) -> Mapping[str, Any]:
+    if not isinstance(avro, dict) or avro["type"] != "record":
+        return {}
+    return {one["name"]: one for one in avro["fields"]}
+
+
+def _default(one: Mapping[str, Any]) -> str:
+    return "" if "default" in one else " and has no default"
+
+
+def shown(avro: Avro) -> str:
+    """A type as people read it."""
+    if isinstance(avro, list):
+        return " or ".join(shown(part) for part in avro)
+    if isinstance(avro, str):
+        return avro
+    found = sql_type(avro)
+    logical = avro.get("logicalType")
+    return str(logical) if logical else str(found[0]) if found and avro["type"] != "fixed" else str(avro["type"])

@@ -1,0 +1,155 @@
+"""Conditions of the topic: schema registries and the Avro records they describe."""
+
+from __future__ import annotations
+
+from ds_dagster.conditions.base import Condition
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(
+        "UNKNOWN_SCHEMA_REGISTRY",
+        "user",
+        "no schema registry is called {name}",
+        "did you mean {nearest}? otherwise write CREATE SCHEMA_REGISTRY {name} WITH (…)",
+        "3D009",
+    ),
+    Condition(
+        "SCHEMA_REGISTRY_REFUSED",
+        "user",
+        "the schema registry {name} was refused",
+        "correct CREATE SCHEMA_REGISTRY {name} first",
+    ),
+    Condition(
+        "DUPLICATE_SCHEMA_REGISTRY",
+        "user",
+        "the schema registry {name} is declared twice",
+        "rename or remove one of the two",
+        "42P18",
+    ),
+    Condition(
+        "REGISTRY_TYPE_UNKNOWN",
+        "user",
+        "the schema registry {name} is of type {type}",
+        "write 'type' = {known}",
+        "3D008",
+    ),
+    Condition(
+        "REGISTRY_PROPERTY_MISSING",
+        "user",
+        "the schema registry {registry} needs {name}: {reason}",
+        "write '{name}' = {example}",
+        "3D021",
+    ),
+    Condition(
+        "REGISTRY_PROPERTY_OF_OTHER_TYPE",
+        "user",
+        "the property {name} has no meaning for a schema registry of type {type}",
+        "it is for {types}; remove it or change the type",
+    ),
+    Condition(
+        "AVRO_NEEDS_REGISTRY",
+        "user",
+        "the records of {relation} are Avro, and its store {store} has no schema registry here",
+        "write CREATE SCHEMA_REGISTRY and name it in CREATE STORE {store} with 'schema_registry.name'; an overlay of "
+        "local servers has to name the address of the registry too; otherwise use 'value.format' = 'json'",
+    ),
+    Condition(
+        "AVRO_QUESTION_NOT_YET",
+        "not_yet",
+        "records of {relation} are Avro, which `ds query` does not decode yet",
+        "CREATE MATERIALIZED VIEW … AS SELECT from it and ask the view; `ds print` shows the raw records",
+    ),
+    Condition(
+        "AVRO_STORE_NOT_YET",
+        "not_yet",
+        "a store of type {type} does not hold Avro records yet ({relation})",
+        "use 'value.format' = 'json', or a KAFKA store",
+    ),
+    Condition(
+        "AVRO_TYPE_UNWRITABLE",
+        "user",
+        "{subject} cannot be written as Avro: the column {column} is {type}",
+        "{fix}",
+    ),
+    Condition(
+        "AVRO_NAME_INVALID",
+        "user",
+        "{subject} cannot be written as Avro: {name} is no name there",
+        "give the column another name with AS: letters, digits and _, no digit first",
+    ),
+    Condition(
+        "AVRO_SCHEMA_UNREADABLE",
+        "user",
+        "an Avro schema cannot be read: {reason}",
+        "register a new version of it; parts that stand under other subjects are read, not extended",
+    ),
+    Condition(
+        "SCHEMA_NOT_RECORDED",
+        "user",
+        "the columns of {relation} stand in the schema registry {registry}, and the project has no copy of {subject}",
+        "run `ds schemas` where the registry can be reached and keep the folder schemas/ with the SQL, or list the "
+        "columns",
+        "3E002",
+    ),
+    Condition(
+        "SCHEMA_MISSING",
+        "user",
+        "the schema registry {registry} knows no subject {subject}",
+        "correct 'topic', register the schema first, or list the columns of {relation}",
+        "3D009",
+    ),
+    Condition(
+        "SCHEMA_COPY_OUTDATED",
+        "user",
+        "the copy of {subject} is not its newest version in the schema registry {registry}: {difference}",
+        "run `ds schemas` and look at what changes",
+    ),
+    Condition(
+        "AVRO_FIELD_WITHOUT_TYPE",
+        "user",
+        "the field {field} of {subject} is {type}, which no SQL type holds",
+        "list the columns you need: CREATE … (name TYPE, …) WITH (…)",
+    ),
+    Condition(
+        "AVRO_VALUE_UNWRITABLE",
+        "user",
+        "a row of {subject} does not fit its schema: {reason}",
+        "filter such rows with WHERE or COALESCE them, or register a schema that allows them",
+    ),
+    Condition(
+        "REGISTRY_UNREACHABLE",
+        "external",
+        "the schema registry {registry} at {address} does not answer",
+        "check the address, its certificate and that the server runs; it is tried again by itself",
+        "57015",
+    ),
+    Condition(
+        "REGISTRY_LOGIN_REFUSED",
+        "user",
+        "the schema registry {registry} at {address} refused {user}",
+        "correct user and password in CREATE SCHEMA_REGISTRY or in the environment, or grant the right",
+    ),
+    Condition(
+        "REGISTRY_CALL_FAILED",
+        "external",
+        "the schema registry {registry} failed to {action}",
+        "see the registry's own log; it is tried again by itself",
+    ),
+    Condition(
+        "SCHEMA_NOT_AVRO",
+        "user",
+        "the subject {subject} in the schema registry {registry} holds {type} schemas, not AVRO",
+        "use another topic, or another 'value.format' and 'key.format'",
+    ),
+    Condition(
+        "SCHEMA_INCOMPATIBLE",
+        "user",
+        "the schema registry {registry} refuses a new version of {subject}: {difference}",
+        "change the SELECT so that its columns fit, write to another topic, or change the compatibility of the subject",
+    ),
+    Condition(
+        "SCHEMA_INVALID",
+        "user",
+        "the schema registry {registry} refuses the schema of {subject}",
+        "rename or retype the columns it complains about",
+    ),
+)

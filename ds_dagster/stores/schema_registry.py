@@ -1,0 +1,143 @@
+"""A Confluent schema registry through Confluent's own client: newest schema of a subject, registration.
+
+Only what happens once per query is asked here. Ids met in records are looked up where they are decoded (in the JVM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ds_dagster.catalog.io_spec import RegistrySpec, Resolver
+from ds_dagster.errors import DsError, error
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+T = TypeVar("T")
+CALL_SECONDS = 10
+SUBJECT_MISSING = (40401, 40402, 40408)
+"""Error codes: no such subject, no such version, subject without compatibility."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """One version of a subject; ``schema`` is its JSON, ``has_references`` whether it is made of others."""
+
+    id: int
+    version: int
+    schema: str
+    has_references: bool = False
+
+
+class SchemaRegistry:
+    """A connection; nothing is asked before the first call, each of which is bounded in time.
+
+    Every call raises: ExternalError REGISTRY_UNREACHABLE, REGISTRY_CALL_FAILED; UserError REGISTRY_LOGIN_REFUSED.
+    """
+
+    def __init__(self, spec: RegistrySpec, resolve: Resolver) -> None:
+        self.name = spec.name
+        values = {name: resolve(value) for name, value in spec.options.items()}
+        self.address = ",".join(part.strip() for part in values["addresses"].split(",") if part.strip())
+        self.user = values.get("user", "nobody")
+        self._password = values.get("password", "")
+        self._authorities = values.get("authorities", "")
+        self._made: SchemaRegistryClient | None = None
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """The newest version of a subject, None without one.
+
+        Raises:
+            UserError: SCHEMA_NOT_AVRO.
+        """
+        found: Any = self._asked("read a schema", lambda client: client.get_latest_version(subject))
+        if found is None:
+            return None
+        if found.schema.schema_type != "AVRO":
+            type_ = found.schema.schema_type
+            raise error("SCHEMA_NOT_AVRO", registry=self.name, subject=subject, type=type_)
+        return RegisteredSchema(found.schema_id, found.version, found.schema.schema_str, bool(found.schema.references))
+
+    def is_compatible(self, subject: str, schema: str) -> bool:
+        """Whether a schema may become the next version of a subject; True where it has none."""
+        from confluent_kafka.schema_registry import Schema
+
+        given = Schema(schema, "AVRO")
+        return self._asked("compare schemas", lambda client: client.test_compatibility(subject, given)) is not False
+
+    def register(self, subject: str, schema: str, difference: Callable[[], str]) -> int:
+        """The id of a schema under a subject, registered if it is new there.
+
+        Args:
+            subject: where.
+            schema: Avro, as JSON.
+            difference: says, for the message, how it differs from the newest version.
+
+        Raises:
+            UserError: SCHEMA_INCOMPATIBLE, SCHEMA_INVALID.
+        """
+        from confluent_kafka.schema_registry import Schema
+
+        def put(client: SchemaRegistryClient) -> int:
+            return client.register_schema(subject, Schema(schema, "AVRO"))
+
+        found = self._asked("register a schema", put, subject, difference)
+        if found is None:
+            raise self._fault("REGISTRY_CALL_FAILED", "it knows no such subject", action="register a schema")
+        return found
+
+    def _asked(
+        self,
+        action: str,
+        call: Callable[[SchemaRegistryClient], T],
+        subject: str = "",
+        difference: Callable[[], str] = str,
+    ) -> T | None:
+        import httpx
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            return call(self._client())
+        except SchemaRegistryError as problem:
+            if problem.error_code in SUBJECT_MISSING:
+                return None
+            raise self._refused(problem, action, subject, difference) from problem
+        except (httpx.HTTPError, OSError) as problem:
+            raise self._fault("REGISTRY_UNREACHABLE", f"{type(problem).__name__} {problem}") from problem
+
+    def _refused(self, problem: Any, action: str, subject: str, difference: Callable[[], str]) -> DsError:
+        status = problem.http_status_code
+        if status in (401, 403):
+            return self._fault("REGISTRY_LOGIN_REFUSED", f"status {status}")
+        if status == 409:
+            return error("SCHEMA_INCOMPATIBLE", registry=self.name, subject=subject, difference=difference())
+        detail = str(problem.error_message)[:300]
+        if status == 422 and subject:
+            return error("SCHEMA_INVALID", registry=self.name, subject=subject, detail=detail)
+        if status in (408, 429, 502, 503, 504):
+            return self._fault("REGISTRY_UNREACHABLE", f"status {status}")
+        return self._fault("REGISTRY_CALL_FAILED", f"status {status}: {detail}", action=action)
+
+    def _fault(self, condition: str, detail: str, action: str = "") -> DsError:
+        return error(condition, registry=self.name, address=self.address, user=self.user, detail=detail, action=action)
+
+    def close(self) -> None:
+        """Release its connections; never raises."""
+        if self._made is not None:
+            made: Any = self._made
+            made.__exit__()
+            self._made = None
+
+    def _client(self) -> SchemaRegistryClient:
+        if self._made is None:
+            from confluent_kafka.schema_registry import SchemaRegistryClient
+
+            settings: dict[str, Any] = {"url": self.address, "timeout": CALL_SECONDS, "max.retries": 1}
+            if self._password:
+                settings["basic.auth.user.info"] = f"{self.user}:{self._password}"
+            if self._authorities:
+                settings["ssl.ca.location"] = self._authorities
+            self._made = SchemaRegistryClient(settings)
+        return self._made

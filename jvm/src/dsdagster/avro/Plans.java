@@ -1,0 +1,95 @@
+package dsdagster.avro;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.avro.Schema;
+import org.apache.avro.io.BinaryDecoder;
+import org.apache.spark.sql.types.StructType;
+
+/** How records of each schema id become the declared columns; shared by all tasks of a run in this JVM. */
+final class Plans {
+  private static final Kept<Object, Plans> ALL = new Kept<>();
+
+  private final RegistrySettings settings;
+  private final Schema known;
+  private final StructType columns;
+  private final Map<Integer, Plan> plans = new ConcurrentHashMap<>();
+
+  private Plans(RegistrySettings settings, Schema known, StructType columns) {
+    this.settings = settings;
+    this.known = known;
+    this.columns = columns;
+  }
+
+  /** The plans of a reader's schema (an id, negative without) and columns. */
+  static Plans of(RegistrySettings settings, int known, StructType columns) {
+    return ALL.of(
+        List.of(settings, known, columns),
+        unused -> {
+          Schemas.Found found = known < 0 ? null : Schemas.of(settings).byId(known);
+          return new Plans(settings, found == null ? null : found.schema, columns);
+        });
+  }
+
+  /** One schema id; {@code reason}: why no record of it can be read. */
+  static final class Plan {
+    final RecordReader record;
+    final ValueReader only;
+    final String reason;
+
+    private Plan(RecordReader record, ValueReader only, String reason) {
+      this.record = record;
+      this.only = only;
+      this.reason = reason;
+    }
+
+    void fill(BinaryDecoder in, Object[] values) throws IOException {
+      if (record != null) {
+        record.fill(in, values);
+      } else {
+        values[0] = only.read(in);
+      }
+    }
+  }
+
+  Plan byId(int id) {
+    Plan made = plans.get(id);
+    if (made != null) {
+      return made;
+    }
+    Schemas.Found found = Schemas.of(settings).byId(id);
+    if (found == null) {
+      return new Plan(null, null, "the registry " + settings.name + " does not know schema " + id);
+    }
+    made = found.reason != null ? new Plan(null, null, "schema " + id + " " + found.reason) : compiled(id, found.schema);
+    plans.put(id, made);
+    return made;
+  }
+
+  private Plan compiled(int id, Schema written) {
+    try {
+      if (written.getType() == Schema.Type.RECORD) {
+        return ofRecord(id, written);
+      }
+      if (columns.size() == 1) {
+        return new Plan(null, Readers.of(written, known, columns.fields()[0].dataType()), null);
+      }
+      return new Plan(null, null, "schema " + id + " is no record but " + Readers.shown(written));
+    } catch (Unreadable problem) {
+      return new Plan(null, null, "schema " + id + " has another type for " + problem.getMessage());
+    }
+  }
+
+  private Plan ofRecord(int id, Schema written) {
+    RecordReader reader = new RecordReader(written, Readers.branch(known, Schema.Type.RECORD), columns);
+    for (int column = 0; column < columns.size(); column++) {
+      if (reader.isMissing(column) && !columns.fields()[column].nullable()) {
+        String name = columns.fields()[column].name();
+        return new Plan(null, null, "schema " + id + " has no field " + name + ", which has no default and is NOT NULL");
+      }
+    }
+    return new Plan(reader, null, null);
+  }
+}

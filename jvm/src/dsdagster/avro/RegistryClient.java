@@ -1,0 +1,120 @@
+package dsdagster.avro;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dsdagster.OperatorFault;
+import java.io.FileInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.HttpURLConnection;
+import java.net.URL;
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
+import java.util.Base64;
+import javax.net.ssl.HttpsURLConnection;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLSocketFactory;
+import javax.net.ssl.TrustManagerFactory;
+
+/** The two look-ups of a Confluent registry that decoding needs. Every call is bounded in time. */
+final class RegistryClient {
+  private static final ObjectMapper MAPPER = new ObjectMapper();
+  private static final String ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json";
+  private static final int CONNECT_MILLIS = 5_000;
+  private static final int READ_MILLIS = 10_000;
+  private static final int ROUNDS = 2;
+
+  private final RegistrySettings settings;
+  private SSLSocketFactory sockets;
+
+  RegistryClient(RegistrySettings settings) {
+    this.settings = settings;
+  }
+
+  /** The JSON under a path, null where the registry says that there is none. */
+  JsonNode get(String path) {
+    String failure = "it has no address";
+    for (int round = 0; round < ROUNDS; round++) {
+      for (String address : settings.addresses) {
+        try {
+          return answer(address, path);
+        } catch (IOException problem) {
+          failure = address + ": " + problem.getClass().getSimpleName() + " " + problem.getMessage();
+        }
+      }
+    }
+    throw fault("REGISTRY_UNREACHABLE", failure);
+  }
+
+  private JsonNode answer(String address, String path) throws IOException {
+    HttpURLConnection call = open(new URL(address.replaceAll("/+$", "") + path));
+    try {
+      int status = call.getResponseCode();
+      if (status == 200) {
+        try (InputStream body = call.getInputStream()) {
+          return MAPPER.readTree(body);
+        }
+      }
+      if (status == 404) {
+        return null;
+      }
+      if (status == 401 || status == 403) {
+        throw fault("REGISTRY_LOGIN_REFUSED", "status " + status);
+      }
+      throw new IOException("status " + status);
+    } finally {
+      call.disconnect();
+    }
+  }
+
+  private HttpURLConnection open(URL url) throws IOException {
+    HttpURLConnection call = (HttpURLConnection) url.openConnection();
+    call.setConnectTimeout(CONNECT_MILLIS);
+    call.setReadTimeout(READ_MILLIS);
+    call.setRequestProperty("Accept", ACCEPTED);
+    if (!settings.user.isEmpty()) {
+      byte[] login = (settings.user + ":" + settings.password).getBytes(StandardCharsets.UTF_8);
+      call.setRequestProperty("Authorization", "Basic " + Base64.getEncoder().encodeToString(login));
+    }
+    if (call instanceof HttpsURLConnection) {
+      secure((HttpsURLConnection) call);
+    }
+    return call;
+  }
+
+  private void secure(HttpsURLConnection call) throws IOException {
+    if (!settings.authorities.isEmpty()) {
+      call.setSSLSocketFactory(sockets());
+    }
+  }
+
+  private synchronized SSLSocketFactory sockets() throws IOException {
+    if (sockets == null) {
+      try (InputStream file = new FileInputStream(settings.authorities)) {
+        KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
+        trusted.load(null, null);
+        for (Certificate found : CertificateFactory.getInstance("X.509").generateCertificates(file)) {
+          trusted.setCertificateEntry("authority-" + trusted.size(), found);
+        }
+        TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        managers.init(trusted);
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(null, managers.getTrustManagers(), null);
+        sockets = context.getSocketFactory();
+      } catch (GeneralSecurityException problem) {
+        throw new IOException("the file of authorities cannot be used", problem);
+      }
+    }
+    return sockets;
+  }
+
+  private OperatorFault fault(String condition, String detail) {
+    ObjectNode said = MAPPER.createObjectNode().put("registry", settings.name);
+    said.put("address", String.join(",", settings.addresses)).put("user", settings.user.isEmpty() ? "nobody" : settings.user);
+    return new OperatorFault(condition, said.put("detail", detail).toString());
+  }
+}

@@ -1,0 +1,65 @@
+package dsdagster.avro;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+
+/** Where a schema registry is and how to log in. Travels to the tasks inside the plan and shows nothing of itself. */
+final class RegistrySettings implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private static final ObjectMapper MAPPER = new ObjectMapper();
+
+  final String name;
+  final List<String> addresses;
+  final String user;
+  final String password;
+  final String authorities;
+  private final String run;
+
+  private RegistrySettings(JsonNode read) {
+    name = read.path("name").asText();
+    addresses = new ArrayList<>();
+    read.path("addresses").forEach(address -> addresses.add(address.asText()));
+    user = read.path("user").asText("");
+    password = read.path("password").asText("");
+    authorities = read.path("authorities").asText("");
+    run = read.path("run").asText("");
+  }
+
+  /**
+   * Settings from JSON.
+   *
+   * @param json {@code name}, {@code addresses} (list), {@code user}, {@code password}, {@code authorities} (PEM
+   *     file), {@code run} (whose schemas are kept apart)
+   */
+  static RegistrySettings of(String json) {
+    try {
+      return new RegistrySettings(MAPPER.readTree(json));
+    } catch (JsonProcessingException failure) {
+      throw new IllegalArgumentException("settings of a schema registry that are no JSON"); // the text holds secrets
+    }
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof RegistrySettings && parts().equals(((RegistrySettings) other).parts());
+  }
+
+  @Override
+  public int hashCode() {
+    return parts().hashCode();
+  }
+
+  private List<Object> parts() {
+    return List.of(name, addresses, user, password, authorities, run);
+  }
+
+  @Override
+  public String toString() {
+    return "schema registry " + Objects.toString(name);
+  }
+}
