@@ -104,6 +104,6 @@ SERVER = ServerKind(
     ports=("snowflake",),
     prepare=prepare,
     ailment=ailment,
-    start_seconds=60.0,
+    start_seconds=120.0,
     stop=(StopStep(signal.SIGINT, 10.0), StopStep(signal.SIGTERM, 5.0), StopStep(signal.SIGKILL, 5.0)),
 )

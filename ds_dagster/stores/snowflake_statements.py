@@ -186,13 +186,13 @@ class Statements:
         ]
         operator = exp.NullSafeEQ if nulls else exp.EQ
         matches: list[exp.Expr] = [
-            operator(this=exp.column(mine, table="t"), expression=exp.column(theirs, table="s"))
+            operator(this=exp.column(mine, table=identifier(self.written)), expression=exp.column(theirs, table="s"))
             for mine, theirs in keys
         ]
         if nulls:
             empty = [exp.Is(this=exp.column(theirs.copy(), table="s"), expression=exp.Null()) for _, theirs in keys]
             matches.append(exp.or_(*empty))
-        made = exp.Delete(this=self._table(self.written, "t"), using=[self._table(self.names.load, "s")])
+        made = exp.Delete(this=self._table(self.written), using=[self._table(self.names.load, "s")])
         return _print(made.where(exp.and_(*matches)))
 
     def insert_loaded(self) -> str:

@@ -350,10 +350,9 @@ GOLDEN_CALLS = {
     UPSERT.copy(7): f'COPY INTO "D"."S"."{LOAD}" FROM @{UPSERT.names.stage}/v2_b7/ FILE_FORMAT = (TYPE=PARQUET '
     "USE_LOGICAL_TYPE=TRUE BINARY_AS_TEXT=FALSE) MATCH_BY_COLUMN_NAME = CASE_SENSITIVE ON_ERROR = ABORT_STATEMENT "
     "FORCE = TRUE PURGE = TRUE",
-    UPSERT.delete_loaded(nulls=False): f'DELETE FROM "D"."S"."T" AS t USING "D"."S"."{LOAD}" AS s '
-    'WHERE t."URL" = s."C1"',
-    UPSERT.delete_loaded(nulls=True): f'DELETE FROM "D"."S"."T" AS t USING "D"."S"."{LOAD}" AS s '
-    'WHERE t."URL" IS NOT DISTINCT FROM s."C1" AND s."C1" IS NULL',
+    UPSERT.delete_loaded(nulls=False): f'DELETE FROM "D"."S"."T" USING "D"."S"."{LOAD}" AS s WHERE "T"."URL" = s."C1"',
+    UPSERT.delete_loaded(nulls=True): f'DELETE FROM "D"."S"."T" USING "D"."S"."{LOAD}" AS s '
+    'WHERE "T"."URL" IS NOT DISTINCT FROM s."C1" AND s."C1" IS NULL',
     UPSERT.clear("T"): 'DELETE FROM "D"."S"."T"',
 }
 
