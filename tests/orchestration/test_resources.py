@@ -144,7 +144,7 @@ def test_literal_secrets_are_refused_without_showing_them(stores: Path, resource
 
 def test_every_secret_field_is_masked() -> None:
     """What Dagster reads when it decides whether to show a value."""
-    secret = {"password", "secret_access_key"}
+    secret = {"password", "secret_access_key", "client_secret", "client_key_password"}
     for kind in (KafkaStoreResource, KinesisStoreResource, PostgresStoreResource):
         fields = kind.to_config_schema().as_field().config_type.fields
         assert {name for name, field in fields.items() if field.is_secret} == secret & set(fields)
