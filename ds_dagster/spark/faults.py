@@ -132,8 +132,9 @@ RULES: tuple[Rule, ...] = (
         "KAFKA_LOGIN_REFUSED", kinds=r"kafka\S*\.(SaslAuthentication|SslAuthentication|Authentication|UnsupportedSasl)"
     ),
     Rule("KAFKA_NOT_ALLOWED", kinds=r"kafka\S*Authorization(Failed)?Exception|kafka\S*AuthorizerNotReady"),
-    Rule("KAFKA_MSK_JAR_MISSING", text=r"software\.amazon\.msk\.auth\.iam"),
-    Rule("KAFKA_CERTIFICATE_UNREADABLE", text=r"PEM|Failed to load (SSL )?(key|trust)store|SSL private key"),
+    Rule("KAFKA_MSK_JAR_MISSING", text=r"(could not be found|nable to find).*software\.amazon\.msk"),
+    Rule("KAFKA_MSK_JAR_MISSING", text=r"software\.amazon\.msk\.auth\.iam\S+ (could not be|not) found"),
+    Rule("KAFKA_CERTIFICATE_UNREADABLE", kinds=r"kafka\S*InvalidConfiguration", text=r"(?i)pem|keystore|truststore"),
     Rule("INPUT_GONE", kinds=r"UnknownTopicOrPartition|UnknownTopicIdException|InvalidTopicException"),
     Rule("RECORD_TOO_LARGE", kinds=r"RecordTooLargeException|RecordBatchTooLargeException"),
     Rule("KAFKA_UNREACHABLE", kinds=r"kafka\S*\.(Timeout|Disconnect|Network|BrokerNotAvailable|NotLeader|Coordinator)"),

@@ -148,7 +148,6 @@ def prepare(
                 register_provider(session, write.provider)
         except SPARK_ERRORS as problem:
             raise classify(problem) from problem
-        mode = output_mode(query.root)
         options = _sink_options(write, identity, resolve)
         writer = _writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
         frame = writer.planned(frame) if writer else frame
@@ -160,7 +159,7 @@ def prepare(
         job_name=job_name,
         session=session,
         frame=frame,
-        output_mode=mode,
+        output_mode=output_mode(query.root),
         options=options,
         clock=config is not None,
         writer=writer,

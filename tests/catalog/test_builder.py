@@ -185,6 +185,22 @@ def test_a_bad_overlay_is_named(declared: Run) -> None:
     assert [(d.condition, d.caused_by) for d in found.diagnostics if d.caused_by] == [("STORE_REFUSED", "k")]
 
 
+def test_certificates_of_a_config_file_are_found(declared: Run, settings: Settings) -> None:
+    (settings.root / "k.properties").write_text(
+        "tls.ca_cert_file = certs/ca.pem\nkafka.sasl.hash_function: SHA512\nkafka.sasl.username=me\nkafka.sasl.password=pw\n"
+    )
+    found = declared("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','config_file'='k.properties');")
+    assert not [d for d in found.diagnostics if d.severity == "error"]
+    assert found.stores["s"].properties["tls.ca_cert_file"].value == str(settings.root.resolve() / "certs/ca.pem")
+
+
+def test_defaults_of_secret_references_are_not_kept_in_the_text(declared: Run) -> None:
+    login = "'kafka.sasl.hash_function'=PLAIN,'kafka.sasl.username'='u','kafka.sasl.password'='${P:-given-away}'"
+    store = declared(f"CREATE STORE s WITH ('type'=KAFKA,'uris'='x',{login});").stores["s"]
+    assert "given-away" not in store.origin.text
+    assert "${P:-" in store.origin.text
+
+
 def test_config_file_with_the_published_quotes(declared: Run, settings: Settings) -> None:
     text = "# keys\n'kinesis.access_key_id='AKIA'\n'kinesis.secret_access_key’=‘the-secret-value'\n"
     (settings.root / "kinesis.properties").write_text(text, encoding="utf-8")

@@ -200,8 +200,13 @@ def test_literal_secrets_are_refused_without_showing_them(stores: Path, resource
 
 def test_every_secret_field_is_masked() -> None:
     """What Dagster reads when it decides whether to show a value."""
+<<<<<<< HEAD
     secret = {"password", "secret_access_key", "key_passphrase", "oauth_token", "access_token"}
     for kind in (KafkaStoreResource, KinesisStoreResource, PostgresStoreResource, SnowflakeStoreResource):
+=======
+    secret = {"password", "secret_access_key", "client_secret", "client_key_password"}
+    for kind in (KafkaStoreResource, KinesisStoreResource, PostgresStoreResource):
+>>>>>>> kafkasec
         fields = kind.to_config_schema().as_field().config_type.fields
         assert {name for name, field in fields.items() if field.is_secret} == secret & set(fields)
 

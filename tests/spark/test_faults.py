@@ -50,6 +50,8 @@ CASES = [
     ("KAFKA_TRANSACTION_FENCED", ("org.apache.kafka.common.errors.ProducerFencedException", "newer producer")),
     ("KAFKA_LOGIN_REFUSED", ("org.apache.kafka.common.errors.SaslAuthenticationException", "Authentication failed")),
     ("KAFKA_NOT_ALLOWED", ("org.apache.kafka.common.errors.TopicAuthorizationException", "Not authorized to access topics: [x]")),
+    ("KAFKA_CERTIFICATE_UNREADABLE", ("org.apache.kafka.common.errors.InvalidConfigurationException", "Invalid PEM keystore configs")),
+    ("KAFKA_MSK_JAR_MISSING", ("org.apache.kafka.common.config.ConfigException", "Class software.amazon.msk.auth.iam.IAMClientCallbackHandler could not be found.")),
     ("KAFKA_UNREACHABLE", ("org.apache.kafka.common.errors.TimeoutException", "Timed out waiting for a node assignment.")),
     ("KAFKA_UNREACHABLE", ("org.apache.kafka.common.config.ConfigException", "No resolvable bootstrap urls given")),
     ("RECORD_TOO_LARGE", ("org.apache.kafka.common.errors.RecordTooLargeException", "The message is 2000000 bytes")),
@@ -72,6 +74,14 @@ def test_known_failures(name, cause):
     found = classify(failed(("org.apache.spark.SparkException", "Job aborted"), cause))
     assert found.condition == name
     assert len(found.detail) <= 600
+
+
+def test_a_java_exception_without_a_class_of_its_own_in_python():
+    text = "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [x]"
+    for told in (text, text.partition(":")[0]):
+        found = classify(PySparkException(told), "k.x, k.y")
+        assert (found.condition, found.message) == ("KAFKA_NOT_ALLOWED", "Kafka does not allow what the job needs on k.x, k.y")
+    assert classify(PySparkException("a text with java.lang.OutOfMemory in it")).condition == "SPARK_FAILED"
 
 
 def test_values_of_users_stay_out():

@@ -49,6 +49,16 @@ def test_a_projects_own_properties_win():
     assert (found["spark.sql.shuffle.partitions"], found["spark.ui.enabled"]) == ("9", "true")
 
 
+def test_jars_of_the_project_stand_behind_ours():
+    more = {"spark.jars": "/opt/msk.jar, /opt/x.jar", "spark.driver.extraClassPath": "/opt/classes"}
+    engine = EngineSettings(master="spark://h:7077")
+    found = session_settings(
+        Settings(root=ROOT, sql=ROOT, state=ROOT, engine=engine, spark=more), jars=[Path("/a.jar")], version="4.2.0"
+    )
+    assert found["spark.jars"] == "/a.jar,/opt/msk.jar,/opt/x.jar"
+    assert found["spark.driver.extraClassPath"] == "/a.jar:/opt/msk.jar:/opt/x.jar:/opt/classes"
+
+
 def test_classes_of_newer_minors_are_those_of_the_newest_known():
     for what in CLASSES:
         assert class_name(what, "4.9.1") == class_name(what, "4.3.0")

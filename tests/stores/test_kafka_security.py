@@ -24,7 +24,7 @@ from ds_dagster.stores.kafka_security import client_connection, java_connection
 ENVIRONMENT = {
     "P": 'quo"te\\back',
     "S": "the secret",
-    "KEY": "-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----",
+    "KEY": "line of a key\nand another",
 }
 USER = "'kafka.sasl.username'='ana','kafka.sasl.password'='${P}'"
 OAUTH = (
