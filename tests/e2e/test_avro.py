@@ -125,7 +125,10 @@ def orders(first: int, last: int, **more: Any) -> list[dict[str, Any]]:
 def wanted(rows: list[dict[str, Any]]) -> list[str]:
     """What the job makes of orders, as text, sorted."""
     kept = [row for row in rows if row["amount"] >= 1]
-    made = [{"id": r["id"], "twice": r["amount"] * 2, "note": r.get("note"), "at": AT} for r in kept]
+    made = [
+        {"id": r["id"], "twice": (r["amount"] * 2).quantize(Decimal("0.01")), "note": r.get("note"), "at": AT}
+        for r in kept
+    ]
     return shown([({"id": row["id"]}, row) for row in made])
 
 

@@ -168,3 +168,24 @@ def test_what_is_written_is_what_is_read(bench: AvroBench) -> None:
     bench.send("d", record["value"])
     bench.settle(bench.start("e"))
     assert bench.values == [{**ROW, "inst": "2024-01-01 00:00:00.005000Z"}]
+
+
+def test_columns_kept_in_the_key_alone_are_written_and_read_there(bench: AvroBench) -> None:
+    only_key = "'key.columns' = 'i8', 'value.columns.exclude' = 'i8'"
+    sink = SINK.replace("'value.format'", f"{only_key}, 'value.format'")
+    bench.compile(TYPES + sink.format("i8, t"))
+    bench.send("s", ROW)
+    bench.settle(bench.start("d"))
+    assert read_back(bench, "d") == [{"t": "grüße"}]
+    assert read_back(bench, "d", MessageField.KEY) == [{"i8": 2**60}]
+    (record,) = bench.records
+    bench.stop()
+    bench.records.clear()
+    declared = f"CREATE STREAM d (i8 BIGINT, t VARCHAR) WITH ('value.format' = 'avro', {only_key});"
+    bench.compile(declared + "CREATE STREAM e WITH ('store' = 'm', 'value.format' = 'json') AS SELECT * FROM d;")
+    bench.send("d", record["value"], key=record["key"])
+    query = bench.start("e")
+    bench.settle(query)
+    assert bench.values == [{"i8": 2**60, "t": "grüße"}]
+    bench.send("d", record["value"], key=b"\x00")
+    assert "key does not begin with the id of a schema" in str(bench.fault(query).params["reason"])

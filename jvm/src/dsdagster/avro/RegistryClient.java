@@ -75,6 +75,7 @@ final class RegistryClient {
     HttpURLConnection call = (HttpURLConnection) url.openConnection();
     call.setConnectTimeout(CONNECT_MILLIS);
     call.setReadTimeout(READ_MILLIS);
+    call.setInstanceFollowRedirects(false); // a login is for the address it was written for
     call.setRequestProperty("Accept", ACCEPTED);
     if (!settings.user.isEmpty()) {
       byte[] login = (settings.user + ":" + settings.password).getBytes(StandardCharsets.UTF_8);
