@@ -19,7 +19,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from ds_dagster import conditions
 from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.properties import PLACES, PropertySpec
-from ds_dagster.catalog.property_table import ENTITY, PROPERTIES, QUERY, REGISTRY, RELATION, SOURCE, STORE
+from ds_dagster.catalog.property_table import (
+    DATABRICKS,
+    ENTITY,
+    PROPERTIES,
+    QUERY,
+    REGISTRY,
+    RELATION,
+    SOURCE,
+    STORE,
+)
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
@@ -198,6 +207,7 @@ def anchor(name: str) -> str:
 GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
     ("Stores", "`CREATE STORE … WITH`", STORE),
     ("Schema registries", "`CREATE SCHEMA_REGISTRY … WITH`", REGISTRY),
+    ("Databricks", "`CREATE STORE … WITH` of that type, and its tables", DATABRICKS),
     ("Topics, Kinesis streams and tables", "what a relation's data stands in", ENTITY),
     ("Relations", "what the data means", RELATION),
     ("Sources", "how one query reads a relation: WITH behind its name in FROM or JOIN", SOURCE),

@@ -177,7 +177,8 @@ def infer_sink(
         like=like,
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
-    return (None if findings.failed else made), findings.diagnostics
+    refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
+    return (None if refused else made), findings.diagnostics
 
 
 def _check_store(

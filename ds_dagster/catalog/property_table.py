@@ -192,20 +192,6 @@ REGISTRY: tuple[PropertySpec, ...] = (
     PropertySpec("confluent.password", "text", ("registry",), "password of that user", secret=True),
     PropertySpec("confluent_cloud.key", "text", ("registry",), "API key of the schema registry"),
     PropertySpec("confluent_cloud.secret", "text", ("registry",), "secret of that key", secret=True),
-    PropertySpec(
-        "tls.client.cert_file",
-        "file",
-        ("registry",),
-        "PEM file of the client's certificate",
-        not_yet="log in with 'confluent.username' and 'confluent.password'",
-    ),
-    PropertySpec(
-        "tls.client.key_file",
-        "file",
-        ("registry",),
-        "PEM file of the key of that certificate",
-        not_yet="log in with 'confluent.username' and 'confluent.password'",
-    ),
 )
 
 ENTITY: tuple[PropertySpec, ...] = (

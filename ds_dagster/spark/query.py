@@ -137,17 +137,10 @@ def prepare(
         spec = reads[scan.source_name]
         return read_records(session, scan, spec, resolve, clock_job=job, default_rows=default_rows)
 
-    retention = int(query.settings.get(RETENTION_SETTING, RETENTION_MICROS // 1000)) * 1000
     with active(session), ExitStack() as undo:
         if config:
             undo.callback(operators(session).remove_clock, job_name)
-        try:
-            frame = PlanCompiler(session, job_name, read, retention).compile(query.root, _wants(query, write))
-            if write.kind == "stream":
-                frame = encode_records(frame, query.sink, write)
-                register_provider(session, write.provider)
-        except SPARK_ERRORS as problem:
-            raise classify(problem) from problem
+        frame = _frame(session, query, write, job_name, read)
         options = _sink_options(write, identity, resolve)
         writer = _writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
         frame = writer.planned(frame) if writer else frame
@@ -167,6 +160,21 @@ def prepare(
         unnamed=provider is not None,
         reads=reads,
     )
+
+
+def _frame(
+    session: SparkSession, query: BoundQuery, write: WriteSpec, job_name: str, read: Callable[[Scan], SourceFrame]
+) -> DataFrame:
+    """What the sink gets."""
+    retention = int(query.settings.get(RETENTION_SETTING, RETENTION_MICROS // 1000)) * 1000
+    try:
+        frame = PlanCompiler(session, job_name, read, retention).compile(query.root, _wants(query, write))
+        if write.kind == "stream":
+            frame = encode_records(frame, query.sink, write)
+            register_provider(session, write.provider)
+    except SPARK_ERRORS as problem:
+        raise classify(problem) from problem
+    return frame
 
 
 def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuous") -> StreamingQuery:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.io_spec import RegistrySpec, Resolver
@@ -95,7 +97,6 @@ class SchemaRegistry:
         subject: str = "",
         difference: Callable[[], str] = str,
     ) -> T | None:
-        import httpx
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:
@@ -104,7 +105,7 @@ class SchemaRegistry:
             if problem.error_code in SUBJECT_MISSING:
                 return None
             raise self._refused(problem, action, subject, difference) from problem
-        except (httpx.HTTPError, OSError) as problem:
+        except _network_failures() as problem:
             raise self._fault("REGISTRY_UNREACHABLE", f"{type(problem).__name__} {problem}") from problem
 
     def _refused(self, problem: Any, action: str, subject: str, difference: Callable[[], str]) -> DsError:
@@ -141,3 +142,10 @@ class SchemaRegistry:
                 settings["ssl.ca.location"] = self._authorities
             self._made = SchemaRegistryClient(settings)
         return self._made
+
+
+def _network_failures() -> tuple[type[Exception], ...]:
+    """What Confluent's client raises where nobody answers: an exception of its HTTP library, httpx or its successor
+    httpx2, as its version has it."""
+    found = (import_module(name) for name in ("httpx", "httpx2") if find_spec(name) is not None)
+    return (OSError, *(module.HTTPError for module in found))

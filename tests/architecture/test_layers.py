@@ -51,7 +51,7 @@ def layer(ours: str = "", *, third: str = "", inside: str = "", typing: str = ""
 
 
 DRIVERS = (
-    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake httpx "
+    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake "
     "psycopg2 pyarrow snowflake urllib3"
 )
 COMPILER = "sql catalog stores plan project project_cache"

@@ -68,7 +68,7 @@ REFUSED = [
     ("CREATE SCHEMA_REGISTRY r WITH ('type'=CONFLUENT,'uris'='http://u:s3cret@x');", "PROPERTY_INVALID", "without user"),
     ("CREATE SCHEMA_REGISTRY r WITH ('type'=CONFLUENT,'uris'='http://x','confluent.username'='u');", "REGISTRY_PROPERTY_MISSING", "'confluent.password' = '${NAME}'"),
     ("CREATE SCHEMA_REGISTRY r WITH ('type'=CONFLUENT,'uris'='http://x','confluent_cloud.key'='u');", "REGISTRY_PROPERTY_OF_OTHER_TYPE", "CONFLUENT_CLOUD"),
-    ("CREATE SCHEMA_REGISTRY r WITH ('type'=CONFLUENT,'uris'='http://x','tls.client.cert_file'='u');", "PROPERTY_NOT_YET", "confluent.username"),
+    ("CREATE SCHEMA_REGISTRY r WITH ('type'=CONFLUENT,'uris'='http://x','tls.client.cert_file'='u');", "PROPERTY_MISPLACED", "CREATE STORE"),
     ("CREATE SCHEMA_REGISTRY r WITH ('type'=CONFLUENT,'uris'='http://x','kafka.sasl.username'='u');", "PROPERTY_MISPLACED", "CREATE STORE"),
     ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','confluent.username'='u');", "PROPERTY_MISPLACED", "CREATE SCHEMA_REGISTRY"),
     ("CREATE SCHEMA_REGISTRY r WITH ('type'=X); CREATE STORE s WITH ('type'=KAFKA,'uris'='x','schema_registry.name'=r);", "SCHEMA_REGISTRY_REFUSED", "correct"),

@@ -23,6 +23,7 @@ from ds_dagster.orchestration import (
     StoreResource,
     build_ds_definitions,
 )
+from ds_dagster.orchestration.store_resources import RESOURCE_CLASSES
 from ds_dagster.runtime.changes import recompiled
 from ds_dagster.runtime.spec import JobSpec, job_spec
 from ds_dagster.settings import load_settings
@@ -200,13 +201,11 @@ def test_literal_secrets_are_refused_without_showing_them(stores: Path, resource
 
 def test_every_secret_field_is_masked() -> None:
     """What Dagster reads when it decides whether to show a value."""
-<<<<<<< HEAD
-    secret = {"password", "secret_access_key", "key_passphrase", "oauth_token", "access_token"}
-    for kind in (KafkaStoreResource, KinesisStoreResource, PostgresStoreResource, SnowflakeStoreResource):
-=======
-    secret = {"password", "secret_access_key", "client_secret", "client_key_password"}
-    for kind in (KafkaStoreResource, KinesisStoreResource, PostgresStoreResource):
->>>>>>> kafkasec
+    secret = {
+        "password", "secret_access_key", "session_token", "key_passphrase", "oauth_token", "access_token", "app_token",
+        "client_secret", "client_key_password",
+    }  # fmt: skip
+    for kind in RESOURCE_CLASSES.values():
         fields = kind.to_config_schema().as_field().config_type.fields
         assert {name for name, field in fields.items() if field.is_secret} == secret & set(fields)
 
