@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -9,7 +11,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -494,9 +496,12 @@ class Refusing(BaseHTTPRequestHandler):
 
     status = 200
     body = b""
+    asked: ClassVar[list[dict[str, Any]]] = []
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        sent = gzip.decompress(sent) if self.headers.get("Content-Encoding") == "gzip" else sent
+        self.asked.append(json.loads(sent)["data"])
         self.send_response(self.status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(self.body)))
@@ -547,6 +552,36 @@ def test_refused_logins_through_the_real_connector(
         pass
     assert (refused.value.condition, refused.value.fault.hint) == (condition, "never")
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("login", "authenticator"),
+    [
+        ("key_file", "SNOWFLAKE_JWT"),
+        ("password", None),
+        ("oauth_token", "OAUTH"),
+        ("access_token", "PROGRAMMATIC_ACCESS_TOKEN"),
+    ],
+)
+def test_every_login_is_told_to_the_account(
+    refusing: Callable[[int, bytes], SnowflakeAddress], keys: Path, login: str, authenticator: str | None
+) -> None:
+    """What the real connector sends; a key proves its user by a signature and never leaves."""
+    jwt = pytest.importorskip("jwt")
+    answer = b'{"data": {}, "code": "390100", "message": "Incorrect username or password.", "success": false}'
+    given = {"password": "", login: str(keys / "plain.p8") if login == "key_file" else SECRET}
+    Refusing.asked.clear()
+    with pytest.raises(DsError):
+        replace(refusing(200, answer), **given).connect()  # type: ignore[arg-type]
+    sent = Refusing.asked[0]
+    assert (sent["ACCOUNT_NAME"], sent["LOGIN_NAME"]) == ("myorg-acme", "loader")
+    assert sent.get("AUTHENTICATOR") == authenticator
+    assert sent["SESSION_PARAMETERS"]["TIMEZONE"] == "UTC"
+    if login == "key_file":
+        claims = jwt.decode(sent["TOKEN"], options={"verify_signature": False})
+        assert claims["sub"] == "MYORG-ACME.LOADER"
+    else:
+        assert sent["PASSWORD" if login == "password" else "TOKEN"] == SECRET
 
 
 def test_a_statement_may_run_longer_than_a_login_may_take() -> None:
