@@ -360,7 +360,7 @@ def check_holds(kind: StoreKind, relation: RelationKind, store: StoreDefinition,
         fixes: Mapping[RelationKind, str] = {
             "stream": "name a streaming store (KAFKA, KINESIS) with 'store' = …, or write CREATE TABLE … AS",
             "changelog": "name a streaming store (KAFKA, KINESIS) with 'store' = …, or write CREATE TABLE … AS",
-            "table": "name a table store (POSTGRESQL, DELTA, DATABRICKS) with 'store' = …, or write CREATE STREAM or CREATE CHANGELOG",
+            "table": "name a table store (POSTGRESQL, DELTA) with 'store' = …, or write CREATE STREAM or CHANGELOG",
             "materialized_view": "leave out 'store' for the embedded one, or name a POSTGRESQL store",
         }
         word = KIND_WORDS[relation]

@@ -53,7 +53,8 @@ class Memory:
     store_properties: tuple[PropertySpec, ...] = ()
     relation_properties: tuple[PropertySpec, ...] = specs(
         *RECORDS, "topic.partitions", "topic.replicas", "topic.shards", "kafka.topic.*", "postgresql.db.name",
-        "postgresql.schema.name", "postgresql.table.name",
+        "postgresql.schema.name", "postgresql.table.name", "delta.table.name", "databricks.catalog.name",
+        "databricks.schema.name", "databricks.table.name", "table.data.file.location",
     )  # fmt: skip
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
