@@ -56,6 +56,8 @@ class Memory:
         *RECORDS, "topic.partitions", "topic.replicas", "topic.shards", "kafka.topic.*", "postgresql.db.name",
         "postgresql.schema.name", "postgresql.table.name", "snowflake.db.name", "snowflake.schema.name",
         "snowflake.table.name", "snowflake.buffer.millis",
+        "postgresql.schema.name", "postgresql.table.name", "delta.table.name", "databricks.catalog.name",
+        "databricks.schema.name", "databricks.table.name", "table.data.file.location",
     )  # fmt: skip
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:

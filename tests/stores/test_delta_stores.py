@@ -117,6 +117,16 @@ def test_column_names_that_cannot_be(tmp_path: Path) -> None:
     assert bad_columns(["a", "b_c", "d.e"]) == ()
 
 
+@pytest.mark.parametrize(
+    "written", ["'delta.table.name' = 'a/b'", "'databricks.schema.name' = 's', 'table.data.file.location' = 's3://b/t'"]
+)
+def test_cases_keep_such_tables_in_memory(tmp_path: Path, written: str) -> None:
+    text = f"CREATE STORE m WITH ('type' = MEMORY); CREATE STORE lake WITH ('type' = MEMORY); {STREAM}"
+    text += TABLE.format(more=f", {written}", columns="k, n")
+    project = compile_texts([("case.sql", text)], Settings(root=tmp_path, sql=tmp_path, state=tmp_path, store="m"))
+    assert not project.errors
+
+
 def test_a_table_is_no_stream(tmp_path: Path) -> None:
     project = compiled(tmp_path, S3)
     store, sink = project.catalog.store("lake"), project.queries["visits"].sink
