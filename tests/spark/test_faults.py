@@ -80,7 +80,10 @@ def test_a_java_exception_without_a_class_of_its_own_in_python():
     text = "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [x]"
     for told in (text, text.partition(":")[0]):
         found = classify(PySparkException(told), "k.x, k.y")
-        assert (found.condition, found.message) == ("KAFKA_NOT_ALLOWED", "Kafka does not allow what the job needs on k.x, k.y")
+        assert (found.condition, found.message) == (
+            "KAFKA_NOT_ALLOWED",
+            "Kafka does not allow what the job needs on k.x, k.y",
+        )
     assert classify(PySparkException("a text with java.lang.OutOfMemory in it")).condition == "SPARK_FAILED"
 
 
