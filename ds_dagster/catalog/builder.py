@@ -495,7 +495,7 @@ def recorded(
     subject = f"{entity_of(builder.kinds[store.kind], name, values)}-value"
     builder.recorded[registry.name, subject] = (registry, str(name))
     columns = findings.collect(lambda: recorded_columns(builder.settings.root, registry, subject, str(name), span))
-    return columns and tuple(ColumnDefinition(c.name, c.type, c.nullable, span) for c in columns)
+    return None if columns is None else tuple(ColumnDefinition(c.name, c.type, c.nullable, span) for c in columns)
 
 
 def subjects_to_record(

@@ -178,7 +178,7 @@ def infer_sink(
         like=like,
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
-    return (None if findings.failed else made), findings.diagnostics
+    return (None if any(d.severity == "error" for d in findings.diagnostics) else made), findings.diagnostics
 
 
 def _null_keys(statement: CreateAsSelect, draft: Draft) -> Mapping[str, PropertyValue]:
