@@ -157,7 +157,8 @@ def region_of(store: StoreDefinition) -> str:
     """The written region (``AWS us-east-1`` is accepted), else the one in an AWS endpoint, else ``us-east-1``."""
     written = word(store, "access_region")
     if written:
-        return written.split()[-1].lower()
+        region = written.split()[-1]
+        return region if "${" in region else region.lower()
     host = word(store, "uris").partition("://")[2]
     parts = host.split(".")
     return parts[1] if len(parts) > 2 and parts[0] == "kinesis" and "amazonaws" in host else DEFAULT_REGION

@@ -55,8 +55,7 @@ class Memory:
     relation_properties: tuple[PropertySpec, ...] = specs(
         *RECORDS, "topic.partitions", "topic.replicas", "topic.shards", "kafka.topic.*", "postgresql.db.name",
         "postgresql.schema.name", "postgresql.table.name", "snowflake.db.name", "snowflake.schema.name",
-        "snowflake.table.name", "snowflake.buffer.millis",
-        "postgresql.schema.name", "postgresql.table.name", "delta.table.name", "databricks.catalog.name",
+        "snowflake.table.name", "snowflake.buffer.millis", "delta.table.name", "databricks.catalog.name",
         "databricks.schema.name", "databricks.table.name", "table.data.file.location",
     )  # fmt: skip
 
