@@ -178,7 +178,7 @@ def _frame(
 
 
 def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuous") -> StreamingQuery:
-    """Start a prepared query on a checkpoint.
+    """Start a prepared query on a checkpoint; one that does not start is closed.
 
     Args:
         prepared: not started before.
@@ -188,8 +188,16 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
     Raises:
         DsError: INPUT_RECREATED, or Spark refused to start it.
     """
-    if not prepared.unnamed:
-        check_identities(checkpoint, prepared.reads)
+    with ExitStack() as undo:
+        undo.callback(close, prepared)
+        if not prepared.unnamed:
+            check_identities(checkpoint, prepared.reads)
+        query = _started(prepared, checkpoint, trigger)
+        undo.pop_all()
+    return query
+
+
+def _started(prepared: PreparedQuery, checkpoint: str, trigger: Trigger) -> StreamingQuery:
     writer = prepared.frame.writeStream.queryName(prepared.job_name).outputMode(prepared.output_mode)
     writer = _to_sink(writer, prepared, checkpoint).option("checkpointLocation", checkpoint)
     if trigger == "available_now":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ds_dagster.catalog.io_spec import Envelope, ReadSpec
 from ds_dagster.errors import DsError
+from ds_dagster.spark.query import start
 from ds_dagster.spark.source_identity import FILE, check_identities
 
 ENVELOPE = Envelope("key", "value", "timestamp", "partition", "order")
@@ -44,3 +46,18 @@ def test_a_file_that_is_no_json(tmp_path: Path) -> None:
     with pytest.raises(DsError) as problem:
         check_identities(str(tmp_path), {"clicks": spec("a")})
     assert problem.value.condition == "CHECKPOINT_UNREADABLE"
+
+
+def test_a_query_that_is_not_started_is_closed(tmp_path: Path) -> None:
+    closed: list[str] = []
+    prepared = SimpleNamespace(
+        unnamed=False,
+        reads={"clicks": spec("b")},
+        clock=False,
+        write=SimpleNamespace(transactional=False),
+        loader=SimpleNamespace(close=lambda: closed.append("loader")),
+    )
+    check_identities(str(tmp_path), {"clicks": spec("a")})
+    with pytest.raises(DsError):
+        start(prepared, str(tmp_path))  # type: ignore[arg-type]
+    assert closed == ["loader"]
