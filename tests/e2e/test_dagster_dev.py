@@ -201,6 +201,10 @@ RESOURCES = """query R($selector: ResourceSelector!) { topLevelResourceDetailsOr
   ... on ResourceDetails { configuredValues { key value type } configFields { name isSecret } } } }"""
 
 
+SECRETS = {"password", "client_secret", "client_key_password"}
+"""Fields of a Kafka store's resource that Dagster masks."""
+
+
 def test_secrets_show_nowhere(studio: DagsterHouse) -> None:
     selector = {
         "repositoryLocationName": studio.dev.location,
@@ -211,7 +215,7 @@ def test_secrets_show_nowhere(studio: DagsterHouse) -> None:
     values = {entry["key"]: (entry["type"], entry["value"]) for entry in found["configuredValues"]}
     assert values["password"] == ("ENV_VAR", "MARKED_SASL_SECRET")
     assert values["username"] == ("VALUE", json.dumps("reader"))
-    assert {field["name"] for field in found["configFields"] if field["isSecret"]} == {"password"}
+    assert {field["name"] for field in found["configFields"] if field["isSecret"]} == SECRETS
     for secret in (MARKED_SECRET, KINESIS_SECRET):
         assert files_with(studio.root, secret) == {studio.root / ".env"}
 
