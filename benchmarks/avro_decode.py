@@ -128,7 +128,7 @@ def by_confluent(url: str, rows: int) -> Callable[[], float]:
 
 def decode(size: Size) -> list[Result]:
     """Both, in turns."""
-    from ds_dagster.jars import operator_jar, resolve
+    from ds_dagster.jars import driver_jars
     from ds_dagster.settings import EngineSettings, load_settings
     from ds_dagster.spark.session import build_session
 
@@ -138,7 +138,7 @@ def decode(size: Size) -> list[Result]:
     server.start()
     with tempfile.TemporaryDirectory() as folder:
         settings = replace(load_settings(Path(__file__).parents[1], state=Path(folder)), engine=EngineSettings(cores=2))
-        spark = build_session(settings, jars=(*resolve("spark-kafka"), operator_jar()), app_name="avro")
+        spark = build_session(settings, jars=driver_jars(), app_name="avro")
         try:
             url = f"http://127.0.0.1:{ours_end.recv()}"
             ours, peer = by_ours(spark, url, rows, Path(folder, "r.parquet")), by_confluent(url, peer_rows)

@@ -24,7 +24,7 @@ from ds_dagster.catalog.io_spec import Resolver, SinkIdentity
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.cli.environment import resolver
-from ds_dagster.jars import operator_jar, resolve
+from ds_dagster.jars import driver_jars
 from ds_dagster.project import Project, compile_texts, kind_of_store, store_admin
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.spark.jvm import TICK_SOURCE
@@ -73,7 +73,7 @@ class House:
     def spark(self) -> SparkSession:
         """The engine's session in this process; both sides run in it, each query in a session of its own."""
         say("starting Spark")
-        spark = build_session(self.settings, jars=(*resolve("spark-kafka"), operator_jar()), app_name="benchmarks")
+        spark = build_session(self.settings, jars=driver_jars(), app_name="benchmarks")
         spark.sparkContext.setLogLevel("ERROR")
         return spark
 

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks import peers
 from benchmarks.measure import children, cpu_seconds, resident_megabytes
-from ds_dagster.jars import operator_jar, resolve
+from ds_dagster.jars import driver_jars
 from ds_dagster.settings import load_settings
 from ds_dagster.spark.session import build_session
 
@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--idle", type=float, required=True)
     asked = parser.parse_args()
     settings = load_settings(asked.root)
-    spark = build_session(settings, jars=(*resolve("spark-kafka"), operator_jar()), app_name="many")
+    spark = build_session(settings, jars=driver_jars(), app_name="many")
     spark.sparkContext.setLogLevel("ERROR")
     running: list[StreamingQuery] = []
     for stage in map(int, asked.stages.split(",")):

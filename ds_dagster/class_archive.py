@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ds_dagster.errors import error
-from ds_dagster.jars import Progress, cache_folder, file_lock, java_command, operator_jar, pyspark_home, resolve
+from ds_dagster.jars import Progress, cache_folder, driver_jars, file_lock, java_command, pyspark_home
 
 RECORDER = "ds_dagster.testing.recording"
 """Module that runs every operator once in a driver and leaves the archive behind."""
@@ -24,15 +24,6 @@ RECORDER = "ds_dagster.testing.recording"
 RECORD_SECONDS = 300.0
 KEPT = 3
 """Archives of other versions that stay (about 190 MB each)."""
-
-
-def class_path() -> tuple[Path, ...]:
-    """The jars of a driver, besides Spark's own; fetched and built if need be.
-
-    Raises:
-        DsError: what :func:`ds_dagster.jars.resolve` and :func:`ds_dagster.jars.operator_jar` raise.
-    """
-    return (*resolve("spark-kafka"), operator_jar())
 
 
 def location(jars: Sequence[Path]) -> Path:
@@ -64,9 +55,9 @@ def record(progress: Progress, *, jars: Sequence[Path] | None = None) -> Path:
     """Make the archive unless it is there; takes about a minute.
 
     Raises:
-        ExternalError: CLASS_ARCHIVE_FAILED; what :func:`class_path` and :func:`location` raise.
+        ExternalError: CLASS_ARCHIVE_FAILED; what :func:`ds_dagster.jars.driver_jars` and :func:`location` raise.
     """
-    jars = class_path() if jars is None else jars
+    jars = driver_jars() if jars is None else jars
     target = location(jars)
     with file_lock(target.parent / "record.lock"):
         if not target.is_file():

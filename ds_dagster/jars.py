@@ -323,6 +323,18 @@ def _verify(artifacts: Sequence[Artifact], folder: Path) -> None:
             raise error("JAR_CHANGED", coordinates=artifact.coordinates, expected=artifact.sha256, found=found)
 
 
+# --- what a driver needs ----------------------------------------------------------------------------------------------
+
+
+def driver_jars(progress: Progress | None = None) -> tuple[Path, ...]:
+    """The jars of a driver besides Spark's own: connectors and our operators; fetched and built if need be.
+
+    Raises:
+        DsError: what :func:`resolve` and :func:`operator_jar` raise.
+    """
+    return (*resolve("spark-kafka", progress), operator_jar(progress))
+
+
 # --- our own jar ------------------------------------------------------------------------------------------------------
 
 

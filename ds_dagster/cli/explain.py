@@ -92,12 +92,12 @@ LEVELS: Mapping[str, Callable[[Project], Callable[[BoundQuery], Explanation]]] =
 
 def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[str, str]:
     """Compile against offline read specs in a local session; no server is asked, nothing is read."""
-    from ds_dagster.jars import operator_jar, resolve
+    from ds_dagster.jars import driver_jars
     from ds_dagster.spark.query import close, explain, prepare
     from ds_dagster.spark.session import build_session
 
     settings = replace(project.settings, engine=replace(project.settings.engine, master="local[1]", cores=1))
-    spark = build_session(settings, jars=(*resolve("spark-kafka"), operator_jar()), app_name="ds explain")
+    spark = build_session(settings, jars=driver_jars(), app_name="ds explain")
     try:
         found = {}
         for query in queries:

@@ -239,6 +239,6 @@ def open_session(settings: Settings, properties: Mapping[str, str]) -> SparkSess
     Raises:
         DsError: no Java, jars that cannot be fetched.
     """
-    found = (*jars.resolve("spark-kafka"), jars.operator_jar())
+    found = jars.driver_jars()
     merged = replace(settings, spark={**settings.spark, **properties})
     return build_session(merged, jars=found, app_name="ds_dagster step")

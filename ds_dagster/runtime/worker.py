@@ -86,8 +86,7 @@ class SparkHost:
             _LOG.info("Spark %s is ready", spark.version)
 
     def _start_session(self) -> SparkSession:
-        progress = _LOG.info
-        found = (*jars.resolve("spark-kafka", progress), jars.operator_jar(progress))
+        found = jars.driver_jars(_LOG.info)
         spark = build_session(self.context.settings, jars=found, app_name="ds_dagster")
         self._lock_jvm(spark)
         return spark

@@ -16,7 +16,7 @@ from typing import Any, cast
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from ds_dagster.class_archive import class_path
+from ds_dagster.jars import driver_jars
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.session import build_session
 from ds_dagster.testing.runner import run_case
@@ -29,7 +29,7 @@ _UNUSED = ("kafka/common/message/", "kafka/shaded/", "module-info", "package-inf
 def main() -> int:
     """Record into the file that is named; 1 when the case fails."""
     target = Path(sys.argv[1])
-    jars = class_path()
+    jars = driver_jars()
     with tempfile.TemporaryDirectory(prefix="ds-record-") as folder:
         root = Path(folder)
         options = {"spark.driver.defaultJavaOptions": f"-XX:ArchiveClassesAtExit={target}", "spark.log.level": "OFF"}

@@ -13,14 +13,18 @@ from typing import Any
 
 import pyarrow
 import pytest
+from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import BatchLoader, SinkIdentity, TableColumn, TableTarget
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, VARCHAR
 from ds_dagster.errors import DsError
+from ds_dagster.jars import driver_jars
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
 from ds_dagster.names import QualifiedName
+from ds_dagster.settings import EngineSettings, Settings
+from ds_dagster.spark.session import build_session
 from ds_dagster.stores import memory_loader
 from ds_dagster.stores.databricks_connection import WorkspaceAddress, table_of
 from ds_dagster.stores.databricks_loader import DatabricksLoader
@@ -192,6 +196,25 @@ def _sqlite(tmp_path: Path) -> Iterator[Sink]:
 
     place = (file_name(name), "visits")
     yield Sink("sqlite", place, lambda t, i: SqliteLoader(tmp_path / place[0], t, i), read)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The process's session if it has one, else a new one made as the engine makes it."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    folder = tmp_path_factory.mktemp("spark")
+    spark_settings = {
+        "spark.sql.streaming.pollingDelay": "20ms",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    }
+    settings = Settings(root=folder, sql=folder, state=folder, engine=EngineSettings(cores=2), spark=spark_settings)
+    made = build_session(settings, jars=driver_jars(), app_name="conformance")
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    made.stop()
 
 
 @pytest.fixture(params=KINDS)

@@ -25,14 +25,11 @@ from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin
 from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import DsError
-from ds_dagster.jars import operator_jar
-from ds_dagster.jars import resolve as jars
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.project import Project, compile_texts
-from ds_dagster.settings import EngineSettings, Settings
+from ds_dagster.settings import Settings
 from ds_dagster.spark import query as face
 from ds_dagster.spark.query import PreparedQuery, Trigger
-from ds_dagster.spark.session import build_session
 from ds_dagster.stores.kafka import Kafka
 from ds_dagster.stores.kafka_admin import KafkaAdmin
 from ds_dagster.stores.registry import KINDS
@@ -60,24 +57,6 @@ CREATE STREAM out_{id} AS SELECT n FROM events_{id};
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     with secured_kafka(tmp_path_factory.mktemp("secured")) as made:
         yield made
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        yield running
-        return
-    folder = tmp_path_factory.mktemp("spark")
-    spark_settings = {
-        "spark.sql.streaming.pollingDelay": "20ms",
-        "spark.sql.streaming.numRecentProgressUpdates": "1000",
-    }
-    settings = Settings(root=folder, sql=folder, state=folder, engine=EngineSettings(cores=2), spark=spark_settings)
-    made = build_session(settings, jars=(*jars("spark-kafka"), operator_jar()), app_name="secured")
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    made.stop()
 
 
 @dataclass

@@ -18,15 +18,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin
-from ds_dagster.jars import operator_jar, resolve
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
 from ds_dagster.project import Project, compile_texts
-from ds_dagster.settings import EngineSettings, Settings
+from ds_dagster.settings import Settings
 from ds_dagster.spark import query as face
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.query import PreparedQuery, Trigger
-from ds_dagster.spark.session import build_session
 from ds_dagster.stores.registry import KINDS
 
 pytestmark = [pytest.mark.conformance, pytest.mark.servers]
@@ -42,24 +40,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAddresses
     state = tmp_path_factory.mktemp("servers")
     yield up(state, only=["kafka", "kinesis"])
     down(state)
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        yield running
-        return
-    folder = tmp_path_factory.mktemp("spark")
-    spark_settings = {
-        "spark.sql.streaming.pollingDelay": "20ms",
-        "spark.sql.streaming.numRecentProgressUpdates": "1000",
-    }
-    settings = Settings(root=folder, sql=folder, state=folder, engine=EngineSettings(cores=2), spark=spark_settings)
-    made = build_session(settings, jars=(*resolve("spark-kafka"), operator_jar()), app_name="conformance")
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    made.stop()
 
 
 @dataclass

@@ -18,7 +18,7 @@ from ds_dagster.spark.session import build_session
 def main() -> None:
     root, name = Path(sys.argv[1]), sys.argv[2]
     settings = load_settings(root)
-    spark = build_session(settings, jars=(*jars.resolve("spark-kafka"), jars.operator_jar()), app_name="step")
+    spark = build_session(settings, jars=jars.driver_jars(), app_name="step")
     try:
         project = load_project(root, settings=settings, strict=True)
         result = Control.open(settings).run_in_session(project, name, spark, "step", catch_up=20)

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, WriteSpec
 from ds_dagster.catalog.values import PropertyValue
-from ds_dagster.jars import operator_jar, resolve
+from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import Project, compile_texts
@@ -51,7 +51,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         folder,
         **{"spark.sql.streaming.pollingDelay": "20ms", "spark.sql.streaming.numRecentProgressUpdates": "1000"},
     )
-    made = build_session(settings, jars=(*resolve("spark-kafka"), operator_jar()), app_name="tests")
+    made = build_session(settings, jars=driver_jars(), app_name="tests")
     made.sparkContext.setLogLevel("OFF")
     yield made
     made.stop()
