@@ -32,7 +32,8 @@ from ds_dagster.catalog.property_table import (
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
-from ds_dagster.plan.functions import FUNCTIONS, KNOWN_LATER, Function, Signature
+from ds_dagster.plan.function import Function, Signature
+from ds_dagster.plan.functions import FUNCTIONS, KNOWN_LATER
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.stores.registry import built_in
 
@@ -298,22 +299,24 @@ def functions_page() -> str:
     ]
     for kind, title in FUNCTION_KINDS.items():
         found = sorted((f for f in FUNCTIONS.values() if f.kind == kind and not f.not_yet), key=lambda f: f.name)
-        parts += [f"## {title}", table(["Function", "Gives", "Meaning", "NULL"], [function_row(f) for f in found])]
+        parts += [f"## {title}", table(FUNCTION_COLUMNS, [function_row(f) for f in found])]
     later = {f.name: f.not_yet for f in FUNCTIONS.values() if f.not_yet} | dict(KNOWN_LATER)
     rows = [(code(name), instead) for name, instead in sorted(later.items())]
     parts += ["## Not built yet", table(["Function", "What works today"], rows)]
     return page("Functions", "ds_dagster/plan/functions.py", *parts)
 
 
-def function_row(function: Function) -> tuple[str, str, str, str]:
+FUNCTION_COLUMNS = ("Function", "Gives", "Meaning", "NULL", "Example")
+
+
+def function_row(function: Function) -> tuple[str, ...]:
     """One line of a table."""
-    forms = "<br>".join(
-        code(f"{function.name}{str(form).replace('same_number', 'number')}") for form in function.signatures
-    )
+    forms = "<br>".join(code(f"{function.name}{str(form).replace('same_', '')}") for form in function.signatures)
     also = f"<br>also {codes(function.aliases)}" if function.aliases else ""
     results = dict.fromkeys(result_text(form) for form in function.signatures)
     meaning = function.meaning + ("" if function.deterministic else "; differs when a batch is repeated")
-    return forms + also, "<br>".join(results), meaning, NULLS[function.nulls]
+    shown = "<br>".join(f"{code(example.call)} → {code(example.gives)}" for example in function.examples)
+    return forms + also, "<br>".join(results), meaning, NULLS[function.nulls], shown
 
 
 def result_text(form: Signature) -> str:

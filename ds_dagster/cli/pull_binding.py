@@ -19,7 +19,8 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.plan.expressions import ExpressionBinder, Typed
-from ds_dagster.plan.functions import FAMILIES, FUNCTIONS
+from ds_dagster.plan.function import FAMILIES
+from ds_dagster.plan.functions import FUNCTIONS
 from ds_dagster.plan.nodes import Field
 from ds_dagster.plan.scope import Scope, Source, Visible, visible
 from ds_dagster.project import Project

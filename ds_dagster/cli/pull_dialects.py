@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.pull_binding import SOURCE, TYPE, Question, table_name
+from ds_dagster.cli.pull_functions import FUNCTIONS as INSTALLED
 from ds_dagster.datatypes import ArrayType, DataType, Scalar, is_primitive
 from ds_dagster.errors import error
 from ds_dagster.plan.expressions import cast_type
@@ -97,7 +98,10 @@ PREFIX = "ds_"
 
 
 def _sqlite_call(node: exp.Expression) -> exp.Expression:
-    return _call(PREFIX + str(node.this).lower(), *node.expressions)
+    name = PREFIX + str(node.this).lower()
+    if name not in INSTALLED:
+        raise error("QUESTION_FUNCTION_NOT_THERE", name=str(node.this), type="SQLITE")
+    return _call(name, *node.expressions)
 
 
 def _sqlite_cast(node: exp.Expression) -> exp.Expression:

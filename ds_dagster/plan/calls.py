@@ -7,14 +7,28 @@ from typing import cast
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, DataType, is_primitive
+from ds_dagster.datatypes import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    TIMESTAMP,
+    VARBINARY,
+    VARCHAR,
+    ArrayType,
+    DataType,
+    common_type,
+    is_primitive,
+)
 from ds_dagster.errors import DsError
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, column, widened
-from ds_dagster.plan.functions import ALIASES, FAMILIES, FUNCTIONS, KNOWN_LATER, Function, Signature, find_function
+from ds_dagster.plan.function import FAMILIES, Function, Signature
+from ds_dagster.plan.functions import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
 from ds_dagster.plan.nodes import AggregateCall, AggregateFunction, BoundExpression
 from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.time_functions import EXTRACT_UNITS, TIME_UNITS
 
 NULL_AS: dict[str, DataType] = {
     "any": VARCHAR,
@@ -23,12 +37,18 @@ NULL_AS: dict[str, DataType] = {
     "number": DOUBLE,
     "same_number": INTEGER,
     "boolean": BOOLEAN,
+    "bytes": VARBINARY,
+    "timestamp": TIMESTAMP,
     "temporal": TIMESTAMP,
     "orderable": VARCHAR,
 }
 """Argument word → type a bare NULL takes there."""
 
-EXTRACT_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+UNITS: dict[str, tuple[str, ...]] = {
+    "EXTRACT": EXTRACT_UNITS,
+    **dict.fromkeys(("TIMESTAMPDIFF", "TIMESTAMPADD", "TIME_FLOOR", "TIME_CEIL"), TIME_UNITS),
+}
+"""Function whose first argument is a unit of time → which ones."""
 _TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
 _AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
     exp.Count: "COUNT",
@@ -77,7 +97,7 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         UserError: UNKNOWN_FUNCTION, FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE.
         NotYetError: FUNCTION_NOT_YET.
     """
-    name, arguments = _spelled(binder, node)
+    name, arguments = _spelled(node)
     function = find_function(name)
     if function is None:
         raise _unknown(binder, node, name)
@@ -85,11 +105,13 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         raise binder.refuse("FUNCTION_NOT_YET", node, name=function.name, instead=function.not_yet)
     if function.kind == "metadata":
         return _metadata(binder, node, arguments)
+    if function.name in UNITS and arguments:
+        _check_unit(binder, node, function.name, arguments[0])
     values = [binder.bind(argument) for argument in arguments]
     return _called(binder, node, function, values)
 
 
-def _spelled(binder: ExpressionBinder, node: exp.Expression) -> tuple[str, list[exp.Expression]]:
+def _spelled(node: exp.Expression) -> tuple[str, list[exp.Expression]]:
     """Name and arguments of a call, whatever node it was read into."""
     if isinstance(node, exp.Coalesce):
         return "COALESCE", [node.this, *node.expressions]
@@ -98,17 +120,16 @@ def _spelled(binder: ExpressionBinder, node: exp.Expression) -> tuple[str, list[
         name = _TRIMS.get(str(node.args.get("position") or ""), "TRIM")
         return name, [node.this, removed] if removed is not None else [node.this]
     if isinstance(node, exp.Extract):
-        unit = node.this.name.upper()
-        if unit not in EXTRACT_UNITS:
-            raise binder.refuse(
-                "FUNCTION_ARGUMENT_TYPE",
-                node,
-                function="EXTRACT",
-                types=[unit],
-                expected=f"({'|'.join(EXTRACT_UNITS)} FROM time)",
-            )
-        return "EXTRACT", [exp.Literal.string(unit), node.expression]
+        return "EXTRACT", [exp.Literal.string(node.this.name), node.expression]
     return str(node.this), list(node.expressions)
+
+
+def _check_unit(binder: ExpressionBinder, node: exp.Expression, name: str, unit: exp.Expression) -> None:
+    is_text = isinstance(unit, exp.Literal) and bool(unit.args.get("is_string"))
+    if not is_text or unit.name.upper() not in UNITS[name]:
+        shown = unit.name.upper() if is_text else expression_text(unit, str)
+        expected = f"one of {', '.join(UNITS[name])} as the unit"
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=[shown], expected=expected)
 
 
 def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsError:
@@ -158,23 +179,49 @@ def _accepts(signature: Signature, values: Sequence[Typed]) -> bool:
 def _arguments(
     binder: ExpressionBinder, node: exp.Expression, function: Function, signature: Signature, values: Sequence[Typed]
 ) -> tuple[list[exp.Expression], list[DataType]]:
-    """Trees and types after widening; words that begin with ``same`` share one type."""
-    if values and signature.word(0) == "same":
-        trees, type_ = binder.unify(node, values, f"the arguments of {function.name}")
-        if type_ is None:
-            raise binder.refuse("NULL_WITHOUT_TYPE", node)
-        return trees, [type_] * len(trees)
-    if values and signature.word(0) == "same_number":
+    """Trees and types after widening: ``same`` arguments share one type, an ``element`` has that of its ARRAY."""
+    words = [signature.word(position) for position in range(len(values))]
+    if words and words[0] == "same_number":
         first, second = (value.type or INTEGER for value in values)
         type_ = arithmetic_type("%", first, second)
         assert type_ is not None
         return [value.tree for value in values], [type_] * len(values)
-    trees, types = [], []
-    for position, value in enumerate(values):
-        type_ = value.type or NULL_AS[signature.word(position)]
-        trees.append(widened(value, type_))
-        types.append(type_)
-    return trees, types
+    wanted = _wanted(binder, node, function, words, values)
+    return [widened(value, type_) for value, type_ in zip(values, wanted, strict=True)], wanted
+
+
+def _wanted(
+    binder: ExpressionBinder, node: exp.Expression, function: Function, words: Sequence[str], values: Sequence[Typed]
+) -> list[DataType]:
+    alike = [value for word, value in zip(words, values, strict=True) if word.startswith("same")]
+    shared = binder.unify(node, alike, f"the arguments of {function.name}")[1] if alike else None
+    found: list[DataType] = []
+    for word, value in zip(words, values, strict=True):
+        if word.startswith("same"):
+            type_ = shared
+        elif word == "element":
+            type_ = _element_type(binder, node, function, values[0], value)
+        else:
+            type_ = value.type or NULL_AS.get(word)
+        if type_ is None:
+            raise binder.refuse("NULL_WITHOUT_TYPE", node)
+        found.append(type_)
+    return found
+
+
+def _element_type(
+    binder: ExpressionBinder, node: exp.Expression, function: Function, array: Typed, value: Typed
+) -> DataType | None:
+    """The type of the array's elements, which must hold the value."""
+    if not isinstance(array.type, ArrayType):
+        return None
+    wanted = array.type.element
+    if value.type is None or common_type(value.type, wanted) == wanted:
+        return wanted
+    types = [str(array.type), str(value.type)]
+    raise binder.refuse(
+        "FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=f"({array.type}, {wanted})"
+    )
 
 
 def _nullable(function: Function, values: Sequence[Typed]) -> bool:

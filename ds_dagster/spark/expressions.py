@@ -21,7 +21,7 @@ from ds_dagster.spark.functions import SCALARS
 from ds_dagster.spark.typemap import to_spark
 
 if TYPE_CHECKING:
-    from ds_dagster.spark.functions import Arguments
+    from ds_dagster.spark.calls import Arguments
 
 
 def compile_expression(frame: DataFrame, expression: BoundExpression) -> Column:
@@ -200,7 +200,7 @@ class ExpressionCompiler:
 
 
 class _Call:
-    """Arguments of one call, see :class:`ds_dagster.spark.functions.Arguments`."""
+    """Arguments of one call, see :class:`ds_dagster.spark.calls.Arguments`."""
 
     def __init__(self, compiler: ExpressionCompiler, node: exp.Expression) -> None:
         self._compiler = compiler

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from ds_dagster.sql.call_grammar import AND, CALL_PARSERS, COMPARISON, NOT, OR, PRODUCT, SUM, CallParser, placed
 from ds_dagster.sql.cursor import NOTHING_RESERVED, RESERVED
 from ds_dagster.sql.expressions import FieldAccess
-from ds_dagster.sql.typetext import TypeParser, type_node
-
-OR, AND, NOT, COMPARISON, SUM, PRODUCT = range(1, 7)
+from ds_dagster.sql.typetext import type_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +43,6 @@ INFIX_SYMBOLS: dict[TokenType, Infix] = {
     TokenType.MOD: Infix(PRODUCT, exp.Mod),
 }
 PREDICATES = frozenset({"is", "in", "between", "like", "not"})
-AGGREGATES: dict[str, type[exp.Expression]] = {
-    "count": exp.Count,
-    "sum": exp.Sum,
-    "avg": exp.Avg,
-    "min": exp.Min,
-    "max": exp.Max,
-}
 WITHOUT_PARENTHESES = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
 NOT_CALLED = (RESERVED - {"left", "right"}) | {"array"}
 TYPED_LITERALS = frozenset({"date", "time", "timestamp"})
@@ -62,7 +54,7 @@ INTERVAL_UNITS = {
 MAX_COLUMN_PARTS = 4
 
 
-class ExpressionParser(TypeParser):
+class ExpressionParser(CallParser):
     """The grammar of expressions."""
 
     def expr(self, level: int = OR) -> exp.Expression:
@@ -185,17 +177,17 @@ class ExpressionParser(TypeParser):
         if special:
             return special(self)
         if next_kind is TokenType.L_PAREN and token.text not in NOT_CALLED:
-            call = _CALL_PARSERS.get(token.text)
+            call = CALL_PARSERS.get(token.text)
             return call(self) if call else self._call(token)
         if next_kind is TokenType.STRING and token.text in TYPED_LITERALS:
             return self._typed_literal()
         if token.text == "interval" and next_kind in (TokenType.STRING, TokenType.NUMBER):
             return self._interval()
-        if token.text == "array" and next_kind is TokenType.L_BRACKET:
-            return self._array_literal()
+        if next_kind is TokenType.L_BRACKET and token.text in _BRACKETED:
+            return _BRACKETED[token.text](self)
         if token.text in WITHOUT_PARENTHESES:
             self._advance()
-            return _placed(exp.Anonymous(this=token.text.upper(), expressions=[]), token)
+            return placed(exp.Anonymous(this=token.text.upper(), expressions=[]), token)
         if token.text in RESERVED:
             raise self.expected("an expression")
         return self._column()
@@ -230,12 +222,12 @@ class ExpressionParser(TypeParser):
         if "${" in token.text:
             reference = token.text[token.text.index("${") :].partition("}")[0] + "}"
             self.note("ENVIRONMENT_REFERENCE_IN_QUERY", token, reference=reference)
-        return _placed(exp.Literal(this=token.text, is_string=True), token)
+        return placed(exp.Literal(this=token.text, is_string=True), token)
 
     def _number_literal(self) -> exp.Expression:
         token = self.number()
         self._no_word_glued_to(token)
-        return _placed(exp.Literal(this=token.text, is_string=False), token)
+        return placed(exp.Literal(this=token.text, is_string=False), token)
 
     def _no_word_glued_to(self, token: Token) -> None:
         if self._curr.token_type is TokenType.VAR and self._curr.start == token.end + 1:
@@ -253,13 +245,13 @@ class ExpressionParser(TypeParser):
 
     def _constant(self) -> exp.Expression:
         token = self.next_token()
-        return _placed(_IS_VALUES[token.text](), token)
+        return placed(_IS_VALUES[token.text](), token)
 
     def _typed_literal(self) -> exp.Expression:
         token = self.next_token()
         self._retreat(self._index - 1)
         type_ = type_node(self.data_type())
-        return _placed(exp.Cast(this=self._text_literal(), to=type_), token)
+        return placed(exp.Cast(this=self._text_literal(), to=type_), token)
 
     def _interval(self) -> exp.Expression:
         token = self.next_token()
@@ -268,7 +260,7 @@ class ExpressionParser(TypeParser):
         if unit is None:
             raise self.expected(" or ".join(sorted({*INTERVAL_UNITS.values()})))
         self._advance()
-        return _placed(exp.Interval(this=exp.Literal.string(amount.text), unit=exp.Var(this=unit)), token)
+        return placed(exp.Interval(this=exp.Literal.string(amount.text), unit=exp.Var(this=unit)), token)
 
     def _array_literal(self) -> exp.Expression:
         token = self.next_token()
@@ -277,169 +269,16 @@ class ExpressionParser(TypeParser):
         while self.take_symbol(TokenType.COMMA):
             items.append(self.expr())
         self.need_symbol(TokenType.R_BRACKET, "',' or ']'")
-        return _placed(exp.Array(expressions=items), token)
+        return placed(exp.Array(expressions=items), token)
 
-    # what looks like a function
-
-    def _call(self, token: Token) -> exp.Expression:
-        if not token.text.isidentifier():
-            raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())
-        self._advance(2)
-        arguments = self._arguments(token.text)
-        self.need_symbol(TokenType.R_PAREN, "',' or ')'")
-        node = AGGREGATES.get(token.text)
-        if node is None:
-            made: exp.Expression = exp.Anonymous(this=token.text.upper(), expressions=arguments)
-        elif len(arguments) != 1:
-            raise self.refuse(
-                "SYNTAX_EXPECTED", token, expected=f"one argument of {token.text.upper()}", found=len(arguments)
-            )
-        else:
-            made = node(this=arguments[0], **({"big_int": True} if node is exp.Count else {}))
-        return self._behind_call(_placed(made, token))
-
-    def _arguments(self, function: str) -> list[exp.Expression]:
-        if self.at_symbol(TokenType.R_PAREN):
-            return []
-        if function == "count" and self.at_symbol(TokenType.STAR):
-            return [self.star()]
-        distinct = self.take("distinct")
-        arguments = [self.expr()]
-        while self.take_symbol(TokenType.COMMA):
-            arguments.append(self.expr())
-        return [exp.Distinct(expressions=arguments)] if distinct else arguments
-
-    def _behind_call(self, call: exp.Expression) -> exp.Expression:
-        if self.at("filter") and self.ahead().token_type is TokenType.L_PAREN:
-            self._advance(2)
-            self.need("where")
-            call = exp.Filter(this=call, expression=exp.Where(this=self.expr()))
-            self.need_symbol(TokenType.R_PAREN, "')'")
-        if self.at("over") and self.ahead().token_type is TokenType.L_PAREN:
-            call = self._over(call)
-        return call
-
-    def _over(self, call: exp.Expression) -> exp.Expression:
-        self._finite = True
-        over = self.next_token()
-        self._advance()
-        partition: list[exp.Expression] = []
-        if self.take("partition", "by"):
-            partition = self.separated(self.expr)
-        order = self.order_by() if self.at("order") else None
-        if self.at("rows") or self.at("range"):
-            raise self.refuse("CLAUSE_UNSUPPORTED", clause=self._curr.text.upper() + " in OVER")
-        self.need_symbol(TokenType.R_PAREN, "')'")
-        return _placed(exp.Window(this=call, partition_by=partition, order=order, over="OVER"), over)
-
-    def _case(self) -> exp.Expression:
-        token = self.next_token()
-        subject = None if self.at("when") else self.expr()
-        branches = []
-        while self.take("when"):
-            condition = self.expr()
-            self.need("then")
-            branches.append(exp.If(this=condition, true=self.expr()))
-        if not branches:
-            raise self.expected("WHEN")
-        default = self.expr() if self.take("else") else None
-        self.need("end")
-        return _placed(exp.Case(this=subject, ifs=branches, default=default), token)
-
-    def _cast(self) -> exp.Expression:
-        token = self.next_token()
-        self.need_symbol(TokenType.L_PAREN, "(")
-        value = self.expr()
-        self.need("as")
-        type_ = type_node(self.data_type())
-        self.need_symbol(TokenType.R_PAREN, "')'")
-        node = exp.TryCast if token.text == "try_cast" else exp.Cast
-        return _placed(node(this=value, to=type_), token)
-
-    def _exists(self) -> exp.Expression:
-        token = self.next_token()
-        self.need_symbol(TokenType.L_PAREN, "(")
-        return _placed(exp.Exists(this=self._inner_query()), token)
-
-    def _extract(self) -> exp.Expression:
-        token = self.next_token()
-        self.need_symbol(TokenType.L_PAREN, "(")
-        unit = self.name_token("a unit of time")
-        self.need("from")
-        value = self.expr()
-        self.need_symbol(TokenType.R_PAREN, "')'")
-        return _placed(exp.Extract(this=exp.Var(this=unit.text.upper()), expression=value), token)
-
-    def _trim(self) -> exp.Expression:
-        token = self.next_token()
-        self.need_symbol(TokenType.L_PAREN, "(")
-        where = next((word for word in ("leading", "trailing", "both") if self.take(word)), None)
-        removed = None if where and self.at("from") else self.expr()
-        if self.take("from"):
-            text = self.expr()
-        elif removed is None or where:
-            raise self.expected("FROM")
-        else:
-            text, removed = removed, None
-        self.need_symbol(TokenType.R_PAREN, "')'")
-        return _placed(exp.Trim(this=text, expression=removed, position=where and where.upper()), token)
-
-    def _position(self) -> exp.Expression:
-        token = self.next_token()
-        self.need_symbol(TokenType.L_PAREN, "(")
-        needle = self.expr(SUM)
-        if not self.take_symbol(TokenType.COMMA):
-            self.need("in")
-        text = self.expr(SUM)
-        self.need_symbol(TokenType.R_PAREN, "')'")
-        return _placed(exp.Anonymous(this="POSITION", expressions=[needle, text]), token)
-
-    def _coalesce(self) -> exp.Expression:
-        token = self.next_token()
-        first, *rest = self.listed(self.expr)
-        return _placed(exp.Coalesce(this=first, expressions=rest), token)
-
-    # shared with the grammar of queries
-
-    def star(self) -> exp.Expression:
-        """``*``."""
-        token = self.need_symbol(TokenType.STAR, "*")
-        return _placed(exp.Star(), token)
-
-    def separated(self, item: Callable[[], exp.Expression]) -> list[exp.Expression]:
-        """Items with commas between them, at least one."""
-        items = [item()]
-        while self.take_symbol(TokenType.COMMA):
-            items.append(item())
-        return items
-
-    def order_by(self) -> exp.Order:
-        """``ORDER BY e [ASC|DESC] [NULLS FIRST|LAST], …``."""
-        self.need("order", "by")
-        return exp.Order(expressions=self.separated(self._ordered))
-
-    def _ordered(self) -> exp.Expression:
-        this = self.expr()
-        descending = self.take("desc")
-        if not descending:
-            self.take("asc")
-        first = None
-        if self.take("nulls", "first"):
-            first = True
-        elif self.take("nulls", "last"):
-            first = False
-        nulls_first = first if first is not None else not descending
-        return exp.Ordered(this=this, desc=descending or None, nulls_first=nulls_first)
-
-    def _inner_query(self) -> exp.Select:
-        self._finite = True
-        query = self.query()
-        self.need_symbol(TokenType.R_PAREN, "')'")
-        return query
-
-    def query(self) -> exp.Select:
-        """A SELECT; the grammar of queries has it."""
-        raise NotImplementedError
+    def _map_literal(self) -> exp.Expression:
+        """``MAP[key, value, …]`` is MAP_FROM_ARRAYS of the keys and the values."""
+        token = self._curr
+        items = self._array_literal().expressions
+        if len(items) % 2:
+            raise self.refuse("SYNTAX_EXPECTED", token, expected="a value for every key of MAP", found=len(items))
+        sides = [exp.Array(expressions=items[::2]), exp.Array(expressions=items[1::2])]
+        return placed(exp.Anonymous(this="MAP_FROM_ARRAYS", expressions=sides), token)
 
     # the same through sqlglot's own doors (exp.condition, maybe_parse)
 
@@ -451,11 +290,6 @@ class ExpressionParser(TypeParser):
 
     def _parse_disjunction(self) -> exp.Expression:
         return self.expr()
-
-
-def _placed(node: exp.Expression, token: Token) -> exp.Expression:
-    node.update_positions(token)
-    return node
 
 
 _IS_VALUES: dict[str, Callable[[], exp.Expression]] = {
@@ -482,9 +316,7 @@ _WORD_PARSERS: dict[str, Callable[[ExpressionParser], exp.Expression]] = {
     "try_cast": ExpressionParser._cast,
     "exists": ExpressionParser._exists,
 }
-_CALL_PARSERS: dict[str, Callable[[ExpressionParser], exp.Expression]] = {
-    "extract": ExpressionParser._extract,
-    "trim": ExpressionParser._trim,
-    "position": ExpressionParser._position,
-    "coalesce": ExpressionParser._coalesce,
+_BRACKETED: dict[str, Callable[[ExpressionParser], exp.Expression]] = {
+    "array": ExpressionParser._array_literal,
+    "map": ExpressionParser._map_literal,
 }

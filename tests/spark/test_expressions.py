@@ -133,9 +133,69 @@ CASES = {
     "POSITION('b' IN 'abc')": 2,
     "EXTRACT(HOUR FROM t)": 10,
     "CHAR_LENGTH(UUID())": 36,
+    "RAND() < 1": True,
+    "RAND_INTEGER(3) < 3": True,
+    "CURRENT_DATE > dt": True,
+    "UNHEX('6g')": None,
+    "ENCODE('ü', 'UTF-8')": "ü".encode(),
+    "CONCAT_WS(n, 'a')": None,
+    "FROM_BASE64('***')": None,
+    "URL_DECODE('%zz')": None,
+    "PARSE_URL('no url at all', 'HOST')": None,
+    "IS_ALPHA(n)": False,
+    "IS_DECIMAL('')": False,
+    "SHA2('a', 100)": None,
+    "SPLIT(n, ',')": None,
+    "SPLIT('a|b', '|')": ["a", "b"],
+    "TRUNCATE(d)": 2.0,
+    "TRUNCATE(i, 1)": 7,
+    "TRUNCATE(-x, 1)": Decimal("-12.300"),
+    "SIGN(-x)": Decimal("-1.000"),
+    "LOG(1, 5)": None,
+    "SQRT(-1) > 0": True,
+    "TIMESTAMPADD(MONTH, 1, ltz)": datetime.datetime(2024, 2, 29, 10, 11, 12, 500000, tzinfo=UTC),
+    "FLOOR(ltz TO MINUTE)": datetime.datetime(2024, 1, 31, 10, 11, tzinfo=UTC),
+    "CEIL(t TO SECOND)": datetime.datetime(2024, 1, 31, 10, 11, 13),
+    "FLOOR(t TO WEEK)": datetime.datetime(2024, 1, 29),
+    "TIMESTAMPDIFF(DAY, dt, DATE '2024-03-01')": 30,
+    "TIMESTAMPDIFF(SECOND, ltz, t)": 0,
+    "EXTRACT(MILLISECOND FROM t)": 12500,
+    "EXTRACT(WEEK FROM dt)": 5,
+    "EXTRACT(ISODOW FROM DATE '2024-02-04')": 7,
+    "YEAR(dt)": 2024,
+    "CONVERT_TZ('noon', 'UTC', 'UTC')": None,
+    "JSON_EXISTS(n, '$')": None,
+    "JSON_EXISTS(js, '$.l[0]')": True,
+    "JSON_QUERY(js, '$.t')": None,
+    "JSON_STRING(st)": '{"f":"v"}',
+    "JSON_STRING(n)": None,
+    "JSON_STRING(dt)": '"2024-01-31"',
+    "IS_JSON(n)": False,
+    "IF(n = 'x', 1, 2)": 2,
+    "IF(b, i, l)": 7,
+    "ARRAY_CONTAINS(ARRAY['a', n], n)": True,
+    "ARRAY_REMOVE(ARRAY['a', n], n)": ["a"],
+    "ARRAY_CONTAINS(CAST(NULL AS ARRAY<INTEGER>), 1)": None,
+    "ARRAY_SORT(ARRAY['b', n, 'a'])": [None, "a", "b"],
+    "ARRAY_SORT(ARRAY['b', n, 'a'], FALSE)": ["b", "a", None],
+    "ARRAY_SLICE(a, 3)": [],
+    "ARRAY_SLICE(a, 1, -2)": [5],
+    "ARRAY_SLICE(a, CAST(n AS INTEGER))": None,
+    "ARRAY_MAX(ARRAY[n, 'x'])": "x",
+    "ARRAY_JOIN(ARRAY['a', n], '-')": "a",
+    "ELEMENT(ARRAY_SLICE(a, 3))": None,
+    "MAP['x', 1, 'y', 2]['y']": 2,
+    "MAP_KEYS(MAP_UNION(m, MAP['z', 2]))": ["k", "z"],
     "MD5('a')": "0cc175b9c0f1b6a831c399e269772661",
     "SHA256('a')": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb",
 }
+
+
+EXAMPLES = [
+    (function.name, example.call, example.gives) for function in FUNCTIONS.values() for example in function.examples
+]
+NOT_SHOWN = {"CONCAT", "UUID", "MD5", "UNHEX", "CURRENT_TIMESTAMP", "CURRENT_DATE", "RAND", "RAND_INTEGER"}
+"""Without an example: their value is random, or not to be written in the dialect, or stands in :data:`CASES`."""
 
 
 def test_every_function_has_a_meaning_on_spark():
@@ -154,7 +214,11 @@ def test_every_plan_node_has_a_visitor():
 @pytest.fixture(scope="module")
 def evaluated(spark, tmp_path_factory):
     """All cases computed in one projection over one record: a row by column name, and the frame's types."""
-    listed = ", ".join(f"{text} AS c{n}" for n, text in enumerate(CASES))
+    shown = [
+        f"{text} AS {side}{n}" for n, (_, *pair) in enumerate(EXAMPLES) for side, text in zip("eg", pair, strict=True)
+    ]
+    shown = [column for column in shown if not column.startswith("NULL ")]
+    listed = ", ".join([*(f"{text} AS c{n}" for n, text in enumerate(CASES)), *shown])
     sql = f"""CREATE STORE m WITH ('type' = MEMORY);
       CREATE STREAM s ({COLUMNS}) WITH ('topic' = 's', 'value.format' = 'json');
       CREATE STREAM d AS SELECT {listed} FROM s;"""
@@ -177,3 +241,18 @@ def test_expression(evaluated, text):
     assert row[name] == CASES[text]
     declared = next(field.type for field in root.output if field.name == name)
     assert frame.schema[name].dataType == to_spark(declared)
+
+
+@pytest.mark.parametrize("position", range(len(EXAMPLES)), ids=[call for _, call, _ in EXAMPLES])
+def test_example(evaluated, position):
+    row = evaluated[-1]
+    _, _, gives = EXAMPLES[position]
+    found, expected = row[f"e{position}"], row.get(f"g{position}")
+    assert (expected is None) == (gives == "NULL")
+    assert found == (pytest.approx(float(expected)) if isinstance(found, float) else expected)
+
+
+def test_every_function_of_a_row_is_shown():
+    shown = {name for name, _, _ in EXAMPLES}
+    scalars = {name for name, function in FUNCTIONS.items() if function.kind == "scalar"}
+    assert scalars - shown == NOT_SHOWN

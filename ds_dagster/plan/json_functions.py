@@ -1,0 +1,83 @@
+"""Functions of JSON texts and conditional functions. Paths are `$.name[0]`. Names and meanings are Flink SQL's."""
+
+from __future__ import annotations
+
+from ds_dagster.datatypes import BOOLEAN, VARCHAR
+from ds_dagster.plan.function import Example, Function, first, last, signature, simple
+
+JSON_FUNCTIONS: tuple[Function, ...] = (
+    simple(
+        "JSON_VALUE",
+        "text text",
+        VARCHAR,
+        "scalar at a JSON path as text; NULL when absent or not a scalar",
+        ("""JSON_VALUE('{"a": {"b": 1}}', '$.a.b')""", "'1'"),
+        ("""JSON_VALUE('{"a": {"b": 1}}', '$.a')""", "NULL"),
+        nulls="always",
+    ),
+    simple(
+        "JSON_QUERY",
+        "text text",
+        VARCHAR,
+        "object or array at a JSON path as JSON; NULL when absent or a scalar",
+        ("""JSON_QUERY('{"a": [1, 2]}', '$.a')""", "'[1,2]'"),
+        ("""JSON_QUERY('{"a": 1}', '$.a')""", "NULL"),
+        nulls="always",
+    ),
+    simple(
+        "JSON_EXISTS",
+        "text text",
+        BOOLEAN,
+        "something is at a JSON path, be it `null`; FALSE for what is no JSON",
+        ("""JSON_EXISTS('{"a": null}', '$.a')""", "TRUE"),
+        ("""JSON_EXISTS('{"a": null}', '$.b')""", "FALSE"),
+        ("JSON_EXISTS('nonsense', '$.b')", "FALSE"),
+    ),
+    simple(
+        "JSON_STRING",
+        "any",
+        VARCHAR,
+        "the value as JSON",
+        ("JSON_STRING('x')", "'\"x\"'"),
+        ("JSON_STRING(ARRAY[1, 2])", "'[1,2]'"),
+        ("JSON_STRING(TRUE)", "'true'"),
+    ),
+    simple(
+        "IS_JSON",
+        "text",
+        BOOLEAN,
+        "a JSON text; FALSE for NULL (Flink's `IS JSON`)",
+        ("IS_JSON('{\"a\": 1}')", "TRUE"),
+        ("IS_JSON('{a')", "FALSE"),
+        nulls="never",
+    ),
+)
+
+CONDITIONAL_FUNCTIONS: tuple[Function, ...] = (
+    simple(
+        "COALESCE",
+        "same+",
+        first,
+        "first argument that is not NULL",
+        ("COALESCE(NULL, 1, 2)", "1"),
+        nulls="all",
+        aliases=("IFNULL", "NVL"),
+    ),
+    simple(
+        "NULLIF",
+        "same same",
+        first,
+        "NULL when both are equal, else the first",
+        ("NULLIF(1, 1)", "NULL"),
+        nulls="always",
+    ),
+    Function(
+        "IF",
+        (signature("boolean same same", last),),
+        "the second when the first is true, else (also for NULL) the third",
+        nulls="always",
+        examples=(Example("IF(1 > 2, 'more', 'less')", "'less'"),),
+    ),
+    simple("GREATEST", "same+", first, "largest argument; NULL when any argument is NULL", ("GREATEST(1, 3, 2)", "3")),
+    simple("LEAST", "same+", first, "smallest argument; NULL when any argument is NULL", ("LEAST(1, 3, 2)", "1")),
+)

@@ -1,0 +1,92 @@
+"""How Spark computes the functions of ``plan/json_functions.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
+from types import MappingProxyType
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+from pyspark.sql import types as spark_types
+
+from ds_dagster.spark.calls import Arguments, Scalar, plain
+
+NESTED_TEXT = "^[\\[{]"
+
+
+def _at(text: Column, path: Column) -> Column:
+    """What is at a path, as VARIANT; NULL when absent or no JSON."""
+    return sf.call_function("try_variant_get", sf.try_parse_json(text), path, sf.lit("variant"))
+
+
+def _is_nested(text: Column, path: Column) -> Column:
+    return sf.rlike(sf.schema_of_variant(_at(text, path)), sf.lit("^(OBJECT|ARRAY)"))
+
+
+def _json_value(arguments: Arguments) -> Column:
+    """Text of a scalar. A text that looks like an object may be one or a text of that shape; only then the JSON is
+    looked at again."""
+    text, path = arguments.columns
+    found = sf.call_function("get_json_object", text, path)
+    looks_nested = sf.rlike(found, sf.lit(NESTED_TEXT))
+    return sf.when(looks_nested, sf.when(~_is_nested(text, path), found)).otherwise(found)
+
+
+def _json_query(arguments: Arguments) -> Column:
+    text, path = arguments.columns
+    found = sf.call_function("get_json_object", text, path)
+    return sf.when(sf.rlike(found, sf.lit(NESTED_TEXT)) & _is_nested(text, path), found)
+
+
+def _json_exists(arguments: Arguments) -> Column:
+    text, path = arguments.columns
+    return sf.when(text.isNotNull(), _at(text, path).isNotNull())
+
+
+def _json_string(arguments: Arguments) -> Column:
+    """Spark writes STRUCT, MAP and ARRAY as JSON; a single value goes through an ARRAY of it."""
+    value = arguments.columns[0]
+    nested = isinstance(arguments.type_of(0), spark_types.StructType | spark_types.MapType | spark_types.ArrayType)
+    if nested:
+        return sf.to_json(value, {"ignoreNullFields": "false"})
+    listed = sf.to_json(sf.array(value))
+    return sf.when(value.isNotNull(), sf.substring(listed, sf.lit(2), sf.length(listed) - 2))
+
+
+def _is_json(arguments: Arguments) -> Column:
+    return sf.try_parse_json(arguments.columns[0]).isNotNull()
+
+
+def _null_if_any(function: Callable[..., Column]) -> Scalar:
+    """GREATEST and LEAST: Spark skips NULLs, the dialect does not."""
+
+    def made(arguments: Arguments) -> Column:
+        some_null = reduce(or_, [column.isNull() for column in arguments.columns])
+        result = function(*arguments.columns) if len(arguments.columns) > 1 else arguments.columns[0]
+        return sf.when(~some_null, result)
+
+    return made
+
+
+JSON_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
+    {
+        "JSON_VALUE": _json_value,
+        "JSON_QUERY": _json_query,
+        "JSON_EXISTS": _json_exists,
+        "JSON_STRING": _json_string,
+        "IS_JSON": _is_json,
+    }
+)
+"""Function of JSON → Spark."""
+CONDITIONAL_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
+    {
+        "COALESCE": plain(sf.coalesce),
+        "NULLIF": plain(sf.nullif),
+        "IF": lambda a: sf.when(a.columns[0], a.columns[1]).otherwise(a.columns[2]),
+        "GREATEST": _null_if_any(sf.greatest),
+        "LEAST": _null_if_any(sf.least),
+    }
+)
+"""Conditional function → Spark."""

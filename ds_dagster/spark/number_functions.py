@@ -1,0 +1,96 @@
+"""How Spark computes the functions of ``plan/number_functions.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+from pyspark.sql import types as spark_types
+
+from ds_dagster.spark.calls import Arguments, Scalar, named, plain
+
+
+def _like_first(function: Callable[..., Column]) -> Scalar:
+    """FLOOR, CEIL, SIGN: Spark makes BIGINT or DOUBLE of small numbers; FLOOR and CEIL of decimals are as we want
+    them."""
+
+    def made(arguments: Arguments) -> Column:
+        type_ = arguments.type_of(0)
+        result = function(*arguments.columns)
+        keeps = isinstance(type_, spark_types.DecimalType) and function is not sf.sign
+        return result if keeps else result.cast(type_)
+
+    return made
+
+
+def _round(arguments: Arguments) -> Column:
+    value, *digits = arguments.columns
+    return sf.round(value, digits[0] if digits else 0)
+
+
+def _truncate(arguments: Arguments) -> Column:
+    """Spark cuts no numbers: the size is floored after the point was moved."""
+    value, *digits = arguments.columns
+    type_ = arguments.type_of(0)
+    if isinstance(type_, spark_types.IntegralType) and not digits:
+        return value
+    if isinstance(type_, spark_types.DecimalType):
+        places = digits[0] if digits else sf.lit(0)
+        cut = sf.when(value >= 0, _decimal_floor(value, places)).otherwise(-_decimal_floor(-value, places))
+        return cut if not digits else cut.cast(type_)
+    moved = sf.pow(sf.lit(10.0), digits[0]) if digits else sf.lit(1.0)
+    return (sf.sign(value) * sf.floor(sf.abs(value) * moved) / moved).cast(type_)
+
+
+def _decimal_floor(value: Column, places: Column) -> Column:
+    return sf.call_function("floor", value, places)
+
+
+def _logarithm(arguments: Arguments) -> Column:
+    if len(arguments.columns) == 1:
+        return sf.ln(arguments.columns[0])
+    base, value = arguments.columns
+    return sf.when(base != 1, sf.call_function("log", base, value))
+
+
+NUMBER_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
+    {
+        "ABS": plain(sf.abs),
+        "SIGN": _like_first(sf.sign),
+        "ROUND": _round,
+        "TRUNCATE": _truncate,
+        "FLOOR": _like_first(sf.floor),
+        "CEIL": _like_first(sf.ceil),
+        "MOD": lambda a: a.columns[0] % a.columns[1],
+        "POWER": plain(sf.pow),
+        "SQRT": plain(sf.sqrt),
+        "EXP": plain(sf.exp),
+        "LN": plain(sf.ln),
+        "LOG10": plain(sf.log10),
+        "LOG2": plain(sf.log2),
+        "LOG": _logarithm,
+        "SIN": plain(sf.sin),
+        "COS": plain(sf.cos),
+        "TAN": plain(sf.tan),
+        "COT": plain(sf.cot),
+        "ASIN": plain(sf.asin),
+        "ACOS": plain(sf.acos),
+        "ATAN": plain(sf.atan),
+        "SINH": plain(sf.sinh),
+        "COSH": plain(sf.cosh),
+        "TANH": plain(sf.tanh),
+        "ATAN2": plain(sf.atan2),
+        "DEGREES": plain(sf.degrees),
+        "RADIANS": plain(sf.radians),
+        "PI": plain(sf.pi),
+        "E": plain(sf.e),
+        "BIN": plain(sf.bin),
+        "RAND": lambda _: sf.rand(),
+        "RAND_INTEGER": lambda a: sf.floor(sf.rand() * a.columns[0]).cast("int"),
+        "BITCOUNT": plain(sf.bit_count),
+        "WIDTH_BUCKET": named("width_bucket"),
+    }
+)
+"""Function → Spark."""

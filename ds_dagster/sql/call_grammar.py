@@ -1,0 +1,245 @@
+"""The grammar of what looks like a function: calls, FILTER, OVER, and the forms with words between the arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ds_dagster.sql.typetext import TypeParser, type_node
+
+OR, AND, NOT, COMPARISON, SUM, PRODUCT = range(1, 7)
+"""How tight operators bind."""
+AGGREGATES: dict[str, type[exp.Expression]] = {
+    "count": exp.Count,
+    "sum": exp.Sum,
+    "avg": exp.Avg,
+    "min": exp.Min,
+    "max": exp.Max,
+}
+
+
+class CallParser(TypeParser):
+    """Calls; the operators between them are of :class:`~ds_dagster.sql.expression_grammar.ExpressionParser`."""
+
+    def expr(self, level: int = OR) -> exp.Expression:
+        """An expression; the grammar of expressions has it."""
+        raise NotImplementedError
+
+    def query(self) -> exp.Select:
+        """A SELECT; the grammar of queries has it."""
+        raise NotImplementedError
+
+    def _call(self, token: Token) -> exp.Expression:
+        if not token.text.isidentifier():
+            raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())
+        self._advance(2)
+        arguments = self._arguments(token.text)
+        self.need_symbol(TokenType.R_PAREN, "',' or ')'")
+        node = AGGREGATES.get(token.text)
+        if node is None:
+            made: exp.Expression = exp.Anonymous(this=token.text.upper(), expressions=arguments)
+        elif len(arguments) != 1:
+            raise self.refuse(
+                "SYNTAX_EXPECTED", token, expected=f"one argument of {token.text.upper()}", found=len(arguments)
+            )
+        else:
+            made = node(this=arguments[0], **({"big_int": True} if node is exp.Count else {}))
+        return self._behind_call(placed(made, token))
+
+    def _arguments(self, function: str) -> list[exp.Expression]:
+        if self.at_symbol(TokenType.R_PAREN):
+            return []
+        if function == "count" and self.at_symbol(TokenType.STAR):
+            return [self.star()]
+        distinct = self.take("distinct")
+        arguments = [self.expr()]
+        while self.take_symbol(TokenType.COMMA):
+            arguments.append(self.expr())
+        return [exp.Distinct(expressions=arguments)] if distinct else arguments
+
+    def _behind_call(self, call: exp.Expression) -> exp.Expression:
+        if self.at("filter") and self.ahead().token_type is TokenType.L_PAREN:
+            self._advance(2)
+            self.need("where")
+            call = exp.Filter(this=call, expression=exp.Where(this=self.expr()))
+            self.need_symbol(TokenType.R_PAREN, "')'")
+        if self.at("over") and self.ahead().token_type is TokenType.L_PAREN:
+            call = self._over(call)
+        return call
+
+    def _over(self, call: exp.Expression) -> exp.Expression:
+        self._finite = True
+        over = self.next_token()
+        self._advance()
+        partition: list[exp.Expression] = []
+        if self.take("partition", "by"):
+            partition = self.separated(self.expr)
+        order = self.order_by() if self.at("order") else None
+        if self.at("rows") or self.at("range"):
+            raise self.refuse("CLAUSE_UNSUPPORTED", clause=self._curr.text.upper() + " in OVER")
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return placed(exp.Window(this=call, partition_by=partition, order=order, over="OVER"), over)
+
+    def _case(self) -> exp.Expression:
+        token = self.next_token()
+        subject = None if self.at("when") else self.expr()
+        branches = []
+        while self.take("when"):
+            condition = self.expr()
+            self.need("then")
+            branches.append(exp.If(this=condition, true=self.expr()))
+        if not branches:
+            raise self.expected("WHEN")
+        default = self.expr() if self.take("else") else None
+        self.need("end")
+        return placed(exp.Case(this=subject, ifs=branches, default=default), token)
+
+    def _cast(self) -> exp.Expression:
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        value = self.expr()
+        self.need("as")
+        type_ = type_node(self.data_type())
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        node = exp.TryCast if token.text == "try_cast" else exp.Cast
+        return placed(node(this=value, to=type_), token)
+
+    def _exists(self) -> exp.Expression:
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        return placed(exp.Exists(this=self._inner_query()), token)
+
+    def _extract(self) -> exp.Expression:
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        unit = self.name_token("a unit of time")
+        self.need("from")
+        value = self.expr()
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return placed(exp.Extract(this=exp.Var(this=unit.text.upper()), expression=value), token)
+
+    def _trim(self) -> exp.Expression:
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        where = next((word for word in ("leading", "trailing", "both") if self.take(word)), None)
+        removed = None if where and self.at("from") else self.expr()
+        if self.take("from"):
+            text = self.expr()
+        elif removed is None or where:
+            raise self.expected("FROM")
+        else:
+            text, removed = removed, None
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return placed(exp.Trim(this=text, expression=removed, position=where and where.upper()), token)
+
+    def _position(self) -> exp.Expression:
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        needle = self.expr(SUM)
+        if not self.take_symbol(TokenType.COMMA):
+            self.need("in")
+        text = self.expr(SUM)
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return placed(exp.Anonymous(this="POSITION", expressions=[needle, text]), token)
+
+    def _of_unit(self) -> exp.Expression:
+        """``TIMESTAMPDIFF(unit, …)``, ``TIMESTAMPADD(unit, …)``."""
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        unit = exp.Literal.string(self.name_token("a unit of time").text.upper())
+        arguments: list[exp.Expression] = [unit]
+        while self.take_symbol(TokenType.COMMA):
+            arguments.append(self.expr())
+        self.need_symbol(TokenType.R_PAREN, "',' or ')'")
+        return placed(exp.Anonymous(this=token.text.upper(), expressions=arguments), token)
+
+    def _rounding(self) -> exp.Expression:
+        """``FLOOR(number)``, ``FLOOR(time TO unit)``, the same of CEIL."""
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        value, name = self.expr(), token.text.upper()
+        arguments = [value]
+        if self.take("to"):
+            unit = self.name_token("a unit of time").text.upper()
+            name, arguments = f"TIME_{name.removesuffix('ING')}", [exp.Literal.string(unit), value]
+        self.need_symbol(TokenType.R_PAREN, "TO or ')'")
+        return placed(exp.Anonymous(this=name, expressions=arguments), token)
+
+    def _overlay(self) -> exp.Expression:
+        """``OVERLAY(a PLACING b FROM p [FOR n])`` or with commas."""
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        arguments = [self.expr()]
+        if self.take("placing"):
+            arguments.append(self.expr())
+            self.need("from")
+            arguments.append(self.expr())
+            if self.take("for"):
+                arguments.append(self.expr())
+        while len(arguments) < 4 and self.take_symbol(TokenType.COMMA):
+            arguments.append(self.expr())
+        self.need_symbol(TokenType.R_PAREN, "',' or ')'")
+        return placed(exp.Anonymous(this="OVERLAY", expressions=arguments), token)
+
+    def _coalesce(self) -> exp.Expression:
+        token = self.next_token()
+        first, *rest = self.listed(self.expr)
+        return placed(exp.Coalesce(this=first, expressions=rest), token)
+
+    def star(self) -> exp.Expression:
+        """``*``."""
+        token = self.need_symbol(TokenType.STAR, "*")
+        return placed(exp.Star(), token)
+
+    def separated(self, item: Callable[[], exp.Expression]) -> list[exp.Expression]:
+        """Items with commas between them, at least one."""
+        items = [item()]
+        while self.take_symbol(TokenType.COMMA):
+            items.append(item())
+        return items
+
+    def order_by(self) -> exp.Order:
+        """``ORDER BY e [ASC|DESC] [NULLS FIRST|LAST], …``."""
+        self.need("order", "by")
+        return exp.Order(expressions=self.separated(self._ordered))
+
+    def _ordered(self) -> exp.Expression:
+        this = self.expr()
+        descending = self.take("desc")
+        if not descending:
+            self.take("asc")
+        first = None
+        if self.take("nulls", "first"):
+            first = True
+        elif self.take("nulls", "last"):
+            first = False
+        nulls_first = first if first is not None else not descending
+        return exp.Ordered(this=this, desc=descending or None, nulls_first=nulls_first)
+
+    def _inner_query(self) -> exp.Select:
+        self._finite = True
+        query = self.query()
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        return query
+
+
+def placed(node: exp.Expression, token: Token) -> exp.Expression:
+    """The node with the token's position."""
+    node.update_positions(token)
+    return node
+
+
+CALL_PARSERS: dict[str, Callable[[CallParser], exp.Expression]] = {
+    "extract": CallParser._extract,
+    "trim": CallParser._trim,
+    "position": CallParser._position,
+    "coalesce": CallParser._coalesce,
+    "timestampdiff": CallParser._of_unit,
+    "timestampadd": CallParser._of_unit,
+    "floor": CallParser._rounding,
+    "ceil": CallParser._rounding,
+    "ceiling": CallParser._rounding,
+    "overlay": CallParser._overlay,
+}
