@@ -155,13 +155,6 @@ JOINS: tuple[Condition, ...] = (
 AGGREGATES: tuple[Condition, ...] = (
     Condition("AGGREGATE_MISPLACED", "user", "aggregate {function} in {clause}", "{fix}", "42803"),
     Condition(
-        "AGGREGATE_OVER_CHANGELOG",
-        "not_yet",
-        "aggregate over changelog {relation}: its updates would count twice",
-        "re-declare its topic as a STREAM to aggregate all changes, or aggregate the stream it is made of",
-        _ZERO,
-    ),
-    Condition(
         "AGGREGATE_WITHOUT_GROUP",
         "not_yet",
         "an aggregate without GROUP BY has no key",
@@ -286,6 +279,13 @@ SINKS: tuple[Condition, ...] = (
         "user",
         "key column {name} of changelog {relation} is not selected unchanged, so updates cannot be told apart",
         "add {name} to the SELECT list",
+        "42803",
+    ),
+    Condition(
+        "RESULT_WITHOUT_KEY",
+        "user",
+        "the result is a changelog without a key: a sub-select leaves out what tells its rows apart",
+        "select the key columns inside and outside, or GROUP BY what is selected",
         "42803",
     ),
     Condition(

@@ -152,9 +152,29 @@ CONDITIONS: tuple[Condition, ...] = (
         "SOURCE_NOT_WRAPPABLE", "internal", "a source cannot be read with the engine's clock", "please report this"
     ),
     Condition(
+        "WEIGHT_NEGATIVE",
+        "internal",
+        "{detail}",
+        "report it with the query and the plan of `ds explain`; `ds reset` computes everything anew",
+    ),
+    Condition(
+        "KEY_NOT_UNIQUE",
+        "user",
+        "the result's key does not tell its rows apart: {detail}",
+        "select the keys of all sides, or GROUP BY the key",
+    ),
+    Condition(
+        "AGGREGATE_OVERFLOW",
+        "user",
+        "{detail}",
+        "CAST the argument to a larger type: DOUBLE, or DECIMAL with fewer digits behind the point",
+        "22003",
+    ),
+    Condition("OPERATOR_SETTINGS", "internal", "the settings of an operator cannot be read: {detail}", "report it"),
+    Condition(
         "STATE_LAYOUT_UNKNOWN",
         "user",
-        "the checkpoint's temporal join state was written by another version",
+        "the checkpoint's state was written by another version",
         "`ds reset` starts a new checkpoint version",
     ),
     Condition(

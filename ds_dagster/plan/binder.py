@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import cast
+from typing import Literal, cast
 
 from sqlglot import exp
 
@@ -19,6 +19,7 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.arithmetic import widens
+from ds_dagster.plan.delta_nodes import Fold
 from ds_dagster.plan.expressions import Typed, widened
 from ds_dagster.plan.fingerprint import fingerprint, state_signature
 from ds_dagster.plan.grouping import window_of
@@ -101,7 +102,7 @@ class _Binder:
         relation, diagnostics = infer_sink(
             statement,
             output,
-            made.changelog,
+            _outside(made),
             selected.key,
             selected.relation,
             world.catalog,
@@ -111,7 +112,7 @@ class _Binder:
         self.findings.extend(diagnostics)
         if relation is None or self.findings.failed:
             return None
-        return Sink(made, relation, tuple(item.name for item in selected.items))
+        return Sink(_folded(made), relation, tuple(item.name for item in selected.items))
 
     def _check_view(self, statement: CreateAsSelect, items: Sequence[SelectItem]) -> None:
         if statement.kind != "materialized_view":
@@ -131,7 +132,7 @@ class _Binder:
             return None
         made = project(selected)
         kinds = Findings()
-        check_insert_kind(relation, made.changelog, kinds)
+        check_insert_kind(relation, _outside(made), kinds)
         self.findings.extend(replace(found, span=found.span or statement.target.span) for found in kinds.diagnostics)
         if statement.body.partition_by:
             span = statement.body.partition_by[0].span
@@ -160,14 +161,13 @@ class _Binder:
         if self.findings.failed:
             return None
         key = tuple(placed[name] for name in selected.key)
-        if made.changelog == "upsert" and sorted(key) != sorted(relation.primary_key):
+        if made.changelog != "append" and sorted(key) != sorted(relation.primary_key):
             name, primary = relation.name.name, relation.primary_key
             span = statement.target.span
             self.findings.add(error("INSERT_KEY", span=span, relation=name, key=primary, found=selected.key))
             return None
-        return Sink(
-            replace(made, columns=tuple(columns), key_names=key), relation, tuple(named.name for named in columns)
-        )
+        made = replace(made, columns=tuple(columns), key_names=key)
+        return Sink(_folded(made), relation, tuple(named.name for named in columns))
 
     def _check_type(self, position: int, item: SelectItem, target: Column, relation: Relation) -> None:
         if not widens(item.expression.type, target.type):
@@ -202,6 +202,15 @@ class _Binder:
             lineage=column_lineage(root),
             settings=MappingProxyType(settings),
         )
+
+
+def _outside(made: Project) -> Literal["append", "upsert"]:
+    """How a sink sees the rows: those with weights are folded to upserts by key."""
+    return "append" if made.changelog == "append" else "upsert"
+
+
+def _folded(made: Project) -> Project | Fold:
+    return Fold(made, made.key_names) if made.changelog == "weighted" else made
 
 
 def _refresh(relation: Relation) -> RefreshMode:

@@ -50,13 +50,19 @@ UNITS: dict[str, tuple[str, ...]] = {
 }
 """Function whose first argument is a unit of time → which ones."""
 _TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
-_AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
+AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
     exp.Count: "COUNT",
     exp.Sum: "SUM",
     exp.Avg: "AVG",
     exp.Min: "MIN",
     exp.Max: "MAX",
+    exp.VariancePop: "VAR_POP",
+    exp.Variance: "VAR_SAMP",
+    exp.StddevPop: "STDDEV_POP",
+    exp.StddevSamp: "STDDEV_SAMP",
+    exp.ArrayAgg: "ARRAY_AGG",
 }
+"""Node of an aggregate → its name."""
 
 
 class Aggregates:
@@ -241,7 +247,7 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         UserError: AGGREGATE_MISPLACED, FUNCTION_ARGUMENT_TYPE.
     """
     call = node.this if isinstance(node, exp.Filter) else node
-    name = _AGGREGATES.get(type(call))
+    name = AGGREGATES.get(type(call))
     if name is None:
         raise binder.refuse("EXPRESSION_NOT_YET", node, what="FILTER behind a function that is no aggregate")
     if binder.aggregates is None:

@@ -8,21 +8,19 @@ from typing import Literal
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Weigh
 from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan
 
-JoinForm = Literal["interval", "temporal"]
+JoinForm = Literal["interval", "temporal", "changelog"]
 
 JOIN_FORMS: Mapping[tuple[str, str], tuple[JoinForm | None, str]] = MappingProxyType(
     {
         ("stream", "stream"): ("interval", ""),
         ("stream", "changelog"): ("temporal", ""),
         ("changelog", "stream"): (None, "put the stream first: FROM {right} JOIN {left} ON …"),
-        (
-            "changelog",
-            "changelog",
-        ): (None, "re-declare the topic of {left} as a STREAM and join that with {right}"),
+        ("changelog", "changelog"): ("changelog", ""),
         ("stream", "sub-select over a changelog"): (None, "join with the changelog itself and filter in WHERE"),
-        ("changelog", "sub-select over a changelog"): (None, "re-declare the topic of {left} as a STREAM"),
+        ("changelog", "sub-select over a changelog"): ("changelog", ""),
     }
 )
 """(left, right) → form of the join, or None and what to write instead."""
@@ -33,10 +31,6 @@ _OWN_CHANGELOG = (
 )
 CHAINS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        ("aggregate", "interval join"): "",
-        ("aggregate", "temporal join"): "",
-        ("aggregate", "LEFT interval join"): _OWN_STREAM,
-        **{("aggregate", lower): _OWN_CHANGELOG for lower in ("aggregate", "windowed aggregate")},
         **{
             (upper, lower): _OWN_STREAM
             for upper in ("interval join", "LEFT interval join", "temporal join", "windowed aggregate")
@@ -45,17 +39,19 @@ CHAINS: Mapping[tuple[str, str], str] = MappingProxyType(
         **{
             (upper, lower): _OWN_CHANGELOG
             for upper in ("interval join", "LEFT interval join", "temporal join", "windowed aggregate")
-            for lower in ("aggregate", "windowed aggregate")
+            for lower in ("aggregate", "windowed aggregate", "step over a changelog")
         },
     }
 )
-"""(upper, lower) stateful step in one query → empty when allowed, else what to write instead. Spark allows one native
-stateful step over joins that emit at once; a LEFT interval join emits when time has passed, so nothing that updates
-may stand over it."""
+"""(upper, lower) stateful step in one query → empty when allowed, else what to write instead. Joins and windows need
+the event time of their rows, which no stateful step below passes on. Aggregates without a window and joins of
+changelogs need none, see :func:`check_weights`."""
 
 
 def step_name(node: Node) -> str:
     """What :data:`CHAINS` calls a stateful node."""
+    if isinstance(node, Weigh | DeltaAggregate | DeltaJoin):
+        return "step over a changelog"
     if isinstance(node, Aggregate):
         return "windowed aggregate" if node.window is not None else "aggregate"
     if isinstance(node, IntervalJoin):
@@ -75,6 +71,18 @@ def check_chain(upper: str, below: Node, span: Span) -> None:
             instead = CHAINS[upper, lower]
             if instead:
                 raise error("STATEFUL_CHAIN", span=span, upper=_article(upper), lower=_article(lower), instead=instead)
+
+
+def check_weights(below: Node, span: Span) -> None:
+    """An aggregate, or a join of changelogs, may stand over everything but windows that are refined: what they said
+    before is not known.
+
+    Raises:
+        NotYetError: STATEFUL_CHAIN.
+    """
+    if any(isinstance(node, Aggregate) and node.window and node.updates for node in below.walk()):
+        lower = "windowed aggregate that is refined"
+        raise error("STATEFUL_CHAIN", span=span, upper="a step", lower=_article(lower), instead=_OWN_CHANGELOG)
 
 
 def side_kind(node: Node) -> str:
@@ -115,7 +123,7 @@ def check_within(form: JoinForm, within: int | None, names: tuple[str, str], spa
     """
     if form == "interval" and within is None:
         raise error("INTERVAL_JOIN_WITHOUT_WITHIN", span=span, left=names[0], right=names[1])
-    if form == "temporal" and within is not None:
+    if form != "interval" and within is not None:
         raise error("WITHIN_ON_TEMPORAL_JOIN", span=span, left=names[0], right=names[1])
 
 

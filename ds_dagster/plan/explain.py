@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -207,6 +208,27 @@ def _temporal_join(node: Node) -> str:
     return f"{node.kind} on {_text(node.left_key)} = {_text(node.right_key)} · {mode} · versions kept {kept}"
 
 
+def _weigh(node: Node) -> str:
+    assert isinstance(node, Weigh)
+    return f"keeps the last row by {', '.join(map(shown, node.key))}" if node.is_stateful else ""
+
+
+def _delta_aggregate(node: Node) -> str:
+    assert isinstance(node, DeltaAggregate)
+    return f"by {_named(node.group)} · {', '.join(_call(call) for call in node.calls)} · every change"
+
+
+def _delta_join(node: Node) -> str:
+    assert isinstance(node, DeltaJoin)
+    keys = zip(node.left_keys, node.right_keys, strict=True)
+    return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in keys)}"
+
+
+def _fold(node: Node) -> str:
+    assert isinstance(node, Fold)
+    return f"to one change per {', '.join(map(shown, node.key))}"
+
+
 DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     Scan: _scan,
     Filter: _filter,
@@ -215,5 +237,9 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     Aggregate: _aggregate,
     IntervalJoin: _interval_join,
     TemporalJoin: _temporal_join,
+    Weigh: _weigh,
+    DeltaAggregate: _delta_aggregate,
+    DeltaJoin: _delta_join,
+    Fold: _fold,
 }
 """Node → what is to be said about it."""

@@ -612,5 +612,7 @@ VISITORS: dict[type[exp.Expression], Visitor] = {
     exp.Array: ExpressionBinder.visit_array,
     **dict.fromkeys((exp.Anonymous, exp.Coalesce, exp.Trim, exp.Extract), ExpressionBinder.visit_call),
     **dict.fromkeys((exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Filter), ExpressionBinder.visit_aggregate),
+    **dict.fromkeys((exp.VariancePop, exp.Variance, exp.StddevPop, exp.StddevSamp), ExpressionBinder.visit_aggregate),
+    exp.ArrayAgg: ExpressionBinder.visit_aggregate,
 }
 """Source node → how it is bound; what is not here is refused."""

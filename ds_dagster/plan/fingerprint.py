@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
 from ds_dagster.plan.nodes import (
     Aggregate,
     BoundExpression,
@@ -201,6 +202,29 @@ def _join(shaper: _Shaper, node: Node) -> Shape:
     return [node.kind, shaper.text(node.left_key), shaper.text(node.right_key), options]
 
 
+def _weigh(_shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, Weigh)
+    return [node.is_stateful]
+
+
+def _delta_aggregate(shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, DeltaAggregate)
+    calls = [[c.function, shaper.text(c.argument), shaper.text(c.filter), c.distinct, str(c.type)] for c in node.calls]
+    return [[shaper.text(named.expression) for named in node.group], calls, node.weighted]
+
+
+def _delta_join(shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, DeltaJoin)
+    keys = zip(node.left_keys, node.right_keys, strict=True)
+    return [node.kind, [[shaper.text(left), shaper.text(right)] for left, right in keys]]
+
+
+def _fold(_shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, Fold)
+    positions = [field.name for field in node.output]
+    return [[positions.index(name) for name in node.key_names]]
+
+
 SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     Scan: _scan,
     Filter: _filter,
@@ -209,13 +233,19 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     Aggregate: _aggregate,
     IntervalJoin: _join,
     TemporalJoin: _join,
+    Weigh: _weigh,
+    DeltaAggregate: _delta_aggregate,
+    DeltaJoin: _delta_join,
+    Fold: _fold,
 }
 
 
 def _state(node: Node, store_kinds: StoreKinds) -> Shape:
-    """What one stateful step keeps. Joins keep rows: their types and the join itself; an aggregate keeps results."""
-    if isinstance(node, Aggregate):
-        return ["Aggregate", _without_reading(_shape(node, store_kinds))]
+    """What one stateful step keeps. Joins of streams keep rows: their types and the join itself. Aggregates keep
+    results, and a join of changelogs must be told that a row goes in the words in which it came: everything below
+    counts."""
+    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin):
+        return [type(node).__name__, _without_reading(_shape(node, store_kinds))]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)
     types = [[str(field.type) for field in child.output] for child in node.inputs]
     return [type(node).__name__, own, types]

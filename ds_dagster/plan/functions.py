@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ds_dagster.datatypes import BIGINT, DOUBLE, VARCHAR, DataType, Scalar, decimal, is_integer
+from ds_dagster.datatypes import BIGINT, DOUBLE, VARCHAR, ArrayType, DataType, Scalar, decimal, is_integer
 from ds_dagster.plan.collection_functions import COLLECTION_FUNCTIONS
 from ds_dagster.plan.function import Function, first, signature
 from ds_dagster.plan.json_functions import CONDITIONAL_FUNCTIONS, JSON_FUNCTIONS
@@ -32,6 +32,10 @@ def _average(types: Sequence[DataType]) -> DataType:
     if isinstance(type_, Scalar) and type_.name == "DECIMAL":
         return decimal(38, max(type_.scale or 0, 6))
     return DOUBLE
+
+
+def _array(types: Sequence[DataType]) -> DataType:
+    return ArrayType(types[0])
 
 
 _METADATA = (
@@ -75,6 +79,31 @@ _AGGREGATES = (
     Function("AVG", (signature("number", _average),), "DOUBLE; DECIMAL(p,s) to DECIMAL(38,max(s,6))", kind="aggregate"),
     Function("MIN", (signature("orderable", first),), "smallest value that is not NULL", kind="aggregate"),
     Function("MAX", (signature("orderable", first),), "largest value that is not NULL", kind="aggregate"),
+    Function("VAR_POP", (signature("number", DOUBLE),), "variance of all values", kind="aggregate"),
+    Function(
+        "VAR_SAMP",
+        (signature("number", DOUBLE),),
+        "variance of a sample; NULL of one value",
+        kind="aggregate",
+        nulls="always",
+        aliases=("VARIANCE",),
+    ),
+    Function("STDDEV_POP", (signature("number", DOUBLE),), "standard deviation of all values", kind="aggregate"),
+    Function(
+        "STDDEV_SAMP",
+        (signature("number", DOUBLE),),
+        "standard deviation of a sample; NULL of one value",
+        kind="aggregate",
+        nulls="always",
+        aliases=("STDDEV",),
+    ),
+    Function(
+        "ARRAY_AGG",
+        (signature("orderable", _array),),
+        "all values that are not NULL, in their own order; NULL without any",
+        kind="aggregate",
+        aliases=("COLLECT",),
+    ),
 )
 
 _SCALARS = (
@@ -94,28 +123,23 @@ ALIASES: Mapping[str, str] = MappingProxyType({alias: f.name for f in FUNCTIONS.
 KNOWN_LATER: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(
         (
-            "STDDEV",
-            "STDDEV_POP",
-            "STDDEV_SAMP",
-            "VARIANCE",
-            "VAR_POP",
-            "VAR_SAMP",
             "LISTAGG",
-            "COLLECT",
-            "ARRAY_AGG",
             "STRING_AGG",
             "FIRST_VALUE",
             "LAST_VALUE",
             "APPROX_COUNT_DISTINCT",
         ),
-        "aggregates built today: COUNT, SUM, AVG, MIN, MAX",
+        "aggregates built today: COUNT, SUM, AVG, MIN, MAX, VAR_…, STDDEV_…, ARRAY_AGG",
     )
     | dict.fromkeys(
         ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE"),
         "ranking over a stream comes with top-n; filter or aggregate instead",
     )
     | dict.fromkeys(("JSON_OBJECT", "JSON_ARRAY"), "JSON_STRING of a STRUCT, MAP or ARRAY")
-    | dict.fromkeys(("JSON_OBJECTAGG", "JSON_ARRAYAGG"), "aggregates built today: COUNT, SUM, AVG, MIN, MAX")
+    | dict.fromkeys(
+        ("JSON_OBJECTAGG", "JSON_ARRAYAGG"),
+        "aggregates built today: COUNT, SUM, AVG, MIN, MAX, VAR_…, STDDEV_…, ARRAY_AGG",
+    )
     | {"STR_TO_MAP": "SPLIT gives the parts of a text"}
     | {"MATCH_ROWTIME": "pattern matching is not built; rowtime() gives a record's timestamp"}
 )

@@ -10,15 +10,24 @@ from ds_dagster.catalog.records import Findings
 from ds_dagster.datatypes import BIGINT, is_primitive, is_temporal
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.calls import Aggregates
-from ds_dagster.plan.check_joins import check_chain
+from ds_dagster.plan.calls import AGGREGATES, Aggregates
+from ds_dagster.plan.check_joins import check_chain, check_weights
+from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
-from ds_dagster.plan.nodes import Aggregate, BoundExpression, Filter, Named, Node, Scan, Window
+from ds_dagster.plan.nodes import (
+    Aggregate,
+    BoundExpression,
+    Filter,
+    IntervalJoin,
+    Named,
+    Node,
+    Scan,
+    Window,
+)
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.scope import Scope
 from ds_dagster.plan.sources import Planned
-
-AGGREGATE_NODES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+from ds_dagster.plan.weights import weighted
 
 
 def is_grouped(tree: exp.Select) -> bool:
@@ -30,7 +39,7 @@ def is_grouped(tree: exp.Select) -> bool:
 
 def _has_aggregate(item: exp.Expression) -> bool:
     inner = item.this if isinstance(item, exp.Alias) else item
-    return not isinstance(inner, exp.Column | exp.Star) and inner.find(*AGGREGATE_NODES) is not None
+    return not isinstance(inner, exp.Column | exp.Star) and inner.find(*AGGREGATES) is not None
 
 
 class Grouping:
@@ -66,10 +75,10 @@ class Grouping:
         self._check_window()
 
     def _check_below(self) -> None:
-        upper = "windowed aggregate" if self.source.window is not None else "aggregate"
-        check_chain(upper, self.below, self.span)
-        if self.below.changelog != "append":
-            raise error("AGGREGATE_OVER_CHANGELOG", span=self.span, relation=self.source.relation.name.name)
+        if self.source.window is not None:
+            check_chain("windowed aggregate", self.below, self.span)
+        else:
+            check_weights(self.below, self.span)
 
     def _meant(self, item: exp.Expression, aliases: Mapping[str, exp.Expression]) -> exp.Expression:
         """The expression of the SELECT list a name stands for, unless a source has a column of that name."""
@@ -128,13 +137,22 @@ class Grouping:
                 child.replace(replaced)
         return made
 
-    def node(self, *, updates: bool) -> Aggregate:
+    def node(self, *, updates: bool) -> Aggregate | DeltaAggregate:
         """The aggregate, once all its calls are known. GROUP BY alone counts, so that there is something to keep."""
         if not self.aggregates.calls:
             self.aggregates.add("COUNT", None, None, BIGINT)
         calls = tuple(self.aggregates.calls.values())
         self._warn_unbounded()
-        return Aggregate(self.below, tuple(self.group), calls, self.source.window, updates)
+        if self._is_native():
+            return Aggregate(self.below, tuple(self.group), calls, self.source.window, updates)
+        return DeltaAggregate(weighted(self.below), tuple(self.group), calls)
+
+    def _is_native(self) -> bool:
+        """Whether Spark's own aggregate can do it: over appended rows, as the one stateful step that updates."""
+        if self.source.window is not None:
+            return True
+        outer = any(isinstance(node, IntervalJoin) and node.kind == "left" for node in self.below.walk())
+        return self.below.changelog == "append" and not outer
 
     def check_session(self, updates: bool) -> None:
         """What a session's bounds are is known only to the aggregate: nothing below it may look at them. Once all calls

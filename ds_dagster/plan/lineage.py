@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Node, Project, Scan, Sink, Window
 from ds_dagster.plan.query import ColumnSource
 
@@ -30,7 +31,7 @@ def _lineage(node: Node) -> Sources:
         below |= _lineage(child)
     if isinstance(node, Project):
         return {named.name: _merged(below, [named.expression]) for named in node.columns}
-    if isinstance(node, Aggregate):
+    if isinstance(node, Aggregate | DeltaAggregate):
         groups = {named.name: _merged(below, [named.expression]) for named in node.group}
         return groups | {
             c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls

@@ -19,11 +19,13 @@ from ds_dagster.catalog.relation import Column, Relation, StartingPosition
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
 from ds_dagster.errors import error
 
-ChangelogKind = Literal["append", "upsert"]
+ChangelogKind = Literal["append", "upsert", "weighted"]
 WindowFunction = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 JoinKind = Literal["inner", "left"]
 BadRecords = Literal["terminate", "ignore"]
-AggregateFunction = Literal["COUNT", "SUM", "AVG", "MIN", "MAX"]
+AggregateFunction = Literal[
+    "COUNT", "SUM", "AVG", "MIN", "MAX", "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "ARRAY_AGG"
+]
 DEFAULT_RETENTION_MILLIS = 3_600_000
 
 
@@ -121,7 +123,7 @@ class Node:
 
     @property
     def changelog(self) -> ChangelogKind:
-        """Whether rows are appended for good or replace one another by ``key``."""
+        """Whether rows are appended for good, replace one another by ``key``, or come and go with weights."""
         return "append"
 
     @property
@@ -167,7 +169,12 @@ _INPUT_NAMES: dict[type[Node], tuple[str, ...]] = {}
 ``Node``."""
 
 
-def _require(node: Node, names: frozenset[str], what: str) -> None:
+def require(node: Node, names: frozenset[str], what: str) -> None:
+    """Fields that an expression reads come out of its input.
+
+    Raises:
+        InternalError: INTERNAL.
+    """
     if not names:
         return
     known = [field.name for field in node.output]
@@ -238,12 +245,12 @@ class Filter(Node):
     condition: BoundExpression
 
     def __post_init__(self) -> None:
-        _require(self.input, self.condition.columns(), "filter")
+        require(self.input, self.condition.columns(), "filter")
 
     @property
     def emits_deletes(self) -> bool:
-        """Whether a row that fails must become a delete of its key."""
-        return not self.input.is_final
+        """Whether a row that fails must become a delete of its key; rows with weights go by their weights."""
+        return self.input.changelog == "upsert" and not self.input.is_final
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -273,7 +280,7 @@ class Project(Node):
 
     def __post_init__(self) -> None:
         for named in self.columns:
-            _require(self.input, named.expression.columns(), f"projection {named.name}")
+            require(self.input, named.expression.columns(), f"projection {named.name}")
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -345,7 +352,7 @@ class Aggregate(Node):
         if self.input.changelog != "append":
             raise error("INTERNAL", where="aggregate over an upsert input")
         for named in self.group:
-            _require(self.input, named.expression.columns(), f"group {named.name}")
+            require(self.input, named.expression.columns(), f"group {named.name}")
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -430,7 +437,7 @@ class Sink(Node):
     columns: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        _require(self.input, frozenset(self.columns), "sink")
+        require(self.input, frozenset(self.columns), "sink")
 
     @property
     def output(self) -> tuple[Field, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ds_dagster.errors import error
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
 from ds_dagster.plan.expressions import conjunction, conjuncts
 from ds_dagster.plan.nodes import Aggregate, Filter, IntervalJoin, Node, Project, Scan, Sink, TemporalJoin, Window
 
@@ -35,7 +36,7 @@ def push_filters(root: Sink) -> Sink:
 def _push(node: Node) -> Node:
     if isinstance(node, Filter) and isinstance(node.input, TemporalJoin):
         return _pushed(node, node.input)
-    if isinstance(node, Filter | Project | Aggregate | Window):
+    if isinstance(node, Filter | Project | Aggregate | Window | Weigh | DeltaAggregate | Fold):
         inner = _push(node.input)
         return node if inner is node.input else replace(node, input=inner)
     return node
@@ -61,6 +62,8 @@ def prune(root: Sink) -> Sink:
 
 
 def _prune(node: Node, needed: Needed, *, top: bool = False) -> Node:
+    if top and isinstance(node, Fold):
+        return replace(node, input=_prune(node.input, needed, top=True))
     return PRUNERS[type(node)](node, needed) if not (top and isinstance(node, Project)) else _all_columns(node)
 
 
@@ -96,6 +99,32 @@ def _prune_aggregate(node: Node, needed: Needed) -> Node:
     return replace(node, input=below, calls=calls, window=window)
 
 
+def _prune_delta_aggregate(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, DeltaAggregate)
+    calls = tuple(call for call in node.calls if call.name in needed) or node.calls[:1]
+    parts = [named.expression for named in node.group]
+    parts += [part for call in calls for part in (call.argument, call.filter) if part is not None]
+    used = frozenset().union(*(part.columns() for part in parts))
+    return replace(node, input=_prune(node.input, used), calls=calls)
+
+
+def _prune_delta_join(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, DeltaJoin)
+    left = _prune(node.left, needed.union(*(key.columns() for key in node.left_keys), node.left.key))
+    right = _prune(node.right, needed.union(*(key.columns() for key in node.right_keys), node.right.key))
+    return replace(node, left=left, right=right)
+
+
+def _prune_weigh(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, Weigh)
+    return replace(node, input=_prune(node.input, needed | frozenset(node.input.key)))
+
+
+def _prune_fold(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, Fold)
+    return replace(node, input=_prune(node.input, needed | frozenset(node.key_names)))
+
+
 def _prune_join(node: Node, needed: Needed) -> Node:
     assert isinstance(node, IntervalJoin | TemporalJoin)
     left = _prune(node.left, needed | node.left_key.columns())
@@ -128,5 +157,9 @@ PRUNERS: dict[type[Node], Pruner] = {
     Aggregate: _prune_aggregate,
     IntervalJoin: _prune_join,
     TemporalJoin: _prune_join,
+    Weigh: _prune_weigh,
+    DeltaAggregate: _prune_delta_aggregate,
+    DeltaJoin: _prune_delta_join,
+    Fold: _prune_fold,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

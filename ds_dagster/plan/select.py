@@ -12,12 +12,15 @@ from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
+from ds_dagster.plan.check_joins import check_weights
+from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
 from ds_dagster.plan.grouping import Grouping, is_grouped, key_names, window_of
 from ds_dagster.plan.joins import bind_join
-from ds_dagster.plan.nodes import BoundExpression, Filter, Named, Node, Project
+from ds_dagster.plan.nodes import Aggregate, BoundExpression, Filter, Named, Node, Project
 from ds_dagster.plan.scope import Scope, Visible
 from ds_dagster.plan.sources import Naming, Planned, SourceBinder, World
+from ds_dagster.plan.weights import weighted
 from ds_dagster.sql.expressions import FieldAccess
 from ds_dagster.sql.statements import Context
 
@@ -64,8 +67,8 @@ class SelectBinder:
         self.findings = findings
         self.naming = Naming()
 
-    def bind(self, tree: exp.Select) -> Selected:
-        """Bind a SELECT.
+    def bind(self, tree: exp.Select, *, inner: bool = False) -> Selected:
+        """Bind a SELECT. ``inner``: in FROM, where it needs no key: rows without one come and go by weights.
 
         Raises:
             RefusedSelectError: mistakes are in the findings.
@@ -74,14 +77,28 @@ class SelectBinder:
         first, node = self._from(tree, scope)
         node = self._where(tree, scope, node)
         if is_grouped(tree):
-            return self._grouped(tree, scope, first, node)
+            return self._grouped(tree, scope, first, node, inner)
         if first.window is not None and first.window.function == "SESSION":
             self.findings.add(error("SESSION_BOUNDS", span=scope.place(tree), where="without GROUP BY"))
             raise RefusedSelectError
         binder = ExpressionBinder(scope, "the SELECT list")
         items = tuple(self._items(tree, scope, binder, None))
         self._done()
-        return Selected(node, items, first.relation, self._key(node, items, first))
+        return self._selected(node, items, first, inner)
+
+    def _selected(self, node: Node, items: tuple[SelectItem, ...], first: Planned, inner: bool) -> Selected:
+        found, lost = key_names(node, [Named(item.name, item.expression) for item in items])
+        if lost and inner:
+            span = self.span
+            self.findings.collect(lambda: check_weights(node, span))
+            self._done()
+            return Selected(weighted(node), items, first.relation, ())
+        for field in lost:
+            self.findings.add(self._lost(field, node, first))
+        if not inner and node.changelog == "weighted" and not node.key:
+            self.findings.add(error("RESULT_WITHOUT_KEY", span=self.span))
+        self._done()
+        return Selected(node, items, first.relation, tuple(found[field] for field in node.key))
 
     def _done(self) -> None:
         if self.findings.failed:
@@ -102,7 +119,7 @@ class SelectBinder:
 
     def sub_select(self, tree: exp.Select, alias: str) -> tuple[Project, Relation]:
         """A SELECT in FROM: its projection makes fields ``alias$column``."""
-        selected = self.bind(tree)
+        selected = self.bind(tree, inner=True)
         seen: set[str] = set()
         for item in selected.items:
             if item.name in seen:
@@ -117,7 +134,7 @@ class SelectBinder:
         condition = self.findings.collect(lambda: ExpressionBinder(scope, "WHERE").condition(where.this))
         return node if condition is None else Filter(node, condition)
 
-    def _grouped(self, tree: exp.Select, scope: Scope, first: Planned, node: Node) -> Selected:
+    def _grouped(self, tree: exp.Select, scope: Scope, first: Planned, node: Node, inner: bool) -> Selected:
         grouping = Grouping(scope, tree, first, node, self.findings)
         try:
             grouping.bind()
@@ -137,7 +154,7 @@ class SelectBinder:
         made: Node = grouping.node(updates=self.choices.updates)
         if condition is not None:
             made = Filter(made, condition)
-        return Selected(made, items, first.relation, self._key(made, items, first))
+        return self._selected(made, items, first, inner)
 
     # the SELECT list
 
@@ -197,17 +214,9 @@ class SelectBinder:
             return str(item.expressions[0].this)
         raise binder.refuse("COLUMN_NEEDS_NAME", item, expression=binder.shown(item))
 
-    def _key(self, node: Node, items: tuple[SelectItem, ...], first: Planned) -> tuple[str, ...]:
-        """Output names of the key, in the key's order; every key field must be selected as it is."""
-        found, lost = key_names(node, [Named(item.name, item.expression) for item in items])
-        for field in lost:
-            self.findings.add(self._lost(field, node, first))
-        self._done()
-        return tuple(found[field] for field in node.key)
-
     def _lost(self, field: str, node: Node, first: Planned) -> DsError:
         shown = field.partition("$")[2] or field
-        if any(n.is_stateful for n in node.walk()):
+        if any(isinstance(n, Aggregate | DeltaAggregate) for n in node.walk()):
             window = window_of(node)
             bounds = {window.start: "window_start", window.end: "window_end"} if window else {}
             return error("GROUP_KEY_NOT_SELECTED", span=self.span, name=bounds.get(field, shown))

@@ -14,10 +14,12 @@ DELETED: Final = "__deleted"
 PARTITION: Final = "__partition"
 ORDER: Final = "__order"
 """Text: a row's ordered part of its entity and its position there, sortable."""
+WEIGHT: Final = "__weight"
+"""BIGINT, never zero: how often the row comes, below zero when it goes; present on rows with weights."""
 WINDOW: Final = "__window"
 """STRUCT of start and end, carries the watermark."""
 
-TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WINDOW})
+TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW})
 
 FAULT_MARK: Final = "[ds:"
 """What our operators and expressions begin a failure with, see :mod:`ds_dagster.spark.faults`."""

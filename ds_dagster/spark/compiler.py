@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.datatypes import common_type
 from ds_dagster.errors import error
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -30,7 +31,9 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.weights import has_weights
 from ds_dagster.spark import columns as names
+from ds_dagster.spark import deltas
 from ds_dagster.spark.clock import clocked_sources, tick_source_name
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.expressions import compile_condition, compile_expression
@@ -67,6 +70,8 @@ def output_mode(root: Sink) -> OutputMode:
         InternalError: PLAN_NOT_STREAMABLE for a chain that Spark refuses or answers wrongly; the plan's
         checks let none through.
     """
+    if has_weights(root):
+        return "append"
     aggregates = [node for node in root.walk() if isinstance(node, Aggregate)]
     mode: OutputMode = "update" if any(not node.is_final for node in aggregates) else "append"
     outer = [node for node in root.walk() if isinstance(node, IntervalJoin) and node.kind == "left"]
@@ -78,8 +83,9 @@ def output_mode(root: Sink) -> OutputMode:
 
 
 def state_store(root: Node) -> StateStore:
-    """Where the plan keeps its state: a temporal join needs RocksDB, native operators are faster on the heap."""
-    return "rocksdb" if any(isinstance(node, TemporalJoin) for node in root.walk()) else "heap"
+    """Where the plan keeps its state: our operators need RocksDB, native ones are faster on the heap."""
+    ours = any(isinstance(node, TemporalJoin) for node in root.walk()) or has_weights(root)
+    return "rocksdb" if ours else "heap"
 
 
 class PlanCompiler:
@@ -205,6 +211,24 @@ class PlanCompiler:
             fields.append(carry_time(sf.col("l").getField(names.EVENT_TIME), names.EVENT_TIME))
         return Flow(joined.select(*fields), timed=not node.immediate)
 
+    def visit_weigh(self, node: Weigh, _wants: Wants) -> Flow:
+        """Rows with weights; of upserts the last of a batch counts."""
+        flow = self.visit(node.input, POSITION if node.is_stateful else NOTHING)
+        return Flow(deltas.weigh(self.spark, node, flow.frame))
+
+    def visit_delta_aggregate(self, node: DeltaAggregate, _wants: Wants) -> Flow:
+        """Groups of rows with weights."""
+        return Flow(deltas.aggregate(self.spark, node, self.visit(node.input, NOTHING).frame))
+
+    def visit_delta_join(self, node: DeltaJoin, _wants: Wants) -> Flow:
+        """Pairs of rows with weights."""
+        left, right = (self.visit(side, NOTHING).frame for side in node.inputs)
+        return Flow(deltas.join(self.spark, node, left, right))
+
+    def visit_fold(self, node: Fold, _wants: Wants) -> Flow:
+        """Weights become upserts and deletes."""
+        return Flow(deltas.fold(self.spark, node, self.visit(node.input, NOTHING).frame))
+
     def visit_sink(self, node: Sink, wants: Wants) -> Flow:
         """The relation's columns in its order, each in its type."""
         flow = self.visit(node.input, wants)
@@ -292,6 +316,10 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         Aggregate: _visits(PlanCompiler.visit_aggregate),
         IntervalJoin: _visits(PlanCompiler.visit_interval_join),
         TemporalJoin: _visits(PlanCompiler.visit_temporal_join),
+        Weigh: _visits(PlanCompiler.visit_weigh),
+        DeltaAggregate: _visits(PlanCompiler.visit_delta_aggregate),
+        DeltaJoin: _visits(PlanCompiler.visit_delta_join),
+        Fold: _visits(PlanCompiler.visit_fold),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )

@@ -44,8 +44,25 @@ SCALARS: Mapping[str, Scalar] = MappingProxyType(
 )
 """Scalar and metadata function → Spark."""
 
+
+def _sorted_or_null(values: Column) -> Column:
+    """Spark keeps the order in which tasks came; ours is the values' own."""
+    return sf.when(sf.size(values) > 0, sf.sort_array(values))
+
+
 AGGREGATES: Mapping[str, Aggregate] = MappingProxyType(
-    {"COUNT": sf.count, "SUM": sf.sum, "AVG": sf.avg, "MIN": sf.min, "MAX": sf.max}
+    {
+        "COUNT": sf.count,
+        "SUM": sf.sum,
+        "AVG": sf.avg,
+        "MIN": sf.min,
+        "MAX": sf.max,
+        "VAR_POP": sf.var_pop,
+        "VAR_SAMP": sf.var_samp,
+        "STDDEV_POP": sf.stddev_pop,
+        "STDDEV_SAMP": sf.stddev_samp,
+        "ARRAY_AGG": lambda value: _sorted_or_null(sf.collect_list(value)),
+    }
 )
 """Aggregate → Spark, over rows that pass its condition."""
 
@@ -61,11 +78,28 @@ def _average_of_set(value: Column, type_: spark_types.DataType) -> Column:
     return _sum_of_set(value, type_) / sf.size(sf.collect_set(value))
 
 
+def _spread_of_set(sample: bool, root: bool) -> Callable[[Column, spark_types.DataType], Column]:
+    def made(value: Column, _type: spark_types.DataType) -> Column:
+        values = sf.transform(sf.collect_set(value), lambda one: one.cast("double"))
+        number = sf.size(values)
+        mean = sf.aggregate(values, sf.lit(0.0), lambda so_far, one: so_far + one) / number
+        squares = sf.aggregate(values, sf.lit(0.0), lambda so_far, one: so_far + (one - mean) * (one - mean))
+        variance = sf.when(number > int(sample), squares / (number - int(sample)))
+        return sf.sqrt(variance) if root else variance
+
+    return made
+
+
 DISTINCT_AGGREGATES: Mapping[str, Callable[[Column, spark_types.DataType], Column]] = MappingProxyType(
     {
         "COUNT": lambda value, _type: sf.size(sf.collect_set(value)),
         "SUM": _sum_of_set,
         "AVG": _average_of_set,
+        "VAR_POP": _spread_of_set(sample=False, root=False),
+        "VAR_SAMP": _spread_of_set(sample=True, root=False),
+        "STDDEV_POP": _spread_of_set(sample=False, root=True),
+        "STDDEV_SAMP": _spread_of_set(sample=True, root=True),
+        "ARRAY_AGG": lambda value, _type: _sorted_or_null(sf.collect_set(value)),
     }
 )
 """The same with DISTINCT, given the result's type. Spark has no distinct aggregate over streams, but keeps sets."""

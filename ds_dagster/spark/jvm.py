@@ -129,6 +129,59 @@ class Operators:
         joined = self._jvm.join.TemporalJoin.apply(_java(frame), outer, immediate, retention_micros, job)
         return DataFrame(joined, self.spark)
 
+    def upsert_to_delta(self, frame: DataFrame, keys: int) -> DataFrame:
+        """Upserts and deletes as rows with weights.
+
+        Args:
+            frame: ``keys`` key columns, then ``ord`` binary (the last of a batch counts), ``deleted`` boolean, ``row``
+                struct.
+
+        Returns:
+            Columns ``row`` and ``w``.
+        """
+        return DataFrame(self._jvm.delta.UpsertToDelta.apply(_java(frame), keys), self.spark)
+
+    def delta_aggregate(
+        self, frame: DataFrame, keys: int, calls: str, *, appends_only: bool, weighted: bool
+    ) -> DataFrame:
+        """GROUP BY over rows with weights.
+
+        Args:
+            frame: ``keys`` group columns, then the arguments, then ``w`` bigint.
+            calls: JSON of ``[{"function", "argument", "distinct", "type"}]``; argument: its index, negative for
+                ``COUNT(*)``.
+            appends_only: no weight is below zero.
+            weighted: the results come and go by ``w``; else the last column is ``deleted``.
+
+        Returns:
+            The group columns, ``c0`` … per call, then ``w`` or ``deleted``.
+        """
+        made = self._jvm.delta.DeltaAggregate.apply(_java(frame), keys, calls, appends_only, weighted)
+        return DataFrame(made, self.spark)
+
+    def delta_join(self, frame: DataFrame, keys: int, kind: str) -> DataFrame:
+        """Join of rows with weights.
+
+        Args:
+            frame: ``keys`` key columns, then ``side`` int (0 left, 1 right), ``l`` struct, ``r`` struct, ``w`` bigint.
+            kind: inner, left, full, semi or anti.
+
+        Returns:
+            Columns ``l``, ``r`` (null where a row has no partner) and ``w``.
+        """
+        return DataFrame(self._jvm.delta.DeltaJoin.apply(_java(frame), keys, kind), self.spark)
+
+    def fold(self, frame: DataFrame, keys: int) -> DataFrame:
+        """At most one upsert or delete per key and batch.
+
+        Args:
+            frame: ``keys`` key columns, then ``row`` struct, ``w`` bigint.
+
+        Returns:
+            Columns ``row`` and ``deleted``.
+        """
+        return DataFrame(self._jvm.delta.Fold.apply(_java(frame), keys), self.spark)
+
     def seen(self, job: str, input_name: str, time: Column, partition: Column) -> Column:
         """``time`` (timestamp) unchanged, reported to the job's clock per ``partition`` (int or string)."""
         made = self._jvm.time.Seen.column(self.spark._jsparkSession, job, input_name, _java(time), _java(partition))

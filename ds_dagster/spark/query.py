@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, WriteSpec
 from ds_dagster.errors import DsError, error
+from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.nodes import Aggregate, Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.batch_writers import BatchWriter
@@ -255,7 +256,7 @@ def explain(prepared: PreparedQuery) -> str:
 def _wants(query: BoundQuery, write: WriteSpec) -> Wants:
     """Positions where several rows of a batch may carry one key: a changelog's records, not an aggregate's groups."""
     upserts = write.table is not None and write.table.mode == "upsert"
-    grouped = any(isinstance(node, Aggregate) for node in query.root.walk())
+    grouped = any(isinstance(node, Aggregate | DeltaAggregate | Fold) for node in query.root.walk())
     return POSITION if upserts and not grouped else NOTHING
 
 

@@ -17,6 +17,14 @@ AGGREGATES: dict[str, type[exp.Expression]] = {
     "avg": exp.Avg,
     "min": exp.Min,
     "max": exp.Max,
+    "var_pop": exp.VariancePop,
+    "var_samp": exp.Variance,
+    "variance": exp.Variance,
+    "stddev_pop": exp.StddevPop,
+    "stddev_samp": exp.StddevSamp,
+    "stddev": exp.StddevSamp,
+    "array_agg": exp.ArrayAgg,
+    "collect": exp.ArrayAgg,
 }
 
 

@@ -1,0 +1,37 @@
+"""Plan → the same rows with weights: which nodes change where an operator above must see rows come and go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ds_dagster.errors import error
+from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Weigh
+from ds_dagster.plan.nodes import Aggregate, Filter, Node, Project
+
+
+def weighted(node: Node) -> Node:
+    """A node whose rows carry weights.
+
+    Appended rows and closed windows come for good. Filters and projections pass weights on, so they stay; what is kept
+    of an upsert source is the row as it was read.
+    """
+    if node.changelog == "weighted":
+        return node
+    if node.is_final:
+        return Weigh(node)
+    if isinstance(node, Filter | Project):
+        return replace(node, input=weighted(node.input))
+    if isinstance(node, Fold):
+        return node.input
+    if isinstance(node, DeltaAggregate):
+        return replace(node, weighted=True)
+    if isinstance(node, Aggregate):
+        if node.window is not None:
+            raise error("INTERNAL", where="weights of windows that are refined")
+        return DeltaAggregate(weighted(node.input), node.group, node.calls, weighted=True)
+    return Weigh(node)
+
+
+def has_weights(node: Node) -> bool:
+    """Whether some operator below works on weights."""
+    return any(isinstance(below, Weigh | DeltaAggregate) for below in node.walk())

@@ -1,0 +1,65 @@
+package dsdagster.delta;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import dsdagster.OperatorFault;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.types.DataType;
+
+/**
+ * One aggregate of a group.
+ *
+ * @param function what is computed
+ * @param argument index among the argument columns; negative for COUNT(*)
+ * @param distinct each value counts once
+ * @param type of the result
+ */
+record Call(Function function, int argument, boolean distinct, DataType type) implements Serializable {
+  /** What an aggregate computes from the values of its argument that are not null. */
+  enum Function {
+    COUNT,
+    SUM,
+    AVG,
+    MIN,
+    MAX,
+    VAR_POP,
+    VAR_SAMP,
+    STDDEV_POP,
+    STDDEV_SAMP,
+    ARRAY_AGG;
+
+    boolean isExtreme() {
+      return this == MIN || this == MAX;
+    }
+
+    boolean isSpread() {
+      return this == VAR_POP || this == VAR_SAMP || this == STDDEV_POP || this == STDDEV_SAMP;
+    }
+  }
+
+  /** Needs every value with its number: to take one back, or to see it the first time. */
+  boolean needsValues(boolean appendOnly) {
+    return distinct || function == Function.ARRAY_AGG || function.isExtreme() && !appendOnly;
+  }
+
+  /** Calls of a JSON list of {@code {"function", "argument", "distinct", "type"}}. */
+  static List<Call> read(String json) {
+    try {
+      List<Call> found = new ArrayList<>();
+      for (JsonNode node : new ObjectMapper().readTree(json)) {
+        found.add(
+            new Call(
+                Function.valueOf(node.get("function").asText()),
+                node.get("argument").asInt(),
+                node.get("distinct").asBoolean(),
+                DataType.fromJson(node.get("type").toString())));
+      }
+      return found;
+    } catch (JsonProcessingException failure) {
+      throw new OperatorFault("OPERATOR_SETTINGS", "aggregates are not JSON", failure);
+    }
+  }
+}

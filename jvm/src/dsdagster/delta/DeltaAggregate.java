@@ -1,0 +1,55 @@
+package dsdagster.delta;
+
+import java.util.List;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * GROUP BY over weighted rows: what a row adds when it comes it takes back when it goes, exactly.
+ *
+ * <p>Input columns: the group's, the arguments', {@code w} long. A FILTER is an argument that is null where the condition
+ * does not hold. Output: the group's columns, one per call ({@code c0} …), then {@code w} long (the old result goes, the
+ * new one appears) or, when the result replaces what a key had, {@code deleted} boolean (at most one row per group and
+ * batch). A group without rows has no result.
+ */
+public final class DeltaAggregate {
+  private DeltaAggregate() {}
+
+  /**
+   * Applies the aggregate.
+   *
+   * @param calls JSON, see {@link Call#read}
+   * @param appendOnly no row is ever taken back, so that extremes need no list of values
+   * @param weighted the output's form
+   */
+  public static Dataset<Row> apply(
+      Dataset<Row> input, int keys, String calls, boolean appendOnly, boolean weighted) {
+    List<Call> read = Call.read(calls);
+    StructType arguments = new StructType();
+    StructField[] fields = input.schema().fields();
+    for (int i = keys; i < fields.length - 1; i++) {
+      arguments = arguments.add(fields[i]);
+    }
+    StructType results = new StructType();
+    for (int i = 0; i < read.size(); i++) {
+      results = results.add("c" + i, read.get(i).type());
+    }
+    StructType output = Keyed.keySchema(input.schema(), keys);
+    for (StructField field : results.fields()) {
+      output = output.add(field);
+    }
+    output = weighted
+        ? output.add(Keyed.WEIGHT, DataTypes.LongType)
+        : output.add("deleted", DataTypes.BooleanType);
+    DeltaAggregateProcessor processor =
+        new DeltaAggregateProcessor(read, keys, arguments, results, appendOnly, weighted);
+    return Keyed.grouped(input, keys)
+        .transformWithState(processor, TimeMode.None(), OutputMode.Append(), Encoders.row(output));
+  }
+}

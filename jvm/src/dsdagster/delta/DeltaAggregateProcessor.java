@@ -1,0 +1,266 @@
+package dsdagster.delta;
+
+import dsdagster.OperatorFault;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.MapState;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * One group at a time. State: one value with the totals and the last result, and per argument whose values must be known
+ * one by one a map of value → how often.
+ *
+ * <p>Rules: weights of a value are summed within a batch before the map is touched; only what changed the visible result
+ * leaves; an extreme that went is looked up anew among the values.
+ */
+final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
+  private static final long serialVersionUID = 1L;
+
+  private final ArrayList<Call> calls;
+  private final int keys;
+  private final StructType arguments;
+  private final StructType results;
+  private final boolean appendOnly;
+  private final boolean weighted;
+  private final boolean[] valued;
+  private transient ValueState<Row> stored;
+  private transient List<MapState<Row, Long>> values;
+
+  DeltaAggregateProcessor(
+      List<Call> calls, int keys, StructType arguments, StructType results, boolean appendOnly, boolean weighted) {
+    this.calls = new ArrayList<>(calls);
+    this.keys = keys;
+    this.arguments = arguments;
+    this.results = results;
+    this.appendOnly = appendOnly;
+    this.weighted = weighted;
+    this.valued = new boolean[arguments.size()];
+    for (Call call : calls) {
+      if (call.argument() >= 0 && call.needsValues(appendOnly)) {
+        valued[call.argument()] = true;
+      }
+    }
+  }
+
+  @Override
+  public void init(OutputMode outputMode, TimeMode timeMode) {
+    StructType state = new StructType().add("totals", DataTypes.BinaryType).add("result", results);
+    stored = getHandle().getValueState("group", Encoders.row(state), TTLConfig.NONE());
+    values = new ArrayList<>();
+    for (int i = 0; i < valued.length; i++) {
+      StructType value = new StructType().add("value", arguments.fields()[i].dataType());
+      values.add(
+          valued[i]
+              ? getHandle().getMapState("values" + i, Encoders.row(value), Encoders.LONG(), TTLConfig.NONE())
+              : null);
+    }
+  }
+
+  @Override
+  public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
+    Row before = stored.get();
+    Group group = before == null ? Group.empty(calls) : Group.decode(before.getAs(0), calls);
+    Row old = before == null ? null : before.getStruct(1);
+    Object[] extremes = new Object[calls.size()];
+    for (int i = 0; i < extremes.length; i++) {
+      extremes[i] = old == null || !calls.get(i).function().isExtreme() ? null : old.get(i);
+    }
+    List<Map<Object, long[]>> changes = take(rows, group, extremes);
+    if (group.rows < 0) {
+      throw new OperatorFault("WEIGHT_NEGATIVE", "a group was told to forget a row it never had");
+    }
+    for (int i = 0; i < valued.length; i++) {
+      if (valued[i]) {
+        apply(i, changes.get(i), group, extremes, before == null);
+      }
+    }
+    Row now = group.rows == 0 ? null : result(group, extremes);
+    if (now != null) {
+      stored.update(RowFactory.create(group.encode(calls), now));
+    } else if (before != null) {
+      stored.clear();
+    }
+    return Keyed.iterator(output(key, old, now));
+  }
+
+  /** Adds a batch to the totals; gives the changes of values that are kept one by one. */
+  private List<Map<Object, long[]>> take(Iterator<Row> rows, Group group, Object[] extremes) {
+    List<Map<Object, long[]>> changes = new ArrayList<>();
+    for (boolean kept : valued) {
+      changes.add(kept ? new HashMap<>() : null);
+    }
+    int weightColumn = keys + arguments.size();
+    while (rows.hasNext()) {
+      Row row = rows.next();
+      long weight = row.getLong(weightColumn);
+      group.rows += weight;
+      for (int i = 0; i < valued.length; i++) {
+        Object value = valued[i] ? row.get(keys + i) : null;
+        if (value != null) {
+          changes.get(i).computeIfAbsent(Values.key(value), unused -> new long[1])[0] += weight;
+        }
+      }
+      for (int i = 0; i < extremes.length; i++) {
+        addDirectly(i, row, weight, group, extremes);
+      }
+    }
+    return changes;
+  }
+
+  private void addDirectly(int index, Row row, long weight, Group group, Object[] extremes) {
+    Call call = calls.get(index);
+    Object value = call.argument() < 0 || call.needsValues(appendOnly) ? null : row.get(keys + call.argument());
+    if (value == null) {
+      return;
+    }
+    if (!call.function().isExtreme()) {
+      group.totals[index].add(call.function(), value, weight);
+    } else if (weight < 0) {
+      throw new OperatorFault("WEIGHT_NEGATIVE", "an aggregate over rows that only come was told to forget one");
+    } else if (isBetter(call, value, extremes[index])) {
+      extremes[index] = value;
+    }
+  }
+
+  private static boolean isBetter(Call call, Object value, Object current) {
+    if (current == null) {
+      return true;
+    }
+    int order = Values.compare(value, current);
+    return call.function() == Call.Function.MIN ? order < 0 : order > 0;
+  }
+
+  /** Brings the values of one argument up to date, and the calls that look at them. */
+  private void apply(int argument, Map<Object, long[]> changes, Group group, Object[] extremes, boolean isNew) {
+    MapState<Row, Long> kept = values.get(argument);
+    boolean[] lost = new boolean[calls.size()];
+    for (Map.Entry<Object, long[]> change : changes.entrySet()) {
+      long weight = change.getValue()[0];
+      if (weight == 0) {
+        continue;
+      }
+      Row value = Values.row(change.getKey());
+      Long known = isNew ? null : kept.getValue(value);
+      long before = known == null ? 0 : known;
+      long now = before + weight;
+      if (now < 0) {
+        throw new OperatorFault("WEIGHT_NEGATIVE", "an aggregate was told to forget a value it never had");
+      }
+      if (now == 0) {
+        kept.removeKey(value);
+      } else {
+        kept.updateValue(value, now);
+      }
+      if (before == 0 || now == 0) {
+        turned(argument, value.get(0), now > 0, group, extremes, lost);
+      }
+    }
+    for (int i = 0; i < lost.length; i++) {
+      if (lost[i] && group.rows > 0) {
+        extremes[i] = best(calls.get(i), kept);
+      }
+    }
+  }
+
+  /** A value came that was not there, or went for good. */
+  private void turned(int argument, Object value, boolean came, Group group, Object[] extremes, boolean[] lost) {
+    for (int i = 0; i < lost.length; i++) {
+      Call call = calls.get(i);
+      if (call.argument() != argument || !call.needsValues(appendOnly) || call.function() == Call.Function.ARRAY_AGG) {
+        continue;
+      }
+      if (!call.function().isExtreme()) {
+        group.totals[i].add(call.function(), value, came ? 1 : -1);
+      } else if (came && isBetter(call, value, extremes[i])) {
+        extremes[i] = value;
+      } else if (!came && extremes[i] != null && Values.compare(value, extremes[i]) == 0) {
+        lost[i] = true;
+      }
+    }
+  }
+
+  private static Object best(Call call, MapState<Row, Long> kept) {
+    Object found = null;
+    Iterator<Row> rows = kept.keys();
+    while (rows.hasNext()) {
+      Object value = rows.next().get(0);
+      if (isBetter(call, value, found)) {
+        found = value;
+      }
+    }
+    return found;
+  }
+
+  private Row result(Group group, Object[] extremes) {
+    Object[] found = new Object[calls.size()];
+    for (int i = 0; i < found.length; i++) {
+      Call call = calls.get(i);
+      if (call.function().isExtreme()) {
+        found[i] = extremes[i];
+      } else if (call.function() == Call.Function.ARRAY_AGG) {
+        found[i] = all(call, values.get(call.argument()));
+      } else {
+        found[i] = call.argument() < 0 ? group.rows : group.totals[i].result(call);
+      }
+    }
+    return RowFactory.create(found);
+  }
+
+  /** All values in their own order, each as often as it is there; null without one. */
+  private static Object all(Call call, MapState<Row, Long> kept) {
+    List<Object> found = new ArrayList<>();
+    Iterator<scala.Tuple2<Row, Long>> rows = kept.iterator();
+    while (rows.hasNext()) {
+      scala.Tuple2<Row, Long> row = rows.next();
+      for (long i = 0; i < (call.distinct() ? 1 : row._2()); i++) {
+        found.add(row._1().get(0));
+      }
+    }
+    found.sort(Values::compare);
+    return found.isEmpty() ? null : CollectionConverters.asScala(found).toSeq();
+  }
+
+  private List<Row> output(Row key, Row old, Row now) {
+    List<Row> output = new ArrayList<>(2);
+    if (old == null ? now == null : old.equals(now)) {
+      return output;
+    }
+    if (!weighted) {
+      output.add(made(key, now == null ? old : now, now == null));
+      return output;
+    }
+    if (old != null) {
+      output.add(made(key, old, -1L));
+    }
+    if (now != null) {
+      output.add(made(key, now, 1L));
+    }
+    return output;
+  }
+
+  private Row made(Row key, Row result, Object last) {
+    Object[] found = new Object[keys + result.length() + 1];
+    for (int i = 0; i < keys; i++) {
+      found[i] = key.get(i);
+    }
+    for (int i = 0; i < result.length(); i++) {
+      found[keys + i] = result.get(i);
+    }
+    found[found.length - 1] = last;
+    return RowFactory.create(found);
+  }
+}

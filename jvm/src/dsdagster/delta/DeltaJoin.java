@@ -1,0 +1,65 @@
+package dsdagster.delta;
+
+import static org.apache.spark.sql.functions.lit;
+import static org.apache.spark.sql.functions.when;
+
+import dsdagster.Expressions;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Join of two changelogs of weighted rows: what a batch changes on either side changes the pairs.
+ *
+ * <p>Input columns: the key's, then {@code side} int (0 left, 1 right), {@code l} struct, {@code r} struct (the one of
+ * the other side null), {@code w} long. Output: {@code l}, {@code r}, {@code w}; a row without partner has null for the
+ * other side. Rows travel and are kept as packed bytes.
+ *
+ * <p>Rules: a key with a null in it matches nothing. A side's rows are read only where the other side changed.
+ */
+public final class DeltaJoin {
+  private DeltaJoin() {}
+
+  /** @param kind inner, left, full, semi or anti */
+  public static Dataset<Row> apply(Dataset<Row> input, int keys, String kind) {
+    StructType left = (StructType) input.schema().apply("l").dataType();
+    StructType right = (StructType) input.schema().apply("r").dataType();
+    List<Column> columns = new ArrayList<>();
+    Column matchable = lit(true);
+    for (int i = 0; i < keys; i++) {
+      Column key = input.col(input.columns()[i]);
+      columns.add(key);
+      matchable = matchable.and(key.isNotNull());
+    }
+    Column isLeft = input.col("side").equalTo(0);
+    columns.add(input.col("side"));
+    columns.add(matchable.as("matchable"));
+    columns.add(
+        when(isLeft, Expressions.pack(input.col("l"), left))
+            .otherwise(Expressions.pack(input.col("r"), right))
+            .as("payload"));
+    columns.add(input.col(Keyed.WEIGHT));
+    Dataset<Row> packed = input.select(columns.toArray(new Column[0]));
+    StructType output =
+        new StructType()
+            .add("l", DataTypes.BinaryType)
+            .add("r", DataTypes.BinaryType)
+            .add(Keyed.WEIGHT, DataTypes.LongType);
+    DeltaJoinProcessor processor = new DeltaJoinProcessor(keys, JoinKind.valueOf(kind.toUpperCase(Locale.ROOT)));
+    Dataset<Row> joined =
+        Keyed.grouped(packed, keys)
+            .transformWithState(processor, TimeMode.None(), OutputMode.Append(), Encoders.row(output));
+    return joined.select(
+        Expressions.unpack(joined.col("l"), left).as("l"),
+        Expressions.unpack(joined.col("r"), right).as("r"),
+        joined.col(Keyed.WEIGHT));
+  }
+}

@@ -1,0 +1,180 @@
+package dsdagster.delta;
+
+import dsdagster.OperatorFault;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.MapState;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import scala.Tuple2;
+import scala.collection.Iterator;
+
+/**
+ * One join key at a time. State: the rows of each side with how often they are there, and for joins that show lonely
+ * rows how many rows each side has.
+ *
+ * <p>Rule: the change of the pairs is ΔL ⋈ R before + L after ⋈ ΔR, so that every pair is counted once.
+ */
+final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
+  private static final long serialVersionUID = 1L;
+  private static final StructType COUNTS =
+      new StructType().add("left", DataTypes.LongType).add("right", DataTypes.LongType);
+
+  private final int sideColumn;
+  private final JoinKind kind;
+  private transient MapState<byte[], Long> left;
+  private transient MapState<byte[], Long> right;
+  private transient ValueState<Row> counts;
+
+  DeltaJoinProcessor(int keys, JoinKind kind) {
+    this.sideColumn = keys;
+    this.kind = kind;
+  }
+
+  @Override
+  public void init(OutputMode outputMode, TimeMode timeMode) {
+    left = getHandle().getMapState("left", Encoders.BINARY(), Encoders.LONG(), TTLConfig.NONE());
+    if (kind.pairs) {
+      right = getHandle().getMapState("right", Encoders.BINARY(), Encoders.LONG(), TTLConfig.NONE());
+    }
+    if (kind != JoinKind.INNER) {
+      counts = getHandle().getValueState("counts", Encoders.row(COUNTS), TTLConfig.NONE());
+    }
+  }
+
+  @Override
+  public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
+    Packed[] sides = {new Packed(), new Packed()};
+    boolean matchable = true;
+    while (rows.hasNext()) {
+      Row row = rows.next();
+      matchable = row.getBoolean(sideColumn + 1);
+      sides[row.getInt(sideColumn)].add(row.getAs(sideColumn + 2), row.getLong(sideColumn + 3));
+    }
+    Map<byte[], Long> newLeft = sides[0].net();
+    Map<byte[], Long> newRight = sides[1].net();
+    List<Row> output = new ArrayList<>();
+    if (!matchable) {
+      alone(newLeft, kind.lonelyLeft, true, output);
+      alone(newRight, kind.lonelyRight, false, output);
+      return Keyed.iterator(output);
+    }
+    join(newLeft, newRight, output);
+    return Keyed.iterator(output);
+  }
+
+  private void join(Map<byte[], Long> newLeft, Map<byte[], Long> newRight, List<Row> output) {
+    if (kind.pairs && !newLeft.isEmpty()) {
+      pairs(right.iterator(), newLeft, false, output);
+    }
+    long moreLeft = keep(left, newLeft);
+    if (kind.pairs && !newRight.isEmpty()) {
+      pairs(left.iterator(), newRight, true, output);
+    }
+    long moreRight = kind.pairs ? keep(right, newRight) : sum(newRight);
+    if (kind != JoinKind.INNER) {
+      lonely(newLeft, newRight, moreLeft, moreRight, output);
+    }
+  }
+
+  /** Every kept row of one side with every changed row of the other. */
+  private static void pairs(
+      Iterator<Tuple2<byte[], Long>> kept, Map<byte[], Long> changed, boolean keptIsLeft, List<Row> output) {
+    while (kept.hasNext()) {
+      Tuple2<byte[], Long> row = kept.next();
+      changed.forEach((other, weight) -> {
+        byte[] first = keptIsLeft ? row._1() : other;
+        byte[] second = keptIsLeft ? other : row._1();
+        output.add(RowFactory.create(first, second, weight * row._2()));
+      });
+    }
+  }
+
+  /** Adds changes to a side; gives by how many rows it grew. */
+  private static long keep(MapState<byte[], Long> side, Map<byte[], Long> changed) {
+    for (Map.Entry<byte[], Long> entry : changed.entrySet()) {
+      Long before = side.getValue(entry.getKey());
+      long now = (before == null ? 0 : before) + entry.getValue();
+      if (now < 0) {
+        throw new OperatorFault("WEIGHT_NEGATIVE", "a join was told to forget a row it never had");
+      }
+      if (now == 0) {
+        side.removeKey(entry.getKey());
+      } else {
+        side.updateValue(entry.getKey(), now);
+      }
+    }
+    return sum(changed);
+  }
+
+  private static long sum(Map<byte[], Long> changed) {
+    return changed.values().stream().mapToLong(Long::longValue).sum();
+  }
+
+  /** Rows that have, or had, no partner; semi and anti joins show left rows by whether they have one. */
+  private void lonely(
+      Map<byte[], Long> newLeft, Map<byte[], Long> newRight, long moreLeft, long moreRight, List<Row> output) {
+    Row before = counts.get();
+    long leftBefore = before == null ? 0 : before.getLong(0);
+    long rightBefore = before == null ? 0 : before.getLong(1);
+    long leftNow = leftBefore + moreLeft;
+    long rightNow = rightBefore + moreRight;
+    if (leftNow == 0 && rightNow == 0) {
+      counts.clear();
+    } else if (moreLeft != 0 || moreRight != 0) {
+      counts.update(RowFactory.create(leftNow, rightNow));
+    }
+    if (kind.lonelyLeft) {
+      shown(left, newLeft, rightBefore == 0, rightNow == 0, true, output);
+    }
+    if (kind == JoinKind.SEMI) {
+      shown(left, newLeft, rightBefore != 0, rightNow != 0, true, output);
+    }
+    if (kind.lonelyRight) {
+      shown(right, newRight, leftBefore == 0, leftNow == 0, false, output);
+    }
+  }
+
+  /**
+   * Rows of a side, whose state holds the changes already, that are shown by themselves: those that were shown change by
+   * what the batch changed; when that turns all of them come or go.
+   */
+  private static void shown(
+      MapState<byte[], Long> side,
+      Map<byte[], Long> changed,
+      boolean were,
+      boolean are,
+      boolean isLeft,
+      List<Row> output) {
+    if (were) {
+      alone(changed, true, isLeft, output);
+    }
+    if (were != are) {
+      Iterator<Tuple2<byte[], Long>> rows = side.iterator();
+      while (rows.hasNext()) {
+        Tuple2<byte[], Long> row = rows.next();
+        output.add(single(row._1(), are ? row._2() : -row._2(), isLeft));
+      }
+    }
+  }
+
+  private static void alone(Map<byte[], Long> rows, boolean show, boolean isLeft, List<Row> output) {
+    if (show) {
+      rows.forEach((row, weight) -> output.add(single(row, weight, isLeft)));
+    }
+  }
+
+  private static Row single(byte[] row, long weight, boolean isLeft) {
+    return isLeft ? RowFactory.create(row, null, weight) : RowFactory.create(null, row, weight);
+  }
+}

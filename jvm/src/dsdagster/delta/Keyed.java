@@ -1,0 +1,45 @@
+package dsdagster.delta;
+
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * What the delta operators share: rows grouped by their first columns.
+ *
+ * <p>Rule: keys are flat columns, since a struct would be sorted without a prefix; a key with nulls is a group like any
+ * other.
+ */
+final class Keyed {
+  /** Last column of weighted rows: how many of the row appear, negative when they go. Never zero. */
+  static final String WEIGHT = "w";
+
+  private Keyed() {}
+
+  /** Rows grouped by their first {@code keys} columns. */
+  static KeyValueGroupedDataset<Row, Row> grouped(Dataset<Row> rows, int keys) {
+    Column[] columns = new Column[keys];
+    for (int i = 0; i < keys; i++) {
+      columns[i] = rows.col(rows.columns()[i]);
+    }
+    return rows.groupBy(columns).as(Encoders.row(keySchema(rows.schema(), keys)), Encoders.row(rows.schema()));
+  }
+
+  static StructType keySchema(StructType schema, int keys) {
+    StructType found = new StructType();
+    for (int i = 0; i < keys; i++) {
+      found = found.add(schema.fields()[i]);
+    }
+    return found;
+  }
+
+  static Iterator<Row> iterator(List<Row> rows) {
+    return CollectionConverters.asScala(rows.iterator());
+  }
+}

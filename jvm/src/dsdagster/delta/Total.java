@@ -1,0 +1,176 @@
+package dsdagster.delta;
+
+import dsdagster.OperatorFault;
+import java.io.DataInput;
+import java.io.DataOutput;
+import java.io.IOException;
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import java.math.MathContext;
+import java.math.RoundingMode;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.LongType;
+
+/**
+ * Count and sums of one call in one group. Sums are exact: whole numbers and decimals as they are, floats as the decimal
+ * numbers they stand for, so that what is taken back leaves nothing behind. Floats that are no numbers are counted
+ * beside the sum.
+ */
+final class Total {
+  private static final MathContext DIGITS = MathContext.DECIMAL128;
+  private static final BigDecimal SMALLEST_LONG = BigDecimal.valueOf(Long.MIN_VALUE);
+  private static final BigDecimal LARGEST_LONG = BigDecimal.valueOf(Long.MAX_VALUE);
+
+  private long count;
+  private BigDecimal sum = BigDecimal.ZERO;
+  private BigDecimal squares = BigDecimal.ZERO;
+  private long nans;
+  private long highest;
+  private long lowest;
+
+  /** Adds a value that is not null {@code weight} times, or takes it back. */
+  void add(Call.Function function, Object value, long weight) {
+    count += weight;
+    if (function == Call.Function.COUNT) {
+      return;
+    }
+    if (value instanceof Double || value instanceof Float) {
+      double number = ((Number) value).doubleValue();
+      if (Double.isNaN(number)) {
+        nans += weight;
+        return;
+      }
+      if (Double.isInfinite(number)) {
+        highest += number > 0 ? weight : 0;
+        lowest += number < 0 ? weight : 0;
+        return;
+      }
+    }
+    BigDecimal number = exact(value);
+    BigDecimal times = BigDecimal.valueOf(weight);
+    sum = sum.add(number.multiply(times));
+    if (function.isSpread()) {
+      squares = squares.add(number.multiply(number).multiply(times));
+    }
+  }
+
+  private static BigDecimal exact(Object value) {
+    if (value instanceof BigDecimal) {
+      return (BigDecimal) value;
+    }
+    if (value instanceof Double || value instanceof Float) {
+      return new BigDecimal(((Number) value).doubleValue());
+    }
+    return BigDecimal.valueOf(((Number) value).longValue());
+  }
+
+  /** The result in the call's type; null without values. */
+  Object result(Call call) {
+    if (call.function() == Call.Function.COUNT) {
+      return count;
+    }
+    if (count == 0) {
+      return null;
+    }
+    if (nans > 0 || highest > 0 || lowest > 0) {
+      return special(call);
+    }
+    BigDecimal number = BigDecimal.valueOf(count);
+    return switch (call.function()) {
+      case SUM -> typed(sum, call.type());
+      case AVG -> call.type() instanceof DecimalType type
+          ? typed(sum.divide(number, type.scale(), RoundingMode.HALF_UP), type)
+          : (Object) sum.divide(number, DIGITS).doubleValue();
+      default -> spread(call.function(), number);
+    };
+  }
+
+  private Object special(Call call) {
+    boolean isSum = call.function() == Call.Function.SUM || call.function() == Call.Function.AVG;
+    if (!isSum || nans > 0 || highest > 0 && lowest > 0) {
+      return Double.NaN;
+    }
+    return highest > 0 ? Double.POSITIVE_INFINITY : Double.NEGATIVE_INFINITY;
+  }
+
+  /** Variance from exact sums: nothing cancels, however close the values are. */
+  private Object spread(Call.Function function, BigDecimal number) {
+    boolean isSample = function == Call.Function.VAR_SAMP || function == Call.Function.STDDEV_SAMP;
+    if (isSample && count < 2) {
+      return null;
+    }
+    BigDecimal divisor = isSample ? number.subtract(BigDecimal.ONE) : number;
+    BigDecimal deviation = squares.multiply(number).subtract(sum.multiply(sum));
+    double variance = deviation.divide(number.multiply(divisor), DIGITS).doubleValue();
+    boolean isRoot = function == Call.Function.STDDEV_POP || function == Call.Function.STDDEV_SAMP;
+    return isRoot ? Math.sqrt(variance) : variance;
+  }
+
+  private static Object typed(BigDecimal value, DataType type) {
+    if (type instanceof LongType) {
+      if (value.compareTo(SMALLEST_LONG) < 0 || value.compareTo(LARGEST_LONG) > 0) {
+        throw new OperatorFault("AGGREGATE_OVERFLOW", "a sum left the range of BIGINT");
+      }
+      return value.longValue();
+    }
+    if (type instanceof DecimalType decimal) {
+      BigDecimal scaled = value.setScale(decimal.scale(), RoundingMode.HALF_UP);
+      if (scaled.precision() > decimal.precision()) {
+        throw new OperatorFault("AGGREGATE_OVERFLOW", "a sum left the range of " + type.sql());
+      }
+      return scaled;
+    }
+    return value.doubleValue();
+  }
+
+  void write(DataOutput out, Call call) throws IOException {
+    out.writeLong(count);
+    if (call.function() == Call.Function.COUNT) {
+      return;
+    }
+    write(out, sum);
+    boolean isSpecial = nans != 0 || highest != 0 || lowest != 0;
+    out.writeBoolean(isSpecial);
+    if (isSpecial) {
+      out.writeLong(nans);
+      out.writeLong(highest);
+      out.writeLong(lowest);
+    }
+    if (call.function().isSpread()) {
+      write(out, squares);
+    }
+  }
+
+  static Total read(DataInput in, Call call) throws IOException {
+    Total found = new Total();
+    found.count = in.readLong();
+    if (call.function() == Call.Function.COUNT) {
+      return found;
+    }
+    found.sum = readDecimal(in);
+    if (in.readBoolean()) {
+      found.nans = in.readLong();
+      found.highest = in.readLong();
+      found.lowest = in.readLong();
+    }
+    if (call.function().isSpread()) {
+      found.squares = readDecimal(in);
+    }
+    return found;
+  }
+
+  private static void write(DataOutput out, BigDecimal value) throws IOException {
+    byte[] digits = value.unscaledValue().toByteArray();
+    out.writeInt(value.scale());
+    out.writeInt(digits.length);
+    out.write(digits);
+  }
+
+  private static BigDecimal readDecimal(DataInput in) throws IOException {
+    int scale = in.readInt();
+    byte[] digits = new byte[in.readInt()];
+    in.readFully(digits);
+    return new BigDecimal(new BigInteger(digits), scale);
+  }
+}

@@ -1,0 +1,74 @@
+package dsdagster.delta;
+
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import scala.collection.Iterator;
+import scala.collection.Seq;
+
+/** Values as Spark hands them to operators: a total order, and keys of hash maps. */
+final class Values {
+  private Values() {}
+
+  /** Something equal exactly when the values are; {@link #value} is its inverse. */
+  static Object key(Object value) {
+    return value instanceof byte[] bytes ? ByteBuffer.wrap(bytes) : value;
+  }
+
+  static Object value(Object key) {
+    return key instanceof ByteBuffer buffer ? buffer.array() : key;
+  }
+
+  static Row row(Object key) {
+    return RowFactory.create(value(key));
+  }
+
+  /** Nulls first, texts by code point, bytes unsigned, arrays and structs by their parts, as Spark orders them. */
+  @SuppressWarnings({"unchecked", "rawtypes"})
+  static int compare(Object left, Object right) {
+    if (left == null || right == null) {
+      return left == right ? 0 : left == null ? -1 : 1;
+    }
+    if (left instanceof String text) {
+      return byCodePoint(text, (String) right);
+    }
+    if (left instanceof byte[] bytes) {
+      return Arrays.compareUnsigned(bytes, (byte[]) right);
+    }
+    if (left instanceof Row row) {
+      return compare(row.toSeq(), ((Row) right).toSeq());
+    }
+    if (left instanceof Seq<?> parts) {
+      return byParts(parts, (Seq<?>) right);
+    }
+    return ((Comparable) left).compareTo(right);
+  }
+
+  private static int byParts(Seq<?> left, Seq<?> right) {
+    Iterator<?> ours = left.iterator();
+    Iterator<?> theirs = right.iterator();
+    while (ours.hasNext() && theirs.hasNext()) {
+      int order = compare(ours.next(), theirs.next());
+      if (order != 0) {
+        return order;
+      }
+    }
+    return Boolean.compare(ours.hasNext(), theirs.hasNext());
+  }
+
+  /** UTF-16 puts characters beyond the first plane before some of the first; Spark's UTF-8 order does not. */
+  private static int byCodePoint(String left, String right) {
+    int shorter = Math.min(left.length(), right.length());
+    for (int i = 0; i < shorter; i++) {
+      char ours = left.charAt(i);
+      char theirs = right.charAt(i);
+      if (ours != theirs) {
+        boolean oursIsHigh = Character.isSurrogate(ours);
+        boolean theirsIsHigh = Character.isSurrogate(theirs);
+        return oursIsHigh == theirsIsHigh ? Character.compare(ours, theirs) : oursIsHigh ? 1 : -1;
+      }
+    }
+    return Integer.compare(left.length(), right.length());
+  }
+}
