@@ -1,0 +1,162 @@
+"""Changelogs that retract, over random histories: what comes out, folded by key, is what DuckDB says at the end."""
+
+from __future__ import annotations
+
+import json
+import random
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from ds_dagster.testing.runner import run_case
+from ds_dagster.testing.session import shared_session
+
+pytestmark = pytest.mark.cases
+
+SEED = 20261121
+DECLARED = """
+  CREATE CHANGELOG orders (id INTEGER, customer VARCHAR, amount INTEGER, price DOUBLE, paid DECIMAL(10, 2),
+    PRIMARY KEY(id))
+    WITH ('topic' = 'orders', 'value.format' = 'json', 'key.format' = 'json', 'key.type' = 'STRUCT<id INTEGER>');
+  CREATE CHANGELOG customers (name VARCHAR, city VARCHAR, age INTEGER, PRIMARY KEY(name))
+    WITH ('topic' = 'customers', 'value.format' = 'json', 'key.format' = 'json', 'key.type' = 'STRUCT<name VARCHAR>');
+"""
+NULLABLE = "WITH ('primary.key.nullable' = TRUE)"
+ALL = """COUNT(*) AS n, COUNT(amount) AS c, SUM(amount) AS s, AVG(amount) AS m, MIN(amount) AS lo, MAX(price) AS hi,
+  SUM(paid) AS p, COUNT(DISTINCT amount) AS d, SUM(DISTINCT amount) AS sd,
+  COUNT(*) FILTER (WHERE amount > 10) AS f"""
+# name → (properties, the same SELECT for both)
+QUESTIONS: dict[str, tuple[str, str]] = {
+    "totals": (NULLABLE, f"SELECT customer, {ALL} FROM orders GROUP BY customer"),
+    "spread": (
+        NULLABLE,
+        """SELECT customer, VAR_POP(price) AS vp, VAR_SAMP(price) AS vs, STDDEV_POP(price) AS sp,
+           STDDEV_SAMP(price) AS ss FROM orders GROUP BY customer""",
+    ),
+    "filtered": (NULLABLE, "SELECT customer, MIN(price) AS lo FROM orders WHERE amount > 5 GROUP BY customer"),
+    "large_groups": (NULLABLE, "SELECT customer, SUM(amount) AS s FROM orders GROUP BY customer HAVING COUNT(*) > 2"),
+    "twice": (
+        "",
+        """SELECT n, COUNT(*) AS customers, MAX(s) AS most
+           FROM (SELECT customer, COUNT(*) AS n, SUM(amount) AS s FROM orders GROUP BY customer) q GROUP BY n""",
+    ),
+    "pairs": ("", "SELECT o.id, o.amount, c.city FROM orders o JOIN customers c ON o.customer = c.name"),
+    "with_or_without": ("", "SELECT o.id, c.city, c.age FROM orders o LEFT JOIN customers c ON o.customer = c.name"),
+    "everything": (NULLABLE, "SELECT o.id, c.name, c.age FROM orders o FULL JOIN customers c ON o.customer = c.name"),
+    "residual": (
+        "",
+        "SELECT o.id, c.age FROM orders o JOIN customers c ON o.customer = c.name AND o.amount > c.age",
+    ),
+    "neighbours": (
+        NULLABLE,
+        "SELECT l.id AS l, r.id AS r FROM orders l JOIN orders r ON l.customer = r.customer WHERE l.id < r.id",
+    ),
+    "per_city": (
+        NULLABLE,
+        """SELECT city, COUNT(*) AS n, SUM(amount) AS s
+           FROM (SELECT c.city, o.amount FROM orders o JOIN customers c ON o.customer = c.name) q GROUP BY city""",
+    ),
+}
+TYPES = {
+    "orders": "id INTEGER, customer VARCHAR, amount INTEGER, price DOUBLE, paid DECIMAL(10, 2)",
+    "customers": "name VARCHAR, city VARCHAR, age INTEGER",
+}
+
+
+def order(dice: random.Random, key: int) -> dict[str, Any]:
+    return {
+        "id": key,
+        "customer": dice.choice(["a", "b", "c", "d", None]),
+        "amount": dice.choice([None, *range(20)]),
+        "price": dice.choice([None, 0.1, 0.2, 0.3, 1e15, -1e-3, 7.5]),
+        "paid": dice.choice([None, 1.25, 99.99, -3.5]),
+    }
+
+
+def customer(dice: random.Random, key: str) -> dict[str, Any]:
+    return {"name": key, "city": dice.choice(["x", "y", None]), "age": dice.randrange(12)}
+
+
+def history(dice: random.Random) -> list[tuple[str, dict[str, Any]]]:
+    """240 changes: inserts, updates, updates that change nothing, deletes of what is there and of what is not."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for _ in range(240):
+        if dice.random() < 0.75:
+            key = dice.randrange(25)
+            value = None if dice.random() < 0.3 else order(dice, key)
+            found.append(("orders", {"key": {"id": key}, "value": value}))
+        else:
+            name = dice.choice("abcde")
+            value = None if dice.random() < 0.3 else customer(dice, name)
+            found.append(("customers", {"key": {"name": name}, "value": value}))
+    return found
+
+
+def folded(records: list[tuple[str, dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    tables: dict[str, dict[str, dict[str, Any]]] = {"orders": {}, "customers": {}}
+    for topic, record in records:
+        key = json.dumps(record["key"])
+        if record["value"] is None:
+            tables[topic].pop(key, None)
+        else:
+            tables[topic][key] = record["value"]
+    return {name: list(rows.values()) for name, rows in tables.items()}
+
+
+def answers(tables: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    with duckdb.connect() as database:
+        for name, rows in tables.items():
+            database.execute(f"CREATE TABLE {name} ({TYPES[name]})")
+            for row in rows:
+                database.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", list(row.values()))
+        found = {}
+        for name, (_, select) in QUESTIONS.items():
+            result = database.execute(select)
+            columns = [column[0] for column in result.description or ()]
+            found[name] = [dict(zip(columns, map(plain, row), strict=True)) for row in result.fetchall()]
+        return found
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it: a decimal is a number."""
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def steps_of(records: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Four parts; a restart and both kinds of crash between them."""
+    between: list[dict[str, Any]] = [
+        {"restart": {}},
+        {"crash": {"at": "before_commit"}},
+        {"crash": {"at": "after_commit"}},
+    ]
+    steps: list[dict[str, Any]] = []
+    quarter = len(records) // 4
+    for part in range(4):
+        for topic in ("orders", "customers"):
+            rows = [record for name, record in records[part * quarter : (part + 1) * quarter] if name == topic]
+            steps.append({"send": {"topic": topic, "rows": rows}})
+        steps += between[part : part + 1]
+    return steps
+
+
+def test_folded_changelogs_are_what_one_batch_gives(tmp_path: Path) -> None:
+    dice = random.Random(SEED)
+    records = history(dice)
+    expected = answers(folded(records))
+    assert all(expected.values()), "every question has an answer"
+    statements = [f"CREATE CHANGELOG {name} {with_} AS {select};" for name, (with_, select) in QUESTIONS.items()]
+    case = {
+        "title": "random histories",
+        "sql": DECLARED + "\n".join(statements),
+        "stores": {"s": "memory"},
+        "steps": steps_of(records),
+        "expect": [{"relation": name, "rows": rows} for name, rows in expected.items()],
+    }
+    path = tmp_path / "generated.case.yaml"
+    (tmp_path / "ds.toml").touch()
+    path.write_text(json.dumps(case), encoding="utf-8")
+    result = run_case(path, shared_session, root=tmp_path)
+    assert result.ok, "\n".join(failure.text for failure in result.failures)
