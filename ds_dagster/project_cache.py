@@ -36,6 +36,8 @@ from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declared import Declared
 from ds_dagster.catalog.recorded import recorded_digest
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey
+from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import Scalar
 from ds_dagster.diagnostics import Span
@@ -132,7 +134,7 @@ def cache_key(texts: Texts, settings: Settings) -> str:
 
 
 def _store_places(texts: Texts, project: Project) -> StorePlaces:
-    """Where the CREATE STORE and CREATE SCHEMA_REGISTRY statements stand: (file, first and last offset)."""
+    """Where the statements about stores, schema registries and secrets stand: (file, first and last offset)."""
     places: StorePlaces = []
     sources = {name: Source(name, text) for name, text in texts}
     for origin in _origins(project):
@@ -145,10 +147,12 @@ def _store_places(texts: Texts, project: Project) -> StorePlaces:
 
 
 def _origins(project: Project) -> list[Origin]:
-    """Of the stores that were written and the schema registries they name."""
-    stores = project.catalog.stores.values()
-    registries = {store.registry.name: store.registry.origin for store in stores if store.registry}
-    return [*registries.values(), *(store.origin for store in stores if store.origin.text)]
+    """Of the secrets, of the stores that were written and the schema registries they name, with their updates."""
+    stores = [store for store in project.catalog.stores.values() if store.origin.text]
+    registries = {store.registry.name: store.registry for store in stores if store.registry}
+    connections: list[StoreDefinition | RegistryDefinition] = [*registries.values(), *stores]
+    secrets = (secret.origin for secret in project.catalog.secrets.values())
+    return [*secrets, *(origin for one in connections for origin in (one.origin, *one.updates))]
 
 
 def _declared_stores(texts: Texts, places: StorePlaces, settings: Settings) -> Declared:
@@ -272,7 +276,8 @@ def _load(path: Path, key: str, texts: Texts, settings: Settings) -> Project | N
         declared = _declared_stores(texts, content["places"], settings)
         if _summary(declared) != content["summary"]:
             return None
-        catalog = Catalog(declared.stores, content["relations"], content["schemas"], declared.refused_stores)
+        relations, schemas = content["relations"], content["schemas"]
+        catalog = Catalog(declared.stores, relations, schemas, declared.refused_stores, declared.secrets)
         return Project(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
     except _UNUSABLE:
         return None

@@ -83,6 +83,7 @@ class _Builder:
             diagnostics=tuple(self.findings.diagnostics),
             refused=frozenset(name for name, made in relations.items() if made is None),
             refused_stores=found.refused,
+            secrets=found.secrets,
         )
         return declared, MappingProxyType(ground.recorded)
 
