@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from ds_dagster.catalog.builder import declare
-from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declared import Declared
 from ds_dagster.catalog.recorded import recorded_digest
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey
@@ -147,10 +146,9 @@ def _store_places(texts: Texts, project: Project) -> StorePlaces:
 
 
 def _origins(project: Project) -> list[Origin]:
-    """Of the secrets, of the stores that were written and the schema registries they name, with their updates."""
+    """Of the secrets, schema registries and stores that were written, with their updates."""
     stores = [store for store in project.catalog.stores.values() if store.origin.text]
-    registries = {store.registry.name: store.registry for store in stores if store.registry}
-    connections: list[StoreDefinition | RegistryDefinition] = [*registries.values(), *stores]
+    connections: list[StoreDefinition | RegistryDefinition] = [*project.catalog.registries.values(), *stores]
     secrets = (secret.origin for secret in project.catalog.secrets.values())
     return [*secrets, *(origin for one in connections for origin in (one.origin, *one.updates))]
 
@@ -276,8 +274,7 @@ def _load(path: Path, key: str, texts: Texts, settings: Settings) -> Project | N
         declared = _declared_stores(texts, content["places"], settings)
         if _summary(declared) != content["summary"]:
             return None
-        relations, schemas = content["relations"], content["schemas"]
-        catalog = Catalog(declared.stores, relations, schemas, declared.refused_stores, declared.secrets)
+        catalog = replace(declared.catalog, relations=content["relations"], schemas=content["schemas"])
         return Project(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
     except _UNUSABLE:
         return None

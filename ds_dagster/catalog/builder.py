@@ -84,6 +84,7 @@ class _Builder:
             refused=frozenset(name for name, made in relations.items() if made is None),
             refused_stores=found.refused,
             secrets=found.secrets,
+            registries=found.registries,
         )
         return declared, MappingProxyType(ground.recorded)
 

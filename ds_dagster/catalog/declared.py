@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.secret import SecretDefinition
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
@@ -45,7 +46,7 @@ class Declared:
         diagnostics: errors and warnings, in the order of files.
         refused: names of declared relations that were refused (a query over one of them is not a root cause).
         refused_stores: the same of stores.
-        secrets: by folded name.
+        secrets, registries: by folded name.
     """
 
     stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
@@ -56,11 +57,12 @@ class Declared:
     refused: frozenset[QualifiedName] = frozenset()
     refused_stores: frozenset[str] = frozenset()
     secrets: Mapping[str, SecretDefinition] = field(default_factory=lambda: MappingProxyType({}))
+    registries: Mapping[str, RegistryDefinition] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def catalog(self) -> Catalog:
         """Lookup over it."""
-        return Catalog(self.stores, self.relations, self.schemas, self.refused_stores, self.secrets)
+        return Catalog(self.stores, self.relations, self.schemas, self.refused_stores, self.secrets, self.registries)
 
 
 def qualify(written: WrittenName, context: Context, settings: Settings) -> QualifiedName:

@@ -44,13 +44,14 @@ class Endpoints:
     Attributes:
         stores: by folded name, the embedded view store among them.
         refused: names of stores whose statement was refused.
-        secrets: by folded name.
+        secrets, registries: by folded name.
         entities: properties of CREATE ENTITY, by store and entity.
     """
 
     stores: Mapping[str, StoreDefinition]
     refused: frozenset[str]
     secrets: Mapping[str, SecretDefinition]
+    registries: Mapping[str, RegistryDefinition]
     entities: Mapping[tuple[str, str], Mapping[str, PropertyValue]]
 
 
@@ -68,7 +69,8 @@ def declare_endpoints(
     stores.update(_embedded_views(settings, kinds, stores))
     entities = _declare_entities(statements, settings, index, Catalog(stores, refused_stores=refused), findings)
     known = MappingProxyType({name: secret for name, secret in secrets.items() if secret is not None})
-    return Endpoints(MappingProxyType(stores), refused, known, entities)
+    usable = MappingProxyType({name: registry for name, registry in registries.items() if registry is not None})
+    return Endpoints(MappingProxyType(stores), refused, known, usable, entities)
 
 
 def _declare_secrets(
