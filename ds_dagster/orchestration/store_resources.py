@@ -196,6 +196,16 @@ class PostgresStoreResource(StoreResource):
 
         return psycopg2.connect(**{**self.client_settings(), **settings})
 
+    def arrow(self, query: str, **settings: Any) -> Any:
+        """The rows of a query as a ``pyarrow.Table``, through ADBC on a connection of its own."""
+        import adbc_driver_postgresql.dbapi as adbc
+        from psycopg2.extensions import make_dsn
+
+        address = make_dsn(**{**self.client_settings(), **settings})
+        with adbc.connect(address) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetch_arrow_table()
+
 
 class SnowflakeStoreResource(StoreResource):
     """A Snowflake store. ``connection()`` is snowflake-connector-python's own; closing it is yours."""
@@ -230,6 +240,11 @@ class SnowflakeStoreResource(StoreResource):
         import snowflake.connector
 
         return snowflake.connector.connect(**{**self.client_settings(), **settings})
+
+    def arrow(self, query: str, **settings: Any) -> Any:
+        """The rows of a query as a ``pyarrow.Table``, on a connection of its own; None without rows."""
+        with self.connection(**settings) as connection, connection.cursor() as cursor:
+            return cursor.execute(query).fetch_arrow_all()
 
 
 class DeltaStoreResource(StoreResource):
@@ -285,6 +300,12 @@ class DatabricksStoreResource(StoreResource):
         from databricks import sql
 
         return sql.connect(**{**self.client_settings(), **settings})
+
+    def arrow(self, query: str, **settings: Any) -> Any:
+        """The rows of a query as a ``pyarrow.Table``, on a connection of its own."""
+        with self.connection(**settings) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetchall_arrow()
 
 
 RESOURCE_CLASSES: Mapping[str, type[StoreResource]] = {

@@ -79,7 +79,7 @@ LAYERS: Mapping[str, Layer] = {
     "orchestration": layer(
         "catalog plan project runtime local",
         third="dagster dagster_shared pydantic",
-        inside="session boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
+        inside="session adbc_driver_postgresql boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
         typing="dagster_pyspark pyspark boto3 confluent_kafka psycopg2 session",
     ),
     "demo": layer("cli sql catalog plan project runtime local", inside="boto3 confluent_kafka psycopg2 dagster"),
