@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ds_dagster.catalog.builder import Declared, declare, qualify
+from ds_dagster.catalog.builder import declare
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declared import Declared, qualify
 from ds_dagster.catalog.inference import delivery, shared_entities
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties import property_index
@@ -26,6 +25,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.assemble import Assembled, Refused, assemble
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.slices import slice_pieces
+from ds_dagster.project_connections import with_own_connections
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.sql.script import parse_file
 from ds_dagster.sql.source import Source
@@ -33,13 +33,11 @@ from ds_dagster.sql.statements import (
     Context,
     CreateAsSelect,
     CreateRelation,
-    CreateSchemaRegistry,
-    CreateStore,
     Interactive,
     ParsedFile,
-    Statement,
 )
 from ds_dagster.stores.registry import KINDS
+from ds_dagster.stores.secret_values import SecretBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +165,22 @@ def slice_of(project: Project, query: BoundQuery) -> tuple[SliceStatement, ...]:
 
 def compile_slice(statements: Sequence[SliceStatement], settings: Settings) -> Project:
     """The project of one job, from its slice: one query. Stores are those of the project's files where it has them."""
-    own = _declared_stores(settings) if settings.sql.is_dir() else {}
     files: list[ParsedFile] = []
     texts: dict[str, str] = {}
     for statement in statements:
-        file = _parsed_piece(statement)
-        files.append(replace(file, statements=tuple(_current(s, own) for s in file.statements)))
+        files.append(_parsed_piece(statement))
         texts.setdefault(statement.file, _placed(statement))
+    if settings.sql.is_dir():
+        files = list(with_own_connections(files, settings))
     return _compile(files, settings, texts)
 
 
 # slices
+
+
+def secret_reader(project: Project, environment: Mapping[str, str]) -> SecretBook:
+    """Reads the project's declared secrets, where it connects."""
+    return SecretBook(project.catalog.secrets, environment)
 
 
 def kind_of_store(project: Project, relation: Relation) -> StoreKind:
@@ -232,40 +235,6 @@ def _parsed_piece(statement: SliceStatement) -> ParsedFile:
     context = Context(statement.database, statement.schema, statement.store)
     made = tuple(replace(s, origin=replace(s.origin, context=context)) for s in file.statements)
     return replace(file, statements=made)
-
-
-_Connection = CreateStore | CreateSchemaRegistry
-_Connections = Mapping[tuple[type[_Connection], str], _Connection]
-
-
-def _current(statement: Statement, own: _Connections) -> Statement:
-    """The project's own declaration of a store or schema registry instead of the slice's copy."""
-    if not isinstance(statement, _Connection):
-        return statement
-    return own.get((type(statement), str(statement.name).lower()), statement)
-
-
-_CREATE_STORE = re.compile(r"create\s+(store|schema_registry)", re.IGNORECASE)
-
-
-def _declared_stores(settings: Settings) -> _Connections:
-    """CREATE STORE and CREATE SCHEMA_REGISTRY of the project's files, read again only when a file changed."""
-    paths = sorted(settings.sql.rglob("*.sql"))
-    stamps = tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
-    return _read_stores(str(settings.root), stamps)
-
-
-@lru_cache(maxsize=4)
-def _read_stores(root: str, stamps: tuple[tuple[str, int, int], ...]) -> _Connections:
-    found: dict[tuple[type[_Connection], str], _Connection] = {}
-    for path, _, _ in stamps:
-        name = Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else path
-        text = Path(path).read_bytes().decode("utf-8", errors="replace")
-        if _CREATE_STORE.search(text):
-            for statement in parse_file(name, text).statements:
-                if isinstance(statement, _Connection):
-                    found.setdefault((type(statement), str(statement.name).lower()), statement)
-    return MappingProxyType(found)
 
 
 # compiling

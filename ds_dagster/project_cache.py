@@ -24,17 +24,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.catalog.builder import Declared, declare
-from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.builder import declare
+from ds_dagster.catalog.declared import Declared
 from ds_dagster.catalog.recorded import recorded_digest
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey
+from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import Scalar
 from ds_dagster.diagnostics import Span
@@ -131,7 +133,7 @@ def cache_key(texts: Texts, settings: Settings) -> str:
 
 
 def _store_places(texts: Texts, project: Project) -> StorePlaces:
-    """Where the CREATE STORE and CREATE SCHEMA_REGISTRY statements stand: (file, first and last offset)."""
+    """Where the statements about stores, schema registries and secrets stand: (file, first and last offset)."""
     places: StorePlaces = []
     sources = {name: Source(name, text) for name, text in texts}
     for origin in _origins(project):
@@ -144,10 +146,11 @@ def _store_places(texts: Texts, project: Project) -> StorePlaces:
 
 
 def _origins(project: Project) -> list[Origin]:
-    """Of the stores that were written and the schema registries they name."""
-    stores = project.catalog.stores.values()
-    registries = {store.registry.name: store.registry.origin for store in stores if store.registry}
-    return [*registries.values(), *(store.origin for store in stores if store.origin.text)]
+    """Of the secrets, schema registries and stores that were written, with their updates."""
+    stores = [store for store in project.catalog.stores.values() if store.origin.text]
+    connections: list[StoreDefinition | RegistryDefinition] = [*project.catalog.registries.values(), *stores]
+    secrets = (secret.origin for secret in project.catalog.secrets.values())
+    return [*secrets, *(origin for one in connections for origin in (one.origin, *one.updates))]
 
 
 def _declared_stores(texts: Texts, places: StorePlaces, settings: Settings) -> Declared:
@@ -271,7 +274,7 @@ def _load(path: Path, key: str, texts: Texts, settings: Settings) -> Project | N
         declared = _declared_stores(texts, content["places"], settings)
         if _summary(declared) != content["summary"]:
             return None
-        catalog = Catalog(declared.stores, content["relations"], content["schemas"], declared.refused_stores)
+        catalog = replace(declared.catalog, relations=content["relations"], schemas=content["schemas"])
         return Project(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
     except _UNUSABLE:
         return None

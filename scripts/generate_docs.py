@@ -29,6 +29,7 @@ from ds_dagster.catalog.property_table import (
     SOURCE,
     STORE,
 )
+from ds_dagster.catalog.secret_properties import SECRET
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
@@ -85,6 +86,7 @@ TOPICS: Mapping[str, str] = {
     "catalog": "Stores, relations and properties",
     "query": "Queries",
     "stores": "Looking at and writing into stores",
+    "secret": "Secrets and updates",
     "registry": "Schema registries and Avro",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "runtime": "Jobs, engine and journal",
@@ -208,6 +210,7 @@ def anchor(name: str) -> str:
 GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
     ("Stores", "`CREATE STORE … WITH`", STORE),
     ("Schema registries", "`CREATE SCHEMA_REGISTRY … WITH`", REGISTRY),
+    ("Secrets", "`CREATE SECRET … WITH`", SECRET),
     ("Databricks", "`CREATE STORE … WITH` of that type, and its tables", DATABRICKS),
     ("Topics, Kinesis streams and tables", "what a relation's data stands in", ENTITY),
     ("Relations", "what the data means", RELATION),
@@ -217,6 +220,7 @@ GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
 SHORT_PLACES: Mapping[str, str] = {
     "store": "store",
     "registry": "schema registry",
+    "secret": "CREATE SECRET",
     "relation": "declaration",
     "sink": "CREATE … AS",
     "source": "source",

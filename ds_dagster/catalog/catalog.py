@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.secret import SecretDefinition
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
@@ -15,12 +17,15 @@ from ds_dagster.names import QualifiedName, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Stores by folded name, relations by qualified name, databases and schemas that were created or are defaults."""
+    """Stores, secrets and schema registries by folded name, relations by qualified name, databases and schemas that
+    were created or are defaults."""
 
     stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
     relations: Mapping[QualifiedName, Relation] = field(default_factory=lambda: MappingProxyType({}))
     schemas: frozenset[tuple[str, str]] = frozenset()
     refused_stores: frozenset[str] = frozenset()
+    secrets: Mapping[str, SecretDefinition] = field(default_factory=lambda: MappingProxyType({}))
+    registries: Mapping[str, RegistryDefinition] = field(default_factory=lambda: MappingProxyType({}))
 
     def store(self, name: str, span: Span | None = None) -> StoreDefinition:
         """Raises: UserError UNKNOWN_STORE with the nearest names, STORE_REFUSED where its own statement was refused."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from ds_dagster.catalog.values import REFERENCE, PropertyValue
+from ds_dagster.catalog.values import REFERENCE, SECRET_PREFIX, PropertyValue, secret_reference
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
 
 PropertyType = Literal["text", "word", "integer", "boolean", "name", "names", "type", "millis", "file"]
-Place = Literal["store", "registry", "relation", "sink", "source", "query", "entity"]
+Place = Literal["store", "registry", "secret", "relation", "sink", "source", "query", "entity"]
 
 PLACES: Mapping[Place, str] = MappingProxyType(
     {
         "store": "CREATE STORE … WITH",
         "registry": "CREATE SCHEMA_REGISTRY … WITH",
+        "secret": "CREATE SECRET … WITH",
         "relation": "WITH of CREATE STREAM, CHANGELOG or TABLE with columns",
         "sink": "WITH of CREATE … AS SELECT",
         "source": "WITH behind a source in FROM or JOIN",
@@ -34,6 +35,10 @@ PLACES: Mapping[Place, str] = MappingProxyType(
         "entity": "WITH of CREATE ENTITY",
     }
 )
+
+
+CONNECTIONS: tuple[Place, ...] = ("store", "registry")
+"""Where references are allowed and a bare word may name a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +181,28 @@ def _index(kinds: tuple[StoreKind, ...]) -> PropertyIndex:
 def convert(spec: PropertySpec, item: Property, place: Place) -> str | int | bool:
     """The value of a property as its spec wants it.
 
+    The bare word behind a secret property of a store or registry is the name of a declared secret.
+
     Raises:
-        UserError: PROPERTY_INVALID. NotYetError: PROPERTY_VALUE_NOT_YET, REFERENCE_NOT_HERE.
+        UserError: PROPERTY_INVALID, SECRET_REFERENCE_INVALID. NotYetError: PROPERTY_VALUE_NOT_YET, REFERENCE_NOT_HERE.
     """
+    if spec.secret and item.kind == "word" and place in CONNECTIONS:
+        return secret_reference(str(item.value))
+    if isinstance(item.value, str) and ("${" + SECRET_PREFIX) in item.value:
+        _check_secret_references(item)
     if isinstance(item.value, str) and REFERENCE.search(item.value):
-        if place not in ("store", "registry") or spec.type not in ("text", "file"):
+        if place not in (*CONNECTIONS, "secret") or spec.type not in ("text", "file"):
             raise error("REFERENCE_NOT_HERE", span=item.value_span, name=item.name)
         return item.value
     return CONVERTERS[spec.type](spec, item)
+
+
+def _check_secret_references(item: Property) -> None:
+    """Raises: UserError SECRET_REFERENCE_INVALID."""
+    text = str(item.value)
+    found = [match for match in REFERENCE.finditer(text) if match["name"].startswith(SECRET_PREFIX)]
+    if len(found) != text.count("${" + SECRET_PREFIX) or any(match["default"] is not None for match in found):
+        raise error("SECRET_REFERENCE_INVALID", span=item.value_span, name=item.name)
 
 
 def invalid(spec: PropertySpec, item: Property, allowed: str) -> DsError:

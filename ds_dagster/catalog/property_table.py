@@ -9,11 +9,13 @@ belong to it (:func:`specs`); a property that some kinds list is refused on the 
 from __future__ import annotations
 
 from ds_dagster.catalog.properties import Place, PropertySpec
+from ds_dagster.catalog.secret_properties import SECRET
 
 _ENTITY: tuple[Place, ...] = ("relation", "sink", "entity")
 _WRITTEN: tuple[Place, ...] = ("relation", "sink")
 _ANY_RELATION: tuple[Place, ...] = ("relation", "sink", "source")
 _CONNECTION: tuple[Place, ...] = ("store", "registry")
+_CLOUD: tuple[Place, ...] = ("store", "secret")
 _DESCRIPTOR = "Protobuf is not built; use 'value.format'='json'"
 _FORMAT_LATER = (
     ("protobuf", "Protobuf is not built; use avro or json"),
@@ -21,7 +23,7 @@ _FORMAT_LATER = (
 )
 
 STORE: tuple[PropertySpec, ...] = (
-    PropertySpec("type", "word", _CONNECTION, "kind of the store or schema registry"),
+    PropertySpec("type", "word", (*_CONNECTION, "secret"), "kind of the store, schema registry or secret"),
     PropertySpec(
         "uris",
         "text",
@@ -33,14 +35,14 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec(
         "access_region",
         "text",
-        ("store",),
-        "cloud region of the store",
+        _CLOUD,
+        "cloud region of the store, or of the service that keeps a secret",
         aliases=("availability_zone", "kinesis.region"),
     ),
     PropertySpec(
         "config_file", "file", ("store",), "file with further properties of the store, relative to the project"
     ),
-    PropertySpec("description", "text", _CONNECTION, "free text"),
+    PropertySpec("description", "text", (*_CONNECTION, "secret"), "free text"),
     PropertySpec("tls.disabled", "boolean", ("store",), "connect without TLS"),
     PropertySpec("tls.verify_server_hostname", "boolean", ("store",), "compare the server's name with its certificate"),
     PropertySpec(
@@ -111,7 +113,10 @@ STORE: tuple[PropertySpec, ...] = (
         aliases=("kinesis.session_token",),
     ),
     PropertySpec(
-        "aws.endpoint_url", "text", ("store",), "address of an S3 service other than Amazon's: http(s)://host:port"
+        "aws.endpoint_url",
+        "text",
+        _CLOUD,
+        "address of an S3 (or secrets) service other than Amazon's: http(s)://host:port",
     ),
     PropertySpec(
         "kinesis.iam_role_arn",
@@ -411,7 +416,9 @@ QUERY: tuple[PropertySpec, ...] = (
     ),
 )
 
-PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *REGISTRY, *DATABRICKS, *ENTITY, *RELATION, *SOURCE, *QUERY)
+PROPERTIES: tuple[PropertySpec, ...] = (
+    *STORE, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *RELATION, *SOURCE, *QUERY,
+)  # fmt: skip
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 
 RECORDS: tuple[str, ...] = (

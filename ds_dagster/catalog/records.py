@@ -1,6 +1,6 @@
 """What the WITH properties of a relation say about its records: value format, key, event time. Shared by declared
 relations
-(``builder.py``) and inferred ones (``inference.py``)."""
+(``relations_declared.py``) and inferred ones (``inference.py``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ds_dagster.sql.statements import RelationKind, WrittenName
 
 T = TypeVar("T")
 NULLABLE_KEY = "primary.key.nullable"
-CAUSED = ("STORE_REFUSED", "SCHEMA_REGISTRY_REFUSED")
+CAUSED = ("STORE_REFUSED", "SCHEMA_REGISTRY_REFUSED", "SECRET_REFUSED")
 """Conditions that follow from a refused statement; ``name`` is its."""
 VALUE_FORMATS: Mapping[str, ValueFormat] = MappingProxyType({"json": "json", "primitive": "primitive", "avro": "avro"})
 PRIMITIVE_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "TINYINT", "FLOAT", "BOOLEAN", "VARBINARY")

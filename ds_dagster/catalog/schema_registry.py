@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 from ds_dagster.catalog.io_spec import RegistrySpec
 from ds_dagster.catalog.properties import PropertyIndex, convert
 from ds_dagster.catalog.records import Findings
+from ds_dagster.catalog.secret import without_secrets
+from ds_dagster.catalog.updates import merged, refused_updates
 from ds_dagster.catalog.values import REFERENCE, PropertyValue
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
-from ds_dagster.redaction import MASK
 from ds_dagster.settings import Settings
-from ds_dagster.sql.statements import CreateSchemaRegistry, Origin, Property
+from ds_dagster.sql.statements import CreateSchemaRegistry, Origin, Property, UpdateConnection
 
 RegistryType = Literal["CONFLUENT", "CONFLUENT_CLOUD"]
 LOGINS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -31,7 +32,8 @@ KEPT_UNDER_OVERLAY = ("description",)
 
 @dataclass(frozen=True, slots=True)
 class RegistryDefinition:
-    """CREATE SCHEMA_REGISTRY after conversion; ``overlaid``: its address is one of the overlay of local servers."""
+    """CREATE SCHEMA_REGISTRY after conversion, with the statements that update it; ``overlaid``: its address is one of
+    the overlay of local servers."""
 
     name: str
     type: RegistryType
@@ -39,6 +41,7 @@ class RegistryDefinition:
     origin: Origin
     properties: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
     overlaid: bool = False
+    updates: tuple[Origin, ...] = ()
 
     @property
     def spec(self) -> RegistrySpec:
@@ -50,10 +53,16 @@ class RegistryDefinition:
 
 
 def declare_registry(
-    statement: CreateSchemaRegistry, settings: Settings, index: PropertyIndex
+    created: CreateSchemaRegistry,
+    settings: Settings,
+    index: PropertyIndex,
+    updates: Sequence[UpdateConnection] = (),
 ) -> tuple[RegistryDefinition | None, Sequence[Diagnostic]]:
-    """Convert one CREATE SCHEMA_REGISTRY. None with the reasons when it is refused."""
+    """Convert one CREATE SCHEMA_REGISTRY with its updates. None with the reasons when it is refused."""
     findings = Findings()
+    for problem in refused_updates(updates, index):
+        findings.add(problem)
+    statement = replace(created, properties=merged(created.properties, updates, index))
     type_ = findings.collect(lambda: _type_of(statement))
     pulled = index.pull([p for p in statement.properties if p.name != "type"], "registry")
     findings.extend(pulled.diagnostics)
@@ -63,14 +72,15 @@ def declare_registry(
     name = str(statement.name)
     for key, value in written.items():
         if value.secret and not value.is_reference:
-            findings.warn(error("LITERAL_SECRET", span=value.span, name=key, store=name))
+            findings.warn(error("LITERAL_SECRET", span=value.span, name=key, owner=f"schema registry {name}"))
     overlay = findings.collect(lambda: _overlay(statement, settings, index)) or {}
     kept = {key: value for key, value in written.items() if not overlay or key in KEPT_UNDER_OVERLAY}
     made = RegistryDefinition(
         name=name,
         type=type_,
         span=statement.name.span,
-        origin=_without_secrets(statement.origin, written),
+        origin=without_secrets(created.origin, created.properties, index),
+        updates=tuple(without_secrets(one.origin, one.properties, index) for one in updates),
         properties=MappingProxyType({**kept, **overlay}),
         overlaid=bool(overlay),
     )
@@ -95,14 +105,6 @@ def _located(name: str, value: PropertyValue, settings: Settings) -> PropertyVal
         return value
     path = str((settings.root / str(value.value).removeprefix("@")).resolve())
     return PropertyValue(path, secret=value.secret, span=value.span)
-
-
-def _without_secrets(origin: Origin, values: Mapping[str, PropertyValue]) -> Origin:
-    text = origin.text
-    for value in values.values():
-        if value.secret and not value.is_reference and value.value:
-            text = text.replace(str(value.value), MASK)
-    return replace(origin, text=text)
 
 
 def _overlay(statement: CreateSchemaRegistry, settings: Settings, index: PropertyIndex) -> Mapping[str, PropertyValue]:

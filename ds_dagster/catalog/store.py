@@ -21,8 +21,8 @@ from ds_dagster.sql.statements import Origin
 
 @dataclass(frozen=True, slots=True)
 class StoreDefinition:
-    """CREATE STORE after conversion: folded name, kind (``KAFKA``), properties (config_file and overlay merged in), the
-    schema registry it names."""
+    """CREATE STORE after conversion: folded name, kind (``KAFKA``), properties (updates, config_file and overlay merged
+    in), the schema registry it names, the statements that update it."""
 
     name: str
     kind: str
@@ -31,6 +31,7 @@ class StoreDefinition:
     properties: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
     overlaid: bool = False
     registry: RegistryDefinition | None = None
+    updates: tuple[Origin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

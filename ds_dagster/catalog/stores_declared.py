@@ -1,4 +1,4 @@
-"""CREATE STORE → StoreDefinition: kind, properties, ``config_file``, the overlay of local servers."""
+"""CREATE STORE and its updates → StoreDefinition: kind, properties, ``config_file``, the overlay of local servers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.properties import PropertyIndex, PropertySpec, convert, property_index
 from ds_dagster.catalog.records import Findings
+from ds_dagster.catalog.secret import without_secrets
 from ds_dagster.catalog.store import StoreDefinition
-from ds_dagster.catalog.values import REFERENCE, PropertyValue, parse_properties, read_value_file
+from ds_dagster.catalog.updates import merged, refused_updates
+from ds_dagster.catalog.values import PropertyValue, parse_properties, read_value_file
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
-from ds_dagster.redaction import MASK
 from ds_dagster.settings import Settings
-from ds_dagster.sql.statements import CreateStore, Origin, Property
+from ds_dagster.sql.statements import CreateStore, Property, UpdateConnection
 
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
@@ -43,14 +44,21 @@ class _Store:
 
 
 def declare_store(
-    statement: CreateStore, settings: Settings, kinds: Mapping[str, StoreKind]
+    created: CreateStore,
+    settings: Settings,
+    kinds: Mapping[str, StoreKind],
+    updates: Sequence[UpdateConnection] = (),
 ) -> tuple[StoreDefinition | None, Sequence[Diagnostic]]:
-    """Convert one CREATE STORE. None with the reasons when it is refused."""
+    """Convert one CREATE STORE with its updates. None with the reasons when it is refused."""
     findings = Findings()
+    index = property_index(kinds)
+    for problem in refused_updates(updates, index):
+        findings.add(problem)
+    statement = replace(created, properties=merged(created.properties, updates, index))
     kind = findings.collect(lambda: store_kind(statement, kinds))
     if kind is None:
         return None, findings.diagnostics
-    store = _Store(statement, kind, property_index(kinds), settings, findings)
+    store = _Store(statement, kind, index, settings, findings)
     replaced = _values_of(store, settings.store_values.get(store.name, {}), _replacement)
     written = _written(store)
     values: Mapping[str, PropertyValue] = {**written, **replaced}
@@ -60,23 +68,14 @@ def declare_store(
         name=store.name,
         kind=kind.name,
         span=statement.name.span,
-        origin=_without_secrets(statement, written),
+        origin=without_secrets(created.origin, created.properties, index),
+        updates=tuple(without_secrets(one.origin, one.properties, index) for one in updates),
         properties=MappingProxyType({name: v for name, v in values.items() if name != "config_file"}),
         overlaid=bool(overlay),
     )
     if not findings.failed:
         findings.extend(kind.check_store(definition))
     return (None if findings.failed else definition), findings.diagnostics
-
-
-def _without_secrets(statement: CreateStore, values: Mapping[str, PropertyValue]) -> Origin:
-    """The statement's text is shown in many places: literal secrets in it are masked, and defaults of references."""
-    text = statement.origin.text
-    for value in values.values():
-        defaults = [match["default"] for match in REFERENCE.finditer(str(value.value))]
-        for literal in defaults if value.is_reference else [str(value.value)]:
-            text = text.replace(literal, MASK) if value.secret and literal else text
-    return replace(statement.origin, text=text)
 
 
 def store_kind(statement: CreateStore, kinds: Mapping[str, StoreKind]) -> StoreKind:
@@ -106,7 +105,7 @@ def _written(store: _Store) -> Mapping[str, PropertyValue]:
     store.findings.extend(pulled.diagnostics)
     for name, value in pulled.values.items():
         if value.secret and not value.is_reference:
-            store.findings.warn(error("LITERAL_SECRET", span=value.span, name=name, store=store.name))
+            store.findings.warn(error("LITERAL_SECRET", span=value.span, name=name, owner=f"store {store.name}"))
     return {name: _located(store, name, value) for name, value in pulled.values.items()}
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 
-REFERENCE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+SECRET_PREFIX = "secret:"
+REFERENCE = re.compile(r"\$\{(?P<name>secret:[^}:\s]+|[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+"""``${NAME}``, ``${NAME:-default}`` of the environment, ``${secret:name}`` of a declared secret."""
+SecretReader = Callable[[str, str], str]
+"""(name of a declared secret, what uses it) → its value. Raises: UserError UNKNOWN_SECRET, SECRET_MISSING,
+SECRET_DENIED; ExternalError SECRET_UNREACHABLE."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -45,6 +50,12 @@ class PropertyValue:
             return any(part.is_reference for part in self.parts)
         return bool(self.file) or (isinstance(self.value, str) and REFERENCE.search(self.value) is not None)
 
+    @property
+    def is_only_references(self) -> bool:
+        """Whether the text is made of references alone: no other text, no default."""
+        text = str(self.value)
+        return REFERENCE.sub("", text) == "" and not any(match["default"] for match in REFERENCE.finditer(text))
+
     def shown(self) -> str:
         """Text that may be shown to anyone: references without defaults, a literal secret as ``********``."""
         if self.parts:
@@ -62,32 +73,46 @@ class PropertyValue:
         return f"PropertyValue({self.shown()})"
 
 
-def resolve(value: PropertyValue, environment: Mapping[str, str], used_by: str) -> str:
+def secret_names(text: str) -> Iterator[str]:
+    """Lower-case names of the declared secrets a text refers to."""
+    names = (match["name"] for match in REFERENCE.finditer(text))
+    return (name.removeprefix(SECRET_PREFIX).lower() for name in names if name.startswith(SECRET_PREFIX))
+
+
+def secret_reference(name: str) -> str:
+    """The reference to a declared secret."""
+    return "${" + SECRET_PREFIX + name.lower() + "}"
+
+
+def resolve(
+    value: PropertyValue, environment: Mapping[str, str], used_by: str, secrets: SecretReader | None = None
+) -> str:
     """The plain text of a value.
 
     Args:
         value: with its references.
         environment: where ``${NAME}`` is looked up.
         used_by: what needs it, for the message (``store prod_kafka``).
+        secrets: reads declared secrets; None where there are none.
 
     Raises:
-        UserError: ENVIRONMENT_REFERENCE_MISSING, VALUE_FILE_UNREADABLE.
+        UserError: ENVIRONMENT_REFERENCE_MISSING, VALUE_FILE_UNREADABLE; what ``secrets`` raises.
     """
     if value.parts:
-        return "".join(_part(part, resolve(part, environment, used_by)) for part in value.parts)
+        return "".join(_part(part, resolve(part, environment, used_by, secrets)) for part in value.parts)
     if value.file:
-        return _from_file(value, environment, used_by)
+        return _from_file(value, environment, used_by, secrets)
     if isinstance(value.value, bool):
         return "true" if value.value else "false"
-    return resolve_text(str(value.value), environment, used_by)
+    return resolve_text(str(value.value), environment, used_by, secrets)
 
 
 def _part(part: PropertyValue, text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"') if part.quoted else text
 
 
-def _from_file(value: PropertyValue, environment: Mapping[str, str], used_by: str) -> str:
-    path = resolve_text(value.file, environment, used_by)
+def _from_file(value: PropertyValue, environment: Mapping[str, str], used_by: str, secrets: SecretReader | None) -> str:
+    path = resolve_text(value.file, environment, used_by, secrets)
     text = read_value_file(path, used_by)
     if not value.entry:
         return text.strip()
@@ -95,7 +120,7 @@ def _from_file(value: PropertyValue, environment: Mapping[str, str], used_by: st
     if found is None:
         reason = f"it has no line for {value.entry}"
         raise error("VALUE_FILE_UNREADABLE", file=path, used_by=used_by, reason=reason)
-    return resolve_text(found, environment, used_by)
+    return resolve_text(found, environment, used_by, secrets)
 
 
 def read_value_file(path: str, used_by: str) -> str:
@@ -131,11 +156,16 @@ def parse_properties(text: str) -> dict[str, str]:
     return found
 
 
-def resolve_text(text: str, environment: Mapping[str, str], used_by: str) -> str:
+def resolve_text(text: str, environment: Mapping[str, str], used_by: str, secrets: SecretReader | None = None) -> str:
     """Replace every reference in a text."""
 
     def replacement(match: re.Match[str]) -> str:
         name, default = match["name"], match["default"]
+        if name.startswith(SECRET_PREFIX):
+            name = name.removeprefix(SECRET_PREFIX).lower()
+            if secrets is None:
+                raise error("UNKNOWN_SECRET", name=name, nearest="CREATE SECRET")
+            return secrets(name, used_by)
         if name in environment:
             return environment[name]
         if default is not None:

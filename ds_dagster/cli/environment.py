@@ -1,18 +1,23 @@
-"""The environment commands resolve references in: the process's own, then the project's ``.env``."""
+"""Where commands resolve references: the process's own environment, then the project's ``.env``, and its secrets."""
 
 from __future__ import annotations
 
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.values import PropertyValue, resolve
+from ds_dagster.project import load_project, secret_reader
 from ds_dagster.runtime.environment import engine_environment
 from ds_dagster.settings import Settings
 
 
 def resolver(settings: Settings, store: str) -> Resolver:
-    """Resolves property values of one store for a command."""
+    """Resolves property values of one store for a command. Declarations of secrets are looked up in the project's
+    files when a value names one."""
     environment = engine_environment(settings.root)
 
+    def read_secret(name: str, used_by: str) -> str:
+        return secret_reader(load_project(settings.root, settings=settings), environment)(name, used_by)
+
     def resolve_value(value: PropertyValue) -> str:
-        return resolve(value, environment, used_by=f"store {store}")
+        return resolve(value, environment, f"store {store}", read_secret)
 
     return resolve_value

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import DsError
+
+if TYPE_CHECKING:
+    from ds_dagster.local.doctor import Fact
 
 
 def _names(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -64,20 +68,31 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
 
 
 @click.command("doctor")
+@click.option("--online", is_flag=True, help="Ask every store, schema registry and secret of the project as well.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long each may take with --online.",
+)
 @project_option
 @json_option
-def doctor_command(project: Path | None, as_json: bool) -> int:
-    """What is here and what is missing: Java, jars, node, Postgres, local servers, clock, disk, memory. Changes
-    nothing."""
+def doctor_command(online: bool, timeout: float, project: Path | None, as_json: bool) -> int:
+    """What is here and what is missing: Java, jars, node, Postgres, local servers, clock, disk, memory; with --online,
+    whether everything the project connects to answers and lets us in. Changes nothing."""
     from ds_dagster.local.doctor import examine
 
     try:
-        state = settings_of(project, quiet=True).state
+        state = settings_of(project, quiet=as_json or not online).state
     except DsError as problem:
-        if problem.condition != "PROJECT_NOT_FOUND":
+        if problem.condition != "PROJECT_NOT_FOUND" or online:
             raise
         state = (project or Path.cwd()).resolve() / ".ds"
     facts = examine(state)
+    if online:
+        facts = (*facts, *_online_facts(project, timeout))
     ok = all(fact.ok for fact in facts)
     if as_json:
         emit_json({"ok": ok, "facts": [asdict(fact) for fact in facts]})
@@ -87,3 +102,11 @@ def doctor_command(project: Path | None, as_json: bool) -> int:
         if not fact.ok:
             note(f"{fact.name}: {fact.fix}")
     return 0 if ok else 1
+
+
+def _online_facts(project: Path | None, seconds: float) -> tuple[Fact, ...]:
+    from ds_dagster.cli.online import examine_online
+    from ds_dagster.project import load_project
+
+    settings = settings_of(project, quiet=True)
+    return examine_online(load_project(settings.root, settings=settings), seconds)

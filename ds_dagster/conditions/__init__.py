@@ -16,6 +16,7 @@ from ds_dagster.conditions import (
     query,
     registry,
     runtime,
+    secret,
     spark,
     stores,
     syntax,
@@ -25,6 +26,8 @@ from ds_dagster.conditions.base import Condition, render
 
 __all__ = ["CONDITIONS", "Condition", "render"]
 
-TOPICS = (syntax, project, catalog, query, stores, registry, spark, runtime, orchestration, local, testing, command)
+TOPICS = (
+    syntax, project, catalog, query, stores, secret, registry, spark, runtime, orchestration, local, testing, command,
+)  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

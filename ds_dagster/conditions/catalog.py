@@ -83,7 +83,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "LITERAL_SECRET",
         "user",
-        "the secret {name} of store {store} stands in a file",
+        "the secret {name} of {owner} stands in a file",
         "keep it in the environment or in the project's .env and write '{name}' = '${{NAME}}'",
     ),
     Condition(

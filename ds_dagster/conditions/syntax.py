@@ -339,13 +339,6 @@ STATEMENTS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition("DESCRIPTOR_NOT_YET", "not_yet", "{statement} is not built yet", "use 'value.format' = 'json'", "0A000"),
-    Condition(
-        "SECRET_NOT_YET",
-        "not_yet",
-        "{statement} is not built yet",
-        "write ${{NAME}} as the value of a store's property",
-        "0A000",
-    ),
     Condition("INDEX_NOT_YET", "not_yet", "{statement} is not built yet", "views are indexed by their key", "0A000"),
     Condition(
         "UPDATE_DEFINITION",

@@ -15,7 +15,7 @@ from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.project import client_settings, storage_kind, store_admin
+from ds_dagster.project import client_settings, secret_reader, storage_kind, store_admin
 from ds_dagster.runtime.environment import engine_environment
 
 SECRET: JsonDict = {"dagster__is_secret": True}
@@ -83,7 +83,8 @@ class StoreResource(dg.ConfigurableResource[Any]):
             if isinstance(value, dg.EnvVar):
                 found[self.property_names[name]] = "${" + value.env_var_name + "}"
                 continue
-            if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("dagster__is_secret"):
+            is_secret = isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("dagster__is_secret")
+            if is_secret and not PropertyValue(str(value)).is_only_references:
                 raise error("RESOURCE_LITERAL_SECRET", store=type(self).__name__, field=name)
             found[self.property_names[name]] = str(value)
         return found
@@ -99,9 +100,10 @@ class StoreResource(dg.ConfigurableResource[Any]):
         if project is None:
             raise error("RESOURCE_NOT_BOUND", type=type(self).__name__)
         environment = engine_environment(project.root)
+        secrets = secret_reader(project.project, environment)
 
         def resolver(value: PropertyValue) -> str:
-            return resolve(value, environment, used_by=f"store {name}")
+            return resolve(value, environment, f"store {name}", secrets)
 
         return project, name, resolver
 
@@ -194,6 +196,16 @@ class PostgresStoreResource(StoreResource):
 
         return psycopg2.connect(**{**self.client_settings(), **settings})
 
+    def arrow(self, query: str, **settings: Any) -> Any:
+        """The rows of a query as a ``pyarrow.Table``, through ADBC on a connection of its own."""
+        import adbc_driver_postgresql.dbapi as adbc
+        from psycopg2.extensions import make_dsn
+
+        address = make_dsn(**{**self.client_settings(), **settings})
+        with adbc.connect(address) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetch_arrow_table()
+
 
 class SnowflakeStoreResource(StoreResource):
     """A Snowflake store. ``connection()`` is snowflake-connector-python's own; closing it is yours."""
@@ -228,6 +240,11 @@ class SnowflakeStoreResource(StoreResource):
         import snowflake.connector
 
         return snowflake.connector.connect(**{**self.client_settings(), **settings})
+
+    def arrow(self, query: str, **settings: Any) -> Any:
+        """The rows of a query as a ``pyarrow.Table``, on a connection of its own; None without rows."""
+        with self.connection(**settings) as connection, connection.cursor() as cursor:
+            return cursor.execute(query).fetch_arrow_all()
 
 
 class DeltaStoreResource(StoreResource):
@@ -283,6 +300,12 @@ class DatabricksStoreResource(StoreResource):
         from databricks import sql
 
         return sql.connect(**{**self.client_settings(), **settings})
+
+    def arrow(self, query: str, **settings: Any) -> Any:
+        """The rows of a query as a ``pyarrow.Table``, on a connection of its own."""
+        with self.connection(**settings) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetchall_arrow()
 
 
 RESOURCE_CLASSES: Mapping[str, type[StoreResource]] = {

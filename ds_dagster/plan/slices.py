@@ -15,12 +15,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from ds_dagster.catalog.builder import PUBLIC
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declared import PUBLIC
 from ds_dagster.catalog.properties import PropertyIndex
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.secret import SecretDefinition, named_secrets
 from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.catalog.updates import merged
 from ds_dagster.catalog.values import REFERENCE
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
@@ -34,10 +36,12 @@ from ds_dagster.sql.statements import (
     CreateRelation,
     CreateSchema,
     CreateSchemaRegistry,
+    CreateSecret,
     CreateStore,
     InsertInto,
     Origin,
     Property,
+    UpdateConnection,
     ValueKind,
     WrittenName,
 )
@@ -58,7 +62,7 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
     names = [query.sink.name, *(relation.name for relation in relations)]
     return (
         *_schemas(names, origin.context, origin.span),
-        *_stores(stores, index),
+        *_stores(stores, catalog.secrets, index),
         *((relation_ddl(relation, index), relation.span, Context()) for relation in relations),
         (origin.text, origin.span, origin.context),
     )
@@ -80,20 +84,43 @@ def _schemas(names: Iterable[QualifiedName], context: Context, span: Span) -> It
             yield print_statement(made_schema), span, Context()
 
 
-def _stores(stores: Iterable[StoreDefinition], index: PropertyIndex) -> Iterator[Piece]:
-    """CREATE STORE of the stores that were written, behind the schema registries they name; embedded ones need none."""
-    written = list(stores)
-    for registry in {store.registry.name: store.registry for store in written if store.registry}.values():
-        yield store_ddl(registry, index), registry.span, Context()
-    for store in written:
-        if store.origin.text:
-            yield store_ddl(store, index), store.span, Context()
+def _stores(
+    stores: Iterable[StoreDefinition], secrets: Mapping[str, SecretDefinition], index: PropertyIndex
+) -> Iterator[Piece]:
+    """CREATE STORE of the stores that were written, behind the schema registries and secrets they name; embedded ones
+    need none."""
+    written = [store for store in stores if store.origin.text]
+    registries = {store.registry.name: store.registry for store in written if store.registry}
+    connections: list[StoreDefinition | RegistryDefinition] = [*registries.values(), *written]
+    found = [(one, _declaration(one, secrets, index)) for one in connections]
+    named = dict.fromkeys(name for _, statement in found for name, _ in named_secrets(statement.properties, index))
+    for secret in (secrets[name] for name in named):
+        yield secret_ddl(secret, index), secret.span, Context()
+    for one, statement in found:
+        yield print_statement(statement), one.span, Context()
 
 
-def store_ddl(store: StoreDefinition | RegistryDefinition, index: PropertyIndex) -> str:
-    """CREATE STORE or CREATE SCHEMA_REGISTRY as written, without literal secrets."""
+def _declaration(
+    store: StoreDefinition | RegistryDefinition, secrets: Mapping[str, SecretDefinition], index: PropertyIndex
+) -> CreateStore | CreateSchemaRegistry:
+    """CREATE STORE or CREATE SCHEMA_REGISTRY as written and updated, without what is a literal secret or names one."""
     written = parse_statement(store.origin.text, store.span.file)
     assert isinstance(written, CreateStore | CreateSchemaRegistry)
+    parsed = [parse_statement(origin.text, origin.span.file) for origin in store.updates]
+    updates = [one for one in parsed if isinstance(one, UpdateConnection)]
+    kept = tuple(
+        item
+        for item in merged(written.properties, updates, index)
+        if not _is_secret(item, index)
+        and all(name in secrets and secrets[name].is_carried for name, _ in named_secrets([item], index))
+    )
+    return replace(written, properties=kept, if_not_exists=False)
+
+
+def secret_ddl(secret: SecretDefinition, index: PropertyIndex) -> str:
+    """CREATE SECRET as written, without a literal."""
+    written = parse_statement(secret.origin.text, secret.span.file)
+    assert isinstance(written, CreateSecret)
     kept = tuple(item for item in written.properties if not _is_secret(item, index))
     return print_statement(replace(written, properties=kept, if_not_exists=False))
 
@@ -104,7 +131,7 @@ def _is_secret(item: Property, index: PropertyIndex) -> bool:
     if _CREDENTIALS.search(item.value):
         return True
     spec = index.find(item.name)
-    if spec is not None and not spec.secret:
+    if spec is not None and (not spec.secret or (item.kind == "word" and "secret" not in spec.places)):
         return False
     defaults = any(match["default"] for match in REFERENCE.finditer(item.value))
     return defaults or REFERENCE.sub("", item.value) != ""

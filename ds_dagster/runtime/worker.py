@@ -27,6 +27,8 @@ from ds_dagster.spark.faults import classify
 from ds_dagster.spark.query import close, failure, start
 from ds_dagster.spark.session import build_session
 
+LOGIN_REFUSED = ("STORE_LOGIN_REFUSED", "REGISTRY_LOGIN_REFUSED", "STORE_TLS_FAILED")
+"""What a rotated secret looks like to a job that still has the old value: worth one more start."""
 STARTERS = 3
 STOPPERS = 4
 BATCH_SECONDS = 20.0
@@ -180,6 +182,7 @@ class SparkHost:
             order.name, order.checkpoint_version, started=order.started, progressed=order.progressed
         )
         definition = compiled(order, self.context)
+        job.rotated, job.places = definition.rotated, definition.places
         found = specs(definition)
         spark = self._session.result()
         if self._is_given_up(job):
@@ -233,13 +236,19 @@ class SparkHost:
             job.phase = "stopped"
 
     def _failed(self, job: HostedQuery, problem: DsError) -> None:
-        job.failure = self._redacted(problem)
+        if problem.condition in LOGIN_REFUSED and (rotated := job.rotated()):
+            named = str(problem.params.get("store") or problem.params.get("registry"))
+            problem = error("SECRET_ROTATED", store=named, secrets=", ".join(rotated), detail=problem.message)
+        job.failure = self._redacted(problem, job.places)
         job.phase = "stopped" if job.is_stop_asked and job.query is None else "failed"
 
-    def _redacted(self, problem: DsError) -> DsError:
+    def _redacted(self, problem: DsError, places: str) -> DsError:
+        """Without secrets; a message that names no store says in its detail where the job reads and writes."""
         redact = self.context.redactor
         params = {name: redact(value) if isinstance(value, str) else value for name, value in problem.params.items()}
-        return error(problem.condition, span=problem.span, detail=redact(problem.detail), **params)
+        named = "store" in params or "registry" in params
+        detail = problem.detail if named else "; ".join(part for part in (problem.detail, places) if part)
+        return error(problem.condition, span=problem.span, detail=redact(detail), **params)
 
     def _fence(self, order: StartOrder) -> None:
         try:

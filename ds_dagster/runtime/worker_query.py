@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
@@ -37,6 +38,8 @@ class HostedQuery:
     prepared: PreparedQuery | None = None
     query: StreamingQuery | None = None
     failure: DsError | None = None
+    rotated: Callable[[], tuple[str, ...]] = tuple
+    places: str = ""
     loaded: int = 0
     is_stop_asked: bool = False
     is_concluding: bool = False

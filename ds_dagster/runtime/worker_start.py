@@ -19,7 +19,7 @@ from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import Project
+from ds_dagster.project import Project, secret_reader
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.changes import recompiled
 from ds_dagster.runtime.environment import engine_environment
@@ -30,6 +30,7 @@ from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.query import PreparedQuery, prepare
 from ds_dagster.spark.sources import resolved
 from ds_dagster.stores.registry import KINDS
+from ds_dagster.stores.secret_values import SecretBook
 from ds_dagster.version import __version__
 
 _LOG = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Compiled:
     query: BoundQuery
     environment: Mapping[str, str]
     redactor: Redactor
+    secrets: SecretBook
 
     def store(self, relation: Relation) -> tuple[StoreDefinition, StoreKind, Resolver]:
         """A relation's store, its kind, and what resolves its references."""
@@ -54,13 +56,30 @@ class Compiled:
         """Gives values of references; every secret is told to the redactor before anyone can log it."""
 
         def value_of(value: PropertyValue) -> str:
-            text = resolve(value, self.environment, used_by)
+            text = resolve(value, self.environment, used_by, self.read_secret)
             for one in (value, *value.parts):
                 if one.secret:
-                    self.redactor.remember(text if one is value else resolve(one, self.environment, used_by))
+                    told = text if one is value else resolve(one, self.environment, used_by, self.read_secret)
+                    self.redactor.remember(told)
             return text
 
         return value_of
+
+    def read_secret(self, name: str, used_by: str) -> str:
+        """The value of a declared secret, wherever it is used (an address may hold one)."""
+        text = self.secrets(name, used_by)
+        self.redactor.remember(text)
+        return text
+
+    @property
+    def places(self) -> str:
+        """What the job reads and writes, and in which stores: for failures that name a table alone."""
+        read = dict.fromkeys(f"{scan.relation.entity} of store {scan.relation.store}" for scan in self.query.scans)
+        return f"reads {', '.join(read)}; writes {self.query.sink.entity} of store {self.query.sink.store}"
+
+    def rotated(self) -> tuple[str, ...]:
+        """Secrets that have another value than when this job read them."""
+        return self.secrets.changed(engine_environment(self.project.settings.root))
 
 
 def compiled(order: StartOrder, context: HostContext) -> Compiled:
@@ -79,7 +98,8 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
         _LOG.info(
             "%s: asked for by %s, this is %s; fingerprints differ", order.name, order.spec.package_version, __version__
         )
-    return Compiled(order, project, query, engine_environment(context.settings.root), context.redactor)
+    environment = engine_environment(context.settings.root)
+    return Compiled(order, project, query, environment, context.redactor, secret_reader(project, environment))
 
 
 @dataclass(frozen=True, slots=True)

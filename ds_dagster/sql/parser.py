@@ -22,6 +22,7 @@ from ds_dagster.sql.statements import (
     CreateRelation,
     CreateSchema,
     CreateSchemaRegistry,
+    CreateSecret,
     CreateStore,
     InsertInto,
     Interactive,
@@ -30,12 +31,14 @@ from ds_dagster.sql.statements import (
     RelationKind,
     SelectBody,
     Statement,
+    UpdateConnection,
     Use,
     WrittenName,
 )
 
 INTERACTIVE = ("select", "print", "list", "show", "describe")
 USABLE: tuple[Literal["database", "schema", "store"], ...] = ("database", "schema", "store")
+UPDATABLE: tuple[Literal["store", "schema_registry"], ...] = ("store", "schema_registry")
 RELATION_KINDS: dict[tuple[str, ...], RelationKind] = {
     ("stream",): "stream",
     ("changelog",): "changelog",
@@ -137,6 +140,11 @@ class DeltaStreamParser(QueryParser):
         properties = self.with_properties()
         return CreateSchemaRegistry(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
 
+    def _create_secret(self, origin: Origin) -> Statement:
+        if_not_exists = self._if_not_exists()
+        name = self.simple_name("a secret's name")
+        return CreateSecret(origin=origin, name=name, properties=self.with_properties(), if_not_exists=if_not_exists)
+
     def _create_database(self, origin: Origin) -> Statement:
         if_not_exists = self._if_not_exists()
         return CreateDatabase(origin=origin, name=self.simple_name("a database's name"), if_not_exists=if_not_exists)
@@ -235,7 +243,14 @@ class DeltaStreamParser(QueryParser):
     def _column_type(self) -> DataType:
         return self.data_type()
 
-    # INSERT, USE, questions
+    # UPDATE, INSERT, USE, questions
+
+    def _update(self, origin: Origin) -> Statement:
+        for what in UPDATABLE:
+            if self.take("update", what):
+                name = self.simple_name(f"a {what}'s name")
+                return UpdateConnection(origin=origin, what=what, name=name, properties=self.with_properties())
+        raise self._unknown_statement()
 
     def _insert(self, origin: Origin) -> Statement:
         known = self._refused_form()
@@ -291,6 +306,7 @@ class DeltaStreamParser(QueryParser):
 
 _STATEMENTS: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
     "create": DeltaStreamParser._create,
+    "update": DeltaStreamParser._update,
     "insert": DeltaStreamParser._insert,
     "use": DeltaStreamParser._use,
     "select": DeltaStreamParser._select,
@@ -302,6 +318,7 @@ _STATEMENTS: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
 _CREATES: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
     "store": DeltaStreamParser._create_store,
     "schema_registry": DeltaStreamParser._create_schema_registry,
+    "secret": DeltaStreamParser._create_secret,
     "database": DeltaStreamParser._create_database,
     "schema": DeltaStreamParser._create_schema,
     "entity": DeltaStreamParser._create_entity,

@@ -16,11 +16,13 @@ from ds_dagster.sql.statements import (
     CreateRelation,
     CreateSchema,
     CreateSchemaRegistry,
+    CreateSecret,
     CreateStore,
     InsertInto,
     Interactive,
     SelectBody,
     Statement,
+    UpdateConnection,
     Use,
     WrittenName,
 )
@@ -52,22 +54,17 @@ def _unless_there(given: bool) -> str:
     return _UNLESS_THERE if given else ""
 
 
-def _store(statement: CreateStore) -> str:
+def _outside(statement: CreateStore | CreateSchemaRegistry | CreateSecret) -> str:
     return _words(
-        "CREATE STORE",
+        _CREATE_WORDS[type(statement)],
         _unless_there(statement.if_not_exists),
         _name(statement.name),
         properties_text(statement.properties),
     )
 
 
-def _schema_registry(statement: CreateSchemaRegistry) -> str:
-    return _words(
-        "CREATE SCHEMA_REGISTRY",
-        _unless_there(statement.if_not_exists),
-        _name(statement.name),
-        properties_text(statement.properties),
-    )
+def _update(statement: UpdateConnection) -> str:
+    return _words("UPDATE", statement.what.upper(), _name(statement.name), properties_text(statement.properties))
 
 
 def _database(statement: CreateDatabase) -> str:
@@ -126,9 +123,16 @@ def _question(statement: Interactive) -> str:
     return print_select(statement.body) if statement.body else statement.origin.text
 
 
+_CREATE_WORDS: dict[type, str] = {
+    CreateStore: "CREATE STORE",
+    CreateSchemaRegistry: "CREATE SCHEMA_REGISTRY",
+    CreateSecret: "CREATE SECRET",
+}
 _PRINTERS: dict[type, Callable[[Any], str]] = {
-    CreateStore: _store,
-    CreateSchemaRegistry: _schema_registry,
+    CreateStore: _outside,
+    CreateSchemaRegistry: _outside,
+    CreateSecret: _outside,
+    UpdateConnection: _update,
     CreateDatabase: _database,
     CreateSchema: _schema,
     CreateEntity: _entity,

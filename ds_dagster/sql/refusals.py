@@ -21,7 +21,6 @@ _LATER_OBJECTS: dict[str, str] = {
     "function_source": "CREATE_FUNCTION_NOT_YET",
     "descriptor_source": "DESCRIPTOR_NOT_YET",
     "descriptor": "DESCRIPTOR_NOT_YET",
-    "secret": "SECRET_NOT_YET",
     "index": "INDEX_NOT_YET",
 }
 _CREATE_ONLY: dict[str, str] = {
@@ -33,8 +32,9 @@ _CREATE_ONLY: dict[str, str] = {
 }
 _OWN_OBJECTS = (
     "store", "database", "schema", "entity", "stream", "changelog", "table", "materialized view", "relation", "topic",
-    "query", "application", "view", "schema_registry",
+    "query", "application", "view", "schema_registry", "secret",
 )  # fmt: skip
+_UPDATABLE = ("store", "schema_registry")
 _HOSTED_VERBS = ("create", "update", "alter", "drop", "use", "start", "stop", "describe", "list")
 _LATER_VERBS = ("create", "update", "alter", "drop", "copy")
 _FIRST_WORDS: dict[str, str] = {
@@ -84,7 +84,8 @@ def _pairs() -> Iterable[tuple[str, str]]:
             yield from ((f"{verb} {thing}", condition) for thing, condition in objects.items())
     yield from ((f"create {thing}", condition) for thing, condition in _CREATE_ONLY.items())
     for thing in _OWN_OBJECTS:
-        yield f"update {thing}", "UPDATE_DEFINITION"
+        if thing not in _UPDATABLE:
+            yield f"update {thing}", "UPDATE_DEFINITION"
         yield f"drop {thing}", "DROP_IN_FILE"
         yield f"alter {thing}", "ALTER_IN_FILE"
 

@@ -123,6 +123,26 @@ class CreateSchemaRegistry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSecret:
+    """CREATE SECRET [IF NOT EXISTS] name WITH (…)."""
+
+    origin: Origin
+    name: WrittenName
+    properties: tuple[Property, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateConnection:
+    """UPDATE {STORE|SCHEMA_REGISTRY} name WITH (…): further properties of one that is declared elsewhere."""
+
+    origin: Origin
+    what: Literal["store", "schema_registry"]
+    name: WrittenName
+    properties: tuple[Property, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateDatabase:
     """CREATE DATABASE [IF NOT EXISTS] name."""
 
@@ -207,8 +227,8 @@ class Interactive:
 
 
 Statement = (
-    CreateStore | CreateSchemaRegistry | CreateDatabase | CreateSchema | CreateEntity | CreateRelation | CreateAsSelect
-    | InsertInto | Use | Interactive
+    CreateStore | CreateSchemaRegistry | CreateSecret | UpdateConnection | CreateDatabase | CreateSchema | CreateEntity
+    | CreateRelation | CreateAsSelect | InsertInto | Use | Interactive
 )  # fmt: skip
 
 

@@ -63,7 +63,8 @@ LAYERS: Mapping[str, Layer] = {
     "catalog": layer("sql", third="sqlglot", typing="pyarrow"),
     "stores": layer("catalog", third="sqlglot", inside=DRIVERS, typing="confluent_kafka psycopg2 pyarrow"),
     "plan": layer("sql catalog", third="sqlglot"),
-    "project": layer("sql catalog stores plan project_cache"),
+    "project": layer("sql catalog stores plan project_cache project_connections"),
+    "project_connections": layer("sql"),
     "project_cache": layer("sql catalog stores plan project", third="sqlglot"),
     "spark": layer(
         "catalog plan", third="pyspark py4j pyarrow sqlglot orjson", inside="boto3 botocore urllib3", typing="pyarrow"
@@ -78,7 +79,7 @@ LAYERS: Mapping[str, Layer] = {
     "orchestration": layer(
         "catalog plan project runtime local",
         third="dagster dagster_shared pydantic",
-        inside="session boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
+        inside="session adbc_driver_postgresql boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
         typing="dagster_pyspark pyspark boto3 confluent_kafka psycopg2 session",
     ),
     "demo": layer("cli sql catalog plan project runtime local", inside="boto3 confluent_kafka psycopg2 dagster"),

@@ -173,6 +173,7 @@ PARAMETER = re.compile(r"(?<!\{)\{(\w+)(?:![rs])?\}(?!\})")
 
 BROAD: Mapping[str, str] = {
     "cli/main.py:run": "the command line: a bug becomes exit code 3 and a text that asks to report it",
+    "cli/online.py:_answer": "one probe of ds doctor --online: its finding, the others go on",
     "runtime/engine.py": "the engine's loop: logged and raised again",
     "runtime/worker.py": "one job's boundary inside the engine: its failure, never another job's",
     "runtime/step.py:run": "one load's boundary inside a Dagster step: its failure, recorded",

@@ -210,6 +210,21 @@ def test_every_secret_field_is_masked() -> None:
         assert {name for name, field in fields.items() if field.is_secret} == secret & set(fields)
 
 
+def test_a_declared_secret_may_stand_in_a_secret_field(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (stores / "sql" / "secrets.sql").write_text(
+        "CREATE SECRET pw WITH ('type' = environment, 'variable' = 'OTHER_PW');"
+    )
+    monkeypatch.setenv("OTHER_PW", "another-" + SECRET)
+    given = {"warehouse": PostgresStoreResource(password="${secret:pw}")}
+    assert in_an_asset(stores, "warehouse", given)["password"] == "another-" + SECRET
+    unknown = {"warehouse": PostgresStoreResource(password="${secret:pv}")}
+    found = DsProject(stores).with_store_values({"warehouse": unknown["warehouse"].store_values()})
+    assert [problem.condition for problem in found.project.errors] == ["UNKNOWN_SECRET"]
+    for literal in ("${secret:pw}x", "${PW:-x}"):
+        with pytest.raises(DsError, match="RESOURCE_LITERAL_SECRET"):
+            PostgresStoreResource(password=literal).store_values()
+
+
 def test_an_unknown_store_is_refused_with_the_nearest(stores: Path) -> None:
     with pytest.raises(DsError) as refused:
         build_ds_definitions(DsProject(stores), resources={"prod_kafak": KafkaStoreResource()})

@@ -1,0 +1,134 @@
+"""``ds doctor --online``: does every secret, schema registry and store of the project answer, and if not, what to do.
+
+All are asked at the same time, each for as long as the limit says. Nothing is created or changed. What does not answer
+in time is left behind in a thread that does not keep the process alive.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+
+from ds_dagster.catalog.entity import ProbeResult
+from ds_dagster.catalog.io_spec import Resolver
+from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.values import PropertyValue, secret_reference
+from ds_dagster.cli.environment import resolver
+from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.errors import DsError, ExternalError
+from ds_dagster.local.doctor import Fact
+from ds_dagster.project import Project, store_admin
+from ds_dagster.redaction import Redactor
+from ds_dagster.stores.schema_registry import SchemaRegistry
+
+PROBE_SUBJECT = "ds-doctor-probe"
+"""A registry that says it knows no such subject answers and let us in."""
+Probe = Callable[[], ProbeResult]
+
+
+def examine_online(project: Project, seconds: float) -> tuple[Fact, ...]:
+    """Facts about everything the project connects to, refused declarations first.
+
+    Args:
+        project: its declarations.
+        seconds: limit for each.
+    """
+    redactor = Redactor()
+    probes = dict(_probes(project, redactor))
+    answers: queue.SimpleQueue[tuple[str, Fact]] = queue.SimpleQueue()
+    for name, probe in probes.items():
+        work = partial(_answer, name, probe, redactor, answers)
+        threading.Thread(target=work, name=f"ds-probe-{name}", daemon=True).start()
+    found = _collected(answers, probes, seconds)
+    silent = f"no answer in {seconds:g} s"
+    fix = "check address and network; --timeout gives it longer (a sleeping warehouse takes a minute)"
+    return (*_refused(project), *(found.get(name) or Fact(name, False, silent, fix) for name in probes))
+
+
+def _collected(
+    answers: queue.SimpleQueue[tuple[str, Fact]], probes: Mapping[str, Probe], seconds: float
+) -> dict[str, Fact]:
+    found: dict[str, Fact] = {}
+    end = time.monotonic() + seconds
+    while len(found) < len(probes) and (left := end - time.monotonic()) > 0:
+        try:
+            name, fact = answers.get(timeout=left)
+        except queue.Empty:
+            break
+        found[name] = fact
+    return found
+
+
+def _refused(project: Project) -> Iterator[Fact]:
+    """Declarations that cannot be asked, since they are refused."""
+    names = project.catalog.refused_stores
+    shown: set[Diagnostic] = set()
+    for problem in project.errors if names else ():
+        if problem.span is not None and problem not in shown and not problem.caused_by:
+            shown.add(problem)
+            yield Fact(f"at {problem.span}", False, problem.message, problem.hint)
+
+
+def _probes(project: Project, redactor: Redactor) -> Iterator[tuple[str, Probe]]:
+    for secret in project.catalog.secrets:
+        yield f"secret {secret}", partial(_secret, secret, _resolver(project, secret, redactor))
+    for registry in project.catalog.registries.values():
+        resolve = _resolver(project, registry.name, redactor)
+        yield f"registry {registry.name}", partial(_registry, registry, resolve)
+    for store in project.catalog.stores.values():
+        if store.origin.text:
+            resolve = _resolver(project, store.name, redactor)
+            yield f"store {store.name}", partial(_store, project, store.name, resolve)
+
+
+def _resolver(project: Project, name: str, redactor: Redactor) -> Resolver:
+    resolve = resolver(project.settings, name)
+
+    def told(value: PropertyValue) -> str:
+        text = resolve(value)
+        if value.secret:
+            redactor.remember(text)
+        return text
+
+    return told
+
+
+def _secret(name: str, resolve: Resolver) -> ProbeResult:
+    resolve(PropertyValue(secret_reference(name), secret=True))
+    return ProbeResult(True, "can be read")
+
+
+def _registry(registry: RegistryDefinition, resolve: Resolver) -> ProbeResult:
+    with closing(SchemaRegistry(registry.spec, resolve)) as asked:
+        asked.latest(PROBE_SUBJECT)
+        return ProbeResult(True, f"answers at {asked.address}")
+
+
+def _store(project: Project, name: str, resolve: Resolver) -> ProbeResult:
+    with closing(store_admin(project, name, resolve)) as admin:
+        return admin.probe()
+
+
+def _answer(name: str, probe: Probe, redactor: Redactor, answers: queue.SimpleQueue[tuple[str, Fact]]) -> None:
+    """One probe's boundary: whatever it meets becomes a fact."""
+    began = time.monotonic()
+    try:
+        found = probe()
+    except DsError as problem:
+        found = ProbeResult(False, problem.message, hint=_hint(problem))
+    except Exception as problem:  # noqa: BLE001, the boundary of one probe: the others go on
+        found = ProbeResult(False, f"{type(problem).__name__}: {problem}", hint="a mistake of ours or of the driver")
+    taken = found if found.milliseconds else replace(found, milliseconds=int((time.monotonic() - began) * 1000))
+    text = redactor(f"{taken.message}, {taken.milliseconds} ms" if taken.ok else taken.message)
+    answers.put((name, Fact(name, taken.ok, text, redactor(taken.hint))))
+
+
+def _hint(problem: DsError) -> str:
+    """What to do; for what may pass by itself, that jobs go on trying."""
+    again = "; jobs try it again by themselves" if isinstance(problem, ExternalError) else ""
+    return problem.hint if "by itself" in problem.hint else problem.hint + again

@@ -1,0 +1,241 @@
+"""Values of declared secrets: read where somebody connects, kept for a moment, never shown.
+
+Environment and files are read anew each time. AWS Secrets Manager is asked through boto3 with the usual chain of
+credentials (environment, profile, role); an answer is kept in this process for ``KEEP_SECONDS``, so that fifty jobs
+that start together ask once and a rotated value is found at the next start after that. A refused login drops it at
+once (:meth:`SecretBook.changed`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ds_dagster.catalog.secret import SecretDefinition
+from ds_dagster.catalog.secret_properties import SecretType
+from ds_dagster.catalog.values import read_value_file, resolve
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import did_you_mean
+
+KEEP_SECONDS = 60.0
+CALL_SECONDS = 10
+MISSING = ("ResourceNotFoundException", "InvalidRequestException", "InvalidParameterException", "ValidationException")
+DENIED = (
+    "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException",
+    "InvalidClientTokenId", "DecryptionFailure", "NotAuthorized", "OptInRequired", "IncompleteSignature",
+)  # fmt: skip
+"""Codes of AWS that a retry does not change."""
+NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "NoRegionError", "ProfileNotFound", "ValueError")
+"""botocore's exceptions of a chain that ends nowhere, and of an address that is none."""
+SESSION: Mapping[str, str] = {
+    "aws_access_key_id": "AWS_ACCESS_KEY_ID",
+    "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "aws_session_token": "AWS_SESSION_TOKEN",
+    "profile_name": "AWS_PROFILE",
+    "region_name": "AWS_DEFAULT_REGION",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One secret that is to be read: where, resolved, and for whom."""
+
+    secret: SecretDefinition
+    values: Mapping[str, str]
+    environment: Mapping[str, str]
+    used_by: str
+
+    def missing(self, where: str, reason: str) -> DsError:
+        return error("SECRET_MISSING", secret=self.secret.name, where=where, reason=reason, used_by=self.used_by)
+
+    def denied(self, where: str, reason: str) -> DsError:
+        return error("SECRET_DENIED", secret=self.secret.name, where=where, reason=reason, used_by=self.used_by)
+
+    def unreachable(self, where: str, detail: str) -> DsError:
+        name, used_by = self.secret.name, self.used_by
+        return error("SECRET_UNREACHABLE", detail=detail, secret=name, where=where, used_by=used_by)
+
+
+class SecretBook:
+    """Reads the secrets of one project, by folded name; variables are looked up in ``environment``. Safe from several
+    threads."""
+
+    def __init__(self, secrets: Mapping[str, SecretDefinition], environment: Mapping[str, str]) -> None:
+        self._secrets = secrets
+        self._environment = environment
+        self._given: dict[str, tuple[str, bytes]] = {}
+
+    def __call__(self, name: str, used_by: str) -> str:
+        """The value of a secret.
+
+        Raises:
+            UserError: UNKNOWN_SECRET, SECRET_MISSING, SECRET_DENIED, ENVIRONMENT_REFERENCE_MISSING.
+            ExternalError: SECRET_UNREACHABLE.
+        """
+        text = self._read(name, used_by, self._environment)
+        self._given[name] = (used_by, _digest(text))
+        return text
+
+    def changed(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """Names of the secrets this book gave whose value is another one now; what was kept is dropped first. A value
+        that cannot be read counts as unchanged: the next start says why.
+
+        Args:
+            environment: today's.
+        """
+        forget()
+        return tuple(name for name, given in self._given.items() if self._differs(name, given, environment))
+
+    def _differs(self, name: str, given: tuple[str, bytes], environment: Mapping[str, str]) -> bool:
+        used_by, digest = given
+        try:
+            return _digest(self._read(name, used_by, environment)) != digest
+        except DsError:
+            return False
+
+    def _read(self, name: str, used_by: str, environment: Mapping[str, str]) -> str:
+        secret = self._secrets.get(name)
+        if secret is None:
+            raise error("UNKNOWN_SECRET", name=name, nearest=did_you_mean(name, self._secrets))
+        values = {key: resolve(value, environment, f"secret {name}") for key, value in secret.properties.items()}
+        return READERS[secret.type](_Asked(secret, values, environment, used_by))
+
+    def __repr__(self) -> str:
+        return f"SecretBook({', '.join(self._secrets)})"
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+# where values stand
+
+
+def _from_environment(asked: _Asked) -> str:
+    name = asked.values["variable"]
+    found = asked.environment.get(name)
+    if not found:
+        raise asked.missing(f"environment {name}", "the variable is not set" if found is None else "it is empty")
+    return found
+
+
+def _from_file(asked: _Asked) -> str:
+    path = asked.values["secret_file"]
+    text = read_value_file(path, f"secret {asked.secret.name}").rstrip("\r\n")
+    if not text:
+        raise asked.missing(f"file {path}", "it is empty")
+    return text
+
+
+def _from_statement(asked: _Asked) -> str:
+    return asked.values["secret_string"]
+
+
+def _from_aws(asked: _Asked) -> str:
+    """The secret's text, or one field of it."""
+    where = f"AWS Secrets Manager {asked.values['secret_id']}"
+    asks = {name: value for name, value in asked.values.items() if name not in ("json_key", "description")}
+    text = _KEPT.get(tuple(sorted(asks.items())), lambda: _ask_aws(asked, where))
+    key = asked.values.get("json_key")
+    return text if key is None else _field(asked, where, text, key)
+
+
+def _field(asked: _Asked, where: str, text: str, key: str) -> str:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise asked.missing(where, "it is no JSON object")
+    if key not in found:
+        raise asked.missing(where, f"it has no field {key}")
+    return found[key] if isinstance(found[key], str) else json.dumps(found[key])
+
+
+def _ask_aws(asked: _Asked, where: str) -> str:
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    values = asked.values
+    limits = Config(connect_timeout=CALL_SECONDS, read_timeout=CALL_SECONDS, retries={"max_attempts": 2})
+    place = {"region_name": values.get("access_region"), "endpoint_url": values.get("aws.endpoint_url")}
+    version = {"VersionStage": values["version_stage"]} if "version_stage" in values else {}
+    try:
+        client = _session(asked.environment).client("secretsmanager", config=limits, **place)
+        try:
+            answer = client.get_secret_value(SecretId=values["secret_id"], **version)
+        finally:
+            client.close()
+    except ClientError as problem:
+        code = str(problem.response.get("Error", {}).get("Code", ""))
+        refused = asked.missing if code in MISSING else asked.denied if code in DENIED else asked.unreachable
+        raise refused(where, code) from None
+    except (BotoCoreError, ValueError) as problem:
+        name = type(problem).__name__
+        if name in NO_CREDENTIALS:
+            raise asked.denied(where, str(problem)) from None
+        raise asked.unreachable(where, f"{name} {problem}") from None
+    return _text_of(asked, where, answer)
+
+
+def _session(environment: Mapping[str, str]) -> Any:
+    """A session on the usual chain of credentials; what stands in the project's ``.env`` counts as environment."""
+    import boto3
+
+    return boto3.Session(**{name: environment.get(variable) for name, variable in SESSION.items()})
+
+
+def _text_of(asked: _Asked, where: str, answer: Mapping[str, object]) -> str:
+    text, binary = answer.get("SecretString"), answer.get("SecretBinary")
+    if isinstance(text, str):
+        return text
+    try:
+        return bytes(binary).decode("utf-8") if isinstance(binary, bytes | bytearray) else ""
+    except UnicodeDecodeError:
+        raise asked.missing(where, "it is binary and no UTF-8 text") from None
+
+
+READERS: Mapping[SecretType, Callable[[_Asked], str]] = {
+    "environment": _from_environment,
+    "file": _from_file,
+    "generic_string": _from_statement,
+    "aws_secrets_manager": _from_aws,
+}
+
+
+_Key = tuple[tuple[str, str], ...]
+
+
+class _Kept:
+    """Answers of services, for a moment."""
+
+    def __init__(self) -> None:
+        self._locks: defaultdict[_Key, threading.Lock] = defaultdict(threading.Lock)
+        self._answers: dict[_Key, tuple[float, str]] = {}
+
+    def get(self, key: _Key, ask: Callable[[], str]) -> str:
+        """One thread asks, others that want the same wait for its answer; failures are not kept."""
+        with self._locks[key]:
+            until, text = self._answers.get(key, (0.0, ""))
+            if time.monotonic() >= until:
+                text = ask()
+                self._answers[key] = (time.monotonic() + KEEP_SECONDS, text)
+            return text
+
+    def clear(self) -> None:
+        """Nothing is kept."""
+        self._answers.clear()
+
+
+_KEPT = _Kept()
+
+
+def forget() -> None:
+    """Ask services anew for every secret."""
+    _KEPT.clear()
