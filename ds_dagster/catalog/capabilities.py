@@ -28,6 +28,7 @@ class Capabilities:
         record_time: who sets a record's timestamp.
         starts_at_timestamp: reads from ``'starting.timestamp'`` on.
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts what it skips.
+        looks_at_lag: its connection for control is a ``catalog.lag.LagProbe``: lag is looked up beside the query.
         avro: how Avro records are read and written: ``registry`` (wire format with the schemas of the store's
             registry), ``as_json`` (test rows stand for them) or empty (not at all).
         max_key_characters: limit of a record key, None for none.
@@ -58,6 +59,7 @@ class Capabilities:
     record_time: RecordTime = "none"
     starts_at_timestamp: bool = False
     skips_lost_records: bool = False
+    looks_at_lag: bool = False
     avro: Literal["", "registry", "as_json"] = ""
     max_key_characters: int | None = None
     dagster_kinds: tuple[str, ...] = ()

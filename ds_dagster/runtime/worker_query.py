@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.errors import DsError
 from ds_dagster.runtime.clock import Clock
 from ds_dagster.runtime.host import Observation, Phase, Progress, StartOrder
+from ds_dagster.runtime.lag import LagLook, WatchedSource, lag_figures
 from ds_dagster.spark.jvm import operators, recent_progress
 from ds_dagster.spark.progress import BatchProgress, read_progress
 from ds_dagster.spark.query import PreparedQuery
@@ -30,7 +31,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class HostedQuery:
-    """One incarnation in this process. The reconciler's thread looks at it, worker threads start and end it."""
+    """One incarnation in this process. The reconciler's thread looks at it, worker threads start and end it.
+
+    ``sources``: those whose lag can be looked at beside the query, by name. ``ruin``: why it must not go on.
+    """
 
     order: StartOrder
     clock: Clock
@@ -42,6 +46,10 @@ class HostedQuery:
     is_stop_asked: bool = False
     is_concluding: bool = False
     progress: Progress = field(default_factory=Progress)
+    sources: Mapping[str, WatchedSource] = field(default_factory=dict)
+    ruin: DsError | None = None
+    _batch: BatchProgress | None = None
+    _lag: LagLook | None = None
     _reported: str = ""
     _looked: float = float("-inf")
     _idle_since: float | None = None
@@ -65,6 +73,7 @@ class HostedQuery:
         self._looked = self.clock.monotonic()
         for text in recent_progress(self.query, self._reported):
             self._take(read_progress(text))
+        self._take_lag()
         self._look_for_idleness(self.query)
         self._ask_clock()
         if self.phase == "starting" and (self.progress.batches or self._idle_since is not None):
@@ -86,10 +95,7 @@ class HostedQuery:
             batches=before.batches + 1,
             rows=before.rows + batch.input_rows,
             rows_per_second=round(rate if before.batches else batch.rows_per_second, 1),
-            lag_records=batch.lag_records,
-            lag_seconds=batch.lag_seconds,
             lost_records=batch.lost_records,
-            details=_details(batch),
             watermark=_epoch(batch.watermark) or before.watermark,
             state_rows=batch.state_rows,
             state_bytes=batch.state_bytes,
@@ -98,6 +104,28 @@ class HostedQuery:
             progressed=self.clock.now() if batch.input_rows else before.progressed,
             caught_up=caught_up,
         )
+        self._batch = batch
+
+    def unread(self) -> BatchProgress | None:
+        """The last batch, None while nothing waits behind it, or none has finished."""
+        return self._batch if self._idle_since is None else None
+
+    def lost(self) -> Mapping[str, str]:
+        """Source → which of its records were skipped because they were gone."""
+        sources = self._batch.sources if self._batch is not None else ()
+        return {source.name: source.lost or str(source.lost_records) for source in sources if source.lost_records}
+
+    def take(self, look: LagLook) -> None:
+        """What a look at the sources found (from another thread)."""
+        self._lag = look
+
+    def _take_lag(self) -> None:
+        """Seconds stay what they were until the next look."""
+        if self._batch is None:
+            return
+        found = lag_figures(self._batch, self._lag, self.clock.now())
+        seconds = self.progress.lag_seconds if found.seconds is None and found.records != 0 else found.seconds
+        self.progress = replace(self.progress, lag_records=found.records, lag_seconds=seconds, details=found.details)
 
     def _look_for_idleness(self, query: StreamingQuery) -> None:
         """Two looks in a row that find the query waiting for data: what existed at the first one is processed, since
@@ -108,7 +136,10 @@ class HostedQuery:
         if waits and self._idle_since is not None:
             before = self.progress
             caught_up = max(self._idle_since, before.caught_up or 0.0)
-            self.progress = replace(before, caught_up=caught_up, rows_per_second=0.0, lag_seconds=0.0)
+            records = None if before.lag_records is None else 0
+            self.progress = replace(
+                before, caught_up=caught_up, rows_per_second=0.0, lag_seconds=0.0, lag_records=records
+            )
         self._idle_since = self.clock.now() if waits else None
 
     def _ask_clock(self) -> None:
@@ -120,25 +151,6 @@ class HostedQuery:
             return
         if snapshot["time_micros"]:
             self.progress = replace(self.progress, watermark=snapshot["time_micros"] / 1e6)
-
-
-def _details(batch: BatchProgress) -> str:
-    """Figures source by source, see :class:`ds_dagster.runtime.status.JobStatus`; those that are not known are left
-    out."""
-    sources = {
-        source.name: {
-            name: value
-            for name, value in (
-                ("lag_records", source.lag_records),
-                ("lag_seconds", 0.0 if source.lag_records == 0 else source.lag_seconds),
-                ("lost_records", source.lost_records),
-                ("lost", source.lost or None),
-            )
-            if value is not None
-        }
-        for source in batch.sources
-    }
-    return json.dumps({"sources": sources}, sort_keys=True)
 
 
 def _epoch(text: str) -> float | None:

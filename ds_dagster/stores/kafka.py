@@ -63,6 +63,8 @@ class Kafka:
         changelog_delivery="exactly_once",
         record_time="by_entity",
         starts_at_timestamp=True,
+        skips_lost_records=True,
+        looks_at_lag=True,
         dagster_kinds=("kafka",),
         storage_kind="kafka",
         not_built=(("protobuf", "needs descriptors"),),
@@ -90,9 +92,10 @@ class Kafka:
     def read_spec(
         self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
     ) -> ReadSpec:
-        """Spark's own Kafka source; committed records only, a gap in the data fails the query."""
+        """Spark's own Kafka source; committed records only. A gap in the data fails the query, or is counted."""
+        skips = options.data_loss == "skip"
         return ReadSpec(
-            format="kafka",
+            format="ds-kafka-skipping" if skips else "kafka",
             envelope=ENVELOPE,
             entity=f"{store.name}.{relation.entity}",
             options=make_options(
@@ -102,7 +105,7 @@ class Kafka:
                     **_start(options),
                     "kafka.isolation.level": "read_committed",
                     "kafka.fetch.max.wait.ms": FETCH_WAIT_MILLIS,
-                    "failOnDataLoss": True,
+                    "failOnDataLoss": not skips,
                     "includeHeaders": False,
                     "groupIdPrefix": "ds-dagster",
                     "maxOffsetsPerTrigger": options.max_records_per_batch,
