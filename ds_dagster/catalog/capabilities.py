@@ -38,6 +38,7 @@ class Capabilities:
         own name);
             no parts at all: the qualified name of the relation.
         required_parts: those of them that have to be written, each with an example.
+        alias_defaults: what CREATE STORE with another name of the kind means: (name, ((property, value), …)) each.
         embedded: exists without CREATE STORE, under its own name in lower case.
         not_yet: reason why the kind as a whole is refused for now; empty when it is built.
         not_built: abilities of the dialect this kind lacks here, name → reason (the matrix in the docs shows them).
@@ -66,6 +67,7 @@ class Capabilities:
     storage_kind: str = ""
     entity_parts: tuple[tuple[str, str], ...] = (("topic", ""),)
     required_parts: tuple[tuple[str, str], ...] = ()
+    alias_defaults: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     embedded: bool = False
     not_yet: str = ""
     not_built: tuple[tuple[str, str], ...] = ()

@@ -62,6 +62,13 @@ STORE: tuple[PropertySpec, ...] = (
         "TLS versions the queries' connections may use: TLSv1.2, TLSv1.3; control connections take the best both know",
     ),
     PropertySpec(
+        "kafka.profile",
+        "word",
+        ("store",),
+        "service whose usual login and TLS hold where nothing is written; CONFLUENT_CLOUD for type CONFLUENT_KAFKA",
+        choices=("none", "msk", "confluent_cloud", "redpanda"),
+    ),
+    PropertySpec(
         "kafka.sasl.hash_function",
         "word",
         ("store",),

@@ -10,6 +10,9 @@ from ds_dagster.catalog.lag import SourceLag
 from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.spark.progress import BatchProgress, SourceProgress
 
+LOOK_VALID_SECONDS = 30.0
+"""Several rounds of looks: after that nobody looks any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class WatchedSource:
@@ -31,10 +34,29 @@ class WatchedSource:
 
 @dataclass(frozen=True, slots=True)
 class LagLook:
-    """What was found behind the positions one batch had read to: its number, and the lag by source name."""
+    """What was found behind the positions one batch had read to.
+
+    Attributes:
+        batch: its number.
+        at: when, seconds since the epoch.
+        sources: lag by source name.
+    """
 
     batch: int
+    at: float
     sources: Mapping[str, SourceLag]
+
+    def of(self, source: SourceProgress, batch: int, now: float) -> tuple[int | None, float | None]:
+        """Records and seconds of a source. Behind the very batch that was looked at the look is the younger one; behind
+        a later one its age still says how old what waits is at most."""
+        found = self.sources.get(source.name)
+        if found is None:
+            return source.lag_records, source.lag_seconds
+        is_same = batch == self.batch
+        records = found.records if is_same else source.lag_records
+        if found.oldest_millis is None:
+            return records, None
+        return records, round(max(0.0, (now if is_same else self.at) - found.oldest_millis / 1000), 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +73,12 @@ def lag_figures(batch: BatchProgress, look: LagLook | None, now: float) -> LagFi
 
     Args:
         batch: the last one.
-        look: at the same positions; younger than what the batch itself says.
+        look: the last one; not believed for longer than :data:`LOOK_VALID_SECONDS`.
         now: seconds since the epoch.
     """
-    looks: Mapping[str, SourceLag] = look.sources if look is not None and look.batch == batch.batch else {}
-    sources = {source.name: _figures(source, looks.get(source.name), now) for source in batch.sources}
+    if look is not None and now - look.at > LOOK_VALID_SECONDS:
+        look = None
+    sources = {source.name: _figures(source, look, batch.batch, now) for source in batch.sources}
     records = [found.get("lag_records") for found in sources.values()]
     seconds = [found.get("lag_seconds") for found in sources.values()]
     return LagFigures(
@@ -65,12 +88,9 @@ def lag_figures(batch: BatchProgress, look: LagLook | None, now: float) -> LagFi
     )
 
 
-def _figures(source: SourceProgress, look: SourceLag | None, now: float) -> Mapping[str, int | float | str]:
+def _figures(source: SourceProgress, look: LagLook | None, batch: int, now: float) -> Mapping[str, int | float | str]:
     """Of one source; what is not known is left out."""
-    records = source.lag_records if look is None else look.records
-    seconds = source.lag_seconds
-    if look is not None:
-        seconds = None if look.oldest_millis is None else round(max(0.0, now - look.oldest_millis / 1000), 3)
+    records, seconds = (source.lag_records, source.lag_seconds) if look is None else look.of(source, batch, now)
     known: Mapping[str, int | float | str | None] = {
         "lag_records": records,
         "lag_seconds": 0.0 if records == 0 else seconds,

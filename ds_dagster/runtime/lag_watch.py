@@ -81,7 +81,7 @@ class LagWatch:
                 return
         self._told.discard(job.order.name)
         if batch is not None and found:
-            job.take(LagLook(batch.batch, found))
+            job.take(LagLook(batch.batch, job.clock.now(), found))
 
     def _connection(self, source: WatchedSource) -> StoreAdmin:
         known = self._connections.get(source.connection)

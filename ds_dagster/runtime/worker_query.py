@@ -120,12 +120,13 @@ class HostedQuery:
         self._lag = look
 
     def _take_lag(self) -> None:
-        """Seconds stay what they were until the next look."""
+        """What the last batch said of what waits, and what the last look beside the query found."""
         if self._batch is None:
             return
         found = lag_figures(self._batch, self._lag, self.clock.now())
-        seconds = self.progress.lag_seconds if found.seconds is None and found.records != 0 else found.seconds
-        self.progress = replace(self.progress, lag_records=found.records, lag_seconds=seconds, details=found.details)
+        self.progress = replace(
+            self.progress, lag_records=found.records, lag_seconds=found.seconds, details=found.details
+        )
 
     def _look_for_idleness(self, query: StreamingQuery) -> None:
         """Two looks in a row that find the query waiting for data: what existed at the first one is processed, since

@@ -20,6 +20,7 @@ from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.stores.kafka_msk import MskSigner
+from ds_dagster.stores.kafka_profiles import PROFILE, profiled
 from ds_dagster.stores.kafka_security import (
     HASH_FUNCTION,
     LOGIN_PROPERTIES,
@@ -66,12 +67,13 @@ class Kafka:
         skips_lost_records=True,
         looks_at_lag=True,
         dagster_kinds=("kafka",),
+        alias_defaults=(("CONFLUENT_KAFKA", ((PROFILE, "confluent_cloud"),)),),
         storage_kind="kafka",
         not_built=(("protobuf", "needs descriptors"),),
     )
     store_properties: tuple[PropertySpec, ...] = specs(
-        "uris", "access_region", "config_file", "description", "tls.disabled", HASH_FUNCTION, *LOGIN_PROPERTIES,
-        *TLS_PROPERTIES, "schema_registry.name",
+        "uris", "access_region", "config_file", "description", "tls.disabled", PROFILE, HASH_FUNCTION,
+        *LOGIN_PROPERTIES, *TLS_PROPERTIES, "schema_registry.name",
     )  # fmt: skip
     relation_properties: tuple[PropertySpec, ...] = specs(
         *RECORDS, *COUNTS, "kafka.topic.*", "key.descriptor.name", "value.descriptor.name"
@@ -82,7 +84,7 @@ class Kafka:
         found: list[Diagnostic] = []
         if "uris" not in store.properties:
             found.append(missing(store, "uris", "the brokers to begin with", "'host:9092,host:9092'"))
-        found.extend(check_security(store))
+        found.extend(check_security(profiled(store)))
         return found
 
     def native_type(self, type_: DataType) -> str | None:
@@ -93,6 +95,7 @@ class Kafka:
         self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
     ) -> ReadSpec:
         """Spark's own Kafka source; committed records only. A gap in the data fails the query, or is counted."""
+        store = profiled(store)
         skips = options.data_loss == "skip"
         return ReadSpec(
             format="ds-kafka-skipping" if skips else "kafka",
@@ -121,6 +124,7 @@ class Kafka:
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
         """One transaction per batch; Spark's own sink where at_least_once was asked for."""
         guarantee = delivery(relation.kind, relation.properties, self)
+        store = profiled(store)
         exactly_once = guarantee == "exactly_once"
         return WriteSpec(
             kind="stream",
@@ -173,6 +177,7 @@ class Kafka:
     def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, Any]:
         """Configuration of librdkafka, for confluent-kafka's producers, consumers and admin clients; with AWS_MSK_IAM
         the callback that signs tokens is in it."""
+        store = profiled(store)
         found = {name: resolve(value) for name, value in client_connection(store).items()}
         if word(store, HASH_FUNCTION) != "aws_msk_iam":
             return found
