@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ds_dagster.datatypes import StructType
+
 Delivery = Literal["exactly_once", "idempotent_by_key", "at_least_once"]
 RecordTime = Literal["broker", "producer", "by_entity", "none"]
 
@@ -38,6 +40,7 @@ class Capabilities:
         own name);
             no parts at all: the qualified name of the relation.
         required_parts: those of them that have to be written, each with an example.
+        row_metadata: type of ``rowmetadata()``, None where a record has no such thing.
         alias_defaults: what CREATE STORE with another name of the kind means: (name, ((property, value), …)) each.
         embedded: exists without CREATE STORE, under its own name in lower case.
         not_yet: reason why the kind as a whole is refused for now; empty when it is built.
@@ -67,6 +70,7 @@ class Capabilities:
     storage_kind: str = ""
     entity_parts: tuple[tuple[str, str], ...] = (("topic", ""),)
     required_parts: tuple[tuple[str, str], ...] = ()
+    row_metadata: StructType | None = None
     alias_defaults: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     embedded: bool = False
     not_yet: str = ""

@@ -42,6 +42,7 @@ class ReadOptions:
         starting_position: earliest (our default), latest or timestamp.
         starting_timestamp: epoch milliseconds, with position ``timestamp``; None otherwise.
         data_loss: records that are gone before they were read ``fail`` the query (default), or are a counted ``skip``.
+        has_metadata: the query reads what the store knows of a record (``rowmetadata()``).
         max_records_per_batch: bound of one batch, None for none.
         idle_timeout_millis, lateness_millis: event time, see the plan's scan node.
     """
@@ -50,6 +51,7 @@ class ReadOptions:
     max_records_per_batch: int | None = None
     starting_timestamp: int | None = None
     data_loss: DataLoss = "fail"
+    has_metadata: bool = False
 
 
 class StoreAdmin(Protocol):

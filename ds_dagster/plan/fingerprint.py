@@ -169,7 +169,8 @@ def _scan(shaper: _Shaper, node: Node) -> Shape:
         _records(relation),
         [column, time.format, time.lateness_millis, time.idle_millis],
         [node.starting_position, node.bad_records, node.max_records_per_batch, node.rowtime, *_start(node)[1:]]
-        + (["skip"] if node.data_loss == "skip" else []),
+        + (["skip"] if node.data_loss == "skip" else [])
+        + [field.name.partition("$")[2] for field in node.record_fields],
     ]
 
 

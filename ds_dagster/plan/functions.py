@@ -24,6 +24,7 @@ from ds_dagster.datatypes import (
     DataType,
     MapType,
     Scalar,
+    StructType,
     decimal,
     is_integer,
     is_numeric,
@@ -250,15 +251,15 @@ _METADATA = (
         kind="metadata",
         nulls="always",
         aliases=("ROW_KEY",),
-        not_yet="name the key's columns in the value",
     ),
     Function(
         "ROWMETADATA",
-        (_sig("", VARCHAR),),
-        "topic, partition and offset of the record",
+        (_sig("", StructType(())),),
+        "where the record stands: Kafka topic, partition, offset, timestamp_type, headers; Kinesis stream, "
+        "partition_key, shard_id, sequence_number",
         kind="metadata",
+        nulls="never",
         aliases=("ROW_METADATA",),
-        not_yet="rowtime() gives the record's timestamp",
     ),
 )
 

@@ -26,6 +26,8 @@ WindowFunction = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 JoinKind = Literal["inner", "left"]
 BadRecords = Literal["terminate", "ignore"]
 AggregateFunction = Literal["COUNT", "SUM", "AVG", "MIN", "MAX"]
+METADATA_FIELD = "rowmetadata()"
+"""Second part of the internal name of the field that holds what the store knows of a record."""
 DEFAULT_RETENTION_MILLIS = 3_600_000
 
 
@@ -183,6 +185,8 @@ class Scan(Node):
     """Reads a relation. Fields are ``alias$column`` for the columns that are read, and ``alias$rowtime()`` where
     ``rowtime()`` is used (BIGINT, epoch milliseconds of the record's own timestamp).
 
+    ``record_fields``: what else is read of a record, see ``plan/record_fields.py``.
+
     ``columns``: names of the columns the query needs, in the relation's order; None = all. Primary key, NOT NULL
     columns and the event-time column are always among them. Only these are decoded.
 
@@ -201,16 +205,25 @@ class Scan(Node):
     rowtime: bool = False
     starting_timestamp: int | None = None
     data_loss: DataLoss = "fail"
+    record_fields: tuple[Field, ...] = ()
 
     @property
     def output(self) -> tuple[Field, ...]:
         fields = tuple(Field(self.field_name(c.name), c.type, c.nullable) for c in self.read_columns)
-        return (*fields, Field(self.rowtime_field, BIGINT, False)) if self.rowtime else fields
+        rowtime = (Field(self.rowtime_field, BIGINT, False),) if self.rowtime else ()
+        return (*fields, *rowtime, *self.record_fields)
 
     @property
     def reading(self) -> ReadOptions:
         """What the store's ``read_spec`` wants to know."""
-        return ReadOptions(self.starting_position, self.max_records_per_batch, self.starting_timestamp, self.data_loss)
+        has_metadata = any(field.name.endswith(METADATA_FIELD) for field in self.record_fields)
+        return ReadOptions(
+            self.starting_position,
+            self.max_records_per_batch,
+            self.starting_timestamp,
+            self.data_loss,
+            has_metadata,
+        )
 
     @property
     def read_columns(self) -> tuple[Column, ...]:

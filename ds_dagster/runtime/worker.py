@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 from ds_dagster import jars
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.host import HostContext, Observation, StartOrder
-from ds_dagster.runtime.lag_watch import LagWatch
 from ds_dagster.runtime.worker_query import HostedQuery
 from ds_dagster.runtime.worker_start import compiled, fence, prepared, specs
+from ds_dagster.runtime.worker_watch import LagWatch
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.query import close, failure, start
 from ds_dagster.spark.session import build_session

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.errors import DsError
 from ds_dagster.runtime.clock import Clock
 from ds_dagster.runtime.host import Observation, Phase, Progress, StartOrder
-from ds_dagster.runtime.lag import LagLook, WatchedSource, lag_figures
+from ds_dagster.runtime.worker_lag import LagLook, WatchedSource, lag_figures, named
 from ds_dagster.spark.jvm import operators, recent_progress
 from ds_dagster.spark.progress import BatchProgress, read_progress
 from ds_dagster.spark.query import PreparedQuery
@@ -72,7 +72,7 @@ class HostedQuery:
             return
         self._looked = self.clock.monotonic()
         for text in recent_progress(self.query, self._reported):
-            self._take(read_progress(text))
+            self._take(named(read_progress(text), self._entities()))
         self._take_lag()
         self._look_for_idleness(self.query)
         self._ask_clock()
@@ -105,6 +105,10 @@ class HostedQuery:
             caught_up=caught_up,
         )
         self._batch = batch
+
+    def _entities(self) -> Mapping[str, str]:
+        scans = self.prepared.query.scans if self.prepared is not None else ()
+        return {scan.source_name: scan.relation.entity for scan in scans}
 
     def unread(self) -> BatchProgress | None:
         """The last batch, None while nothing waits behind it, or none has finished."""

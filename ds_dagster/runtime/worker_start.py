@@ -24,7 +24,7 @@ from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.changes import recompiled
 from ds_dagster.runtime.environment import engine_environment
 from ds_dagster.runtime.host import HostContext, StartOrder
-from ds_dagster.runtime.lag import WatchedSource
+from ds_dagster.runtime.worker_lag import WatchedSource
 from ds_dagster.runtime.worker_schemas import known_schemas, with_schemas
 from ds_dagster.settings import load_overlay
 from ds_dagster.spark.jvm import operators

@@ -17,7 +17,7 @@ from ds_dagster.catalog.property_table import RECORDS, specs
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
-from ds_dagster.datatypes import DataType
+from ds_dagster.datatypes import BIGINT, INTEGER, VARBINARY, VARCHAR, DataType, MapType, StructField, StructType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.stores.kafka_msk import MskSigner
 from ds_dagster.stores.kafka_profiles import PROFILE, profiled
@@ -40,7 +40,23 @@ ENVELOPE = Envelope(
     timestamp="timestamp",
     partition="CAST(partition AS STRING)",
     order="LPAD(CAST(offset AS STRING), 19, '0')",
+    metadata=(
+        "named_struct('topic', topic, 'partition', partition, 'offset', offset, 'timestamp_type', "
+        "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' END, 'headers', "
+        "map_from_entries(filter(COALESCE(headers, array()), (h, i) -> h.key IS NOT NULL AND "
+        "NOT exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key))))"
+    ),
 )
+ROW_METADATA = StructType(
+    (
+        StructField("topic", VARCHAR),
+        StructField("partition", INTEGER),
+        StructField("offset", BIGINT),
+        StructField("timestamp_type", VARCHAR),
+        StructField("headers", MapType(VARCHAR, VARBINARY)),
+    )
+)
+"""Of the dialect's row metadata, and the record's headers: the last one of each name."""
 NOT_INHERITED = (f"{SETTINGS_PREFIX}message.timestamp.type", f"{SETTINGS_PREFIX}cleanup.policy")
 """Settings that follow from what writes a topic, not from the source it reads."""
 FETCH_WAIT_MILLIS = 50
@@ -67,6 +83,7 @@ class Kafka:
         skips_lost_records=True,
         looks_at_lag=True,
         dagster_kinds=("kafka",),
+        row_metadata=ROW_METADATA,
         alias_defaults=(("CONFLUENT_KAFKA", ((PROFILE, "confluent_cloud"),)),),
         storage_kind="kafka",
         not_built=(("protobuf", "needs descriptors"),),
@@ -109,7 +126,7 @@ class Kafka:
                     "kafka.isolation.level": "read_committed",
                     "kafka.fetch.max.wait.ms": FETCH_WAIT_MILLIS,
                     "failOnDataLoss": not skips,
-                    "includeHeaders": False,
+                    "includeHeaders": options.has_metadata,
                     "groupIdPrefix": "ds-dagster",
                     "maxOffsetsPerTrigger": options.max_records_per_batch,
                 }

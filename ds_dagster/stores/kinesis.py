@@ -16,7 +16,7 @@ from ds_dagster.catalog.property_table import RECORDS, specs
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
-from ds_dagster.datatypes import DataType
+from ds_dagster.datatypes import VARCHAR, DataType, StructField, StructType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.stores.options import invalid_address, is_literal, make_options, missing, word
 
@@ -31,6 +31,9 @@ ENVELOPE = Envelope(
     timestamp="approximate_arrival_timestamp",
     partition="shard_id",
     order="LPAD(sequence_number, 64, '0')",
+)
+ROW_METADATA = StructType(
+    tuple(StructField(name, VARCHAR) for name in ("stream", "partition_key", "shard_id", "sequence_number"))
 )
 CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -59,6 +62,7 @@ class Kinesis:
         stream_delivery="at_least_once",
         changelog_delivery="idempotent_by_key",
         record_time="broker",
+        row_metadata=ROW_METADATA,
         max_key_characters=MAX_KEY_CHARACTERS,
         dagster_kinds=("kinesis", "aws"),
         storage_kind="kinesis",

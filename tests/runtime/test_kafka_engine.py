@@ -113,7 +113,8 @@ def test_what_was_skipped_is_counted_and_told(house: House) -> None:
             over()
     house.stop("skipping")
     house.send("cut", 10, 30)
-    for future in house.admin().delete_records([TopicPartition("cut", 0, 25)]).values():
+    admin = house.admin()
+    for future in admin.delete_records([TopicPartition("cut", 0, 25)]).values():
         future.result(20)
     assert house.run("skipping").state == "RUNNING"
     with deadline() as over:

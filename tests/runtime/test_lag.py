@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from ds_dagster.catalog.lag import SourceLag
 from ds_dagster.errors import DsError, error
-from ds_dagster.runtime.lag import LagLook, WatchedSource, lag_figures, positions_of
-from ds_dagster.runtime.lag_watch import LagWatch
+from ds_dagster.runtime.worker_lag import LagLook, WatchedSource, lag_figures, named, positions_of
 from ds_dagster.runtime.worker_query import HostedQuery
+from ds_dagster.runtime.worker_watch import LagWatch
 from ds_dagster.spark.progress import BatchProgress, SourceProgress
 from tests.runtime.fakes import FakeClock
 
@@ -65,6 +66,12 @@ def test_details_are_told_source_by_source() -> None:
 
 def test_positions_are_those_of_the_partitions() -> None:
     assert positions_of(source("x.y/z", 0)) == {"0": 5, "1": 7}
+
+
+def test_sources_go_by_their_own_names() -> None:
+    reported = [replace(source(name, 0), name=f"KafkaV2[Subscribe[topic_{name}]]") for name in ("a", "b", "b", "c")]
+    found = named(batch(*reported), {"one": "topic_b", "two": "topic_b", "three": "topic_a"})
+    assert [one.name for one in found.sources] == ["three", "one", "two", "KafkaV2[Subscribe[topic_c]]"]
 
 
 class Probe:

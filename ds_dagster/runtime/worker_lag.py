@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ds_dagster.catalog.lag import SourceLag
 from ds_dagster.catalog.store import StoreAdmin
@@ -98,6 +98,24 @@ def _figures(source: SourceProgress, look: LagLook | None, batch: int, now: floa
         "lost": source.lost or None,
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def named(batch: BatchProgress, entities: Mapping[str, str]) -> BatchProgress:
+    """The batch with its sources under their own names: Spark reports them by a description.
+
+    Args:
+        batch: as reported.
+        entities: source name → entity, which is what its offsets begin with. Of two sources over one entity either is
+            taken for the other.
+    """
+    left = dict(entities)
+    sources = []
+    for source in batch.sources:
+        parts = {position.partition("/")[0] for position in source.end}
+        name = next((name for name, entity in left.items() if entity in parts), None)
+        left.pop(name or "", None)
+        sources.append(source if name is None else replace(source, name=name))
+    return replace(batch, sources=tuple(sources))
 
 
 def positions_of(source: SourceProgress) -> Mapping[str, int]:

@@ -1,8 +1,9 @@
-"""Where a Kafka source begins, what it does about records that are gone, and how far behind it says it is."""
+"""Kafka as a source and a sink: where a query begins, records that are gone, lag, keys in every format, headers."""
 
 from __future__ import annotations
 
 import json
+import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.local.addresses import LocalAddresses
@@ -55,11 +57,15 @@ class World:
 
     def compile(self, source: str = "", query: str = COPY, partitions: int = 2) -> None:
         behind = f" WITH ({source})" if source else ""
-        sql = f"""CREATE STORE k WITH ('type' = KAFKA, 'uris' = '{self.servers.kafka}', 'tls.disabled' = TRUE);
-          CREATE STREAM {self.source} (n BIGINT) WITH ('topic' = '{self.source}', 'value.format' = 'json',
-            'topic.partitions' = {partitions}, 'topic.replicas' = 1, 'kafka.topic.retention.ms' = '-1',
+        self.declare(f"""CREATE STREAM {self.source} (n BIGINT) WITH ('topic' = '{self.source}',
+            'value.format' = 'json', 'topic.partitions' = {partitions}, 'topic.replicas' = 1,
+            'kafka.topic.retention.ms' = '-1',
             'kafka.topic.message.timestamp.type' = 'CreateTime');
-          {query.format(out=f"out_{self.id}", source=self.source, behind=behind)}"""
+          {query.format(out=f"out_{self.id}", source=self.source, behind=behind)}""")
+
+    def declare(self, sql: str) -> None:
+        sql = f"""CREATE STORE k WITH ('type' = KAFKA, 'uris' = '{self.servers.kafka}', 'tls.disabled' = TRUE);
+          {sql.replace("{id}", self.id)}"""
         settings = Settings(root=self.folder, sql=self.folder, state=self.folder, store="k")
         self.project = compile_texts([("test.sql", sql)], settings)
         assert not self.project.errors, "\n".join(found.text() for found in self.project.errors)
@@ -74,9 +80,9 @@ class World:
     def resolve(value: PropertyValue) -> str:
         return str(value.value).lower() if isinstance(value.value, bool) else str(value.value)
 
-    def start(self, trigger: Trigger = "continuous") -> StreamingQuery:
+    def start(self, trigger: Trigger = "continuous", name: str = "out") -> StreamingQuery:
         assert self.project is not None
-        (query,) = self.project.queries.values()
+        query = self.project.queries[f"{name}_{self.id}"]
         store = self.project.catalog.store("k")
         with closing(self.admin()) as admin:
             reads = {
@@ -94,13 +100,13 @@ class World:
             resolve=self.resolve,
             job_name=query.name,
         )
-        started = face.start(prepared, str(self.folder / "checkpoint"), trigger)
+        started = face.start(prepared, str(self.folder / name), trigger)
         self.running.append((prepared, started))
         return started
 
-    def run(self) -> list[BatchProgress]:
+    def run(self, name: str = "out") -> list[BatchProgress]:
         """A finite run; its batches."""
-        query = self.start("available_now")
+        query = self.start("available_now", name)
         end = time.monotonic() + DEADLINE
         while query.isActive and time.monotonic() < end:
             query.awaitTermination(1)
@@ -108,6 +114,10 @@ class World:
         progress = [read_progress(one.json) for one in query.recentProgress]
         self.stop()
         return progress
+
+    def raw(self, name: str = "out") -> list[RawRecord]:
+        with closing(self.admin()) as admin:
+            return list(admin.records(f"{name}_{self.id}", from_beginning=True, limit=100_000, stopped=lambda: False))
 
     def send(self, first: int, last: int, partition: int, at: int | None = None) -> None:
         producer = Producer({"bootstrap.servers": self.servers.kafka})
@@ -123,9 +133,7 @@ class World:
             future.result(20)
 
     def read(self) -> list[int]:
-        with closing(self.admin()) as admin:
-            found = admin.records(f"out_{self.id}", from_beginning=True, limit=100_000, stopped=lambda: False)
-            return sorted(json.loads(record.value or b"null")["n"] for record in found)
+        return sorted(json.loads(record.value or b"null")["n"] for record in self.raw())
 
     def wait(self, check: Callable[[], bool]) -> None:
         end = time.monotonic() + DEADLINE
@@ -263,3 +271,89 @@ def test_only_a_marker_waits(world: World) -> None:
     with closing(world.admin()) as admin:
         found = admin.lag(world.source, {"0": 0})
         assert (found.records, found.oldest_millis) == (2, None)
+
+
+# --- keys and what stands beside a record -----------------------------------------------------------------------------
+
+COUNTS = "'topic.partitions' = 1, 'topic.replicas' = 1"
+SHAPES = {"SMALLINT": ">h", "INTEGER": ">i", "BIGINT": ">q", "FLOAT": ">f", "DOUBLE": ">d"}
+KEYS: tuple[tuple[str, str, object], ...] = (
+    ("primitive", "VARCHAR", "User_é"),
+    ("primitive", "SMALLINT", -7),
+    ("primitive", "INTEGER", 2_000_000_000),
+    ("primitive", "BIGINT", -(2**62)),
+    ("primitive", "DOUBLE", -1.5e-300),
+    ("primitive", "FLOAT", 0.25),
+    ("json", "VARCHAR", 'a "quoted" key'),
+    ("json", "BIGINT", 2**60),
+    ("json", "DOUBLE", 0.1),
+)
+
+
+def key_bytes(format_: str, type_: str, key: object) -> bytes:
+    """As the serializers of other clients write it."""
+    if format_ == "json":
+        return json.dumps({"k": key}, separators=(",", ":"), ensure_ascii=False).encode()
+    return str(key).encode() if type_ == "VARCHAR" else struct.pack(SHAPES[type_], key)
+
+
+@pytest.mark.parametrize(("format_", "type_", "key"), KEYS)
+def test_a_key_in_every_format_is_written_and_read(world: World, format_: str, type_: str, key: object) -> None:
+    """Kept in the key alone: what comes back came from there."""
+    keyed = f"'key.format' = '{format_}', 'key.columns' = 'k', 'value.columns.exclude' = 'k', {COUNTS}"
+    world.declare(
+        f"""CREATE STREAM in_{{id}} (k {type_}, n BIGINT) WITH ('value.format' = 'json', {COUNTS});
+        CREATE STREAM keyed_{{id}} WITH ({keyed}) AS SELECT k, n FROM in_{{id}};
+        CREATE STREAM again_{{id}} (k {type_}, n BIGINT) WITH ('topic' = 'keyed_{world.id}', 'value.format' = 'json',
+          {keyed});
+        CREATE STREAM out_{{id}} WITH ({COUNTS}) AS SELECT k, n, rowkey() AS "text" FROM again_{{id}};"""
+    )
+    producer = Producer({"bootstrap.servers": world.servers.kafka})
+    producer.produce(f"in_{world.id}", json.dumps({"k": key, "n": 1}).encode())
+    assert producer.flush(30) == 0
+    world.run("keyed")
+    (record,) = world.raw("keyed")
+    assert (record.key, json.loads(record.value or b"")) == (key_bytes(format_, type_, key), {"n": 1})
+    world.run("out")
+    (found,) = world.raw("out")
+    row = json.loads(found.value or b"")
+    assert (row["k"], row["n"]) == (key, 1)
+    raw = key_bytes(format_, type_, key).decode() if format_ == "json" or type_ == "VARCHAR" else None
+    assert row["text"] == raw if raw is not None else float(row["text"]) == key
+
+
+ASKED = """CREATE STREAM out_{id} WITH ('topic.partitions' = 1, 'topic.replicas' = 1) AS
+  SELECT n, rowkey() AS k, rowmetadata()->topic AS topic, rowmetadata(e)->"partition" AS part,
+    rowmetadata()->"offset" AS at, rowmetadata()->timestamp_type AS stamped,
+    CAST(rowmetadata()->headers['trace'] AS VARCHAR) AS trace, rowtime() AS millis
+  FROM events_{id} e WHERE rowmetadata()->"offset" > 0;"""
+
+
+def test_headers_and_the_place_of_a_record(world: World) -> None:
+    world.declare(
+        f"""CREATE STREAM events_{{id}} (n BIGINT) WITH ('topic' = 'events_{world.id}',
+          'value.format' = 'json', {COUNTS}, 'kafka.topic.message.timestamp.type' = 'CreateTime',
+          'kafka.topic.retention.ms' = '-1');
+        {ASKED}"""
+    )
+    producer = Producer({"bootstrap.servers": world.servers.kafka})
+    headers: list[tuple[str, bytes | None]] = [("trace", b"one"), ("other", None), ("trace", b"two")]
+    for n, more in enumerate(({}, {"headers": headers}, {}, {"headers": [("trace", None)], "key": "x"})):
+        producer.produce(f"events_{world.id}", json.dumps({"n": n}).encode(), timestamp=1000 + n, **more)  # type: ignore[arg-type]
+    assert producer.flush(30) == 0
+    world.run()
+    rows = [json.loads(record.value or b"") for record in world.raw()]
+    place = {"topic": f"events_{world.id}", "part": 0, "stamped": "CreateTime"}
+    assert rows == [
+        {"n": 1, "k": None, "at": 1, "trace": "two", "millis": 1001} | place,
+        {"n": 2, "k": None, "at": 2, "trace": None, "millis": 1002} | place,
+        {"n": 3, "k": "x", "at": 3, "trace": None, "millis": 1003} | place,
+    ]
+
+
+def test_headers_are_out_of_the_way_of_who_does_not_ask(world: World) -> None:
+    world.compile()
+    assert world.project is not None
+    (scan,) = next(iter(world.project.queries.values())).scans
+    spec = KAFKA.read_spec(world.project.catalog.store("k"), scan.relation, scan.reading, None)
+    assert spec.options["includeHeaders"].value is False

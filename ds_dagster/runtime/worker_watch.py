@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ds_dagster.catalog.lag import LagProbe, SourceLag
 from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.errors import DsError, error
-from ds_dagster.runtime.lag import LagLook, WatchedSource, positions_of
+from ds_dagster.runtime.worker_lag import LagLook, WatchedSource, positions_of
 from ds_dagster.runtime.worker_query import HostedQuery
 
 LOOK_SECONDS = 5.0
