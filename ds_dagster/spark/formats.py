@@ -270,7 +270,7 @@ def _record_field(source: SourceFrame, scan: Scan, beside: Field) -> SparkColumn
         "partition": sf.expr(source.envelope.partition),
         "shard_id": sf.expr(source.envelope.partition),
         "offset": sf.expr(source.envelope.order),
-        "sequence_number": sf.expr(source.envelope.order),
+        "sequence_number": sf.ltrim(sf.expr(source.envelope.order), sf.lit("0")),
         "partition_key": sf.expr(source.envelope.key).cast("string"),
     }
     return sf.struct(*[known.get(f.name, sf.lit(None)).try_cast(f.dataType).alias(f.name) for f in type_.fields])

@@ -17,7 +17,7 @@ from ds_dagster.catalog.property_table import RECORDS, specs
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
-from ds_dagster.datatypes import BIGINT, INTEGER, VARBINARY, VARCHAR, DataType, MapType, StructField, StructType
+from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.stores.kafka_msk import MskSigner
 from ds_dagster.stores.kafka_profiles import PROFILE, profiled
@@ -31,6 +31,7 @@ from ds_dagster.stores.kafka_security import (
     msk_region,
 )
 from ds_dagster.stores.options import avro_spec, make_options, missing, word
+from ds_dagster.stores.row_metadata import TOPIC_METADATA
 
 COUNTS = ("topic.partitions", "topic.replicas")
 SETTINGS_PREFIX = "kafka.topic."
@@ -47,16 +48,6 @@ ENVELOPE = Envelope(
         "NOT exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key))))"
     ),
 )
-ROW_METADATA = StructType(
-    (
-        StructField("topic", VARCHAR),
-        StructField("partition", INTEGER),
-        StructField("offset", BIGINT),
-        StructField("timestamp_type", VARCHAR),
-        StructField("headers", MapType(VARCHAR, VARBINARY)),
-    )
-)
-"""Of the dialect's row metadata, and the record's headers: the last one of each name."""
 NOT_INHERITED = (f"{SETTINGS_PREFIX}message.timestamp.type", f"{SETTINGS_PREFIX}cleanup.policy")
 """Settings that follow from what writes a topic, not from the source it reads."""
 FETCH_WAIT_MILLIS = 50
@@ -83,7 +74,7 @@ class Kafka:
         skips_lost_records=True,
         looks_at_lag=True,
         dagster_kinds=("kafka",),
-        row_metadata=ROW_METADATA,
+        row_metadata=TOPIC_METADATA,
         alias_defaults=(("CONFLUENT_KAFKA", ((PROFILE, "confluent_cloud"),)),),
         storage_kind="kafka",
         not_built=(("protobuf", "needs descriptors"),),

@@ -16,9 +16,10 @@ from ds_dagster.catalog.property_table import RECORDS, specs
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
-from ds_dagster.datatypes import VARCHAR, DataType, StructField, StructType
+from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.stores.options import invalid_address, is_literal, make_options, missing, word
+from ds_dagster.stores.row_metadata import STREAM_METADATA
 
 COUNTS = ("topic.shards",)
 DEFAULT_REGION = "us-east-1"
@@ -31,9 +32,6 @@ ENVELOPE = Envelope(
     timestamp="approximate_arrival_timestamp",
     partition="shard_id",
     order="LPAD(sequence_number, 64, '0')",
-)
-ROW_METADATA = StructType(
-    tuple(StructField(name, VARCHAR) for name in ("stream", "partition_key", "shard_id", "sequence_number"))
 )
 CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -62,7 +60,7 @@ class Kinesis:
         stream_delivery="at_least_once",
         changelog_delivery="idempotent_by_key",
         record_time="broker",
-        row_metadata=ROW_METADATA,
+        row_metadata=STREAM_METADATA,
         max_key_characters=MAX_KEY_CHARACTERS,
         dagster_kinds=("kinesis", "aws"),
         storage_kind="kinesis",
