@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ds_dagster.datatypes import StructType
+
 Delivery = Literal["exactly_once", "idempotent_by_key", "at_least_once"]
 RecordTime = Literal["broker", "producer", "by_entity", "none"]
 
@@ -26,6 +28,9 @@ class Capabilities:
         stream_delivery, changelog_delivery, table_delivery: guarantee of its sinks.
         supports_delete, supports_upsert: of its table or view sinks.
         record_time: who sets a record's timestamp.
+        starts_at_timestamp: reads from ``'starting.timestamp'`` on.
+        skips_lost_records: honours ``'source.data.loss' = skip`` and counts what it skips.
+        looks_at_lag: its connection for control is a ``catalog.lag.LagProbe``: lag is looked up beside the query.
         avro: how Avro records are read and written: ``registry`` (wire format with the schemas of the store's
             registry), ``as_json`` (test rows stand for them) or empty (not at all).
         max_key_characters: limit of a record key, None for none.
@@ -35,6 +40,8 @@ class Capabilities:
         own name);
             no parts at all: the qualified name of the relation.
         required_parts: those of them that have to be written, each with an example.
+        row_metadata: type of ``rowmetadata()``, None where a record has no such thing.
+        alias_defaults: what CREATE STORE with another name of the kind means: (name, ((property, value), …)) each.
         embedded: exists without CREATE STORE, under its own name in lower case.
         not_yet: reason why the kind as a whole is refused for now; empty when it is built.
         not_built: abilities of the dialect this kind lacks here, name → reason (the matrix in the docs shows them).
@@ -54,12 +61,17 @@ class Capabilities:
     supports_delete: bool = False
     supports_upsert: bool = False
     record_time: RecordTime = "none"
+    starts_at_timestamp: bool = False
+    skips_lost_records: bool = False
+    looks_at_lag: bool = False
     avro: Literal["", "registry", "as_json"] = ""
     max_key_characters: int | None = None
     dagster_kinds: tuple[str, ...] = ()
     storage_kind: str = ""
     entity_parts: tuple[tuple[str, str], ...] = (("topic", ""),)
     required_parts: tuple[tuple[str, str], ...] = ()
+    row_metadata: StructType | None = None
+    alias_defaults: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     embedded: bool = False
     not_yet: str = ""
     not_built: tuple[tuple[str, str], ...] = ()

@@ -39,7 +39,8 @@ class Envelope:
         timestamp: TIMESTAMP, the record's own.
         partition: text, names one ordered part of the entity.
         order: text that sorts as the record's position inside its partition.
-        metadata: STRUCT shown by ``rowmetadata()``.
+        metadata: STRUCT that ``rowmetadata()`` gives, of the type the kind declares; only asked for where a query reads
+            it. Empty where the parts above are all that is known.
     """
 
     key: str
@@ -47,6 +48,7 @@ class Envelope:
     timestamp: str
     partition: str
     order: str
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)

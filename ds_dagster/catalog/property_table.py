@@ -64,6 +64,13 @@ STORE: tuple[PropertySpec, ...] = (
         "TLS versions the queries' connections may use: TLSv1.2, TLSv1.3; control connections take the best both know",
     ),
     PropertySpec(
+        "kafka.profile",
+        "word",
+        ("store",),
+        "service whose usual login and TLS hold where nothing is written; CONFLUENT_CLOUD for type CONFLUENT_KAFKA",
+        choices=("none", "msk", "confluent_cloud", "redpanda"),
+    ),
+    PropertySpec(
         "kafka.sasl.hash_function",
         "word",
         ("store",),
@@ -281,7 +288,13 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         ("relation", "source"),
         "where a new query begins to read; default earliest",
-        choices=("earliest", "latest"),
+        choices=("earliest", "latest", "timestamp"),
+    ),
+    PropertySpec(
+        "starting.timestamp",
+        "moment",
+        ("relation", "source"),
+        "first record with 'starting.position' = timestamp: ISO 8601 (UTC where no zone is written) or epoch ms",
     ),
     PropertySpec(
         "enable.upsert.mode", "boolean", _WRITTEN, "records of a changelog replace one another by key; default TRUE"
@@ -361,6 +374,13 @@ SOURCE: tuple[PropertySpec, ...] = (
         "store of bad records",
         not_yet="use IGNORE without a log",
     ),
+    PropertySpec(
+        "source.data.loss",
+        "word",
+        ("source",),
+        "records that are gone before they were read: fail (default) ends the query, skip counts them and goes on",
+        choices=("fail", "skip"),
+    ),
     PropertySpec("max.records.per.batch", "integer", ("source",), "bound of one micro-batch", minimum=1),
     PropertySpec(
         "temporal.join.mode",
@@ -431,6 +451,7 @@ RECORDS: tuple[str, ...] = (
     "timestamp",
     "timestamp.format",
     "starting.position",
+    "starting.timestamp",
     "enable.upsert.mode",
     "primary.key.nullable",
 )

@@ -60,7 +60,7 @@ def declare_store(
         return None, findings.diagnostics
     store = _Store(statement, kind, index, settings, findings)
     replaced = _values_of(store, settings.store_values.get(store.name, {}), _replacement)
-    written = _written(store)
+    written = {**_implied(store), **_written(store)}
     values: Mapping[str, PropertyValue] = {**written, **replaced}
     overlay = _overlay(store)
     values = _merged(values, overlay) if overlay else _with_config_file(store, values)
@@ -107,6 +107,13 @@ def _written(store: _Store) -> Mapping[str, PropertyValue]:
         if value.secret and not value.is_reference:
             store.findings.warn(error("LITERAL_SECRET", span=value.span, name=name, owner=f"store {store.name}"))
     return {name: _located(store, name, value) for name, value in pulled.values.items()}
+
+
+def _implied(store: _Store) -> Mapping[str, PropertyValue]:
+    """What the name means by which the kind was called."""
+    called = next((str(p.value).upper() for p in store.statement.properties if p.name == "type"), "")
+    meant = dict(store.kind.capabilities.alias_defaults).get(called, ())
+    return {name: PropertyValue(value) for name, value in meant}
 
 
 def _located(store: _Store, name: str, value: PropertyValue) -> PropertyValue:

@@ -13,7 +13,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.starting import declared_start
 from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.pull_binding import AGGREGATES, ROWTIME, Question, limit_of
 from ds_dagster.cli.pull_dialects import postgres_text, sqlite_text, table_of, tables_of
@@ -176,23 +178,33 @@ def follow(project: Project, question: Question, limit: int | None, note: Note) 
     least = min((n for n in (limit, limit_of(question.tree)) if n is not None), default=None)
     table = RecordTable(question)
     admin = store_admin(project, relation.store, resolver(project.settings, relation.store))
+    start = declared_start(relation)
     records = admin.records(
         relation.entity,
-        from_beginning=relation.starting_position == "earliest",
+        from_beginning=start.position != "latest",
         limit=None if least is None else ALL_RECORDS,
         stopped=lambda: False,
     )
     text_keys = has_text_keys(project, relation.store)
     try:
-        yield from islice(_matching(table, relation, records, text_keys, note), least)
+        yield from islice(_matching(table, relation, since(records, start.timestamp), text_keys, note), least)
     finally:
         _close(records)
         admin.close()
         table.close()
 
 
+def since(records: Iterator[RawRecord], timestamp: int | None) -> Iterator[RawRecord]:
+    """Of each partition what comes from its first record at or behind a moment (epoch ms) on."""
+    begun: set[str] = set()
+    for record in records:
+        if timestamp is None or record.partition in begun or record.timestamp_millis >= timestamp:
+            begun.add(record.partition)
+            yield record
+
+
 def _matching(
-    table: RecordTable, relation: Relation, records: Iterator[Any], text_keys: bool, note: Note
+    table: RecordTable, relation: Relation, records: Iterator[RawRecord], text_keys: bool, note: Note
 ) -> Iterator[Row]:
     for record in records:
         decoded = decode(relation, record, text_keys=text_keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.cli.pull_functions import cast, read_time, stored, time_text
 from ds_dagster.datatypes import INTEGERS, DataType, MapType, Scalar, StructType
 
+FLOATS: Mapping[str, str] = MappingProxyType({"FLOAT": ">f", "DOUBLE": ">d"})
 WIDTHS: Mapping[str, int] = MappingProxyType({"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8})
 """Primitive whole numbers are big-endian bytes of this width."""
 MISSING = "null"
@@ -133,6 +135,9 @@ def _primitive(part: bytes, type_: Scalar) -> Any:
         return part
     if type_.name == "BOOLEAN":
         return part != b"\0" if len(part) == 1 else None
+    if type_.name in FLOATS:
+        shape = FLOATS[type_.name]
+        return struct.unpack(shape, part)[0] if len(part) == struct.calcsize(shape) else None
     width = WIDTHS.get(type_.name)
     return int.from_bytes(part, "big", signed=True) if len(part) == width else None
 

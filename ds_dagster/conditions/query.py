@@ -346,4 +346,12 @@ GRAPH: tuple[Condition, ...] = (
     ),
 )
 
-CONDITIONS: tuple[Condition, ...] = NAMES + TYPES + JOINS + AGGREGATES + WINDOWS + SINKS + GRAPH
+RECORD_FIELDS: tuple[Condition, ...] = (
+    Condition(
+        "RECORD_FIELD_UNKNOWN",
+        "user",
+        "the records of {relation} have nothing for {function}()",
+        "rowtime() every record has; keys in Avro are columns, not text",
+    ),
+)
+CONDITIONS: tuple[Condition, ...] = RECORD_FIELDS + NAMES + TYPES + JOINS + AGGREGATES + WINDOWS + SINKS + GRAPH

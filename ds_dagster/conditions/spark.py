@@ -232,7 +232,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "records that were not read yet are gone from {entities}",
         "they passed the source's retention, or it was created anew; `ds reset` starts a new checkpoint "
-        "version from what is there",
+        "version from what is there, 'source.data.loss' = skip behind the source goes on and counts them",
     ),
     Condition(
         "INPUT_RECREATED",

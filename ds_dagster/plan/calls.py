@@ -28,6 +28,7 @@ from ds_dagster.plan.function import FAMILIES, Function, Signature
 from ds_dagster.plan.functions import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
 from ds_dagster.plan.nodes import AggregateCall, AggregateFunction, BoundExpression
 from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.record_fields import FIELDS
 from ds_dagster.plan.time_functions import EXTRACT_UNITS, TIME_UNITS
 
 NULL_AS: dict[str, DataType] = {
@@ -110,7 +111,7 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
     if function.not_yet:
         raise binder.refuse("FUNCTION_NOT_YET", node, name=function.name, instead=function.not_yet)
     if function.kind == "metadata":
-        return _metadata(binder, node, arguments)
+        return _metadata(binder, node, function.name, arguments)
     if function.name in UNITS and arguments:
         _check_unit(binder, node, function.name, arguments[0])
     values = [binder.bind(argument) for argument in arguments]
@@ -144,18 +145,21 @@ def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsErr
     return binder.refuse("UNKNOWN_FUNCTION", node, name=name, nearest=did_you_mean(name, [*FUNCTIONS, *ALIASES]))
 
 
-def _metadata(binder: ExpressionBinder, node: exp.Expression, arguments: Sequence[exp.Expression]) -> Typed:
-    """``rowtime()`` or ``rowtime(alias)``."""
+def _metadata(binder: ExpressionBinder, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:
+    """``rowtime()`` or ``rowtime(alias)``; ``rowkey()`` and ``rowmetadata()`` alike."""
     scope = binder.scope
     if len(arguments) > 1 or any(not isinstance(argument, exp.Column) for argument in arguments):
-        raise binder.refuse(
-            "FUNCTION_ARGUMENT_COUNT", node, function="ROWTIME", count=len(arguments), expected="(source)"
-        )
+        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=len(arguments), expected="(source)")
     source = scope.source(arguments[0].name, arguments[0]) if arguments else scope.sources[0]
     if not source.rowtime:
         raise binder.refuse(
-            "FUNCTION_NOT_YET", node, name="ROWTIME over a sub-select", instead="select rowtime() inside of it"
+            "FUNCTION_NOT_YET", node, name=f"{name} over a sub-select", instead=f"select {name.lower()}() inside of it"
         )
+    if name in FIELDS:
+        found = source.beside.get(FIELDS[name])
+        if found is None:
+            raise binder.refuse("RECORD_FIELD_UNKNOWN", node, function=name, relation=source.shown)
+        return Typed(column(found.name), found.type, found.nullable)
     return Typed(
         column(source.rowtime),
         BIGINT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ds_dagster.datatypes import BIGINT, DOUBLE, VARCHAR, ArrayType, DataType, Scalar, decimal, is_integer
+from ds_dagster.datatypes import BIGINT, DOUBLE, VARCHAR, ArrayType, DataType, Scalar, StructType, decimal, is_integer
 from ds_dagster.plan.collection_functions import COLLECTION_FUNCTIONS
 from ds_dagster.plan.function import Function, first, signature
 from ds_dagster.plan.json_functions import CONDITIONAL_FUNCTIONS, JSON_FUNCTIONS
@@ -54,15 +54,15 @@ _METADATA = (
         kind="metadata",
         nulls="always",
         aliases=("ROW_KEY",),
-        not_yet="name the key's columns in the value",
     ),
     Function(
         "ROWMETADATA",
-        (signature("", VARCHAR),),
-        "topic, partition and offset of the record",
+        (signature("", StructType(())),),
+        "where the record stands: Kafka topic, partition, offset, timestamp_type, headers; Kinesis stream, "
+        "partition_key, shard_id, sequence_number",
         kind="metadata",
+        nulls="never",
         aliases=("ROW_METADATA",),
-        not_yet="rowtime() gives the record's timestamp",
     ),
 )
 

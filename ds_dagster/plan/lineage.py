@@ -25,7 +25,7 @@ def _lineage(node: Node) -> Sources:
         found: dict[str, tuple[ColumnSource, ...]] = {
             node.field_name(c.name): ((name, c.name),) for c in node.read_columns
         }
-        return {**found, node.rowtime_field: ()}
+        return {**found, node.rowtime_field: (), **{field.name: () for field in node.record_fields}}
     below: dict[str, tuple[ColumnSource, ...]] = {}
     for child in node.inputs:
         below |= _lineage(child)

@@ -16,6 +16,8 @@ from typing import Literal
 from sqlglot import exp
 
 from ds_dagster.catalog.relation import Column, Relation, StartingPosition
+from ds_dagster.catalog.starting import DataLoss
+from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
 from ds_dagster.errors import error
 
@@ -26,6 +28,8 @@ BadRecords = Literal["terminate", "ignore"]
 AggregateFunction = Literal[
     "COUNT", "SUM", "AVG", "MIN", "MAX", "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "ARRAY_AGG"
 ]
+METADATA_FIELD = "rowmetadata()"
+"""Second part of the internal name of the field that holds what the store knows of a record."""
 DEFAULT_RETENTION_MILLIS = 3_600_000
 
 
@@ -188,6 +192,8 @@ class Scan(Node):
     """Reads a relation. Fields are ``alias$column`` for the columns that are read, and ``alias$rowtime()`` where
     ``rowtime()`` is used (BIGINT, epoch milliseconds of the record's own timestamp).
 
+    ``record_fields``: what else is read of a record, see ``plan/record_fields.py``.
+
     ``columns``: names of the columns the query needs, in the relation's order; None = all. Primary key, NOT NULL
     columns and the event-time column are always among them. Only these are decoded.
 
@@ -204,11 +210,27 @@ class Scan(Node):
     max_records_per_batch: int | None = None
     columns: tuple[str, ...] | None = None
     rowtime: bool = False
+    starting_timestamp: int | None = None
+    data_loss: DataLoss = "fail"
+    record_fields: tuple[Field, ...] = ()
 
     @property
     def output(self) -> tuple[Field, ...]:
         fields = tuple(Field(self.field_name(c.name), c.type, c.nullable) for c in self.read_columns)
-        return (*fields, Field(self.rowtime_field, BIGINT, False)) if self.rowtime else fields
+        rowtime = (Field(self.rowtime_field, BIGINT, False),) if self.rowtime else ()
+        return (*fields, *rowtime, *self.record_fields)
+
+    @property
+    def reading(self) -> ReadOptions:
+        """What the store's ``read_spec`` wants to know."""
+        has_metadata = any(field.name.endswith(METADATA_FIELD) for field in self.record_fields)
+        return ReadOptions(
+            self.starting_position,
+            self.max_records_per_batch,
+            self.starting_timestamp,
+            self.data_loss,
+            has_metadata,
+        )
 
     @property
     def read_columns(self) -> tuple[Column, ...]:

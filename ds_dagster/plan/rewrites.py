@@ -145,7 +145,8 @@ def _prune_scan(node: Node, needed: Needed) -> Node:
     )
     kept = kept or (relation.columns[0].name,)
     columns = None if len(kept) == len(relation.columns) else kept
-    return replace(node, columns=columns, rowtime=node.rowtime_field in needed)
+    beside = tuple(field for field in node.record_fields if field.name in needed)
+    return replace(node, columns=columns, rowtime=node.rowtime_field in needed, record_fields=beside)
 
 
 Pruner = Callable[[Node, Needed], Node]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -28,17 +28,20 @@ class Visible:
 @dataclass(frozen=True, slots=True)
 class Source:
     """One source of FROM or JOIN. ``shown``: how errors call it; ``rowtime``: internal name of the record's
-    timestamp, empty where records are not at hand (sub-selects)."""
+    timestamp, empty where records are not at hand (sub-selects); ``beside``: fields of ``rowkey()`` and
+    ``rowmetadata()`` by these names, where the store gives them."""
 
     alias: str
     shown: str
     columns: Mapping[str, Visible]
     rowtime: str = ""
+    beside: Mapping[str, Field] = field(default_factory=dict)
 
     def nullable(self) -> Source:
         """The same on the right of a LEFT JOIN."""
         columns = {name: Visible(c.name, c.field, c.type, True) for name, c in self.columns.items()}
-        return Source(self.alias, self.shown, columns, self.rowtime)
+        beside = {name: replace(f, nullable=True) for name, f in self.beside.items()}
+        return Source(self.alias, self.shown, columns, self.rowtime, beside)
 
 
 def visible(pairs: Iterable[tuple[str, Field]]) -> Mapping[str, Visible]:

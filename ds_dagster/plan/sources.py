@@ -13,11 +13,13 @@ from ds_dagster.catalog.declared import KIND_WORDS, qualify
 from ds_dagster.catalog.inference import ReadChoices, resolve_source
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.starting import check_reading
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.plan.nodes import Filter, Node, Project, Scan, SourceTime, Window, WindowFunction
+from ds_dagster.plan.record_fields import record_fields
 from ds_dagster.plan.scope import Source, visible
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import RelationRef, WindowRef
@@ -132,9 +134,13 @@ class SourceBinder:
             raise error("SOURCE_IS_VIEW", span=self._place(node), kind=kind, relation=relation.name.name)
         choices, diagnostics = resolve_source(relation, properties, self.world.kinds)
         self.findings.extend(diagnostics)
-        scan = self._scan(relation, alias, choices)
+        store = self.world.kinds[self.world.catalog.store(relation.store).kind]
+        self.findings.extend(check_reading(store, choices, self._place(node)))
+        scan = self._scan(relation, alias, choices, store)
         columns = visible((c.name, f) for c, f in zip(relation.columns, scan.output, strict=False))
-        return Planned(scan, Source(alias, relation.name.name, columns, scan.rowtime_field), relation, choices)
+        beside = {found.name.partition("$")[2]: found for found in scan.record_fields}
+        source = Source(alias, relation.name.name, columns, scan.rowtime_field, beside)
+        return Planned(scan, source, relation, choices)
 
     def relation(self, node: exp.Expression) -> Relation:
         """The relation a reference names.
@@ -146,7 +152,7 @@ class SourceBinder:
         written = written_name(node, place)
         return self.world.catalog.relation(qualify(written, self.context, self.world.settings), place)
 
-    def _scan(self, relation: Relation, alias: str, choices: ReadChoices) -> Scan:
+    def _scan(self, relation: Relation, alias: str, choices: ReadChoices, kind: StoreKind) -> Scan:
         internal = self.naming.alias(alias)
         time = choices.event_time
         column = None if time.column is None else f"{internal}${time.column}"
@@ -155,9 +161,12 @@ class SourceBinder:
             internal,
             self.naming.source_name(relation.name),
             SourceTime(column, time.format, choices.lateness_millis, choices.idle_millis),
-            choices.starting_position,
+            choices.start.position,
             choices.bad_records,
             choices.max_records_per_batch,
+            starting_timestamp=choices.start.timestamp,
+            data_loss=choices.data_loss,
+            record_fields=record_fields(internal, relation, kind),
             rowtime=True,
         )
 

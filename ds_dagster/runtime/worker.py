@@ -23,6 +23,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.host import HostContext, Observation, StartOrder
 from ds_dagster.runtime.worker_query import HostedQuery
 from ds_dagster.runtime.worker_start import compiled, fence, prepared, specs
+from ds_dagster.runtime.worker_watch import LagWatch
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.query import close, failure, start
 from ds_dagster.spark.session import build_session
@@ -52,8 +53,10 @@ class SparkHost:
     _jobs: dict[str, HostedQuery] = field(default_factory=dict, init=False)
     _jvm_lock: Any = field(default=None, init=False)
     _closing: threading.Event = field(default_factory=threading.Event, init=False)
+    _watch: LagWatch = field(init=False)
 
     def __post_init__(self) -> None:
+        self._watch = LagWatch(lambda: list(self._jobs.values()), self._ruin)
         self._starters = ThreadPoolExecutor(STARTERS, "ds-start")
         self._stoppers = ThreadPoolExecutor(STOPPERS, "ds-stop")
 
@@ -141,6 +144,7 @@ class SparkHost:
     def close(self) -> None:
         """End all queries and the JVM."""
         self._closing.set()
+        self._watch.close()
         self._starters.shutdown(wait=False, cancel_futures=True)
         if self._session.done() and self._session.exception() is None:
             self._end_session(self._session.result())
@@ -149,6 +153,7 @@ class SparkHost:
     # -- in the reconciler's thread ----------------------------------------------------------------------------------
 
     def _look(self, job: HostedQuery) -> None:
+        lost = job.progress.lost_records
         try:
             job.look()
             ended = job.has_ended()
@@ -157,9 +162,17 @@ class SparkHost:
                 raise error("ENGINE_JVM_DIED") from problem
             _LOG.warning("%s cannot be looked at: %s", job.order.name, classify(problem))
             return
+        if job.progress.lost_records > lost:
+            self._tell_lost(job, job.progress.lost_records - lost)
         if ended and not job.is_concluding:
             job.is_concluding = True
             self._stoppers.submit(self._guarded, job, self._conclude)
+
+    def _tell_lost(self, job: HostedQuery, count: int) -> None:
+        """Which records were skipped stands in the job's own log."""
+        which = "; ".join(f"{name}: {lost}" for name, lost in job.lost().items())
+        text = f"{count} records were gone before they were read, and skipped ({which})"
+        self.context.log.line(job.order.name, "WARNING", text)
 
     def _is_jvm_gone(self) -> bool:
         gateway = cast(Any, self._session.result().sparkContext._gateway)
@@ -188,10 +201,12 @@ class SparkHost:
         if self._is_given_up(job):
             return
         job.prepared = prepared(spark, definition, found)
+        job.sources = found.watched
         if self._is_given_up(job):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         job.query = start(job.prepared, str(path), "available_now" if order.finite else "continuous")
+        self._watch.start()
         if job.is_stop_asked:
             self._stop(job)
 
@@ -221,7 +236,7 @@ class SparkHost:
         """A query has ended: find out why, publish what a finite run loaded, give back what it held."""
         assert job.prepared is not None
         assert job.query is not None
-        problem = None if job.is_stop_asked else failure(job.prepared, job.query)
+        problem = None if job.is_stop_asked else job.ruin or failure(job.prepared, job.query)
         try:
             job.look()
             if problem is None and job.order.finite and not job.is_stop_asked:
@@ -234,6 +249,13 @@ class SparkHost:
             job.phase = "finished"
         else:
             job.phase = "stopped"
+
+    def _ruin(self, job: HostedQuery, problem: DsError) -> None:
+        """A query must not go on: end it at once, in the background."""
+        if job.ruin is None and not job.is_stop_asked and job.query is not None:
+            job.ruin = problem
+            query = job.query
+            self._stoppers.submit(self._guarded, job, lambda _: query.stop())
 
     def _failed(self, job: HostedQuery, problem: DsError) -> None:
         if problem.condition in LOGIN_REFUSED and (rotated := job.rotated()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.errors import DsError
 from ds_dagster.runtime.clock import Clock
 from ds_dagster.runtime.host import Observation, Phase, Progress, StartOrder
+from ds_dagster.runtime.worker_lag import LagLook, WatchedSource, lag_figures, named
 from ds_dagster.spark.jvm import operators, recent_progress
 from ds_dagster.spark.progress import BatchProgress, read_progress
 from ds_dagster.spark.query import PreparedQuery
@@ -30,7 +31,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class HostedQuery:
-    """One incarnation in this process. The reconciler's thread looks at it, worker threads start and end it."""
+    """One incarnation in this process. The reconciler's thread looks at it, worker threads start and end it.
+
+    ``sources``: those whose lag can be looked at beside the query, by name. ``ruin``: why it must not go on.
+    """
 
     order: StartOrder
     clock: Clock
@@ -44,6 +48,10 @@ class HostedQuery:
     is_stop_asked: bool = False
     is_concluding: bool = False
     progress: Progress = field(default_factory=Progress)
+    sources: Mapping[str, WatchedSource] = field(default_factory=dict)
+    ruin: DsError | None = None
+    _batch: BatchProgress | None = None
+    _lag: LagLook | None = None
     _reported: str = ""
     _looked: float = float("-inf")
     _idle_since: float | None = None
@@ -66,7 +74,8 @@ class HostedQuery:
             return
         self._looked = self.clock.monotonic()
         for text in recent_progress(self.query, self._reported):
-            self._take(read_progress(text))
+            self._take(named(read_progress(text), self._entities()))
+        self._take_lag()
         self._look_for_idleness(self.query)
         self._ask_clock()
         if self.phase == "starting" and (self.progress.batches or self._idle_since is not None):
@@ -88,8 +97,7 @@ class HostedQuery:
             batches=before.batches + 1,
             rows=before.rows + batch.input_rows,
             rows_per_second=round(rate if before.batches else batch.rows_per_second, 1),
-            lag_records=batch.lag_records,
-            lag_seconds=0.0 if batch.lag_records == 0 else None,
+            lost_records=batch.lost_records,
             watermark=_epoch(batch.watermark) or before.watermark,
             state_rows=batch.state_rows,
             state_bytes=batch.state_bytes,
@@ -97,6 +105,33 @@ class HostedQuery:
             bad_records=before.bad_records + batch.bad_records,
             progressed=self.clock.now() if batch.input_rows else before.progressed,
             caught_up=caught_up,
+        )
+        self._batch = batch
+
+    def _entities(self) -> Mapping[str, str]:
+        scans = self.prepared.query.scans if self.prepared is not None else ()
+        return {scan.source_name: scan.relation.entity for scan in scans}
+
+    def unread(self) -> BatchProgress | None:
+        """The last batch, None while nothing waits behind it, or none has finished."""
+        return self._batch if self._idle_since is None else None
+
+    def lost(self) -> Mapping[str, str]:
+        """Source → which of its records were skipped because they were gone."""
+        sources = self._batch.sources if self._batch is not None else ()
+        return {source.name: source.lost or str(source.lost_records) for source in sources if source.lost_records}
+
+    def take(self, look: LagLook) -> None:
+        """What a look at the sources found (from another thread)."""
+        self._lag = look
+
+    def _take_lag(self) -> None:
+        """What the last batch said of what waits, and what the last look beside the query found."""
+        if self._batch is None:
+            return
+        found = lag_figures(self._batch, self._lag, self.clock.now())
+        self.progress = replace(
+            self.progress, lag_records=found.records, lag_seconds=found.seconds, details=found.details
         )
 
     def _look_for_idleness(self, query: StreamingQuery) -> None:
@@ -108,23 +143,21 @@ class HostedQuery:
         if waits and self._idle_since is not None:
             before = self.progress
             caught_up = max(self._idle_since, before.caught_up or 0.0)
-            self.progress = replace(before, caught_up=caught_up, rows_per_second=0.0, lag_seconds=0.0)
+            records = None if before.lag_records is None else 0
+            self.progress = replace(
+                before, caught_up=caught_up, rows_per_second=0.0, lag_seconds=0.0, lag_records=records
+            )
         self._idle_since = self.clock.now() if waits else None
 
     def _ask_clock(self) -> None:
-        """Event time, its lag, and rows that came too late, of a query the engine's clock drives."""
+        """Event time of a query the engine's clock drives."""
         if self.prepared is None or not self.prepared.clock:
             return
         snapshot = operators(self.prepared.session).clock_snapshot(self.prepared.job_name)
         if snapshot is None:
             return
-        newest = [found["newest_micros"] for found in snapshot["inputs"].values() if found["newest_micros"]]
-        changes: dict[str, float] = {}
         if snapshot["time_micros"]:
-            changes["watermark"] = snapshot["time_micros"] / 1e6
-        if newest:
-            changes["lag_seconds"] = round(max(0.0, self.clock.now() - max(newest) / 1e6), 3)
-        self.progress = replace(self.progress, **changes)  # type: ignore[arg-type]
+            self.progress = replace(self.progress, watermark=snapshot["time_micros"] / 1e6)
 
 
 def _epoch(text: str) -> float | None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.io_spec import ReadSpec, Resolver, WriteSpec
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.store import ReadOptions, StoreDefinition, StoreKind
+from ds_dagster.catalog.store import StoreDefinition, StoreKind
 from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
@@ -24,6 +24,7 @@ from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.changes import recompiled
 from ds_dagster.runtime.environment import engine_environment
 from ds_dagster.runtime.host import HostContext, StartOrder
+from ds_dagster.runtime.worker_lag import WatchedSource
 from ds_dagster.runtime.worker_schemas import known_schemas, with_schemas
 from ds_dagster.settings import load_overlay
 from ds_dagster.spark.jvm import operators
@@ -104,10 +105,14 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Specs:
-    """How Spark reads and writes the entities of a job, which exist."""
+    """How Spark reads and writes the entities of a job, which exist.
+
+    ``watched``: sources whose lag can be looked at.
+    """
 
     reads: Mapping[str, ReadSpec]
     write: WriteSpec
+    watched: Mapping[str, WatchedSource] = field(default_factory=dict, repr=False)
 
 
 def specs(job: Compiled) -> Specs:
@@ -122,7 +127,9 @@ def specs(job: Compiled) -> Specs:
         by_name = {scan.source_name: read for scan, read in zip(scans, reads, strict=True)}
     store, kind, _ = job.store(job.query.sink)
     write = kind.write_spec(store, job.query.sink, job.query.refresh)
-    return Specs(by_name, write if write.avro is None else with_schemas(write, job.query.sink, job.resolver))
+    seen = {scan.source_name: _watched(job, scan, by_name[scan.source_name]) for scan in scans}
+    watched = {name: source for name, source in seen.items() if source is not None}
+    return Specs(by_name, write if write.avro is None else with_schemas(write, job.query.sink, job.resolver), watched)
 
 
 def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
@@ -165,9 +172,23 @@ def fence(spark: SparkSession, job: Compiled) -> None:
 def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     store, kind, _ = job.store(scan.relation)
     facts = _ensured(job, scan.relation)
-    options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
-    spec = kind.read_spec(store, scan.relation, options, facts)
+    spec = kind.read_spec(store, scan.relation, scan.reading, facts)
     return spec if spec.avro is None else replace(spec, avro=known_schemas(spec.avro, job.resolver))
+
+
+def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:
+    """Sources of one store with the same settings share a connection; None where the source itself tells its lag."""
+    store, kind, resolver = job.store(scan.relation)
+    if not kind.capabilities.looks_at_lag:
+        return None
+    settings = kind.client_settings(store, resolver)
+    return WatchedSource(
+        entity=scan.relation.entity,
+        shown=spec.entity,
+        identity=spec.identity,
+        connection=(store.name, tuple(sorted((name, str(value)) for name, value in settings.items()))),
+        connect=lambda: kind.admin(store, resolver),
+    )
 
 
 def _ensure_sink(job: Compiled) -> None:

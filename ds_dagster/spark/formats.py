@@ -21,7 +21,7 @@ from ds_dagster.catalog.io_spec import AvroSpec, Envelope
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import DataType, Scalar, StructType
 from ds_dagster.errors import error
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes import METADATA_FIELD, Field, Scan
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.avro import ResolvedAvro, avro_key, avro_value, to_avro
 from ds_dagster.spark.columns import field, opaque, opaque_condition, required
@@ -96,7 +96,9 @@ def _decoded_value(source: SourceFrame, scan: Scan) -> SparkColumn:
     value = sf.expr(source.envelope.value)
     if scan.relation.value_format == "primitive":
         column = _only_column(scan.relation, source.entity)
-        decoded = decode_primitive(value.cast("binary"), check_primitive(column.type, source.entity))
+        decoded = decode_primitive(
+            source.frame.sparkSession, value.cast("binary"), check_primitive(column.type, source.entity)
+        )
         return sf.struct(decoded.alias(column.name))
     if scan.relation.value_format == "avro" and source.avro is not None:
         return avro_value(source.frame.sparkSession, source.avro, value, _read_from_value(scan), _CORRUPT)
@@ -147,7 +149,7 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
     only = inside[0]
     type_ = check_primitive(only.type, source.entity)
     if relation.key.format == "primitive":
-        return sf.struct(decode_primitive(raw.cast("binary"), type_).alias(only.name))
+        return sf.struct(decode_primitive(source.frame.sparkSession, raw.cast("binary"), type_).alias(only.name))
     looks_like_json = sf.startswith(sf.ltrim(text), sf.lit("{"))
     read = sf.when(looks_like_json, _inside(from_json, only)).otherwise(text_to_value(text, type_))
     return sf.struct(read.alias(only.name))
@@ -250,7 +252,44 @@ def _fields(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
     found = [_field(source, scan, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
     if scan.rowtime:
         found.append(sf.unix_millis(sf.expr(source.envelope.timestamp)).alias(scan.rowtime_field))
-    return found
+    return [*found, *(_record_field(source, scan, beside).alias(beside.name) for beside in scan.record_fields)]
+
+
+def _record_field(source: SourceFrame, scan: Scan, beside: Field) -> SparkColumn:
+    """``rowkey()`` or ``rowmetadata()``."""
+    if not beside.name.endswith(METADATA_FIELD):
+        return _key_as_text(source, scan.relation)
+    type_ = to_spark(beside.type)
+    if source.envelope.metadata:
+        return sf.expr(source.envelope.metadata).cast(type_)
+    assert isinstance(type_, spark_types.StructType)
+    entity = scan.relation.entity
+    known = {
+        "topic": sf.lit(entity),
+        "stream": sf.lit(entity),
+        "partition": sf.expr(source.envelope.partition),
+        "shard_id": sf.expr(source.envelope.partition),
+        "offset": sf.expr(source.envelope.order),
+        "sequence_number": sf.ltrim(sf.expr(source.envelope.order), sf.lit("0")),
+        "partition_key": sf.expr(source.envelope.key).cast("string"),
+    }
+    return sf.struct(*[known.get(f.name, sf.lit(None)).try_cast(f.dataType).alias(f.name) for f in type_.fields])
+
+
+def _key_as_text(source: SourceFrame, relation: Relation) -> SparkColumn:
+    """The key as it stands in the record; a number in bytes as a number."""
+    raw = sf.expr(source.envelope.key)
+    key = relation.key
+    type_ = key.type if key.type is not None or len(key.columns) != 1 else _type_of(relation, key.columns[0])
+    if key.format == "primitive" and isinstance(type_, Scalar):
+        checked = check_primitive(type_, source.entity)
+        return decode_primitive(source.frame.sparkSession, raw.cast("binary"), checked).cast("string")
+    return raw.cast("string")
+
+
+def _type_of(relation: Relation, name: str) -> DataType | None:
+    column = relation.column(name)
+    return None if column is None else column.type
 
 
 def _field(source: SourceFrame, scan: Scan, column: Column) -> SparkColumn:
@@ -311,7 +350,7 @@ def encode_value(target: Target) -> SparkColumn:
     inside = value_columns(relation)
     if relation.value_format == "primitive":
         only = _only_column(relation, target.entity)
-        return encode_primitive(field(only.name), check_primitive(only.type, target.entity))
+        return encode_primitive(target.session, field(only.name), check_primitive(only.type, target.entity))
     if target.avro is not None and target.avro.value is not None:
         return to_avro(target.session, inside, target.avro.value)
     return to_json(inside, relation)
@@ -354,7 +393,7 @@ def encode_key(target: Target) -> SparkColumn | None:
         raise error("PRIMITIVE_NEEDS_ONE_COLUMN", entity=entity, columns=[column.name for column in inside])
     only = inside[0]
     type_ = check_primitive(only.type, entity)
-    return field(only.name) if type_.name == "VARCHAR" else encode_primitive(field(only.name), type_)
+    return field(only.name) if type_.name == "VARCHAR" else encode_primitive(target.session, field(only.name), type_)
 
 
 def encode_key_text(target: Target) -> SparkColumn | None:

@@ -225,6 +225,14 @@ class Operators:
         make = self._jvm.avro.AvroEncoder.column
         return cast(Column, ClassicColumn(make(_java(struct), schema, id_, type_.json(), subject)))
 
+    def read_float(self, part: Column, *, wide: bool) -> Column:
+        """Eight (``wide``) or four big-endian bytes as DOUBLE or FLOAT; null stays null."""
+        return cast(Column, ClassicColumn(self._jvm.record.Floats.read(_java(part), wide)))
+
+    def write_float(self, value: Column, *, wide: bool) -> Column:
+        """The other way round."""
+        return cast(Column, ClassicColumn(self._jvm.record.Floats.write(_java(value), wide)))
+
     def bad_record(self, entity: str, relation: str, partition: Column, position: Column, reason: Column) -> Column:
         """A condition that fails the batch with ``BAD_RECORD`` wherever it is evaluated."""
         parts = [_java(part.cast("string")) for part in (partition, position, reason)]

@@ -1,19 +1,23 @@
-"""PRIMITIVE values and keys: the whole record part is one number (big-endian), text, bytes or truth value."""
+"""PRIMITIVE values and keys: the whole record part is one number (big-endian), text, bytes or truth value, as the
+serializers of Kafka write them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.errors import error
+from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.typemap import to_spark
 
 WIDTHS: Mapping[str, int] = MappingProxyType({"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8})
 """Whole numbers → bytes."""
+FLOATS: Mapping[str, int] = MappingProxyType({"FLOAT": 4, "DOUBLE": 8})
+"""Floating-point numbers (IEEE 754) → bytes."""
 TEXTS = frozenset({"VARCHAR"})
 BYTES = frozenset({"VARBINARY"})
 
@@ -24,13 +28,16 @@ def check_primitive(type_: DataType, entity: str) -> Scalar:
     Raises:
         NotYetError: PRIMITIVE_TYPE_NOT_BUILT.
     """
-    if isinstance(type_, Scalar) and (type_.name in WIDTHS or type_.name in TEXTS | BYTES or type_.name == "BOOLEAN"):
+    if isinstance(type_, Scalar) and type_.name in {*WIDTHS, *FLOATS, *TEXTS, *BYTES, "BOOLEAN"}:
         return type_
     raise error("PRIMITIVE_TYPE_NOT_BUILT", type=str(type_), entity=entity)
 
 
-def decode_primitive(part: Column, type_: Scalar) -> Column:
+def decode_primitive(session: SparkSession, part: Column, type_: Scalar) -> Column:
     """Bytes to a value; NULL where their number does not fit the type."""
+    if type_.name in FLOATS:
+        read = operators(session).read_float(part, wide=type_.name == "DOUBLE")
+        return sf.when(sf.octet_length(part) == FLOATS[type_.name], read)
     if type_.name in TEXTS:
         return part.cast("string")
     if type_.name in BYTES:
@@ -43,8 +50,10 @@ def decode_primitive(part: Column, type_: Scalar) -> Column:
     return sf.when(sf.octet_length(part) == WIDTHS[type_.name], number)
 
 
-def encode_primitive(value: Column, type_: Scalar) -> Column:
+def encode_primitive(session: SparkSession, value: Column, type_: Scalar) -> Column:
     """A value to bytes; NULL stays NULL."""
+    if type_.name in FLOATS:
+        return operators(session).write_float(value.cast(to_spark(type_)), wide=type_.name == "DOUBLE")
     if type_.name in TEXTS:
         return value.cast("binary")
     if type_.name in BYTES:

@@ -20,6 +20,7 @@ from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.stores.kafka_msk import MskSigner
+from ds_dagster.stores.kafka_profiles import PROFILE, profiled
 from ds_dagster.stores.kafka_security import (
     HASH_FUNCTION,
     LOGIN_PROPERTIES,
@@ -30,6 +31,7 @@ from ds_dagster.stores.kafka_security import (
     msk_region,
 )
 from ds_dagster.stores.options import avro_spec, make_options, missing, word
+from ds_dagster.stores.row_metadata import TOPIC_METADATA
 
 COUNTS = ("topic.partitions", "topic.replicas")
 SETTINGS_PREFIX = "kafka.topic."
@@ -39,6 +41,12 @@ ENVELOPE = Envelope(
     timestamp="timestamp",
     partition="CAST(partition AS STRING)",
     order="LPAD(CAST(offset AS STRING), 19, '0')",
+    metadata=(
+        "named_struct('topic', topic, 'partition', partition, 'offset', offset, 'timestamp_type', "
+        "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' END, 'headers', "
+        "map_from_entries(filter(COALESCE(headers, array()), (h, i) -> h.key IS NOT NULL AND "
+        "NOT exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key))))"
+    ),
 )
 NOT_INHERITED = (f"{SETTINGS_PREFIX}message.timestamp.type", f"{SETTINGS_PREFIX}cleanup.policy")
 """Settings that follow from what writes a topic, not from the source it reads."""
@@ -62,13 +70,18 @@ class Kafka:
         stream_delivery="exactly_once",
         changelog_delivery="exactly_once",
         record_time="by_entity",
+        starts_at_timestamp=True,
+        skips_lost_records=True,
+        looks_at_lag=True,
         dagster_kinds=("kafka",),
+        row_metadata=TOPIC_METADATA,
+        alias_defaults=(("CONFLUENT_KAFKA", ((PROFILE, "confluent_cloud"),)),),
         storage_kind="kafka",
         not_built=(("protobuf", "needs descriptors"),),
     )
     store_properties: tuple[PropertySpec, ...] = specs(
-        "uris", "access_region", "config_file", "description", "tls.disabled", HASH_FUNCTION, *LOGIN_PROPERTIES,
-        *TLS_PROPERTIES, "schema_registry.name",
+        "uris", "access_region", "config_file", "description", "tls.disabled", PROFILE, HASH_FUNCTION,
+        *LOGIN_PROPERTIES, *TLS_PROPERTIES, "schema_registry.name",
     )  # fmt: skip
     relation_properties: tuple[PropertySpec, ...] = specs(
         *RECORDS, *COUNTS, "kafka.topic.*", "key.descriptor.name", "value.descriptor.name"
@@ -79,7 +92,7 @@ class Kafka:
         found: list[Diagnostic] = []
         if "uris" not in store.properties:
             found.append(missing(store, "uris", "the brokers to begin with", "'host:9092,host:9092'"))
-        found.extend(check_security(store))
+        found.extend(check_security(profiled(store)))
         return found
 
     def native_type(self, type_: DataType) -> str | None:
@@ -89,20 +102,22 @@ class Kafka:
     def read_spec(
         self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
     ) -> ReadSpec:
-        """Spark's own Kafka source; committed records only, a gap in the data fails the query."""
+        """Spark's own Kafka source; committed records only. A gap in the data fails the query, or is counted."""
+        store = profiled(store)
+        skips = options.data_loss == "skip"
         return ReadSpec(
-            format="kafka",
+            format="ds-kafka-skipping" if skips else "kafka",
             envelope=ENVELOPE,
             entity=f"{store.name}.{relation.entity}",
             options=make_options(
                 {
                     **java_connection(store),
                     "subscribe": relation.entity,
-                    "startingOffsets": options.starting_position,
+                    **_start(options),
                     "kafka.isolation.level": "read_committed",
                     "kafka.fetch.max.wait.ms": FETCH_WAIT_MILLIS,
-                    "failOnDataLoss": True,
-                    "includeHeaders": False,
+                    "failOnDataLoss": not skips,
+                    "includeHeaders": options.has_metadata,
                     "groupIdPrefix": "ds-dagster",
                     "maxOffsetsPerTrigger": options.max_records_per_batch,
                 }
@@ -117,6 +132,7 @@ class Kafka:
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
         """One transaction per batch; Spark's own sink where at_least_once was asked for."""
         guarantee = delivery(relation.kind, relation.properties, self)
+        store = profiled(store)
         exactly_once = guarantee == "exactly_once"
         return WriteSpec(
             kind="stream",
@@ -169,6 +185,7 @@ class Kafka:
     def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, Any]:
         """Configuration of librdkafka, for confluent-kafka's producers, consumers and admin clients; with AWS_MSK_IAM
         the callback that signs tokens is in it."""
+        store = profiled(store)
         found = {name: resolve(value) for name, value in client_connection(store).items()}
         if word(store, HASH_FUNCTION) != "aws_msk_iam":
             return found
@@ -177,6 +194,13 @@ class Kafka:
             store.name, resolve(PropertyValue(msk_region(store))), resolve(role) if role is not None else ""
         )
         return {**found, "oauth_cb": signer}
+
+
+def _start(options: ReadOptions) -> Mapping[str, str | int]:
+    """Where Spark's source begins; partitions without a record since the moment are read from their end on."""
+    if options.starting_timestamp is None:
+        return {"startingOffsets": options.starting_position}
+    return {"startingTimestamp": options.starting_timestamp, "startingOffsetsByTimestampStrategy": "latest"}
 
 
 def _time_authority(relation: Relation, facts: EntityFacts | None) -> TimeAuthority:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.lag import SourceLag
 from ds_dagster.errors import DsError, error
-from ds_dagster.stores import kafka_faults
+from ds_dagster.stores import kafka_faults, kafka_lag
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
@@ -47,6 +49,7 @@ class KafkaAdmin:
         self.store = store
         self._config = dict(config)
         self._client: Any = None
+        self._looking: Any = None
         self._told: list[tuple[str, str]] = []
         self._unreachable_since: float | None = None
 
@@ -223,9 +226,29 @@ class KafkaAdmin:
         finally:
             consumer.close()
 
+    def lag(self, entity: str, positions: Mapping[str, int]) -> SourceLag:
+        """See ``catalog.lag.LagProbe``; keeps a consumer for the next look."""
+        from confluent_kafka import KafkaException
+
+        numbers = [part.partition for part in self._partitions(entity)]
+        try:
+            ends = kafka_lag.ends_of(self._admin(), entity, numbers, CALL_SECONDS)
+        except KafkaException as problem:
+            raise self._failure(problem.args[0], f"read the ends of {entity}") from problem
+        self._looking = self._looking or self._consumer(kafka_lag.CONSUMER)
+        return replace(kafka_lag.lag_of(self._looking, entity, ends, positions), identity=self.identity(entity))
+
+    def identity(self, entity: str) -> str:
+        """The topic's id, empty when there is no such topic."""
+        found = self._metadata(entity).topics.get(entity)
+        return "" if found is None or found.error is not None else self._topic_id(entity)
+
     def close(self) -> None:
-        """Forget the client; librdkafka closes its sockets with it."""
+        """Forget the clients; librdkafka closes its sockets with them."""
         self._client = None
+        if self._looking is not None:
+            self._looking.close()
+            self._looking = None
 
     def _admin(self) -> Any:
         if self._client is None:
@@ -322,7 +345,7 @@ class KafkaAdmin:
             )
         return [TopicPartition(entity, number) for number in sorted(found.partitions)]
 
-    def _consumer(self) -> Any:
+    def _consumer(self, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
         from confluent_kafka import Consumer
 
         settings = {
@@ -330,6 +353,7 @@ class KafkaAdmin:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            **more,
         }
         return self._made(Consumer, settings)
 

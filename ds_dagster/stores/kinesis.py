@@ -19,6 +19,7 @@ from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.stores.options import invalid_address, is_literal, make_options, missing, word
+from ds_dagster.stores.row_metadata import STREAM_METADATA
 
 COUNTS = ("topic.shards",)
 DEFAULT_REGION = "us-east-1"
@@ -59,6 +60,7 @@ class Kinesis:
         stream_delivery="at_least_once",
         changelog_delivery="idempotent_by_key",
         record_time="broker",
+        row_metadata=STREAM_METADATA,
         max_key_characters=MAX_KEY_CHARACTERS,
         dagster_kinds=("kinesis", "aws"),
         storage_kind="kinesis",

@@ -22,6 +22,7 @@ from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.stores.options import make_options, target_table
+from ds_dagster.stores.row_metadata import TOPIC_METADATA
 
 FORMAT = "memory"
 LOADER = "ds_dagster.stores.memory_loader:open_loader"
@@ -48,6 +49,9 @@ class Memory:
         supports_delete=True,
         supports_upsert=True,
         record_time="producer",
+        starts_at_timestamp=True,
+        skips_lost_records=True,
+        row_metadata=TOPIC_METADATA,
         dagster_kinds=("memory",),
         storage_kind="memory",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -15,6 +16,7 @@ from ds_dagster.datatypes import DataType, MapType, Scalar
 from ds_dagster.errors import error
 
 _WIDTHS = {"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8}
+_SHAPES = {"FLOAT": ">f", "DOUBLE": ">d"}
 _DIGITS = 12
 """Significant digits that count of a fraction."""
 
@@ -146,6 +148,8 @@ def _primitive(part: bytes, column: Column, relation: Relation) -> Any:
         return part.decode()
     if name == "BOOLEAN":
         return part != b"\x00"
+    if name in _SHAPES and len(part) == struct.calcsize(_SHAPES[name]):
+        return struct.unpack(_SHAPES[name], part)[0]
     if name in _WIDTHS:
         if len(part) != _WIDTHS[name]:
             raise error("CASE_RECORD_UNREADABLE", relation=str(relation.name), what=f"{name} in big-endian bytes")

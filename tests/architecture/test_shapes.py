@@ -66,6 +66,7 @@ STATEFUL: Mapping[str, str] = {
     "runtime/step.py": "one load in a Dagster step's session",
     "runtime/worker.py": "queries being hosted",
     "runtime/worker_query.py": "one query being hosted",
+    "runtime/worker_watch.py": "connections of looks at lag",
     "spark": "readers and writers with buffers and positions",
     "sql/comments.py": "tags found so far in one comment",
     "sql/script.py": "one file being read",
@@ -176,6 +177,7 @@ BROAD: Mapping[str, str] = {
     "cli/online.py:_answer": "one probe of ds doctor --online: its finding, the others go on",
     "runtime/engine.py": "the engine's loop: logged and raised again",
     "runtime/worker.py": "one job's boundary inside the engine: its failure, never another job's",
+    "runtime/worker_watch.py:round": "one look beside a query: told, the query runs on",
     "runtime/step.py:run": "one load's boundary inside a Dagster step: its failure, recorded",
     "stores/postgres_loader.py:_load": "the transaction is rolled back, then the exception goes on",
 }

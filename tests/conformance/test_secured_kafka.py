@@ -244,6 +244,9 @@ def test_each_missing_grant_is_the_users(world: World) -> None:
         world.read()
     assert denied.value.condition == "STORE_PERMISSION_DENIED"
     assert f"read records of {sink} as consumer group ds-dagster-print" in denied.value.message
+    with closing(KAFKA.admin(world.project.catalog.store("k"), world.resolve)) as looking:  # type: ignore[union-attr]
+        found = looking.lag(source, {})
+        assert (found.records, found.oldest_millis is not None) == (10, True), "lag needs no grant on a group"
     allow(world, (ResourceType.GROUP, "ds-dagster-print", AclOperation.READ))
     assert sorted(row["n"] for row in world.read()) == list(range(10))
 

@@ -220,6 +220,23 @@ def test_deletes_travel_from_kinesis_to_kafka(world: World) -> None:
     }  # fmt: skip
 
 
+def test_where_a_record_stands_in_kinesis(world: World) -> None:
+    world.compile(
+        EVENTS.replace("{store}", "n").replace("{counts}", "'topic.shards' = 1")
+        + """CREATE STREAM out_{id} WITH ('store' = 'k', 'topic.partitions' = 1, 'topic.replicas' = 1) AS
+          SELECT id, rowkey() AS k, rowmetadata()->stream AS st, rowmetadata()->partition_key AS pk,
+            rowmetadata()->shard_id AS sh, rowmetadata()->sequence_number AS sq FROM events_{id};"""
+    )
+    world.send("n", "events", [("a", {"id": 1}), ("b", {"id": 2})])
+    world.start("out")
+    world.wait(lambda: len(world.read("k", "out")) == 2)
+    rows = sorted((value for _, value in world.read("k", "out")), key=lambda row: int(row["id"]))
+    assert [(row["k"], row["pk"], row["st"]) for row in rows] == [(k, k, f"events_{world.id}") for k in "ab"]
+    assert {row["sh"] for row in rows} == {"shardId-000000000000"}
+    assert all(row["sq"].isdecimal() and row["sq"][0] != "0" for row in rows)
+    assert int(rows[0]["sq"]) < int(rows[1]["sq"])
+
+
 def test_kafka_stream_to_kinesis_and_back(world: World) -> None:
     world.compile(
         EVENTS.replace("{store}", "k").replace("{counts}", KAFKA_COUNTS)

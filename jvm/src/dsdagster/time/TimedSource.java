@@ -69,7 +69,7 @@ public final class TimedSource implements TableProvider, DataSourceRegister {
   }
 
   /** Spark hides some formats (Kafka among them) from this look-up, for batches only: those are made from their class. */
-  private static TableProvider provider(String format) {
+  public static TableProvider provider(String format) {
     Option<TableProvider> found = DataSource$.MODULE$.lookupDataSourceV2(format, SQLConf.get());
     if (found.isDefined()) {
       return found.get();

@@ -1,0 +1,43 @@
+"""How far behind its entity a reader is, where the source itself does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLag:
+    """One look at an entity.
+
+    Attributes:
+        records: between the read positions and the end of what is committed.
+        oldest_millis: timestamp of the oldest record that is not read yet (epoch ms, as its broker or producer set it);
+            None when nothing waits, or it could not be had.
+        identity: of the entity, see ``EntityFacts``; empty where nobody knows.
+    """
+
+    records: int
+    oldest_millis: int | None = None
+    identity: str = ""
+
+
+@runtime_checkable
+class LagProbe(Protocol):
+    """What a store's connection for control offers where its sources do not report their own lag. Other kinds leave it
+    out."""
+
+    def lag(self, entity: str, positions: Mapping[str, int]) -> SourceLag:
+        """Look once, within ten seconds.
+
+        Args:
+            entity: as the store spells it.
+            positions: partition → first position that is not read; a partition that is missing is not read at all.
+
+        Raises:
+            DsError: STORE_… as the other calls; UserError ENTITY_MISSING.
+        """
+
+    def identity(self, entity: str) -> str:
+        """Of the entity that has this name now; empty when there is none, or nobody knows."""

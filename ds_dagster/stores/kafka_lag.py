@@ -1,0 +1,81 @@
+"""How far behind a topic a reader is: two batched requests for the ends, one record of each partition that lags."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ds_dagster.catalog.lag import SourceLag
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
+FETCH_SECONDS = 5.0
+POLL_SECONDS = 0.2
+FETCH_BYTES = 65_536
+"""Of one partition: a broker sends at least one batch of records whatever this says."""
+CONSUMER: Mapping[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "fetch.message.max.bytes": FETCH_BYTES,
+    "queued.max.messages.kbytes": 1024,
+    "fetch.wait.max.ms": 100,
+}
+"""Settings of a client that looks at one record at a time."""
+
+
+def ends_of(admin: Any, topic: str, partitions: list[int], seconds: float) -> Mapping[int, tuple[int, int]]:
+    """Partition → (first offset that is there, end of what is committed)."""
+    from confluent_kafka import IsolationLevel, TopicPartition
+    from confluent_kafka.admin._listoffsets import OffsetSpec
+
+    specs: Any = OffsetSpec
+    found = []
+    for spec in (specs.earliest(), specs.latest()):
+        asked = {TopicPartition(topic, number): spec for number in partitions}
+        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds)
+        found.append({part.partition: answer.result(2 * seconds).offset for part, answer in answers.items()})
+    first, last = found
+    return {number: (first[number], last[number]) for number in partitions}
+
+
+def lag_of(consumer: Any, topic: str, ends: Mapping[int, tuple[int, int]], positions: Mapping[str, int]) -> SourceLag:
+    """Records between the positions and the ends, and the timestamp of the oldest one.
+
+    Offsets of transaction markers and of records that were compacted away count as records.
+    """
+    from confluent_kafka import TopicPartition
+
+    begins = {number: max(positions.get(str(number), first), first) for number, (first, _) in ends.items()}
+    behind = {number: ends[number][1] - begin for number, begin in begins.items() if ends[number][1] > begin}
+    oldest = _oldest(consumer, [TopicPartition(topic, number, begins[number]) for number in behind], ends)
+    return SourceLag(sum(behind.values()), oldest)
+
+
+def _oldest(consumer: Any, parts: list[TopicPartition], ends: Mapping[int, tuple[int, int]]) -> int | None:
+    """Least timestamp of the first record of each partition behind its offset; None when there is none in time.
+
+    Partitions that hold only markers behind their offset end without a record. Errors of the connection are told by
+    the requests around this one.
+    """
+    if not parts:
+        return None
+    waiting = {part.partition for part in parts}
+    times: list[int] = []
+    consumer.assign(parts)
+    end = time.monotonic() + FETCH_SECONDS
+    try:
+        while waiting and time.monotonic() < end:
+            message = consumer.poll(POLL_SECONDS)
+            if message is None or message.partition() not in waiting:
+                continue
+            if message.error() is None:
+                times += [message.timestamp()[1]] if message.offset() < ends[message.partition()][1] else []
+                waiting.discard(message.partition())
+            elif message.error().name() == "_PARTITION_EOF":
+                waiting.discard(message.partition())
+    finally:
+        consumer.unassign()
+    return min(times, default=None)

@@ -1,0 +1,140 @@
+package dsdagster.kafka;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+
+/**
+ * The stream of a {@link SkippingSource}. When a batch is planned, the parts of its ranges that lie before the log's
+ * start are counted. What is deleted between then and the reading of the batch is skipped without being counted.
+ */
+final class SkippingStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final int RANGES_TOLD = 20;
+  private final MicroBatchStream inner;
+  private final LogStarts starts;
+  private final Map<TopicPartition, Long> counted = new HashMap<>();
+  private final Deque<String> ranges = new ArrayDeque<>();
+  private long lost;
+
+  SkippingStream(MicroBatchStream inner, LogStarts starts) {
+    this.inner = inner;
+    this.starts = starts;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    Map<TopicPartition, Long> from = positions(start);
+    Map<TopicPartition, Long> until = positions(end);
+    starts.of(from.keySet()).forEach((partition, first) -> {
+      long begin = Math.max(from.get(partition), counted.getOrDefault(partition, 0L));
+      long gone = Math.min(first, until.getOrDefault(partition, 0L));
+      if (gone > begin) {
+        count(partition, begin, gone);
+      }
+    });
+    return inner.planInputPartitions(start, end);
+  }
+
+  /** A batch may be planned more than once: what was counted is remembered. */
+  private synchronized void count(TopicPartition partition, long begin, long gone) {
+    counted.put(partition, gone);
+    lost += gone - begin;
+    if (ranges.size() == RANGES_TOLD) {
+      ranges.removeFirst();
+    }
+    ranges.addLast(partition.topic() + "/" + partition.partition() + " " + begin + "-" + (gone - 1));
+  }
+
+  private static Map<TopicPartition, Long> positions(Offset offset) {
+    try {
+      Map<TopicPartition, Long> found = new HashMap<>();
+      for (Map.Entry<String, JsonNode> topic : JSON.readTree(offset.json()).properties()) {
+        for (Map.Entry<String, JsonNode> partition : topic.getValue().properties()) {
+          TopicPartition name = new TopicPartition(topic.getKey(), Integer.parseInt(partition.getKey()));
+          found.put(name, partition.getValue().asLong());
+        }
+      }
+      return found;
+    } catch (com.fasterxml.jackson.core.JsonProcessingException broken) {
+      throw new IllegalStateException("no offset of Kafka: " + offset.json(), broken);
+    }
+  }
+
+  @Override
+  public synchronized Map<String, String> metrics(Optional<Offset> latestConsumed) {
+    Map<String, String> found = new HashMap<>(((ReportsSourceMetrics) inner).metrics(latestConsumed));
+    found.put("lost_records", Long.toString(lost));
+    found.put("lost", String.join(", ", ranges));
+    return found;
+  }
+
+  @Override
+  public Offset initialOffset() {
+    return inner.initialOffset();
+  }
+
+  @Override
+  public Offset deserializeOffset(String json) {
+    return inner.deserializeOffset(json);
+  }
+
+  @Override
+  public Offset latestOffset() {
+    throw new UnsupportedOperationException("asked with a start offset only");
+  }
+
+  @Override
+  public Offset latestOffset(Offset start, ReadLimit limit) {
+    return ((SupportsAdmissionControl) inner).latestOffset(start, limit);
+  }
+
+  @Override
+  public Offset reportLatestOffset() {
+    return ((SupportsAdmissionControl) inner).reportLatestOffset();
+  }
+
+  @Override
+  public ReadLimit getDefaultReadLimit() {
+    return ((SupportsAdmissionControl) inner).getDefaultReadLimit();
+  }
+
+  @Override
+  public void prepareForTriggerAvailableNow() {
+    ((SupportsTriggerAvailableNow) inner).prepareForTriggerAvailableNow();
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return inner.createReaderFactory();
+  }
+
+  @Override
+  public void commit(Offset end) {
+    inner.commit(end);
+  }
+
+  @Override
+  public void stop() {
+    starts.close();
+    inner.stop();
+  }
+
+  @Override
+  public String toString() {
+    return inner.toString();
+  }
+}

@@ -1,0 +1,189 @@
+"""The real engine over a real broker: lag, lost records, topics and brokers that go away under running jobs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ds_dagster.local.servers import down, up
+from ds_dagster.project import Project, load_project
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.status import JobStatus
+from ds_dagster.settings import Settings, load_settings
+from tests.runtime.test_spark_engine import WAIT, deadline
+
+pytestmark = [pytest.mark.servers, pytest.mark.spark]
+HOUR = 3_600_000
+SQL = """
+CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
+CREATE STREAM backlog (n BIGINT) WITH ('store'='k', 'topic'='backlog', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1, 'kafka.topic.message.timestamp.type'='CreateTime', 'kafka.topic.retention.ms'='-1');
+CREATE STREAM slow AS SELECT n FROM backlog WITH ('max.records.per.batch'=2);
+CREATE STREAM cut (n BIGINT) WITH ('store'='k', 'topic'='cut', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM skipping AS SELECT n FROM cut WITH ('source.data.loss'='skip');
+CREATE STREAM doomed (n BIGINT) WITH ('store'='k', 'topic'='doomed', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM reader AS SELECT n FROM doomed;
+"""
+
+
+class House:
+    """One project with a broker and an engine."""
+
+    def __init__(self, root: Path) -> None:
+        (root / "sql").mkdir()
+        (root / "sql" / "all.sql").write_text(SQL)
+        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "600m"\n')
+        self.root = root
+        self.bootstrap = str(up(root / ".ds", only=["kafka"]).kafka)
+        self.settings: Settings = load_settings(root)
+        self.project: Project = load_project(root, settings=self.settings, strict=True)
+        self.control = Control.open(self.settings)
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def run(self, name: str, action: Any = "ensure") -> JobStatus:
+        self.control.ensure_engine(WAIT)
+        (asked,) = self.control.ensure(self.project, [name], action, "test")
+        (found,) = self.control.wait([name], {name: asked.generation}, WAIT)
+        return found
+
+    def stop(self, name: str) -> None:
+        (asked,) = self.control.stop([name], "test")
+        (found,) = self.control.wait([name], {name: asked.generation}, WAIT)
+        assert found.state == "STOPPED"
+
+    def send(self, topic: str, first: int, last: int, at: int | None = None) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        more: dict[str, Any] = {} if at is None else {"timestamp": at}
+        for n in range(first, last):
+            producer.produce(topic, json.dumps({"n": n}).encode(), **more)
+        assert producer.flush(30) == 0
+
+    def ps(self, name: str) -> dict[str, Any]:
+        ran = subprocess.run(
+            [str(Path(sys.executable).with_name("ds")), "ps", "--json", "--project", str(self.root)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return next(job for job in json.loads(ran.stdout)["jobs"] if job["name"] == name)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    made = House(tmp_path_factory.mktemp("project"))
+    yield made
+    stop_engine(made.settings, 60, kill=True)
+    down(made.root / ".ds")
+
+
+def test_lag_is_the_age_of_the_oldest_record_that_waits(house: House) -> None:
+    for name in ("slow", "skipping", "reader"):
+        assert house.run(name).state == "RUNNING"
+    house.send("backlog", 0, 20_000, at=int(time.time() * 1000) - HOUR)
+    with deadline() as over:
+        while not (status := house.control.status("slow")).lag_seconds:
+            assert status.state == "RUNNING"
+            over()
+    assert status.lag_records
+    assert HOUR / 1000 <= status.lag_seconds < HOUR / 1000 + WAIT
+    told = house.ps("slow")
+    assert told["lag_seconds"] == 0.0 or told["lag_seconds"] >= HOUR / 1000
+    (source,) = told["details"]["sources"].values()
+    assert source["lost_records"] == 0
+    house.stop("slow")
+
+
+def test_what_was_skipped_is_counted_and_told(house: House) -> None:
+    assert house.run("skipping").state == "RUNNING"
+    house.send("cut", 0, 10)
+    with deadline() as over:
+        while house.control.status("skipping").rows < 10:
+            over()
+    house.stop("skipping")
+    house.send("cut", 10, 30)
+    admin = house.admin()
+    for future in admin.delete_records([TopicPartition("cut", 0, 25)]).values():
+        future.result(20)
+    assert house.run("skipping").state == "RUNNING"
+    with deadline() as over:
+        while (told := house.ps("skipping"))["rows"] < 5:
+            over()
+    assert (told["state"], told["rows"], told["lost_records"]) == ("RUNNING", 5, 15)
+    assert told["details"]["sources"]["default_public_cut"]["lost"] == "cut/0 10-24"
+    log = house.control.log_path("skipping").read_text()
+    assert "WARNING 15 records were gone before they were read, and skipped (default_public_cut: cut/0 10-24)" in log
+    house.stop("skipping")
+
+
+def test_a_topic_made_anew_under_a_running_job_ends_it(house: House) -> None:
+    assert house.run("reader").state == "RUNNING"
+    house.send("doomed", 0, 10)
+    with deadline() as over:
+        while house.control.status("reader").rows < 10:
+            over()
+    admin = house.admin()
+    admin.delete_topics(["doomed"])["doomed"].result(20)
+    with deadline() as over:
+        while "doomed" in admin.list_topics(timeout=10).topics:
+            over()
+    admin.create_topics([NewTopic("doomed", 1, 1)])["doomed"].result(20)
+    with deadline() as over:
+        while (status := house.control.status("reader")).state != "FAILED":
+            over()
+    assert status.condition in ("INPUT_RECREATED", "INPUT_LOST"), status
+    house.send("doomed", 100, 150)
+    again = house.run("reader")
+    assert (again.state, again.condition) == ("FAILED", "INPUT_RECREATED")
+    assert house.run("reader", "reset").state == "RUNNING"
+    with deadline() as over:
+        while house.control.status("reader").rows < 50:
+            over()
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_away_for_half_a_minute(house: House) -> None:
+    """Healed by the client, or backed off and started again; nothing is lost or doubled."""
+    assert house.run("reader", "reset").state == "RUNNING"
+    house.send("doomed", 900, 910)
+    with deadline() as over:
+        while 909 not in read(house, "reader"):
+            over()
+    before = len(read(house, "reader"))
+    down(house.root / ".ds", only=["kafka"])
+    gone = time.monotonic()
+    states = set()
+    with deadline() as over:
+        while time.monotonic() - gone < 30:
+            states.add(house.control.status("reader").state)
+            over()
+    assert states <= {"RUNNING", "BACKING_OFF", "STARTING"}, states
+    up(house.root / ".ds", only=["kafka"])
+    house.send("doomed", 1000, 1020)
+    with deadline() as over:
+        while len(read(house, "reader")) < before + 20:
+            over()
+    assert house.control.status("reader").state == "RUNNING"
+    assert sorted(read(house, "reader"))[-20:] == list(range(1000, 1020))
+
+
+def read(house: House, topic: str) -> list[int]:
+    from ds_dagster.stores.kafka_admin import KafkaAdmin
+
+    admin = KafkaAdmin("k", {"bootstrap.servers": house.bootstrap})
+    try:
+        found = admin.records(topic, from_beginning=True, limit=100_000, stopped=lambda: False)
+        return [json.loads(record.value or b"null")["n"] for record in found]
+    finally:
+        admin.close()
