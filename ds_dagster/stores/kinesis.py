@@ -30,7 +30,7 @@ ENVELOPE = Envelope(
     value="data",
     timestamp="approximate_arrival_timestamp",
     partition="shard_id",
-    order="LPAD(sequence_number, 64, '0')",
+    order="CONCAT(LPAD(sequence_number, 64, '0'), LPAD(CAST(sub_sequence_number AS STRING), 7, '0'))",
 )
 CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
     {

@@ -9,6 +9,7 @@ from typing import Any
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.errors import DsError, error
+from ds_dagster.kinesis_aggregates import open_aggregate
 
 SHARDS = "topic.shards"
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 10, 3
@@ -157,8 +158,8 @@ class KinesisAdmin:
             busy = False
             for shard in list(iterators):
                 answer = self._call(f"read {entity}", "get_records", ShardIterator=iterators[shard], Limit=1000)
-                for raw in answer["Records"]:
-                    yield _record(shard, raw)
+                for record in _records(shard, answer["Records"]):
+                    yield record
                     given += 1
                     if limit is not None and given >= limit:
                         return
@@ -198,7 +199,7 @@ class KinesisAdmin:
             )
             iterator = self._call("read a shard", "get_shard_iterator", StreamName=entity, ShardId=name, **start)
             answer = self._call("read a shard", "get_records", ShardIterator=iterator["ShardIterator"], Limit=10_000)
-            behind += len(answer["Records"])
+            behind += sum(1 for _ in _records(name, answer["Records"]))
         return behind
 
     def close(self) -> None:
@@ -299,12 +300,22 @@ def _without(iterators: Mapping[str, str], shard: str) -> dict[str, str]:
     return {name: iterator for name, iterator in iterators.items() if name != shard}
 
 
-def _record(shard: str, raw: Mapping[str, Any]) -> RawRecord:
+def _records(shard: str, answer: Sequence[Mapping[str, Any]]) -> Iterator[RawRecord]:
+    """Those inside an aggregate one by one; whether it went to a wrong shard is not asked."""
+    for raw in answer:
+        inside = open_aggregate(raw["Data"])
+        if inside is None:
+            yield _record(shard, raw, raw["SequenceNumber"], raw["PartitionKey"], raw["Data"])
+        for number, (key, data) in enumerate(inside or ()):
+            yield _record(shard, raw, f"{raw['SequenceNumber']}/{number}", key, data)
+
+
+def _record(shard: str, raw: Mapping[str, Any], position: str, key: str, data: bytes) -> RawRecord:
     """An empty record is a delete: its value is shown as none."""
     return RawRecord(
         partition=shard,
-        position=raw["SequenceNumber"],
+        position=position,
         timestamp_millis=int(raw["ApproximateArrivalTimestamp"].timestamp() * 1000),
-        key=raw["PartitionKey"].encode(),
-        value=raw["Data"] or None,
+        key=key.encode(),
+        value=data or None,
     )

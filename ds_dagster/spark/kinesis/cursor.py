@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ds_dagster.errors import error
+from ds_dagster.kinesis_aggregates import WHOLE, HashRange
 from ds_dagster.spark.kinesis.client import Exchange, KinesisClient, Reply
-from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis
+from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis, has_aggregates, sub_number, take_apart
 from ds_dagster.spark.kinesis.offsets import Position, sequence_key
+from ds_dagster.spark.kinesis.shards import list_shards
 
 PAGE_RECORDS = 10_000
 """Kinesis gives at most 10,000 records or 10 MB a page."""
@@ -27,7 +29,7 @@ class Page:
     """One answer of a shard.
 
     Attributes:
-        records: raw, in order; empty pages are normal.
+        records: raw, in order, aggregates taken apart; empty pages are normal.
         exchange: when it was.
         millis_behind: how far the page's end is behind the shard's newest record.
         at_end: nothing further stood in the shard when the request was answered; of a closed shard: it is finished.
@@ -51,6 +53,7 @@ class ShardCursor:
         ending: sequence number at which ListShards says that the shard ends; empty if open or unknown.
         survives_trim: asked when the record we were behind is gone; answers whether nothing can have been lost. None:
             the caller finds out by itself.
+        hashes: hash keys of the shard; None: asked for when the first aggregate comes.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class ShardCursor:
         *,
         ending: str = "",
         survives_trim: Callable[[str, Position], bool] | None = None,
+        hashes: HashRange | None = None,
     ) -> None:
         self.position = position
         self.ending = ending
@@ -69,6 +73,7 @@ class ShardCursor:
         self._stream = stream
         self._shard = shard
         self._survives_trim = survives_trim
+        self._hashes = hashes
         self._iterator: str | None = None
         self._anchor = ""
 
@@ -86,6 +91,8 @@ class ShardCursor:
         behind = int(body.get("MillisBehindLatest") or 0)
         # a server may say 0 behind for every page; a full page is never the end
         nothing_further = self._iterator is None or (behind == 0 and len(records) < PAGE_RECORDS)
+        if records and has_aggregates(records):
+            records = take_apart(records, self._hash_range)
         records = self._without_anchor(records, nothing_further)
         if self.position.kind == "time":
             records = [r for r in records if arrival_millis(r) >= self.position.time]
@@ -150,7 +157,7 @@ class ShardCursor:
             return records
         anchor, self._anchor = self._anchor, ""
         if records and records[0]["SequenceNumber"] == anchor:
-            return records[1:]
+            return self._behind(anchor, records)
         if self._survives_trim and not self._survives_trim(self._shard, self.position):
             raise error(
                 "KINESIS_POSITION_TRIMMED",
@@ -161,12 +168,24 @@ class ShardCursor:
             )
         return [r for r in records if sequence_key(r["SequenceNumber"]) > sequence_key(anchor)]
 
+    def _behind(self, anchor: str, records: list[RawRecord]) -> list[RawRecord]:
+        """Without the record ``anchor``, or without those of its sub-records that were read."""
+        read = self.position.sub if self.position.sub >= 0 else float("inf")
+        return [r for r in records if r["SequenceNumber"] != anchor or sub_number(r) > read]
+
+    def _hash_range(self) -> HashRange:
+        if self._hashes is None:
+            listed = list_shards(self._client, self._stream).shards.get(self._shard)
+            self._hashes = listed.hashes if listed else WHOLE
+        return self._hashes
+
     def _is_finished(self, records: list[RawRecord], nothing_further: bool) -> bool:
         if self._iterator is None:
             return True
         if not self.ending:
             return False
-        if self.position.after and sequence_key(self.position.after) >= sequence_key(self.ending):
+        whole = self.position.after and self.position.sub < 0
+        if whole and sequence_key(self.position.after) >= sequence_key(self.ending):
             return True
         return nothing_further and not records
 

@@ -215,7 +215,7 @@ class Prefetcher:
             taken.append(batch)
             missing -= batch.num_rows
         start = state.taken
-        state.taken = start.advanced(taken[-1].column("sequence_number")[-1].as_py(), rows)
+        state.taken = start.advanced(_number(taken[-1], -1), rows, _open_sub(taken[-1], state.batches))
         state.rows -= rows
         freed = sum(batch.nbytes for batch in taken) if state.rows else state.size
         state.size -= freed
@@ -246,6 +246,7 @@ class Prefetcher:
             position,
             ending=listed.ending,
             survives_trim=self._survives_trim,
+            hashes=listed.hashes,
         )
         state = _State(cursor, position, position)
         with self._changed:
@@ -316,7 +317,7 @@ class Prefetcher:
             return True
         with self._changed:
             sighting = self._sightings.get(shard)
-        if sighting is None or sighting.after != position.after:
+        if sighting is None or sighting.after != position.after or position.sub >= 0:
             return False
         kept = retention_hours(self._client, self._options.stream) * 3_600_000
         return sighting.until > self._client.clock.wall() * 1000 - kept + TRIM_MARGIN_MILLIS
@@ -343,3 +344,14 @@ class Prefetcher:
 
     def _unreleased(self) -> list[_State]:
         return [state for state in self._states.values() if state.finished and not state.released]
+
+
+def _number(batch: pa.RecordBatch, row: int) -> str:
+    return str(batch.column("sequence_number")[row].as_py())
+
+
+def _open_sub(last: pa.RecordBatch, waiting: deque[pa.RecordBatch]) -> int:
+    """Number of the last row inside its aggregate if the next row belongs to the same one, else -1."""
+    if not waiting or _number(waiting[0], 0) != _number(last, -1):
+        return -1
+    return int(last.column("sub_sequence_number")[-1].as_py())

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ds_dagster.errors import error
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.cursor import ShardCursor
-from ds_dagster.spark.kinesis.decode import decode_records
+from ds_dagster.spark.kinesis.decode import RawRecord, decode_records, sub_number
 from ds_dagster.spark.kinesis.offsets import Position, sequence_key
 
 
@@ -36,10 +36,10 @@ def read_range(client: KinesisClient, stream: str, wanted: ShardRange) -> Iterat
         UserError: KINESIS_RANGE_TRIMMED when not all of them are there any more.
     """
     cursor = ShardCursor(client, stream, wanted.shard, wanted.start)
-    last, found, done = sequence_key(wanted.end.after), 0, False
+    found, done = 0, False
     while found < wanted.rows and not done:
         page = cursor.next_page()
-        records = [record for record in page.records if sequence_key(record["SequenceNumber"]) <= last]
+        records = [record for record in page.records if _is_within(record, wanted.end)]
         done = page.at_end or page.finished or len(records) < len(page.records)
         found += len(records)
         if records:
@@ -54,3 +54,9 @@ def read_range(client: KinesisClient, stream: str, wanted: ShardRange) -> Iterat
             after=wanted.start.after or "its beginning",
             until=wanted.end.after,
         )
+
+
+def _is_within(record: RawRecord, end: Position) -> bool:
+    if end.sub >= 0 and record["SequenceNumber"] == end.after:
+        return sub_number(record) <= end.sub
+    return sequence_key(record["SequenceNumber"]) <= sequence_key(end.after)

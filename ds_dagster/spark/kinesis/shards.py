@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ds_dagster.kinesis_aggregates import WHOLE, HashRange
 from ds_dagster.spark.kinesis.client import Exchange, KinesisClient
 from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, Position
 
@@ -14,11 +15,18 @@ PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard as ListShards shows it. ``ending``: last sequence number of a closed shard, empty while it is open."""
+    """One shard as ListShards shows it.
+
+    Attributes:
+        parents: what it was split off or merged from.
+        ending: last sequence number of a closed shard, empty while it is open.
+        hashes: hash keys of its records.
+    """
 
     id: str
     parents: tuple[str, ...] = ()
     ending: str = ""
+    hashes: HashRange = WHOLE
 
     @property
     def open(self) -> bool:
@@ -41,13 +49,19 @@ def list_shards(client: KinesisClient, stream: str) -> ShardList:
     while True:
         reply = client.call("ListShards", request)
         for entry in reply.body.get("Shards", ()):
-            parents = (entry.get("ParentShardId"), entry.get("AdjacentParentShardId"))
-            ending = entry.get("SequenceNumberRange", {}).get("EndingSequenceNumber")
-            found[entry["ShardId"]] = Shard(entry["ShardId"], tuple(p for p in parents if p), str(ending or ""))
+            found[entry["ShardId"]] = _shard(entry)
         token = reply.body.get("NextToken")
         if not token:
             return ShardList(found, reply.exchange)
         request = {"NextToken": token, "MaxResults": PAGE}
+
+
+def _shard(entry: Mapping[str, Any]) -> Shard:
+    parents = (entry.get("ParentShardId"), entry.get("AdjacentParentShardId"))
+    ending = entry.get("SequenceNumberRange", {}).get("EndingSequenceNumber")
+    limits = entry.get("HashKeyRange")
+    hashes = HashRange(int(limits["StartingHashKey"]), int(limits["EndingHashKey"])) if limits else WHOLE
+    return Shard(entry["ShardId"], tuple(p for p in parents if p), str(ending or ""), hashes)
 
 
 def first_positions(shards: Mapping[str, Shard], starting_position: str, now_millis: int) -> dict[str, Position]:
