@@ -264,6 +264,7 @@ VALUES: Mapping[str, str] = {
     "names": "names, with commas",
     "type": "type",
     "millis": "milliseconds",
+    "moment": "a time",
     "file": "path, relative to the project",
 }
 

@@ -26,6 +26,8 @@ class Capabilities:
         stream_delivery, changelog_delivery, table_delivery: guarantee of its sinks.
         supports_delete, supports_upsert: of its table or view sinks.
         record_time: who sets a record's timestamp.
+        starts_at_timestamp: reads from ``'starting.timestamp'`` on.
+        skips_lost_records: honours ``'source.data.loss' = skip`` and counts what it skips.
         avro: how Avro records are read and written: ``registry`` (wire format with the schemas of the store's
             registry), ``as_json`` (test rows stand for them) or empty (not at all).
         max_key_characters: limit of a record key, None for none.
@@ -54,6 +56,8 @@ class Capabilities:
     supports_delete: bool = False
     supports_upsert: bool = False
     record_time: RecordTime = "none"
+    starts_at_timestamp: bool = False
+    skips_lost_records: bool = False
     avro: Literal["", "registry", "as_json"] = ""
     max_key_characters: int | None = None
     dagster_kinds: tuple[str, ...] = ()

@@ -35,7 +35,8 @@ from ds_dagster.catalog.records import (
     record_key,
     value_format,
 )
-from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation, StartingPosition, ValueFormat
+from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation, ValueFormat
+from ds_dagster.catalog.starting import LOSS, DataLoss, StartingPoint, declared_start, starting_point
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic
@@ -70,28 +71,30 @@ class ReadChoices:
     """How a query reads one source: the relation's own defaults, overridden by WITH behind the source.
 
     Attributes:
-        starting_position: earliest (default) or latest.
+        start: where a new query begins.
         event_time: column (of the relation) or the record's own timestamp.
         lateness_millis: None = default of the time authority.
         idle_millis: default 10,000.
         bad_records: terminate (default) or ignore.
         max_records_per_batch: None for none.
+        data_loss: what records that are gone do: fail (default) or skip.
         temporal_mode, temporal_retention_millis: of a temporal join whose right side this is; None = not written.
     """
 
-    starting_position: StartingPosition = "earliest"
+    start: StartingPoint = field(default_factory=StartingPoint)
     event_time: EventTime = field(default_factory=EventTime)
     lateness_millis: int | None = None
     idle_millis: int = DEFAULT_IDLE_MILLIS
     bad_records: Literal["terminate", "ignore"] = "terminate"
     max_records_per_batch: int | None = None
+    data_loss: DataLoss = "fail"
     temporal_mode: Literal["event_time", "immediate"] | None = None
     temporal_retention_millis: int | None = None
 
     @property
     def options(self) -> ReadOptions:
         """What a store's ``read_spec`` wants of it."""
-        return ReadOptions(self.starting_position, self.max_records_per_batch)
+        return ReadOptions(self.start.position, self.max_records_per_batch, self.start.timestamp, self.data_loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,14 +350,16 @@ def resolve_source(
         str(relation.name), relation.kind, relation.columns, relation.primary_key, pulled.values, relation.span
     )
     time = findings.collect(lambda: event_time(draft, relation.event_time)) or relation.event_time
-    position = draft.text("starting.position") or relation.starting_position
+    declared = findings.collect(lambda: declared_start(relation)) or StartingPoint()
+    start = findings.collect(lambda: starting_point(pulled.values, declared, relation.span)) or declared
     choices = ReadChoices(
-        starting_position="latest" if position == "latest" else "earliest",
+        start=start,
         event_time=time,
         lateness_millis=_whole(pulled.values, "source.allow.latency.millis"),
         idle_millis=_whole(pulled.values, "source.idle.timeout.millis") or DEFAULT_IDLE_MILLIS,
         bad_records="ignore" if draft.text("source.deserialization.error.handling") == "ignore" else "terminate",
         max_records_per_batch=_whole(pulled.values, "max.records.per.batch"),
+        data_loss="skip" if draft.text(LOSS) == "skip" else "fail",
         temporal_mode=_temporal_mode(pulled.values),
         temporal_retention_millis=_whole(pulled.values, "temporal.join.retention.millis"),
     )

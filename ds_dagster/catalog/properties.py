@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -20,7 +21,8 @@ from ds_dagster.sql.statements import Property
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
 
-PropertyType = Literal["text", "word", "integer", "boolean", "name", "names", "type", "millis", "file"]
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+PropertyType = Literal["text", "word", "integer", "boolean", "name", "names", "type", "millis", "moment", "file"]
 Place = Literal["store", "registry", "relation", "sink", "source", "query", "entity"]
 
 PLACES: Mapping[Place, str] = MappingProxyType(
@@ -43,7 +45,7 @@ class PropertySpec:
     Attributes:
         name: lower case; a trailing ``*`` accepts any suffix (``kafka.topic.*``).
         type: how the value is converted; ``word`` is one of ``choices`` in any case and quoting, ``names`` a comma
-        list.
+        list, ``moment`` ISO 8601 or epoch milliseconds (converted to the latter).
         places: where it may stand. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
         behind a
             source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``.
@@ -236,6 +238,21 @@ def _name(spec: PropertySpec, item: Property) -> str:
     return _text(spec, item).lower()
 
 
+def _moment(spec: PropertySpec, item: Property) -> int:
+    """Epoch milliseconds; a text without zone is UTC, as timestamps of the dialect are."""
+    text = str(item.value).strip()
+    if text.isascii() and text.isdigit() and not isinstance(item.value, bool):
+        return _integer(spec, item)
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00").replace("z", "+00:00"))
+    except ValueError:
+        raise invalid(spec, item, "'2026-01-31T12:00:00Z', or milliseconds since 1970") from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    if aware < _EPOCH:
+        raise invalid(spec, item, "a time since 1970")
+    return (aware - _EPOCH) // timedelta(milliseconds=1)
+
+
 def _names(spec: PropertySpec, item: Property) -> str:
     parts = [part.strip() for part in _text(spec, item).split(",")]
     if not all(parts):
@@ -253,6 +270,7 @@ CONVERTERS: Mapping[PropertyType, Callable[[PropertySpec, Property], str | int |
         "names": _names,
         "type": _text,
         "millis": _integer,
+        "moment": _moment,
         "file": _text,
     }
 )

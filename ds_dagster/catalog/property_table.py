@@ -276,7 +276,13 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         ("relation", "source"),
         "where a new query begins to read; default earliest",
-        choices=("earliest", "latest"),
+        choices=("earliest", "latest", "timestamp"),
+    ),
+    PropertySpec(
+        "starting.timestamp",
+        "moment",
+        ("relation", "source"),
+        "first record with 'starting.position' = timestamp: ISO 8601 (UTC where no zone is written) or epoch ms",
     ),
     PropertySpec(
         "enable.upsert.mode", "boolean", _WRITTEN, "records of a changelog replace one another by key; default TRUE"
@@ -356,6 +362,13 @@ SOURCE: tuple[PropertySpec, ...] = (
         "store of bad records",
         not_yet="use IGNORE without a log",
     ),
+    PropertySpec(
+        "source.data.loss",
+        "word",
+        ("source",),
+        "records that are gone before they were read: fail (default) ends the query, skip counts them and goes on",
+        choices=("fail", "skip"),
+    ),
     PropertySpec("max.records.per.batch", "integer", ("source",), "bound of one micro-batch", minimum=1),
     PropertySpec(
         "temporal.join.mode",
@@ -424,6 +437,7 @@ RECORDS: tuple[str, ...] = (
     "timestamp",
     "timestamp.format",
     "starting.position",
+    "starting.timestamp",
     "enable.upsert.mode",
     "primary.key.nullable",
 )

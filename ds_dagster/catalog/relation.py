@@ -15,7 +15,7 @@ from ds_dagster.sql.statements import Comment, Origin, RelationKind
 
 ValueFormat = Literal["json", "primitive", "avro"]
 KeyFormat = Literal["none", "json", "primitive", "avro"]
-StartingPosition = Literal["earliest", "latest"]
+StartingPosition = Literal["earliest", "latest", "timestamp"]
 TimestampFormat = Literal["sql", "iso8601"]
 
 

@@ -13,6 +13,7 @@ from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpe
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.starting import DataLoss
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic, Span
@@ -38,13 +39,17 @@ class ReadOptions:
     """Everything a FROM clause decides about reading (relation default, overridden by WITH after the source).
 
     Attributes:
-        starting_position: earliest (our default) or latest.
+        starting_position: earliest (our default), latest or timestamp.
+        starting_timestamp: epoch milliseconds, with position ``timestamp``; None otherwise.
+        data_loss: records that are gone before they were read ``fail`` the query (default), or are a counted ``skip``.
         max_records_per_batch: bound of one batch, None for none.
         idle_timeout_millis, lateness_millis: event time, see the plan's scan node.
     """
 
     starting_position: str = "earliest"
     max_records_per_batch: int | None = None
+    starting_timestamp: int | None = None
+    data_loss: DataLoss = "fail"
 
 
 class StoreAdmin(Protocol):

@@ -8,10 +8,9 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.avro import offline_schemas
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
-from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.names import QualifiedName
-from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json
+from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json, start_text
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import Project
@@ -56,7 +55,7 @@ def _steps(project: Project, query: BoundQuery) -> list[str]:
     if query.is_finite:
         steps.append(f"wait until upstream has processed what exists now, then run once ({query.refresh})")
     steps.append(f"open the checkpoint of {query.name}: state {query.state_signature}")
-    sources = ", ".join(f"{s.relation.store}.{s.relation.entity} from {s.starting_position}" for s in query.scans)
+    sources = ", ".join(f"{s.relation.store}.{s.relation.entity} from {start_text(s)}" for s in query.scans)
     steps.append(f"start: {sources} → {write.entity} ({write.delivery.replace('_', ' ')})")
     steps.append(
         "report rows from the ledger" if query.is_finite else "wait for the first batch, or for an empty source"
@@ -121,8 +120,7 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
 
 def _read_spec(project: Project, scan: Scan) -> ReadSpec:
     store = project.catalog.store(scan.relation.store)
-    options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
-    return KINDS[store.kind].read_spec(store, scan.relation, options, None)
+    return KINDS[store.kind].read_spec(store, scan.relation, scan.reading, None)
 
 
 def _write_spec(project: Project, query: BoundQuery) -> WriteSpec:

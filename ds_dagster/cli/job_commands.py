@@ -117,6 +117,8 @@ def _job_json(status: JobStatus) -> dict[str, object]:
         "watermark": status.watermark,
         "late_rows": status.late_rows,
         "bad_records": status.bad_records,
+        "lost_records": status.lost_records,
+        "details": dict(status.details),
         "checkpoint": status.checkpoint_version,
         "fingerprint": status.fingerprint,
         "next_retry": status.next_retry,

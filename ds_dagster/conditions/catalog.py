@@ -51,6 +51,31 @@ CONDITIONS: tuple[Condition, ...] = (
         "the column {name} occurs twice in {relation}",
         "give one of them another name with AS",
     ),
+    Condition(
+        "STARTING_TIMESTAMP_MISSING",
+        "user",
+        "'starting.position' = timestamp says no moment",
+        "write 'starting.timestamp' = '2026-01-31T12:00:00Z', or milliseconds since 1970",
+        "3D021",
+    ),
+    Condition(
+        "STARTING_TIMESTAMP_UNUSED",
+        "user",
+        "'starting.timestamp' has no meaning with 'starting.position' = {position}",
+        "write 'starting.position' = timestamp, or remove it",
+    ),
+    Condition(
+        "STARTING_TIMESTAMP_NOT_HERE",
+        "user",
+        "a store of type {kind} cannot begin to read at a moment",
+        "write 'starting.position' = earliest or latest",
+    ),
+    Condition(
+        "DATA_LOSS_NOT_SKIPPED",
+        "user",
+        "a store of type {kind} cannot go on past lost records",
+        "remove 'source.data.loss': lost records end the query",
+    ),
     Condition("UNKNOWN_PROPERTY", "user", "unknown property {name} in {place}", "did you mean {nearest}?", "3D008"),
     Condition(
         "PROPERTY_TWICE",

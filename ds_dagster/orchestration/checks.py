@@ -81,9 +81,10 @@ def check_lag(job: Job) -> Verdict:
     status = job.status
     if status.state != "RUNNING":
         return Verdict(True, f"not running ({status.state})", WARN)
-    if not status.lag_records or status.lag_seconds is None:
+    if status.lag_seconds is None or status.lag_records == 0:
         return Verdict(True, "nothing waits" if status.lag_records == 0 else "lag not known yet", WARN)
-    reason = f"{status.lag_records} records, {status.lag_seconds:.0f} s behind"
+    records = "" if status.lag_records is None else f"{status.lag_records} records, "
+    reason = f"{records}{status.lag_seconds:.0f} s behind"
     limit = {f"{PREFIX}/limit_seconds": job.lag_limit}
     return Verdict(status.lag_seconds <= job.lag_limit, reason, WARN, "LAG", limit)
 

@@ -29,6 +29,7 @@ def status_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
         "rows_per_second": round(sum(status.rows_per_second for status in statuses), 1),
         "late_rows": sum(status.late_rows for status in statuses),
         "bad_records": sum(status.bad_records for status in statuses),
+        "lost_records": sum(status.lost_records for status in statuses),
         "state_rows": sum(status.state_rows for status in statuses),
     }
     optional: dict[str, list[float | None]] = {

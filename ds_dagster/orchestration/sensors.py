@@ -103,7 +103,7 @@ def summary_of(health: Health, orphans: Sequence[JobStatus]) -> str:
     for status in health.statuses.values():
         counts[status.state.lower()] = counts.get(status.state.lower(), 0) + 1
     parts = [f"{count} {state}" for state, count in sorted(counts.items())] or ["no queries asked for yet"]
-    lags = [s.lag_seconds for s in health.statuses.values() if s.lag_seconds is not None and s.lag_records]
+    lags = [s.lag_seconds for s in health.statuses.values() if s.lag_seconds]
     if lags:
         parts.append(f"worst lag {max(lags):.1f} s")
     if orphans:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from itertools import count
 
 from ds_dagster.plan.nodes import (
@@ -148,12 +149,21 @@ def _scan(node: Node) -> str:
     kept = [f"{c.name} {c.type}" for c in node.read_columns]
     shown_columns = "all columns" if node.columns is None else f"reads {', '.join(kept)}"
     facts = [f"{relation.name.name}{alias} ← {relation.store}.{relation.entity}", _changelog(node)]
-    facts += [_time(node.time), f"from {node.starting_position}", shown_columns]
+    facts += [_time(node.time), f"from {start_text(node)}", shown_columns]
     if node.bad_records == "ignore":
         facts.append("bad records ignored")
+    if node.data_loss == "skip":
+        facts.append("lost records skipped")
     if node.max_records_per_batch is not None:
         facts.append(f"at most {node.max_records_per_batch} records per batch")
     return " · ".join(facts)
+
+
+def start_text(scan: Scan) -> str:
+    """Where a new query begins to read, for people: a word, or a moment in UTC."""
+    if scan.starting_timestamp is None:
+        return scan.starting_position
+    return datetime.fromtimestamp(scan.starting_timestamp / 1000, tz=timezone.utc).isoformat(timespec="milliseconds")
 
 
 def _time(time: SourceTime) -> str:

@@ -54,9 +54,7 @@ def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], sto
 def state_signature(root: Sink, *, store_kinds: StoreKinds) -> str:
     """Hash of what a checkpoint holds: sources with their positions, stateful steps with the types they keep, and for
     aggregates everything below (their state is a result already)."""
-    parts: Shape = [
-        [scan.source_name, *_entity(scan.relation, store_kinds), scan.starting_position] for scan in _scans(root)
-    ]
+    parts: Shape = [[scan.source_name, *_entity(scan.relation, store_kinds), *_start(scan)] for scan in _scans(root)]
     parts += [_state(node, store_kinds) for node in root.walk() if node.is_stateful]
     return _hash(STATE_VERSION, [parts, _sink_state(root)])
 
@@ -104,6 +102,7 @@ _IN_THE_RECORD = frozenset(
         "timestamp",
         "timestamp.format",
         "starting.position",
+        "starting.timestamp",
         "enable.upsert.mode",
         "description",
     )
@@ -169,8 +168,14 @@ def _scan(shaper: _Shaper, node: Node) -> Shape:
         _columns(relation, names),
         _records(relation),
         [column, time.format, time.lateness_millis, time.idle_millis],
-        [node.starting_position, node.bad_records, node.max_records_per_batch, node.rowtime],
+        [node.starting_position, node.bad_records, node.max_records_per_batch, node.rowtime, *_start(node)[1:]]
+        + (["skip"] if node.data_loss == "skip" else []),
     ]
+
+
+def _start(node: Scan) -> Shape:
+    """The position, and the moment where there is one."""
+    return [node.starting_position, *([] if node.starting_timestamp is None else [node.starting_timestamp])]
 
 
 def _filter(shaper: _Shaper, node: Node) -> Shape:

@@ -16,6 +16,8 @@ from typing import Literal
 from sqlglot import exp
 
 from ds_dagster.catalog.relation import Column, Relation, StartingPosition
+from ds_dagster.catalog.starting import DataLoss
+from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
 from ds_dagster.errors import error
 
@@ -197,11 +199,18 @@ class Scan(Node):
     max_records_per_batch: int | None = None
     columns: tuple[str, ...] | None = None
     rowtime: bool = False
+    starting_timestamp: int | None = None
+    data_loss: DataLoss = "fail"
 
     @property
     def output(self) -> tuple[Field, ...]:
         fields = tuple(Field(self.field_name(c.name), c.type, c.nullable) for c in self.read_columns)
         return (*fields, Field(self.rowtime_field, BIGINT, False)) if self.rowtime else fields
+
+    @property
+    def reading(self) -> ReadOptions:
+        """What the store's ``read_spec`` wants to know."""
+        return ReadOptions(self.starting_position, self.max_records_per_batch, self.starting_timestamp, self.data_loss)
 
     @property
     def read_columns(self) -> tuple[Column, ...]:

@@ -13,6 +13,7 @@ from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.inference import ReadChoices, resolve_source
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.starting import check_reading
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
@@ -132,6 +133,8 @@ class SourceBinder:
             raise error("SOURCE_IS_VIEW", span=self._place(node), kind=kind, relation=relation.name.name)
         choices, diagnostics = resolve_source(relation, properties, self.world.kinds)
         self.findings.extend(diagnostics)
+        store = self.world.kinds[self.world.catalog.store(relation.store).kind]
+        self.findings.extend(check_reading(store, choices, self._place(node)))
         scan = self._scan(relation, alias, choices)
         columns = visible((c.name, f) for c, f in zip(relation.columns, scan.output, strict=False))
         return Planned(scan, Source(alias, relation.name.name, columns, scan.rowtime_field), relation, choices)
@@ -155,9 +158,11 @@ class SourceBinder:
             internal,
             self.naming.source_name(relation.name),
             SourceTime(column, time.format, choices.lateness_millis, choices.idle_millis),
-            choices.starting_position,
+            choices.start.position,
             choices.bad_records,
             choices.max_records_per_batch,
+            starting_timestamp=choices.start.timestamp,
+            data_loss=choices.data_loss,
             rowtime=True,
         )
 

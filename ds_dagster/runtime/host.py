@@ -65,6 +65,8 @@ class Progress:
     state_bytes: int = 0
     late_rows: int = 0
     bad_records: int = 0
+    lost_records: int = 0
+    details: str = ""
     progressed: float | None = None
     caught_up: float | None = None
 

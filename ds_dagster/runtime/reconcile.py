@@ -238,6 +238,8 @@ def _with_progress(status: StatusRow, seen: Observation, now: float) -> StatusRo
         state_bytes=progress.state_bytes,
         late_rows=progress.late_rows,
         bad_records=progress.bad_records,
+        lost_records=progress.lost_records,
+        details=progress.details,
         progressed=progress.progressed or status.progressed,
         caught_up=progress.caught_up,
         beat=now,

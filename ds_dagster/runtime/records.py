@@ -54,6 +54,8 @@ class StatusRow:
     state_bytes: int = 0
     late_rows: int = 0
     bad_records: int = 0
+    lost_records: int = 0
+    details: str = ""
     beat: float | None = None
     next_retry: float | None = None
     attempts: int = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from sqlalchemy import BigInteger, Column, Connection, Float, Integer, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -83,6 +83,8 @@ STATUS = Table(
     Column("state_bytes", BigInteger, nullable=False),
     Column("late_rows", BigInteger, nullable=False),
     Column("bad_records", BigInteger, nullable=False),
+    Column("lost_records", BigInteger, nullable=False),
+    Column("details", Text, nullable=False),
     Column("beat", Float),
     Column("next_retry", Float),
     Column("attempts", Integer, nullable=False),
@@ -134,7 +136,14 @@ REQUESTS = Table(
 """Finite runs. ``upstream``: JSON list of jobs still to catch up, first one first, with what existed at
 ``waiting_since``."""
 
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {}
+
+def _add_lost_records(connection: Connection) -> None:
+    """Version 2: records that were skipped because they were gone, and figures by source."""
+    connection.exec_driver_sql("ALTER TABLE ds_status ADD COLUMN lost_records BIGINT NOT NULL DEFAULT 0")
+    connection.exec_driver_sql("ALTER TABLE ds_status ADD COLUMN details TEXT NOT NULL DEFAULT ''")
+
+
+MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {1: _add_lost_records}
 """From version → statements that lead to the next one; each runs inside the transaction that also raises the
 version."""
 

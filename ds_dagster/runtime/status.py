@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
 
 JobState = Literal[
     "ABSENT", "STARTING", "RUNNING", "BACKING_OFF", "FAILED", "STOPPING", "STOPPED", "FINISHED", "UNKNOWN"
@@ -27,9 +29,13 @@ class JobStatus:
         checkpoint_version: ``checkpoint`` of ``ds ps``.
         fingerprint: of the definition that runs; ``wanted_fingerprint`` of the one asked for.
         batch, rows, rows_per_second: last finished batch, rows read since the start, rate over the last batches.
-        lag_records, lag_seconds: what is not read yet, and the age of the newest event time against now.
+        lag_records, lag_seconds: what is not read yet, and the age of the oldest record among it (0.0 when everything
+        is read).
         watermark: event time of the query.
         state_rows, state_bytes, late_rows, bad_records: counters.
+        lost_records: skipped because they were gone before they were read (``'source.data.loss' = skip``).
+        details: ``{"sources": {source name: {figure: number or text}}}``: the same figures source by source, and what
+        else a source tells of itself.
         beat: when the engine last reported it; next_retry: when it is started again; attempts: starts since it was
         healthy.
         started, progressed: start of the incarnation, end of the last batch that had rows.
@@ -62,6 +68,8 @@ class JobStatus:
     state_bytes: int = 0
     late_rows: int = 0
     bad_records: int = 0
+    lost_records: int = 0
+    details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     beat: float | None = None
     next_retry: float | None = None
     attempts: int = 0

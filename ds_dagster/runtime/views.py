@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +23,7 @@ def job_status(job: JobRow, status: StatusRow, engine: EngineStatus, identity: I
     """
     told: dict[str, Any] = asdict(status)
     told["reported_generation"] = told.pop("generation")
+    told["details"] = json.loads(status.details) if status.details else {}
     told["since"] = told["since"] or None
     if engine.state not in _ANSWERING and (status.state in ACTIVE or status.state == "BACKING_OFF"):
         told |= _unheard(engine, silent, state="UNKNOWN")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -86,7 +87,9 @@ class HostedQuery:
             rows=before.rows + batch.input_rows,
             rows_per_second=round(rate if before.batches else batch.rows_per_second, 1),
             lag_records=batch.lag_records,
-            lag_seconds=0.0 if batch.lag_records == 0 else None,
+            lag_seconds=batch.lag_seconds,
+            lost_records=batch.lost_records,
+            details=_details(batch),
             watermark=_epoch(batch.watermark) or before.watermark,
             state_rows=batch.state_rows,
             state_bytes=batch.state_bytes,
@@ -109,19 +112,33 @@ class HostedQuery:
         self._idle_since = self.clock.now() if waits else None
 
     def _ask_clock(self) -> None:
-        """Event time, its lag, and rows that came too late, of a query the engine's clock drives."""
+        """Event time of a query the engine's clock drives."""
         if self.prepared is None or not self.prepared.clock:
             return
         snapshot = operators(self.prepared.session).clock_snapshot(self.prepared.job_name)
         if snapshot is None:
             return
-        newest = [found["newest_micros"] for found in snapshot["inputs"].values() if found["newest_micros"]]
-        changes: dict[str, float] = {}
         if snapshot["time_micros"]:
-            changes["watermark"] = snapshot["time_micros"] / 1e6
-        if newest:
-            changes["lag_seconds"] = round(max(0.0, self.clock.now() - max(newest) / 1e6), 3)
-        self.progress = replace(self.progress, **changes)  # type: ignore[arg-type]
+            self.progress = replace(self.progress, watermark=snapshot["time_micros"] / 1e6)
+
+
+def _details(batch: BatchProgress) -> str:
+    """Figures source by source, see :class:`ds_dagster.runtime.status.JobStatus`; those that are not known are left
+    out."""
+    sources = {
+        source.name: {
+            name: value
+            for name, value in (
+                ("lag_records", source.lag_records),
+                ("lag_seconds", 0.0 if source.lag_records == 0 else source.lag_seconds),
+                ("lost_records", source.lost_records),
+                ("lost", source.lost or None),
+            )
+            if value is not None
+        }
+        for source in batch.sources
+    }
+    return json.dumps({"sources": sources}, sort_keys=True)
 
 
 def _epoch(text: str) -> float | None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.io_spec import ReadSpec, Resolver, WriteSpec
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.store import ReadOptions, StoreDefinition, StoreKind
+from ds_dagster.catalog.store import StoreDefinition, StoreKind
 from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
@@ -145,8 +145,7 @@ def fence(spark: SparkSession, job: Compiled) -> None:
 def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     store, kind, _ = job.store(scan.relation)
     facts = _ensured(job, scan.relation)
-    options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
-    spec = kind.read_spec(store, scan.relation, options, facts)
+    spec = kind.read_spec(store, scan.relation, scan.reading, facts)
     return spec if spec.avro is None else replace(spec, avro=known_schemas(spec.avro, job.resolver))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,9 @@ class SourceProgress:
         end: partition → position read up to.
         latest: partition → newest position known; empty when the source does not say.
         lag_records: records not read yet, None when positions are no numbers.
+        lag_seconds: age of the oldest record that is not read yet, None when the source does not say.
+        lost_records: skipped since the query started because they were gone; see :data:`LOST`.
+        lost: which, as people read it.
     """
 
     name: str
@@ -30,6 +33,9 @@ class SourceProgress:
     end: Positions
     latest: Positions
     lag_records: int | None
+    lag_seconds: float | None = None
+    lost_records: int = 0
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,8 @@ class BatchProgress:
         duration_millis: of the whole batch.
         sources: data sources by name.
         lag_records: sum over sources, None when unknown for any.
+        lag_seconds: the worst of the sources, None when unknown for any that has lag.
+        lost_records: sum over sources, since the query started.
         watermark: ISO 8601 UTC, empty without event time.
         state_rows, state_bytes: kept by stateful operators.
         late_rows: dropped by closing windows in this batch.
@@ -58,6 +66,8 @@ class BatchProgress:
     duration_millis: int
     sources: tuple[SourceProgress, ...] = ()
     lag_records: int | None = None
+    lag_seconds: float | None = None
+    lost_records: int = 0
     watermark: str = ""
     state_rows: int = 0
     state_bytes: int = 0
@@ -69,6 +79,10 @@ class BatchProgress:
 
 _TICKS = "ds-ticks"
 _BEHIND = "/millis_behind"
+LOST = "lost_records"
+"""Records that a source went past because they were gone, since the query started: a metric of a source in the JVM
+(``lost_records``, and ``lost`` for which ones), or a number beside ``millis_behind`` in the partitions a Python source
+reports."""
 _BAD = bad_records_metric("")
 
 
@@ -90,6 +104,8 @@ def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
         duration_millis=millis,
         sources=sources,
         lag_records=None if None in lags else sum(lag for lag in lags if lag is not None),
+        lag_seconds=_worst(sources),
+        lost_records=sum(source.lost_records for source in sources),
         watermark=str((found.get("eventTime") or {}).get("watermark", "")),
         state_rows=sum(int(operator["numRowsTotal"]) for operator in state),
         state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
@@ -100,14 +116,25 @@ def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
     )
 
 
+def _worst(sources: Iterable[SourceProgress]) -> float | None:
+    ages = [0.0 if source.lag_records == 0 else source.lag_seconds for source in sources]
+    return None if None in ages else max((age for age in ages if age is not None), default=None)
+
+
 def _source(found: Mapping[str, Any]) -> SourceProgress:
     end, latest = _positions(found.get("endOffset")), _positions(found.get("latestOffset"))
+    metrics = found.get("metrics") or {}
+    behind = [value for name, value in latest.items() if name.endswith(_BEHIND) and isinstance(value, int)]
+    skipped = [value for name, value in latest.items() if name.endswith(f"/{LOST}") and isinstance(value, int)]
     return SourceProgress(
         name=str(found.get("name") or found.get("description") or ""),
         rows=int(found.get("numInputRows") or 0),
         end=MappingProxyType(end),
         latest=MappingProxyType(latest),
         lag_records=_lag(end, latest),
+        lag_seconds=max(behind) / 1000 if behind else None,
+        lost_records=int(metrics.get(LOST) or 0) + sum(skipped),
+        lost=str(metrics.get("lost") or ""),
     )
 
 

@@ -62,6 +62,7 @@ class Kafka:
         stream_delivery="exactly_once",
         changelog_delivery="exactly_once",
         record_time="by_entity",
+        starts_at_timestamp=True,
         dagster_kinds=("kafka",),
         storage_kind="kafka",
         not_built=(("protobuf", "needs descriptors"),),
@@ -98,7 +99,7 @@ class Kafka:
                 {
                     **java_connection(store),
                     "subscribe": relation.entity,
-                    "startingOffsets": options.starting_position,
+                    **_start(options),
                     "kafka.isolation.level": "read_committed",
                     "kafka.fetch.max.wait.ms": FETCH_WAIT_MILLIS,
                     "failOnDataLoss": True,
@@ -177,6 +178,13 @@ class Kafka:
             store.name, resolve(PropertyValue(msk_region(store))), resolve(role) if role is not None else ""
         )
         return {**found, "oauth_cb": signer}
+
+
+def _start(options: ReadOptions) -> Mapping[str, str | int]:
+    """Where Spark's source begins; partitions without a record since the moment are read from their end on."""
+    if options.starting_timestamp is None:
+        return {"startingOffsets": options.starting_position}
+    return {"startingTimestamp": options.starting_timestamp, "startingOffsetsByTimestampStrategy": "latest"}
 
 
 def _time_authority(relation: Relation, facts: EntityFacts | None) -> TimeAuthority:

@@ -48,6 +48,8 @@ class Memory:
         supports_delete=True,
         supports_upsert=True,
         record_time="producer",
+        starts_at_timestamp=True,
+        skips_lost_records=True,
         dagster_kinds=("memory",),
         storage_kind="memory",
     )

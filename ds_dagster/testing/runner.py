@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.io_spec import ReadSpec, WriteSpec
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.store import ReadOptions, StoreDefinition
+from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName, did_you_mean
@@ -92,11 +92,14 @@ class CaseRun:
             job=f"{self.name}_{query.name}",
             reads={scan.source_name: self._read_spec(query, scan) for scan in query.scans},
             write=write,
-            sources={s.source_name: MemorySource(self.spark, self._topic(s.relation)) for s in query.scans},
+            sources={s.source_name: self._source(s) for s in query.scans},
             checkpoint=self.folder / query.name,
             topic=self._topic(sink) if write.kind == "stream" else None,
             now=lambda: self.moment,
         )
+
+    def _source(self, scan: Scan) -> MemorySource:
+        return MemorySource(self.spark, self._topic(scan.relation), scan.starting_timestamp)
 
     def _topic(self, relation: Relation) -> Topic:
         return self.topics.setdefault((relation.store, relation.entity), Topic(relation.entity))
@@ -108,7 +111,7 @@ class CaseRun:
 
     def _read_spec(self, query: BoundQuery, scan: Scan) -> ReadSpec:
         store = self._store(query, scan.relation)
-        spec = KINDS[store.kind].read_spec(store, scan.relation, ReadOptions(scan.starting_position), None)
+        spec = KINDS[store.kind].read_spec(store, scan.relation, scan.reading, None)
         return replace(spec, avro=None)  # the rows of a case are JSON
 
     def _write_spec(self, query: BoundQuery) -> WriteSpec:

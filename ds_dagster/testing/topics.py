@@ -51,11 +51,16 @@ class Topic:
 
 
 class MemorySource:
-    """One scan's view of a topic: a Spark memory stream that outlives restarts of its query."""
+    """One scan's view of a topic: a Spark memory stream that outlives restarts of its query.
 
-    def __init__(self, spark: SparkSession, topic: Topic) -> None:
+    Args:
+        since: records with an earlier timestamp (epoch ms) are not handed over.
+    """
+
+    def __init__(self, spark: SparkSession, topic: Topic, since: int | None = None) -> None:
         self.spark = spark
         self.topic = topic
+        self.since = since
         self.read = 0
         jvm: Any = spark._jvm
         holder = reduce(getattr, class_name("memory_stream", spark.version).split("."), jvm)
@@ -68,7 +73,8 @@ class MemorySource:
         if not records:
             return False
         self.read += len(records)
-        rows = json.dumps([_shown(record) for record in records])
+        first = 0 if self.since is None else self.since
+        rows = json.dumps([_shown(record) for record in records if self.since is None or record.at >= first])
         jvm: Any = self.spark._jvm
         self._stream.addData(jvm.org.apache.spark.api.python.PythonUtils.toSeq([rows]))
         return True

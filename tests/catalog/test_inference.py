@@ -5,17 +5,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ds_dagster.catalog.builder import Declared
 from ds_dagster.catalog.inference import resolve_query_properties, resolve_source, shared_entities
+from ds_dagster.catalog.starting import StartingPoint
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
+from ds_dagster.project import compile_texts
+from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import Property
-from ds_dagster.stores.registry import KINDS
+from ds_dagster.stores.memory import Memory
+from ds_dagster.stores.registry import KINDS, by_name
 
 Infer = Callable[..., Any]
 SELECT = "AS SELECT url, uid AS n FROM clicks"
@@ -169,20 +175,91 @@ def test_source_properties(declared: Callable[..., Declared]) -> None:
         ),
     )  # fmt: skip
     assert not found
-    assert (choices.event_time.column, choices.starting_position, choices.lateness_millis) == (
+    assert (choices.event_time.column, choices.start, choices.lateness_millis) == (
         "event_time",
-        "latest",
+        StartingPoint("latest"),
         7,
     )
     assert (choices.bad_records, choices.idle_millis) == ("ignore", 11)
     assert choices.options == ReadOptions("latest", 9)
     default, _ = resolve_source(clicks, [])
-    assert (default.starting_position, default.lateness_millis, default.idle_millis) == ("earliest", None, 10_000)
+    assert (default.start.position, default.lateness_millis, default.idle_millis) == ("earliest", None, 10_000)
     _, wrong = resolve_source(
         clicks, properties(timestamp="url", topic="x", source_deserialization_error_handling="ignore_and_log")
     )
     assert sorted(conditions(wrong)) == ["PROPERTY_MISPLACED", "PROPERTY_VALUE_NOT_YET", "TIMESTAMP_COLUMN_TYPE"]
     assert all(diagnostic.span == HERE for diagnostic in wrong)
+
+
+MOMENT = 1_767_225_600_000
+AT = "'starting.position' = timestamp, 'starting.timestamp' ="
+STARTS: tuple[tuple[str, str, StartingPoint | str], ...] = (
+    ("", "", StartingPoint()),
+    ("", "'starting.position' = latest", StartingPoint("latest")),
+    ("'starting.position' = 'latest'", "", StartingPoint("latest")),
+    ("'starting.position' = 'latest'", "'starting.position' = 'earliest'", StartingPoint("earliest")),
+    ("", f"{AT} {MOMENT}", StartingPoint("timestamp", MOMENT)),
+    ("", f"{AT} '{MOMENT}'", StartingPoint("timestamp", MOMENT)),
+    (f"{AT} '2026-01-01T00:00:00Z'", "", StartingPoint("timestamp", MOMENT)),
+    (f"{AT} '2026-01-01 02:00:00.500+02:00'", "", StartingPoint("timestamp", MOMENT + 500)),
+    (f"{AT} 5", "'starting.timestamp' = '2026-01-01'", StartingPoint("timestamp", MOMENT)),
+    (f"{AT} 5", "'starting.position' = 'latest'", StartingPoint("latest")),
+    ("", "'starting.position' = timestamp", "STARTING_TIMESTAMP_MISSING"),
+    ("'starting.position' = timestamp", "", "STARTING_TIMESTAMP_MISSING"),
+    ("", "'starting.timestamp' = 5", "STARTING_TIMESTAMP_UNUSED"),
+    ("'starting.timestamp' = 5", "", "STARTING_TIMESTAMP_UNUSED"),
+    ("", "'starting.position' = 'yesterday'", "PROPERTY_INVALID"),
+    ("", f"{AT} 'yesterday'", "PROPERTY_INVALID"),
+    ("", f"{AT} '1969-12-31'", "PROPERTY_INVALID"),
+    ("", "'source.data.loss' = 'warn'", "PROPERTY_INVALID"),
+    ("", "'starting.positon' = latest", "UNKNOWN_PROPERTY"),
+)
+
+
+@pytest.mark.parametrize(("relation", "source", "expected"), STARTS)
+def test_starting_points(relation: str, source: str, expected: StartingPoint | str, tmp_path: Path) -> None:
+    behind = f" WITH ({source})" if source else ""
+    sql = (
+        "CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'h:9092');"
+        "CREATE STREAM r (a VARCHAR) WITH ('store' = 'k', 'value.format' = 'json', 'topic.partitions' = 1, "
+        f"'topic.replicas' = 1{relation and ', ' + relation});"
+        f"CREATE STREAM s WITH ('store' = 'k') AS SELECT a FROM r{behind};"
+    )
+    project = compile_texts([("a.sql", sql)], Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds"))
+    if isinstance(expected, str):
+        assert expected in [d.condition for d in project.errors]
+        assert all(d.span for d in project.errors)
+        return
+    assert not project.errors
+    (scan,) = project.queries["s"].scans
+    assert StartingPoint(scan.starting_position, scan.starting_timestamp) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "condition"),
+    [
+        ("'starting.position' = timestamp, 'starting.timestamp' = 5", "STARTING_TIMESTAMP_NOT_HERE"),
+        ("'source.data.loss' = 'skip'", "DATA_LOSS_NOT_SKIPPED"),
+    ],
+)
+def test_what_a_kind_cannot_do_is_refused(source: str, condition: str, tmp_path: Path) -> None:
+    sql = (
+        "CREATE STORE k WITH ('type' = LIMITED);"
+        "CREATE STREAM r (a VARCHAR) WITH ('store' = 'k', 'value.format' = 'json');"
+        f"CREATE STREAM s WITH ('store' = 'k') AS SELECT a FROM r WITH ({source});"
+    )
+    settings = Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ds_dagster.project.KINDS", by_name((Limited(),)))
+        project = compile_texts([("a.sql", sql)], settings)
+    assert [(d.condition, d.span is not None) for d in project.errors] == [(condition, True)]
+
+
+class Limited(Memory):
+    """A kind with neither."""
+
+    name = "LIMITED"
+    capabilities = replace(Memory.capabilities, starts_at_timestamp=False, skips_lost_records=False)
 
 
 def test_query_properties() -> None:

@@ -37,6 +37,8 @@ CASES: list[tuple[str, JobStatus, Change | None, bool, str]] = [
     ("lag", status(lag_records=5, lag_seconds=301.0), None, False, "5 records, 301 s behind"),
     ("lag", status(lag_records=5), None, True, "lag not known yet"),
     ("lag", status(), None, True, "lag not known yet"),
+    ("lag", status(lag_seconds=301.0), None, False, "301 s behind"),
+    ("lag", status(lag_seconds=0.0), None, True, "0 s behind"),
     ("lag", status(state="FAILED", lag_records=5, lag_seconds=1e6), None, True, "not running"),
     ("progress", status(lag_records=5, progressed=NOW - 60), None, True, "60 s ago, 5 records wait"),
     ("progress", status(lag_records=5, progressed=NOW - 121), None, False, "121 s ago"),

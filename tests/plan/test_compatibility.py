@@ -12,6 +12,7 @@ COPY = "CREATE STREAM s AS SELECT url, at FROM clicks WHERE ok;"
 TABLE = "CREATE TABLE s WITH ('store' = 'warehouse') AS SELECT url, at FROM clicks;"
 INTERVAL = "CREATE STREAM s AS SELECT c.url, v.at FROM clicks c JOIN views v WITHIN 1 MINUTE ON c.userid = v.userid;"
 VIEW = "CREATE MATERIALIZED VIEW s AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url;"
+COPY_AT = COPY.replace("clicks", "clicks WITH ('starting.position' = timestamp, 'starting.timestamp' = {})")
 CASES = (
     ("unchanged", COPY, COPY.lower()),
     ("keeps_checkpoint", COPY, COPY.replace("WHERE ok", "WHERE NOT ok")),
@@ -21,6 +22,8 @@ CASES = (
     ("needs_new_checkpoint", COPY, COPY.replace("clicks", "views").replace(" WHERE ok", "")),
     ("needs_new_checkpoint", COPY, COPY.replace("AS SELECT", "WITH ('topic' = 'elsewhere') AS SELECT")),
     ("would_lose_data", COPY, COPY.replace("clicks", "clicks WITH ('starting.position' = 'latest')")),
+    ("needs_new_checkpoint", COPY, COPY_AT.format(5)),
+    ("needs_new_checkpoint", COPY_AT.format(5), COPY_AT.format(6)),
     ("needs_new_checkpoint", TABLE, TABLE.replace("'warehouse'", "'warehouse', 'refresh.mode' = 'full'")),
     ("keeps_checkpoint", TABLE, TABLE.replace("url, at", "url, at + 1 AS at")),
     ("needs_new_checkpoint", COUNTS, COUNTS.replace("WHERE ok", "WHERE NOT ok")),

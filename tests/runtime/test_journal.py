@@ -187,25 +187,44 @@ def test_a_newer_schema_is_refused_by_everyone(journal: Journal, settings: Setti
 def test_an_older_schema_is_migrated_by_the_engine_only(
     journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
+    now = schema.SCHEMA_VERSION
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", now + 1)
     done: list[str] = []
-    monkeypatch.setattr(schema, "MIGRATIONS", {1: lambda connection: done.append(meta(connection, "schema"))})
+    monkeypatch.setattr(schema, "MIGRATIONS", {now: lambda connection: done.append(meta(connection, "schema"))})
     later = Journal.open(settings, {})
     assert condition(later.create) == "JOURNAL_OLDER"
     later.migrate()
-    assert done == ["1"]
+    assert done == [str(now)]
     assert later.create() == journal.identity()
 
 
 def test_a_migration_that_fails_changes_nothing(
     journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
-    monkeypatch.setattr(schema, "MIGRATIONS", {1: lambda connection: connection.exec_driver_sql("ALTER TABLE gone")})
+    now = schema.SCHEMA_VERSION
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", now + 1)
+    monkeypatch.setattr(schema, "MIGRATIONS", {now: lambda connection: connection.exec_driver_sql("ALTER TABLE gone")})
     with pytest.raises(ExternalError):
         Journal.open(settings, {}).migrate()
     monkeypatch.undo()
     assert Journal.open(settings, {}).exists()
+
+
+def test_a_journal_of_the_first_version_is_migrated(journal: Journal, settings: Settings) -> None:
+    with journal.write() as connection:
+        for column in ("lost_records", "details"):
+            connection.exec_driver_sql(f"ALTER TABLE ds_status DROP COLUMN {column}")
+        connection.exec_driver_sql(
+            "INSERT INTO ds_status (name, state, since, condition, message, hint, detail, incarnation, generation, "
+            "checkpoint_version, fingerprint, rows, rows_per_second, state_rows, state_bytes, late_rows, bad_records, "
+            "attempts) VALUES ('a', 'RUNNING', 1, '', '', '', '', 'i', 1, 1, 'f', 5, 0, 0, 0, 0, 0, 0)"
+        )
+        connection.execute(update(schema.META).where(schema.META.c.name == "schema").values(value="1"))
+    later = Journal.open(settings, {})
+    later.migrate()
+    with later.read() as connection:
+        status = rows.statuses(connection)["a"]
+    assert (status.rows, status.lost_records, status.details) == (5, 0, "")
 
 
 @pytest.mark.parametrize("written", ["mysql://u:hunter2@h/d", "not a url", "sqlite:///elsewhere.db"])

@@ -148,7 +148,25 @@ def test_progress_is_read_into_a_record():
     assert (dict(first.end), first.lag_records) == ({"t/0": 5, "t/1": 7}, 4)
     assert (second.name, second.lag_records) == ("b", None)
     assert found.lag_records is None
+    assert (found.lag_seconds, found.lost_records) == (None, 0)
     assert found.watermark == "2026-11-21T07:59:00.000Z"
+
+
+def test_what_sources_tell_of_their_lag_and_of_what_they_skipped():
+    kafka = {
+        "name": "a",
+        "endOffset": {"t": {"0": 5}},
+        "latestOffset": {"t": {"0": 5}},
+        "metrics": {"lost_records": "7", "lost": "t/0"},
+    }
+    shards = {"shard-0": {"millis_behind": 1500, "lost_records": 2}, "shard-1": {"millis_behind": 200}}
+    kinesis = {"name": "b", "endOffset": {"s": {"shard-0": {"s": "49"}}}, "latestOffset": shards}
+    found = read_progress({**PROGRESS, "sources": [kafka, kinesis]})
+    assert [(s.lag_records, s.lag_seconds, s.lost_records, s.lost) for s in found.sources] == [
+        (0, None, 7, "t/0"),
+        (None, 1.5, 2, ""),
+    ]
+    assert (found.lag_records, found.lag_seconds, found.lost_records) == (None, 1.5, 9)
 
 
 def test_progress_of_a_real_batch(bench):
