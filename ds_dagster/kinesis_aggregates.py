@@ -1,7 +1,7 @@
 """Aggregated records of the Kinesis Producer Library: many records of a user in one record of a stream.
 
-The format: four magic bytes, an ``AggregatedRecord`` in Protobuf, the MD5 of the Protobuf part. Rules as in Amazon's own
-consumer (``AggregatorUtil`` of amazon-kinesis-client): what does not agree with its MD5 or cannot be parsed is an
+The format: four magic bytes, an ``AggregatedRecord`` in Protobuf, the MD5 of the Protobuf part. Rules as in Amazon's
+own consumer (``AggregatorUtil`` of amazon-kinesis-client): what does not agree with its MD5 or cannot be parsed is an
 ordinary record; an aggregate with a record whose hash key lies outside its shard is left out as a whole, because the
 producer sends it again: it went to a shard that had been split meanwhile.
 Source: https://github.com/awslabs/amazon-kinesis-producer/blob/master/aggregation-format.md

@@ -117,8 +117,15 @@ STORE: tuple[PropertySpec, ...] = (
         "kinesis.iam_role_arn",
         "text",
         ("store",),
-        "role to assume",
-        not_yet="give a key, or let the machine's own role be found by writing no credentials",
+        "role to assume, with the key or profile written or else with the machine's own credentials",
+    ),
+    PropertySpec("kinesis.external_id", "text", ("store",), "external id that the role's trust policy asks for"),
+    PropertySpec("aws.profile", "text", ("store",), "profile of the engine machine's AWS configuration"),
+    PropertySpec(
+        "aws.sts_endpoint_url",
+        "text",
+        ("store",),
+        "address of a security token service other than AWS's own: http(s)://host:port",
     ),
     PropertySpec(
         "kinesis.account.id",

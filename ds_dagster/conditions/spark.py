@@ -21,6 +21,19 @@ CONDITIONS: tuple[Condition, ...] = (
         "the engine a role or profile",
     ),
     Condition(
+        "KINESIS_ROLE_REFUSED",
+        "user",
+        "the role {role} cannot be assumed: {code}",
+        "let the role's trust policy name who asks, with the external id it wants ('kinesis.external_id'), and allow "
+        "sts:AssumeRole to who asks",
+    ),
+    Condition(
+        "KINESIS_CREDENTIALS_UNREACHABLE",
+        "external",
+        "credentials for Kinesis in {place} could not be fetched",
+        "check the network to AWS's security token service, or to the machine's metadata; the job retries",
+    ),
+    Condition(
         "KINESIS_ACCESS_DENIED",
         "user",
         "Kinesis in {place} denied {operation}: {code}",

@@ -18,6 +18,7 @@ from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.errors import error
 from ds_dagster.stores.options import invalid_address, is_literal, make_options, missing, word
 
 COUNTS = ("topic.shards",)
@@ -39,10 +40,15 @@ CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
         "access_key_id": "aws_access_key_id",
         "secret_access_key": "aws_secret_access_key",
         "session_token": "aws_session_token",
+        "profile": "profile_name",
+        "role_arn": "role_arn",
+        "external_id": "external_id",
+        "sts_endpoint_url": "sts_endpoint_url",
     }
 )
-"""Connection option → argument of boto3."""
+"""Connection option → setting of :func:`ds_dagster.aws_session.aws_client`."""
 KEY, SECRET, TOKEN = "aws.access_key_id", "aws.secret_access_key", "aws.session_token"
+PROFILE, ROLE, EXTERNAL_ID, STS = "aws.profile", "kinesis.iam_role_arn", "kinesis.external_id", "aws.sts_endpoint_url"
 
 
 class Kinesis:
@@ -62,14 +68,13 @@ class Kinesis:
         max_key_characters=MAX_KEY_CHARACTERS,
         dagster_kinds=("kinesis", "aws"),
         storage_kind="kinesis",
-        not_built=(
-            ("enhanced fan-out", "streams are polled"),
-            ("kinesis.iam_role_arn", "the machine's own role is used"),
-        ),
+        starts_at_timestamp=True,
+        skips_lost_records=True,
+        not_built=(("enhanced fan-out", "streams are polled"),),
     )
     store_properties: tuple[PropertySpec, ...] = specs(
-        "uris", "access_region", "config_file", "description", KEY, SECRET, TOKEN, "kinesis.iam_role_arn",
-        "kinesis.account.id", "tls.disabled",
+        "uris", "access_region", "config_file", "description", KEY, SECRET, TOKEN, PROFILE, ROLE,
+        EXTERNAL_ID, STS, "kinesis.account.id", "tls.disabled",
     )  # fmt: skip
     relation_properties: tuple[PropertySpec, ...] = specs(*RECORDS, *COUNTS)
 
@@ -81,6 +86,14 @@ class Kinesis:
         for name, other in ((KEY, SECRET), (SECRET, KEY)):
             if name in store.properties and other not in store.properties:
                 found.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
+        if KEY in store.properties and PROFILE in store.properties:
+            allowed = f"{PROFILE} or {KEY}, not both"
+            problem = error(
+                "PROPERTY_INVALID", span=store.span, name=PROFILE, value=word(store, PROFILE), allowed=allowed
+            )
+            found.append(problem.diagnostic())
+        if EXTERNAL_ID in store.properties and ROLE not in store.properties:
+            found.append(missing(store, ROLE, f"{EXTERNAL_ID} belongs to a role", "'arn:aws:iam::…:role/…'"))
         address = store.properties.get("uris")
         if is_literal(address) and "://" not in str(address and address.value):
             found.append(invalid_address(store, "https://kinesis.<region>.amazonaws.com, or another http(s) endpoint"))
@@ -104,6 +117,8 @@ class Kinesis:
                     **connection(store),
                     "stream": relation.entity,
                     "starting.position": options.starting_position,
+                    "starting.timestamp": options.starting_timestamp,
+                    "on.trimmed": options.data_loss,
                     "max.records.per.batch": options.max_records_per_batch,
                 }
             ),
@@ -144,12 +159,10 @@ class Kinesis:
         """Connect with boto3."""
         from ds_dagster.stores.kinesis_admin import KinesisAdmin
 
-        return KinesisAdmin(
-            store.name, {name: resolve(value) for name, value in make_options(connection(store)).items()}
-        )
+        return KinesisAdmin(store.name, self.client_settings(store, resolve))
 
     def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
-        """Arguments of ``boto3.client("kinesis", …)``."""
+        """Settings of :func:`ds_dagster.aws_session.aws_client`."""
         return {CLIENT_NAMES[name]: resolve(value) for name, value in make_options(connection(store)).items()}
 
 
@@ -165,11 +178,14 @@ def region_of(store: StoreDefinition) -> str:
 
 
 def connection(store: StoreDefinition) -> Mapping[str, PropertyValue | str | None]:
-    """Options of source, sink and client; without a key the machine's own credentials are found by botocore."""
+    """Options of source, sink and client; without a key the machine's own credentials are found by botocore. A local
+    server knows no roles: while one stands in for the store, its key is used as it is."""
+    roles = {"profile": PROFILE, "role_arn": ROLE, "external_id": EXTERNAL_ID, "sts_endpoint_url": STS}
     return {
         "region": region_of(store),
         "endpoint_url": store.properties.get("uris"),
         "access_key_id": store.properties.get(KEY),
         "secret_access_key": store.properties.get(SECRET),
         "session_token": store.properties.get(TOKEN),
+        **({} if store.overlaid else {option: store.properties.get(name) for option, name in roles.items()}),
     }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from ds_dagster.aws_session import AwsLogin, aws_client
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.errors import DsError, error
 from ds_dagster.kinesis_aggregates import open_aggregate
@@ -33,11 +34,17 @@ REFUSAL_CODES = (
 
 
 class KinesisAdmin:
-    """See ``catalog.store.StoreAdmin``. Calls are tried three times and end within half a minute."""
+    """See ``catalog.store.StoreAdmin``. Calls are tried three times and end within half a minute.
+
+    Args:
+        store: name, for messages.
+        settings: of :func:`ds_dagster.aws_session.aws_client`.
+    """
 
     def __init__(self, store: str, settings: Mapping[str, str]) -> None:
         self.store = store
         self._settings = dict(settings)
+        self._login = AwsLogin(**{name: value for name, value in settings.items() if name != "endpoint_url"})
         self._made: Any = None
 
     def __repr__(self) -> str:
@@ -46,7 +53,7 @@ class KinesisAdmin:
     @property
     def address(self) -> str:
         """Endpoint, or the region's own."""
-        return self._settings.get("endpoint_url") or f"kinesis.{self._settings['region']}.amazonaws.com"
+        return self._settings.get("endpoint_url") or f"kinesis.{self._settings['region_name']}.amazonaws.com"
 
     def probe(self) -> ProbeResult:
         """Does it answer, may we log in."""
@@ -211,7 +218,6 @@ class KinesisAdmin:
     def _client(self) -> Any:
         if self._made is None:
             try:
-                import boto3
                 from botocore.config import Config
             except ImportError as problem:
                 raise error("STORE_DRIVER_MISSING", type="KINESIS", package="boto3") from problem
@@ -220,15 +226,7 @@ class KinesisAdmin:
                 read_timeout=READ_SECONDS,
                 retries={"max_attempts": ATTEMPTS, "mode": "standard"},
             )
-            self._made = boto3.client(
-                "kinesis",
-                region_name=self._settings["region"],
-                endpoint_url=self._settings.get("endpoint_url"),
-                aws_access_key_id=self._settings.get("access_key_id"),
-                aws_secret_access_key=self._settings.get("secret_access_key"),
-                aws_session_token=self._settings.get("session_token"),
-                config=config,
-            )
+            self._made = aws_client("kinesis", {**self._settings, "config": config})
         return self._made
 
     def _call(self, action: str, method: str, **arguments: object) -> Any:
@@ -271,7 +269,9 @@ class KinesisAdmin:
         """The service answered with an error."""
         code = problem.response["Error"]["Code"]
         detail = f"{code}: {problem.response['Error'].get('Message', '')}"
-        user = self._settings.get("access_key_id", "(the machine's own role)")
+        user = self._login.user
+        if problem.operation_name == "AssumeRole":
+            return error("KINESIS_ROLE_REFUSED", role=self._login.role_arn, code=code, detail=detail)
         if code in LOGIN_CODES:
             return error("STORE_LOGIN_REFUSED", store=self.store, address=self.address, user=user, detail=detail)
         if code in PERMISSION_CODES:

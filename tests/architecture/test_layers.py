@@ -18,6 +18,7 @@ else:
 
 BASE = frozenset(
     {
+        "aws_session",
         "errors",
         "conditions",
         "diagnostics",
@@ -60,6 +61,7 @@ COMPILER = "sql catalog stores plan project project_cache"
 LAYERS: Mapping[str, Layer] = {
     **dict.fromkeys(sorted(BASE), layer()),
     "settings": layer(third="tomli"),
+    "aws_session": layer(inside="boto3 botocore"),
     "kinesis_aggregates": layer(inside="google"),
     "sql": layer(third="sqlglot"),
     "catalog": layer("sql", third="sqlglot", typing="pyarrow"),

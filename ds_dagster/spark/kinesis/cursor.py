@@ -20,6 +20,7 @@ TIMESTAMP_SECONDS = 3.0
 
 EXPIRED = frozenset({"ExpiredIteratorException"})
 INVALID = frozenset({"InvalidArgumentException"})
+NOT_FOUND = frozenset({"ResourceNotFoundException"})
 UNANSWERED = frozenset({"ReadTimeoutError"})
 """The client's code of an answer that did not come in time."""
 
@@ -34,6 +35,7 @@ class Page:
         millis_behind: how far the page's end is behind the shard's newest record.
         at_end: nothing further stood in the shard when the request was answered; of a closed shard: it is finished.
         finished: the shard is closed and read to its end.
+        throttled: Kinesis had said "slow down" before it answered.
     """
 
     records: list[RawRecord]
@@ -41,6 +43,7 @@ class Page:
     millis_behind: int
     at_end: bool
     finished: bool
+    throttled: bool = False
 
 
 class ShardCursor:
@@ -101,7 +104,7 @@ class ShardCursor:
         finished = self._is_finished(records, nothing_further)
         # the end of a closed shard is where it is finished; until then its children wait
         at_end = finished or (nothing_further and not self.ending)
-        return Page(records, reply.exchange, behind, at_end, finished)
+        return Page(records, reply.exchange, behind, at_end, finished, reply.throttled > 0)
 
     def _fetch(self) -> Reply:
         while True:
@@ -128,19 +131,24 @@ class ShardCursor:
         reply = self._client.call(
             "GetShardIterator",
             self._iterator_request("AT_TIMESTAMP", Timestamp=millis / 1000),
-            expected=INVALID | UNANSWERED,
+            expected=INVALID | UNANSWERED | NOT_FOUND,
             read_seconds=TIMESTAMP_SECONDS,
         )
         if not reply.code:
             return str(reply.body["ShardIterator"])
         # refused: that time is still to come by the server's clock; not answered: read all, next_page() drops the older
-        return self._request_iterator("LATEST" if reply.code in INVALID else "TRIM_HORIZON")
+        return self._request_iterator("LATEST" if reply.code in INVALID else "TRIM_HORIZON")  # tells what is not found
 
     def _iterator_request(self, kind: str, **more: object) -> dict[str, Any]:
         return {"StreamName": self._stream, "ShardId": self._shard, "ShardIteratorType": kind, **more}
 
     def _request_iterator(self, kind: str, **more: object) -> str:
-        reply = self._client.call("GetShardIterator", self._iterator_request(kind, **more), expected=INVALID)
+        request = self._iterator_request(kind, **more)
+        reply = self._client.call("GetShardIterator", request, expected=INVALID | NOT_FOUND)
+        if reply.code in NOT_FOUND:
+            list_shards(self._client, self._stream)  # raises if it is the stream that does not exist
+            after = self.position.after or "its beginning"
+            raise error("KINESIS_SHARD_GONE", stream=self._stream, shard=self._shard, after=after)
         if reply.code:
             raise error(
                 "KINESIS_POSITION_FOREIGN",

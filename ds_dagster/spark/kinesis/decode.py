@@ -39,6 +39,11 @@ def arrival_millis(record: RawRecord) -> int:
     return int((record.get(ARRIVAL) or 0) * 1000 + 0.5)
 
 
+def arrived_at(batch: pa.RecordBatch, row: int) -> int:
+    """Arrival of a row in epoch milliseconds."""
+    return int(batch.column("approximate_arrival_timestamp")[row].value) // 1000
+
+
 def sub_number(record: RawRecord) -> int:
     """Place inside its aggregate, from 0; 0 for an ordinary record too."""
     return int(record.get(SUB, 0))

@@ -64,18 +64,26 @@ def _shard(entry: Mapping[str, Any]) -> Shard:
     return Shard(entry["ShardId"], tuple(p for p in parents if p), str(ending or ""), hashes)
 
 
-def first_positions(shards: Mapping[str, Shard], starting_position: str, now_millis: int) -> dict[str, Position]:
+def first_positions(
+    shards: Mapping[str, Shard], starting_position: str, now_millis: int, timestamp: int = 0
+) -> dict[str, Position]:
     """Where a first start begins.
 
     ``earliest``: every shard without a remembered parent, at its oldest record; children follow when parents are done.
+    ``timestamp``: the same, with records that arrived at ``timestamp`` (epoch ms) or later.
     ``latest``: every open shard as of ``now_millis``; closed ones count as read, so that only new children follow.
     """
     if starting_position == "latest":
         end = Position("latest", time=now_millis)
         return {shard.id: end if shard.open else Position("closed") for shard in shards.values()}
-    return {
-        shard.id: TRIM_HORIZON for shard in shards.values() if not any(parent in shards for parent in shard.parents)
-    }
+    first = shard_start(starting_position, timestamp)
+    return {shard.id: first for shard in shards.values() if not any(parent in shards for parent in shard.parents)}
+
+
+def shard_start(starting_position: str, timestamp: int) -> Position:
+    """Where a shard begins that was not read before. A child of a shard that closed before the moment a query begins at
+    may hold older records too."""
+    return Position("time", time=timestamp) if starting_position == "timestamp" else TRIM_HORIZON
 
 
 def startable(shards: Mapping[str, Shard], positions: Mapping[str, Position]) -> list[str]:
