@@ -92,7 +92,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "KINESIS_RECORD_TOO_LARGE",
         "user",
         "a record of {size} bytes for stream {stream} is over the limit of {limit} bytes (partition key {key})",
-        "select fewer or shorter columns",
+        "select fewer or shorter columns, or raise the stream's limit, 10 MiB at most (UpdateMaxRecordSize)",
     ),
     Condition(
         "KINESIS_PARTITION_KEY_INVALID",

@@ -22,10 +22,14 @@ from ds_dagster.errors import error
 from ds_dagster.stores.options import invalid_address, is_literal, make_options, missing, word
 
 COUNTS = ("topic.shards",)
+SETTINGS_PREFIX = "kinesis.stream."
+MODE, RETENTION = "kinesis.stream.mode", "kinesis.stream.retention.hours"
+ON_DEMAND = "on_demand"
 DEFAULT_REGION = "us-east-1"
 PROVIDER = "ds_dagster.spark.kinesis.source:KinesisDataSource"
 FORMAT = "ds_kinesis"
 MAX_KEY_CHARACTERS = 256
+MOST_HOURS = 8760
 ENVELOPE = Envelope(
     key="CAST(partition_key AS BINARY)",
     value="data",
@@ -62,6 +66,8 @@ class Kinesis:
         record_keys=True,
         count_properties=COUNTS,
         required_counts=COUNTS,
+        entity_settings_prefix=SETTINGS_PREFIX,
+        counts_unless=(MODE, ON_DEMAND),
         stream_delivery="at_least_once",
         changelog_delivery="idempotent_by_key",
         record_time="broker",
@@ -76,7 +82,7 @@ class Kinesis:
         "uris", "access_region", "config_file", "description", KEY, SECRET, TOKEN, PROFILE, ROLE,
         EXTERNAL_ID, STS, "kinesis.account.id", "tls.disabled",
     )  # fmt: skip
-    relation_properties: tuple[PropertySpec, ...] = specs(*RECORDS, *COUNTS)
+    relation_properties: tuple[PropertySpec, ...] = specs(*RECORDS, *COUNTS, MODE, RETENTION)
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """A region or an endpoint; a key and its secret together."""
@@ -125,6 +131,7 @@ class Kinesis:
             time_authority="broker",
             empty_is_delete=True,
             limit_option="max.records.per.batch",
+            identity=facts.identity if facts is not None else "",
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
@@ -141,13 +148,26 @@ class Kinesis:
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
-        """The number of shards."""
-        counts = {name: int(relation.properties[name].value) for name in COUNTS if name in relation.properties}
+        """The number of shards, or that the service finds it.
+
+        Raises:
+            UserError: PROPERTY_INVALID for shards of a stream on demand, and for a retention over a year.
+        """
+        properties = relation.properties
+        counts = {name: int(properties[name].value) for name in COUNTS if name in properties}
+        settings = {name: str(properties[name].value) for name in (MODE, RETENTION) if name in properties}
+        stated = frozenset(name for name in (*counts, *settings) if properties[name].span is not None)
+        if settings.get(MODE) == ON_DEMAND:
+            _check_absent(relation, COUNTS, stated, "no number: a stream on demand finds its own")
+            counts = {}
+        if int(settings.get(RETENTION, 0)) > MOST_HOURS:
+            _check_absent(relation, (RETENTION,), stated, f"24 to {MOST_HOURS}")
         return EntityPlan(
             name=relation.entity,
             counts=MappingProxyType(counts),
+            settings=MappingProxyType(settings),
             used_by=str(relation.name),
-            stated=frozenset(name for name in counts if relation.properties[name].span is not None),
+            stated=stated,
             like=relation.like,
         )
 
@@ -164,6 +184,12 @@ class Kinesis:
     def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
         """Settings of :func:`ds_dagster.aws_session.aws_client`."""
         return {CLIENT_NAMES[name]: resolve(value) for name, value in make_options(connection(store)).items()}
+
+
+def _check_absent(relation: Relation, names: Sequence[str], stated: frozenset[str], allowed: str) -> None:
+    for name in stated.intersection(names):
+        written = relation.properties[name]
+        raise error("PROPERTY_INVALID", span=written.span, name=name, value=written.value, allowed=allowed)
 
 
 def region_of(store: StoreDefinition) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -65,3 +66,14 @@ def test_unreachable(kinesis_settings: Mapping[str, str]) -> None:
     with pytest.raises(DsError) as problem:
         gone.describe("users")
     assert (problem.value.condition, problem.value.fault.hint) == ("STORE_UNREACHABLE", "back_off")
+
+
+def test_a_stream_of_the_same_name_is_another_one(admin: KinesisAdmin, stream: str) -> None:
+    first = admin.ensure(plan(stream)).identity
+    assert first and admin.ensure(plan(stream)).identity == first
+    ends = time.monotonic() + 30
+    while admin.ensure(plan(stream)).identity == first:  # this server keeps whole seconds
+        assert time.monotonic() < ends
+        admin._client().delete_stream(StreamName=stream)
+        while admin.describe(stream) is not None:
+            assert time.monotonic() < ends

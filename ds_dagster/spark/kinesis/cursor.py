@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ds_dagster.errors import error
@@ -17,6 +17,8 @@ PAGE_RECORDS = 10_000
 """Kinesis gives at most 10,000 records or 10 MB a page."""
 TIMESTAMP_SECONDS = 3.0
 """How long to wait for an iterator by time: a test server never answers when no record is that young."""
+READ_RETRY_SECONDS = 0.4
+"""First pause after a refused read, at most: AWS allows five reads a second and shard, over all who read it."""
 
 EXPIRED = frozenset({"ExpiredIteratorException"})
 INVALID = frozenset({"InvalidArgumentException"})
@@ -77,6 +79,7 @@ class ShardCursor:
         self._shard = shard
         self._survives_trim = survives_trim
         self._hashes = hashes
+        self._policy = replace(client.policy, base=max(client.policy.base, READ_RETRY_SECONDS))
         self._iterator: str | None = None
         self._anchor = ""
 
@@ -111,7 +114,7 @@ class ShardCursor:
             if self._iterator is None:
                 self._iterator = self._open()
             request = {"ShardIterator": self._iterator, "Limit": PAGE_RECORDS}
-            reply = self._client.call("GetRecords", request, expected=EXPIRED)
+            reply = self._client.call("GetRecords", request, expected=EXPIRED, policy=self._policy)
             if not reply.code:
                 return reply
             self._iterator = None

@@ -1,15 +1,16 @@
 """How often one shard is asked. AWS allows five reads a second and shard, over all who read it: jobs that read the same
-stream share them by backing off, as TCP does: faster by steps, slower by halves."""
+stream share them by backing off: slower at once, faster little by little."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-SLOWER = 2.0
-FASTER_SECONDS = 0.02
+SLOWER, FASTER = 2.0, 0.95
 FIRST_SECONDS = 0.2
-MOST_SECONDS = 5.0
-"""A shard gives 2 MB a second: a full answer of 10 MB is paid for in five."""
+MOST_SECONDS = 2.0
+"""Ten readers of one shard come to this; what a burst made of it is gone within a minute."""
+LEAST_SECONDS = 0.02
+"""Shorter pauses are none."""
 
 
 class Pace:
@@ -35,6 +36,6 @@ class Pace:
         if throttled:
             self.seconds = min(MOST_SECONDS, max(FIRST_SECONDS, self.seconds * SLOWER))
         else:
-            self.seconds = max(0.0, self.seconds - FASTER_SECONDS)
+            self.seconds = self.seconds * FASTER if self.seconds > LEAST_SECONDS else 0.0
         pause = max(self.seconds, self._poll if at_end else 0.0)
         return pause * (0.8 + 0.4 * self._draw()) if self.seconds else pause
