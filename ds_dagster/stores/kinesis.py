@@ -130,6 +130,7 @@ class Kinesis:
             ),
             time_authority="broker",
             empty_is_delete=True,
+            cluster_options=make_options({"ship.records": True}),
             limit_option="max.records.per.batch",
             identity=facts.identity if facts is not None else "",
         )

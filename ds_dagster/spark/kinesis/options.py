@@ -64,6 +64,7 @@ class KinesisOptions:
         spool: folder on the driver for fetched records and notes; empty: a temporary one.
         poll_seconds: pause between looks at a shard that was read to its end. AWS allows five looks a second and shard.
         discovery_seconds: pause between looks at the list of shards (a closed shard triggers one at once).
+        ship_records: tasks get small ranges of records with their plan, since they run where the spool is not.
         buffer_bytes: records fetched ahead, over all shards; one page per shard is always allowed.
         on_trimmed: ``fail`` or ``skip`` when records that were not read yet have passed the stream's retention.
         lanes: requests a sink task keeps under way; a partition key stays in one lane.
@@ -76,6 +77,7 @@ class KinesisOptions:
     starting_timestamp: int = 0
     max_records: int = 100_000
     spool: str = ""
+    ship_records: bool = False
     poll_seconds: float = 0.2
     discovery_seconds: float = 10.0
     buffer_bytes: int = 64 * 1024 * 1024
@@ -133,6 +135,10 @@ def _whole(least: int) -> Callable[[str, str], int]:
     return convert
 
 
+def _truth(name: str, value: str) -> bool:
+    return _choice("true", "false")(name, value) == "true"
+
+
 def _seconds(least_millis: int) -> Callable[[str, str], float]:
     whole = _whole(least_millis)
 
@@ -157,6 +163,7 @@ OPTIONS: Mapping[str, _Option] = {
     "starting.timestamp": _Option("starting_timestamp", _whole(0)),
     "max.records.per.batch": _Option("max_records", _whole(1)),
     "spool": _Option("spool", _text),
+    "ship.records": _Option("ship_records", _truth),
     "poll.interval.millis": _Option("poll_seconds", _seconds(1)),
     "discovery.interval.millis": _Option("discovery_seconds", _seconds(10)),
     "buffer.bytes": _Option("buffer_bytes", _whole(1)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -16,12 +16,18 @@ from ds_dagster.spark.kinesis.offsets import Position, sequence_key
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
-    """The records (start, end] of a shard, and the spool file that may still hold them (empty: read the stream)."""
+    """The records (start, end] of a shard, and where they may be had without reading the stream again.
+
+    Attributes:
+        path: spool file on the machine that planned the batch, empty for none.
+        payload: that file's content, for tasks on other machines; empty where it was not shipped.
+    """
 
     shard: str
     start: Position
     end: Position
     path: str = ""
+    payload: bytes = field(default=b"", repr=False)
 
     @property
     def rows(self) -> int:

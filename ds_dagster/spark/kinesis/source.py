@@ -36,11 +36,13 @@ from ds_dagster.spark.kinesis.prefetch import Freeze, Prefetcher
 from ds_dagster.spark.kinesis.ranges import ShardRange, read_range
 from ds_dagster.spark.kinesis.shards import first_positions, forgotten, list_shards, shard_start, startable
 from ds_dagster.spark.kinesis.sink import KinesisBatchWriter, KinesisStreamWriter
-from ds_dagster.spark.kinesis.spool import Spool, read_spooled
+from ds_dagster.spark.kinesis.spool import Spool, read_shipped, read_spooled, shipped
 from ds_dagster.spark.kinesis.timing import Clock, RetryPolicy, SystemClock
 
 ROWS_PER_TASK = 20_000
 """A task costs tens of milliseconds before its first row, so small batches of many shards share one."""
+SHIP_BYTES = 4 * 1024 * 1024
+"""Most bytes that travel with a task; Spark takes 128 MiB and warns long before."""
 NOTE_SECONDS = 30.0
 """Pause between notes of how far shards were seen to their end."""
 
@@ -161,7 +163,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = before.get(shard, self._shard_start)
             if position.count > first.count:
                 path = self._spool.find(shard, first.count, position.count) if self._spool else ""
-                ranges.append(self._kept(ShardRange(shard, first, position, path)))
+                ranges.append(self._shipped(self._kept(ShardRange(shard, first, position, path))))
         return [InputPartition(group) for group in _grouped(ranges)]
 
     def commit(self, end: Mapping[str, Any]) -> None:
@@ -187,14 +189,15 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- in a task ------------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one partition: from the spool, or after a restart (or on another machine) from the stream.
+        """The records of one partition: shipped with it, from the spool, or from the stream once more (after a restart,
+        or a large range on another machine).
 
         Raises:
             UserError: KINESIS_RANGE_TRIMMED.
         """
         wanted: ShardRange
         for wanted in partition.value:
-            spooled = _spooled(wanted.path)
+            spooled = read_shipped(wanted.payload) if wanted.payload else _spooled(wanted.path)
             if spooled is not None:
                 yield from spooled
             else:
@@ -235,6 +238,12 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         batches = [*read_range(self._connect(), self._options.stream, wanted, missing)]
         path = self._files().write(wanted.shard, wanted.start.count, wanted.end.count, batches)
         return replace(wanted, path=path)
+
+    def _shipped(self, wanted: ShardRange) -> ShardRange:
+        """With its records, where tasks may run on other machines and the records are few enough for a plan."""
+        if not self._options.ship_records:
+            return wanted
+        return replace(wanted, payload=shipped(wanted.path, SHIP_BYTES))
 
     def _files(self) -> Spool:
         if self._spool is None:
@@ -281,14 +290,16 @@ def _pinned(positions: Mapping[str, Position]) -> dict[str, Position]:
 
 
 def _grouped(ranges: Sequence[ShardRange]) -> list[tuple[ShardRange, ...]]:
-    """Fill tasks in order until each has about :data:`ROWS_PER_TASK`."""
+    """Fill tasks in order until each has about :data:`ROWS_PER_TASK`, or what may travel with it."""
     groups: list[tuple[ShardRange, ...]] = []
     current: tuple[ShardRange, ...] = ()
     for wanted in ranges:
-        if current and sum(r.rows for r in current) + wanted.rows > ROWS_PER_TASK:
+        filled = (*current, wanted)
+        is_over = sum(r.rows for r in filled) > ROWS_PER_TASK or sum(len(r.payload) for r in filled) > SHIP_BYTES
+        if current and is_over:
             groups.append(current)
-            current = ()
-        current = (*current, wanted)
+            filled = (wanted,)
+        current = filled
     return [*groups, current] if current else groups
 
 
