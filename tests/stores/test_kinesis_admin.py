@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import pytest
+from botocore.stub import Stubber
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.errors import DsError
@@ -66,6 +67,29 @@ def test_unreachable(kinesis_settings: Mapping[str, str]) -> None:
     with pytest.raises(DsError) as problem:
         gone.describe("users")
     assert (problem.value.condition, problem.value.fault.hint) == ("STORE_UNREACHABLE", "back_off")
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "status", "condition", "hint"),
+    [
+        ("create_stream", "LimitExceededException", 400, "STORE_CALL_FAILED", "back_off"),
+        ("create_stream", "ValidationException", 400, "ENTITY_REFUSED", "never"),
+        ("describe_stream_summary", "LimitExceededException", 400, "STORE_CALL_FAILED", "back_off"),
+        ("describe_stream_summary", "AccessDeniedException", 400, "STORE_PERMISSION_DENIED", "never"),
+        ("describe_stream_summary", "ExpiredTokenException", 400, "STORE_LOGIN_REFUSED", "never"),
+    ],
+)
+def test_whose_fault_an_answer_is(operation: str, code: str, status: int, condition: str, hint: str) -> None:
+    keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+    admin = KinesisAdmin("prod_kinesis", {"region_name": "us-east-2", **keys})
+    with Stubber(admin._client()) as stub:
+        if operation == "create_stream":
+            stub.add_client_error("describe_stream_summary", "ResourceNotFoundException")
+        stub.add_client_error(operation, code, "injected", http_status_code=status)
+        with pytest.raises(DsError) as problem:
+            admin.ensure(plan("s"))
+    assert (problem.value.condition, problem.value.fault.hint) == (condition, hint)
+    admin.close()
 
 
 def test_a_stream_of_the_same_name_is_another_one(admin: KinesisAdmin, stream: str) -> None:
