@@ -92,7 +92,7 @@ class Kinesis:
         for name, other in ((KEY, SECRET), (SECRET, KEY)):
             if name in store.properties and other not in store.properties:
                 found.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
-        if KEY in store.properties and PROFILE in store.properties:
+        if KEY in store.properties and PROFILE in store.properties and not store.overlaid:
             allowed = f"{PROFILE} or {KEY}, not both"
             problem = error(
                 "PROPERTY_INVALID", span=store.span, name=PROFILE, value=word(store, PROFILE), allowed=allowed

@@ -13,6 +13,7 @@ from botocore.stub import Stubber
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.errors import DsError
 from ds_dagster.stores.kinesis_admin import KinesisAdmin
+from tests.spark.kinesis.aggregates import aggregate
 
 pytestmark = pytest.mark.servers
 
@@ -67,6 +68,19 @@ def test_unreachable(kinesis_settings: Mapping[str, str]) -> None:
     with pytest.raises(DsError) as problem:
         gone.describe("users")
     assert (problem.value.condition, problem.value.fault.hint) == ("STORE_UNREACHABLE", "back_off")
+
+
+def test_prints_what_is_inside_an_aggregate(admin: KinesisAdmin, stream: str) -> None:
+    admin.ensure(plan(stream, 1))
+    data = aggregate([("a", b"1"), ("b", b""), ("a", b"2")])
+    number = admin._client().put_record(StreamName=stream, PartitionKey="outer", Data=data)["SequenceNumber"]
+    found = list(admin.records(stream, from_beginning=True, limit=10, stopped=lambda: False))
+    assert [(r.position, r.key, r.value) for r in found] == [
+        (f"{number}/0", b"a", b"1"),
+        (f"{number}/1", b"b", None),
+        (f"{number}/2", b"a", b"2"),
+    ]
+    assert admin.end_reached(stream, {}) == 3
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -10,6 +11,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from ds_dagster.catalog.entity import EntityPlan
+from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.errors import DsError, UserError
 from ds_dagster.project import Project, compile_texts
 from ds_dagster.settings import Settings
@@ -69,6 +71,32 @@ def test_fan_out_is_refused_with_its_reason(tmp_path: Path) -> None:
     (found,) = compiled(tmp_path, "b WITH ('kinesis.read.mode' = ENHANCED_FAN_OUT)").errors
     assert "HTTP/2" in found.text() and found.span is not None
     assert not compiled(tmp_path, "b WITH ('kinesis.read.mode' = POLLING)").errors
+
+
+LOGINS = """CREATE STORE r WITH ('type' = KINESIS, 'access_region' = 'us-east-1', 'kinesis.iam_role_arn' = 'arn:r',
+    'kinesis.external_id' = 'x', 'aws.profile' = 'ops', 'aws.sts_endpoint_url' = 'https://sts.example.com');
+CREATE STORE w WITH ('type' = KINESIS, 'access_region' = 'us-east-1', 'aws.profile' = 'ops', 'aws.access_key_id' = 'a',
+    'aws.secret_access_key' = '${B}', 'kinesis.external_id' = 'x');"""
+
+
+def test_roles_and_profiles_are_left_out_where_a_local_server_stands_in(tmp_path: Path) -> None:
+    settings = Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds")
+    project = compile_texts([("a.sql", LOGINS)], settings)
+    assert [(e.condition, e.span is not None) for e in project.errors] == [
+        ("PROPERTY_INVALID", True),
+        ("STORE_PROPERTY_MISSING", True),
+    ]
+    store = project.catalog.store("r")
+    found = Kinesis().client_settings(store, lambda value: str(value.value))
+    assert (found["role_arn"], found["external_id"], found["profile_name"]) == ("arn:r", "x", "ops")
+    keys = {f"aws.{name}": PropertyValue("local") for name in ("access_key_id", "secret_access_key")}
+    local = replace(store, properties={**store.properties, **keys}, overlaid=True)
+    assert set(Kinesis().client_settings(local, lambda value: str(value.value))) == {
+        "region_name",
+        "aws_access_key_id",
+        "aws_secret_access_key",
+    }
+    assert not Kinesis().check_store(local)
 
 
 @pytest.mark.servers

@@ -528,6 +528,23 @@ def test_recreated_stream_and_vanished_shard(stream, read_from, tools):
         tools.eventually(lambda: batches.step() is not None, "the failure")
 
 
+def test_a_stream_that_is_recreated_under_a_running_reader(stream, read_from, tools):
+    stream.put(tools.numbered(20))
+    batches = read_from(stream)
+    batches.until(20)
+    admin.delete_stream(stream.client, stream.name)
+    admin.create_stream(stream.client, stream.name, 1)
+    stream.put(tools.numbered(20, start=20))
+    with pytest.raises(UserError) as raised:
+        tools.eventually(lambda: batches.step() and False, "the failure")
+    assert raised.value.condition in (
+        "KINESIS_STREAM_NOT_FOUND",
+        "KINESIS_POSITION_FOREIGN",
+        "KINESIS_POSITION_TRIMMED",
+    )
+    assert len(batches.rows) == 20, "nothing of the new stream is taken for the old one's"
+
+
 # -- reports and shipping -------------------------------------------------------------------------------------------
 
 
