@@ -1,13 +1,14 @@
 """How fast GetRecords answers become Arrow: our client against boto3, on the same canned answers.
 
-A server in a process of its own repeats one page of 10,000 records. Both clients fetch and build
-the same Arrow batch. The figure is records per CPU second of the client process; the ratio is ours to boto3's, median
-of the interleaved runs.
+A server in a process of its own repeats one page of 10,000 records, plain or a hundred to an aggregate. Both clients
+fetch and build the same Arrow batch. The figure is records per CPU second of the client process; the ratio is ours to
+boto3's, median of the interleaved runs.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import http.server
 import json
 import multiprocessing
@@ -20,24 +21,41 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.measure import Pairs, Result, Size, results
+from ds_dagster.kinesis_aggregates import MAGIC, WHOLE, open_aggregate
 from ds_dagster.spark.kinesis.client import KinesisClient
-from ds_dagster.spark.kinesis.decode import RECORD_SCHEMA, decode_records
+from ds_dagster.spark.kinesis.decode import RECORD_SCHEMA, decode_records, has_aggregates, take_apart
 from ds_dagster.spark.kinesis.options import Connection
 
 PAGE = 10_000
 BYTES = 200
+TOGETHER = 100
+"""Records in an aggregate."""
 FIRST = 49500000000000000000000000000000000000000000000000000000
 
 
-def serve(size: int, pipe: Pipe) -> None:
+def field(number: int, content: bytes) -> bytes:
+    """A Protobuf field of less than 16,384 bytes."""
+    size = len(content)
+    return bytes([number << 3 | 2, *([size] if size < 128 else [size & 127 | 128, size >> 7])]) + content
+
+
+def aggregate(records: list[bytes]) -> bytes:
+    body = field(1, b"key") + b"".join(field(3, b"\x08\x00" + field(3, record)) for record in records)
+    return MAGIC + body + hashlib.md5(body).digest()
+
+
+def serve(size: int, aggregated: bool, pipe: Pipe) -> None:
+    data = [os.urandom(size // 2).hex().encode() for _ in range(PAGE)]
+    if aggregated:
+        data = [aggregate(data[i : i + TOGETHER]) for i in range(0, PAGE, TOGETHER)]
     records = [
         {
             "SequenceNumber": str(FIRST + i),
             "ApproximateArrivalTimestamp": 1700000000.123 + i / 1000,
-            "Data": base64.b64encode(os.urandom(size // 2).hex().encode()).decode(),
+            "Data": base64.b64encode(content).decode(),
             "PartitionKey": f"k{i}",
         }
-        for i in range(PAGE)
+        for i, content in enumerate(data)
     ]
     page = json.dumps({"Records": records, "NextShardIterator": "next", "MillisBehindLatest": 1000}).encode()
 
@@ -62,7 +80,12 @@ def serve(size: int, pipe: Pipe) -> None:
 
 def by_ours(url: str) -> Callable[[], pa.RecordBatch]:
     client = KinesisClient(Connection("us-east-1", url, "AKIDEXAMPLE", "secret"))
-    return lambda: decode_records(client.call("GetRecords", {"ShardIterator": "next"}).body["Records"], "shard")
+
+    def fetch() -> pa.RecordBatch:
+        records = client.call("GetRecords", {"ShardIterator": "next"}).body["Records"]
+        return decode_records(take_apart(records, lambda: WHOLE) if has_aggregates(records) else records, "shard")
+
+    return fetch
 
 
 def by_boto3(url: str) -> Callable[[], pa.RecordBatch]:
@@ -77,17 +100,14 @@ def by_boto3(url: str) -> Callable[[], pa.RecordBatch]:
     )
 
     def fetch() -> pa.RecordBatch:
-        records: list[dict[str, Any]] = client.get_records(ShardIterator="next")["Records"]
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array([r["Data"] for r in records], pa.binary()),
-                pa.array([r["PartitionKey"] for r in records], pa.string()),
-                pa.array([r["SequenceNumber"] for r in records], pa.string()),
-                pa.array(["shard"] * len(records), pa.string()),
-                pa.array([r["ApproximateArrivalTimestamp"] for r in records], pa.timestamp("us", "UTC")),
-            ],
-            schema=RECORD_SCHEMA,
-        )
+        rows: list[tuple[Any, ...]] = []
+        for r in client.get_records(ShardIterator="next")["Records"]:
+            inside = open_aggregate(r["Data"]) or [(r["PartitionKey"], r["Data"])]
+            number, arrived = r["SequenceNumber"], r["ApproximateArrivalTimestamp"]
+            rows += [(data, key, number, sub, "shard", arrived) for sub, (key, data) in enumerate(inside)]
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(column, part.type) for column, part in zip(columns, RECORD_SCHEMA, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
 
     return fetch
 
@@ -101,10 +121,14 @@ def rate(fetch: Callable[[], pa.RecordBatch], pages: int) -> float:
 
 
 def decode(size: Size) -> list[Result]:
-    """Both clients on the same server, in turns."""
+    """Both clients on the same server, in turns; first with plain records, then with aggregates."""
     pages = size.of(40, 10)
+    return [result for aggregated in (False, True) for result in _compared(size, pages, aggregated)]
+
+
+def _compared(size: Size, pages: int, aggregated: bool) -> list[Result]:
     ours_end, server_end = multiprocessing.Pipe()
-    server = multiprocessing.Process(target=serve, args=(BYTES, server_end), daemon=True)
+    server = multiprocessing.Process(target=serve, args=(BYTES, aggregated, server_end), daemon=True)
     server.start()
     try:
         url = f"http://127.0.0.1:{ours_end.recv()}"
@@ -112,7 +136,8 @@ def decode(size: Size) -> list[Result]:
         same = ours().drop_columns(["approximate_arrival_timestamp"])
         if not same.equals(peer().drop_columns(["approximate_arrival_timestamp"])):
             raise SystemExit("the two clients see different records")
-        found = Pairs("Kinesis decode (peer: boto3)", "records per CPU second", True)
+        what = "Kinesis decode, aggregated" if aggregated else "Kinesis decode"
+        found = Pairs(f"{what} (peer: boto3)", "records per CPU second", True)
         for _ in range(size.runs):
             found.add(rate(ours, pages), rate(peer, max(1, pages // 5)))
     finally:

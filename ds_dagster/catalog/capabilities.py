@@ -25,6 +25,7 @@ class Capabilities:
         source with
             the same ones.
         entity_settings_prefix: prefix of pass-through settings copied with them (``kafka.topic.``), empty for none.
+        counts_unless: (setting, value) with which ``required_counts`` need not be written.
         stream_delivery, changelog_delivery, table_delivery: guarantee of its sinks.
         supports_delete, supports_upsert: of its table or view sinks.
         record_time: who sets a record's timestamp.
@@ -55,6 +56,7 @@ class Capabilities:
     count_properties: tuple[str, ...] = ()
     required_counts: tuple[str, ...] = ()
     entity_settings_prefix: str = ""
+    counts_unless: tuple[str, str] | None = None
     stream_delivery: Delivery = "at_least_once"
     changelog_delivery: Delivery = "at_least_once"
     table_delivery: Delivery = "at_least_once"

@@ -295,6 +295,8 @@ def inferred_sizes(
         }
         return {**inherited, **draft.values}, (left_most.store, left_most.entity)
     reason = f"the left-most source {left_most.name.name} stands on {source.kind}, the sink on {kind.name}"
+    if able.counts_unless and draft.text(able.counts_unless[0]) == able.counts_unless[1]:
+        return draft.values, None
     for name in able.count_properties:
         if name not in draft.values and name in able.required_counts:
             findings.add(error("COUNT_NOT_INFERRED", span=draft.span, name=name, relation=draft.name, reason=reason))

@@ -129,8 +129,15 @@ STORE: tuple[PropertySpec, ...] = (
         "kinesis.iam_role_arn",
         "text",
         ("store",),
-        "role to assume",
-        not_yet="give a key, or let the machine's own role be found by writing no credentials",
+        "role to assume, with the key or profile written or else with the machine's own credentials",
+    ),
+    PropertySpec("kinesis.external_id", "text", ("store",), "external id that the role's trust policy asks for"),
+    PropertySpec("aws.profile", "text", ("store",), "profile of the engine machine's AWS configuration"),
+    PropertySpec(
+        "aws.sts_endpoint_url",
+        "text",
+        ("store",),
+        "address of a security token service other than AWS's own: http(s)://host:port",
     ),
     PropertySpec(
         "kinesis.account.id",
@@ -216,6 +223,21 @@ ENTITY: tuple[PropertySpec, ...] = (
         "topic.shards", "integer", _ENTITY, "shards of the Kinesis stream", minimum=1, aliases=("kinesis.shards",)
     ),
     PropertySpec("kafka.topic.*", "text", _ENTITY, "setting of a new topic, passed through"),
+    PropertySpec(
+        "kinesis.stream.mode",
+        "word",
+        _ENTITY,
+        "capacity of a new Kinesis stream: a number of shards, or what it needs; default that of the left-most source, "
+        "else provisioned",
+        choices=("provisioned", "on_demand"),
+    ),
+    PropertySpec(
+        "kinesis.stream.retention.hours",
+        "integer",
+        _ENTITY,
+        "how long a new Kinesis stream keeps records, 24 to 8760 hours; default 24",
+        minimum=24,
+    ),
     PropertySpec("key.descriptor.name", "text", _ENTITY, "Protobuf message of keys", not_yet=_DESCRIPTOR),
     PropertySpec("value.descriptor.name", "text", _ENTITY, "Protobuf message of values", not_yet=_DESCRIPTOR),
     PropertySpec(
@@ -382,6 +404,20 @@ SOURCE: tuple[PropertySpec, ...] = (
         choices=("fail", "skip"),
     ),
     PropertySpec("max.records.per.batch", "integer", ("source",), "bound of one micro-batch", minimum=1),
+    PropertySpec(
+        "kinesis.read.mode",
+        "word",
+        ("source",),
+        "how a Kinesis stream is read; default polling",
+        choices=("polling",),
+        choices_not_yet=(
+            (
+                "enhanced_fan_out",
+                "a job asks its shards itself, and jobs that read the same stream share what a shard gives; "
+                "enhanced fan-out is a protocol of its own (HTTP/2) that no local server speaks",
+            ),
+        ),
+    ),
     PropertySpec(
         "temporal.join.mode",
         "word",

@@ -21,6 +21,19 @@ CONDITIONS: tuple[Condition, ...] = (
         "the engine a role or profile",
     ),
     Condition(
+        "KINESIS_ROLE_REFUSED",
+        "user",
+        "the role {role} cannot be assumed: {code}",
+        "let the role's trust policy name who asks, with the external id it wants ('kinesis.external_id'), and allow "
+        "sts:AssumeRole to who asks",
+    ),
+    Condition(
+        "KINESIS_CREDENTIALS_UNREACHABLE",
+        "external",
+        "credentials for Kinesis in {place} could not be fetched",
+        "check the network to AWS's security token service, or to the machine's metadata; the job retries",
+    ),
+    Condition(
         "KINESIS_ACCESS_DENIED",
         "user",
         "Kinesis in {place} denied {operation}: {code}",
@@ -80,7 +93,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "KINESIS_RECORD_TOO_LARGE",
         "user",
         "a record of {size} bytes for stream {stream} is over the limit of {limit} bytes (partition key {key})",
-        "select fewer or shorter columns",
+        "select fewer or shorter columns, or raise the stream's limit, 10 MiB at most (UpdateMaxRecordSize)",
     ),
     Condition(
         "KINESIS_PARTITION_KEY_INVALID",

@@ -8,6 +8,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 from pydantic.config import JsonDict
 
+from ds_dagster.aws_session import aws_client
 from ds_dagster.catalog.entity import ProbeResult, RawRecord
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.store import StoreAdmin
@@ -166,16 +167,20 @@ class KinesisStoreResource(StoreResource):
         "uris": "uris",
         "access_key_id": "kinesis.access_key_id",
         "secret_access_key": "kinesis.secret_access_key",
+        "profile": "aws.profile",
+        "role_arn": "kinesis.iam_role_arn",
+        "external_id": "kinesis.external_id",
     }
 
     access_key_id: str | None = Field(default=None, description="AWS access key id")
     secret_access_key: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
+    profile: str | None = Field(default=None, description="profile of the machine's AWS configuration")
+    role_arn: str | None = Field(default=None, description="role to assume; its credentials renew themselves")
+    external_id: str | None = Field(default=None, description="external id that the role's trust policy asks for")
 
     def client(self, **settings: Any) -> Any:
-        """A boto3 Kinesis client; settings win over the store's."""
-        import boto3
-
-        return boto3.client("kinesis", **{**self.client_settings(), **settings})
+        """A boto3 Kinesis client, as the store's role if it has one; settings win over the store's."""
+        return aws_client("kinesis", {**self.client_settings(), **settings})
 
 
 class PostgresStoreResource(StoreResource):

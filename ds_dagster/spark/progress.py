@@ -132,7 +132,7 @@ def _source(found: Mapping[str, Any]) -> SourceProgress:
         end=MappingProxyType(end),
         latest=MappingProxyType(latest),
         lag_records=_lag(end, latest),
-        lag_seconds=max(behind) / 1000 if behind else None,
+        lag_seconds=max(behind) / 1000 if behind and min(behind) >= 0 else None,  # below 0: not known of a shard
         lost_records=int(metrics.get(LOST) or 0) + sum(skipped),
         lost=str(metrics.get("lost") or ""),
     )

@@ -13,7 +13,7 @@ from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.spark.avro import resolved_avro
 from ds_dagster.spark.formats import SourceFrame
-from ds_dagster.spark.session import in_session
+from ds_dagster.spark.session import in_session, is_local
 from ds_dagster.spark.ticks import timed_reader
 
 SourceProvider = Callable[[Scan, ReadSpec | None], DataFrame]
@@ -46,6 +46,8 @@ def read_records(
     """
     register_provider(spark, spec.provider)
     options = dict(resolved(spec.options, resolve))
+    if not is_local(spark.sparkContext.master or "local"):
+        options |= resolved(spec.cluster_options, resolve)
     if spec.limit_option:
         options[spec.limit_option] = str(scan.max_records_per_batch or default_rows)
     if clock_job:

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from ds_dagster.aws_session import AwsLogin, aws_client
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.errors import DsError, error
+from ds_dagster.kinesis_aggregates import open_aggregate
 
-SHARDS = "topic.shards"
+SHARDS, MODE, RETENTION = "topic.shards", "kinesis.stream.mode", "kinesis.stream.retention.hours"
+ON_DEMAND, PROVISIONED, DEFAULT_HOURS = "on_demand", "provisioned", 24
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 10, 3
 ACTIVE_SECONDS = 60.0
 POLL_SECONDS = 0.25
@@ -23,20 +26,21 @@ LOGIN_CODES = (
     "MissingAuthenticationTokenException",
 )
 PERMISSION_CODES = ("AccessDeniedException", "AccessDenied")
-REFUSAL_CODES = (
-    "ValidationException",
-    "InvalidArgumentException",
-    "LimitExceededException",
-    "InvalidParameterException",
-)
+REFUSAL_CODES = ("ValidationException", "InvalidArgumentException", "InvalidParameterException")
 
 
 class KinesisAdmin:
-    """See ``catalog.store.StoreAdmin``. Calls are tried three times and end within half a minute."""
+    """See ``catalog.store.StoreAdmin``. Calls are tried three times and end within half a minute.
+
+    Args:
+        store: name, for messages.
+        settings: of :func:`ds_dagster.aws_session.aws_client`.
+    """
 
     def __init__(self, store: str, settings: Mapping[str, str]) -> None:
         self.store = store
         self._settings = dict(settings)
+        self._login = AwsLogin(**{name: value for name, value in settings.items() if name != "endpoint_url"})
         self._made: Any = None
 
     def __repr__(self) -> str:
@@ -45,7 +49,7 @@ class KinesisAdmin:
     @property
     def address(self) -> str:
         """Endpoint, or the region's own."""
-        return self._settings.get("endpoint_url") or f"kinesis.{self._settings['region']}.amazonaws.com"
+        return self._settings.get("endpoint_url") or f"kinesis.{self._settings['region_name']}.amazonaws.com"
 
     def probe(self) -> ProbeResult:
         """Does it answer, may we log in."""
@@ -57,12 +61,20 @@ class KinesisAdmin:
         return ProbeResult(True, f"Kinesis at {self.address}", int((time.monotonic() - began) * 1000))
 
     def describe(self, entity: str) -> EntityFacts | None:
-        """Open shards of a stream, None when it does not exist. Kinesis stamps records on arrival."""
+        """Open shards, mode and retention of a stream, None when it does not exist. Kinesis stamps records on arrival;
+        a stream is told from a later one of its name by the time of its creation."""
         summary = self._summary(entity)
         if summary is None:
             return None
         shards = summary.get("OpenShardCount") or len(self._shards(entity, only_open=True))
-        return EntityFacts(entity, MappingProxyType({SHARDS: int(shards)}), record_time="broker")
+        created = summary.get("StreamCreationTimestamp")
+        return EntityFacts(
+            entity,
+            MappingProxyType({SHARDS: int(shards)}),
+            MappingProxyType(_settings(summary)),
+            record_time="broker",
+            identity="" if created is None else f"{created.timestamp():.3f}",
+        )
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
         """Make sure a stream exists with these shards and is active.
@@ -72,34 +84,50 @@ class KinesisAdmin:
         """
         found = self.describe(plan.name)
         if found is None:
-            self._create(self._completed(plan))
+            new = self._completed(plan)
+            self._create(new)
+            self._keep(plan.name, int(new.settings.get(RETENTION, DEFAULT_HOURS)))
         self._await_active(plan.name)
         found = self.describe(plan.name)
         if found is None:
             raise error("STORE_CALL_FAILED", store=self.store, action=f"show the new stream {plan.name}")
-        if SHARDS in plan.stated and found.counts[SHARDS] != plan.counts[SHARDS]:
-            raise error(
-                "ENTITY_COUNT_DIFFERS",
-                entity=plan.name,
-                store=self.store,
-                name=SHARDS,
-                found=found.counts[SHARDS],
-                relation=plan.used_by,
-                wanted=plan.counts[SHARDS],
-            )
+        self._check_stated(plan, found)
         return found
+
+    def _check_stated(self, plan: EntityPlan, found: EntityFacts) -> None:
+        """The shards of a stream on demand change by themselves: nobody can rely on their number."""
+        mode = found.settings.get(MODE, PROVISIONED)
+        compared: list[tuple[str, str | int, str | int]] = []
+        if MODE in plan.stated:
+            compared.append((MODE, mode, plan.settings[MODE]))
+        if SHARDS in plan.stated and mode != ON_DEMAND:
+            compared.append((SHARDS, found.counts[SHARDS], plan.counts[SHARDS]))
+        if RETENTION in plan.stated:
+            hours, wanted_hours = (int(s.settings.get(RETENTION, DEFAULT_HOURS)) for s in (found, plan))
+            compared.append((RETENTION, min(hours, wanted_hours), wanted_hours))  # longer is as good
+        for name, is_now, wanted in compared:
+            if is_now != wanted:
+                raise error(
+                    "ENTITY_COUNT_DIFFERS",
+                    entity=plan.name,
+                    store=self.store,
+                    name=name,
+                    found=is_now,
+                    relation=plan.used_by,
+                    wanted=wanted,
+                )
 
     def _completed(self, plan: EntityPlan) -> EntityPlan:
         if plan.like is not None and plan.like[0] == self.store:
             model = self.describe(plan.like[1])
             plan = plan.completed(model) if model is not None else plan
-        if SHARDS not in plan.counts:
+        if SHARDS not in plan.counts and plan.settings.get(MODE) != ON_DEMAND:
             raise error(
                 "ENTITY_MISSING",
                 entity=plan.name,
                 store=self.store,
                 reason="nobody said how many shards it shall have",
-                missing=f"'{SHARDS}'",
+                missing=f"'{SHARDS}', or '{MODE}' = {ON_DEMAND},",
                 relation=plan.used_by,
             )
         return plan
@@ -109,7 +137,7 @@ class KinesisAdmin:
 
         action = f"create the stream {plan.name}"
         try:
-            self._client().create_stream(StreamName=plan.name, ShardCount=plan.counts[SHARDS])
+            self._client().create_stream(StreamName=plan.name, **_capacity(plan))
         except ClientError as problem:
             code = problem.response["Error"]["Code"]
             if code == "ResourceInUseException":
@@ -122,6 +150,13 @@ class KinesisAdmin:
             raise self._refusal(problem, action) from None
         except BotoCoreError as problem:
             raise self._unreachable(problem, action) from None
+
+    def _keep(self, entity: str, hours: int) -> None:
+        """The retention of a new stream, once it is there."""
+        if hours > DEFAULT_HOURS:
+            self._await_active(entity)
+            action = f"keep records of {entity} for {hours} hours"
+            self._call(action, "increase_stream_retention_period", StreamName=entity, RetentionPeriodHours=hours)
 
     def _await_active(self, entity: str) -> None:
         ends = time.monotonic() + ACTIVE_SECONDS
@@ -157,8 +192,8 @@ class KinesisAdmin:
             busy = False
             for shard in list(iterators):
                 answer = self._call(f"read {entity}", "get_records", ShardIterator=iterators[shard], Limit=1000)
-                for raw in answer["Records"]:
-                    yield _record(shard, raw)
+                for record in _records(shard, answer["Records"]):
+                    yield record
                     given += 1
                     if limit is not None and given >= limit:
                         return
@@ -198,7 +233,7 @@ class KinesisAdmin:
             )
             iterator = self._call("read a shard", "get_shard_iterator", StreamName=entity, ShardId=name, **start)
             answer = self._call("read a shard", "get_records", ShardIterator=iterator["ShardIterator"], Limit=10_000)
-            behind += len(answer["Records"])
+            behind += sum(1 for _ in _records(name, answer["Records"]))
         return behind
 
     def close(self) -> None:
@@ -210,7 +245,6 @@ class KinesisAdmin:
     def _client(self) -> Any:
         if self._made is None:
             try:
-                import boto3
                 from botocore.config import Config
             except ImportError as problem:
                 raise error("STORE_DRIVER_MISSING", type="KINESIS", package="boto3") from problem
@@ -219,15 +253,7 @@ class KinesisAdmin:
                 read_timeout=READ_SECONDS,
                 retries={"max_attempts": ATTEMPTS, "mode": "standard"},
             )
-            self._made = boto3.client(
-                "kinesis",
-                region_name=self._settings["region"],
-                endpoint_url=self._settings.get("endpoint_url"),
-                aws_access_key_id=self._settings.get("access_key_id"),
-                aws_secret_access_key=self._settings.get("secret_access_key"),
-                aws_session_token=self._settings.get("session_token"),
-                config=config,
-            )
+            self._made = aws_client("kinesis", {**self._settings, "config": config})
         return self._made
 
     def _call(self, action: str, method: str, **arguments: object) -> Any:
@@ -270,7 +296,9 @@ class KinesisAdmin:
         """The service answered with an error."""
         code = problem.response["Error"]["Code"]
         detail = f"{code}: {problem.response['Error'].get('Message', '')}"
-        user = self._settings.get("access_key_id", "(the machine's own role)")
+        user = self._login.user
+        if problem.operation_name == "AssumeRole":
+            return error("KINESIS_ROLE_REFUSED", role=self._login.role_arn, code=code, detail=detail)
         if code in LOGIN_CODES:
             return error("STORE_LOGIN_REFUSED", store=self.store, address=self.address, user=user, detail=detail)
         if code in PERMISSION_CODES:
@@ -295,16 +323,41 @@ class KinesisAdmin:
         return error("STORE_CALL_FAILED", store=self.store, action=action, detail=detail)
 
 
+def _settings(summary: Mapping[str, Any]) -> dict[str, str]:
+    """What differs from a stream as the service makes it."""
+    mode = str(summary.get("StreamModeDetails", {}).get("StreamMode", PROVISIONED)).lower()
+    hours = int(summary.get("RetentionPeriodHours") or DEFAULT_HOURS)
+    found = {} if mode == PROVISIONED else {MODE: mode}
+    return found if hours == DEFAULT_HOURS else {**found, RETENTION: str(hours)}
+
+
+def _capacity(plan: EntityPlan) -> dict[str, object]:
+    """Arguments of CreateStream."""
+    if plan.settings.get(MODE) == ON_DEMAND:
+        return {"StreamModeDetails": {"StreamMode": ON_DEMAND.upper()}}
+    return {"ShardCount": plan.counts[SHARDS]}
+
+
 def _without(iterators: Mapping[str, str], shard: str) -> dict[str, str]:
     return {name: iterator for name, iterator in iterators.items() if name != shard}
 
 
-def _record(shard: str, raw: Mapping[str, Any]) -> RawRecord:
+def _records(shard: str, answer: Sequence[Mapping[str, Any]]) -> Iterator[RawRecord]:
+    """Those inside an aggregate one by one; whether it went to a wrong shard is not asked."""
+    for raw in answer:
+        inside = open_aggregate(raw["Data"])
+        if inside is None:
+            yield _record(shard, raw, raw["SequenceNumber"], raw["PartitionKey"], raw["Data"])
+        for number, (key, data) in enumerate(inside or ()):
+            yield _record(shard, raw, f"{raw['SequenceNumber']}/{number}", key, data)
+
+
+def _record(shard: str, raw: Mapping[str, Any], position: str, key: str, data: bytes) -> RawRecord:
     """An empty record is a delete: its value is shown as none."""
     return RawRecord(
         partition=shard,
-        position=raw["SequenceNumber"],
+        position=position,
         timestamp_millis=int(raw["ApproximateArrivalTimestamp"].timestamp() * 1000),
-        key=raw["PartitionKey"].encode(),
-        value=raw["Data"] or None,
+        key=key.encode(),
+        value=data or None,
     )

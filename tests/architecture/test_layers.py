@@ -18,6 +18,7 @@ else:
 
 BASE = frozenset(
     {
+        "aws_session",
         "errors",
         "conditions",
         "diagnostics",
@@ -26,6 +27,7 @@ BASE = frozenset(
         "settings",
         "jars",
         "class_archive",
+        "kinesis_aggregates",
         "redaction",
         "version",
     }
@@ -59,6 +61,8 @@ COMPILER = "sql catalog stores plan project project_cache"
 LAYERS: Mapping[str, Layer] = {
     **dict.fromkeys(sorted(BASE), layer()),
     "settings": layer(third="tomli"),
+    "aws_session": layer(inside="boto3 botocore"),
+    "kinesis_aggregates": layer(inside="google"),
     "sql": layer(third="sqlglot"),
     "catalog": layer("sql", third="sqlglot", typing="pyarrow"),
     "stores": layer("catalog", third="sqlglot", inside=DRIVERS, typing="confluent_kafka psycopg2 pyarrow"),
@@ -67,7 +71,10 @@ LAYERS: Mapping[str, Layer] = {
     "project_connections": layer("sql"),
     "project_cache": layer("sql catalog stores plan project", third="sqlglot"),
     "spark": layer(
-        "catalog plan", third="pyspark py4j pyarrow sqlglot orjson", inside="boto3 botocore urllib3", typing="pyarrow"
+        "catalog plan",
+        third="pyspark py4j pyarrow pybase64 sqlglot orjson",
+        inside="boto3 botocore urllib3",
+        typing="pyarrow",
     ),
     "runtime": layer("catalog plan project", third="sqlalchemy dotenv", typing="pyspark"),
     "worker": layer(f"{COMPILER} spark runtime", third="pyspark py4j", inside=DRIVERS, typing="pyarrow"),

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import SinkIdentity
-from ds_dagster.catalog.store import ReadOptions, StoreAdmin
+from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
 from ds_dagster.project import Project, compile_texts
@@ -84,7 +84,7 @@ class World:
         for scan in query.scans:
             store = self.project.catalog.store(scan.relation.store)
             facts = self.admin(store.name).describe(scan.relation.entity)
-            reads[scan.source_name] = self.kind(store.name).read_spec(store, scan.relation, ReadOptions(), facts)
+            reads[scan.source_name] = self.kind(store.name).read_spec(store, scan.relation, scan.reading, facts)
         store = self.project.catalog.store(query.sink.store)
         prepared = face.prepare(
             self.spark,

@@ -43,9 +43,9 @@ def kafka_settings(servers: LocalAddresses) -> Mapping[str, str]:
 def kinesis_settings(servers: LocalAddresses) -> Mapping[str, str]:
     return {
         "endpoint_url": str(servers.kinesis),
-        "region": "us-east-2",
-        "access_key_id": "local",
-        "secret_access_key": "local",
+        "region_name": "us-east-2",
+        "aws_access_key_id": "local",
+        "aws_secret_access_key": "local",
     }
 
 

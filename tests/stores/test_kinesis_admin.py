@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
 
 import pytest
+from botocore.stub import Stubber
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.errors import DsError
 from ds_dagster.stores.kinesis_admin import KinesisAdmin
+from tests.spark.kinesis.aggregates import aggregate
 
 pytestmark = pytest.mark.servers
 
@@ -65,3 +68,50 @@ def test_unreachable(kinesis_settings: Mapping[str, str]) -> None:
     with pytest.raises(DsError) as problem:
         gone.describe("users")
     assert (problem.value.condition, problem.value.fault.hint) == ("STORE_UNREACHABLE", "back_off")
+
+
+def test_prints_what_is_inside_an_aggregate(admin: KinesisAdmin, stream: str) -> None:
+    admin.ensure(plan(stream, 1))
+    data = aggregate([("a", b"1"), ("b", b""), ("a", b"2")])
+    number = admin._client().put_record(StreamName=stream, PartitionKey="outer", Data=data)["SequenceNumber"]
+    found = list(admin.records(stream, from_beginning=True, limit=10, stopped=lambda: False))
+    assert [(r.position, r.key, r.value) for r in found] == [
+        (f"{number}/0", b"a", b"1"),
+        (f"{number}/1", b"b", None),
+        (f"{number}/2", b"a", b"2"),
+    ]
+    assert admin.end_reached(stream, {}) == 3
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "status", "condition", "hint"),
+    [
+        ("create_stream", "LimitExceededException", 400, "STORE_CALL_FAILED", "back_off"),
+        ("create_stream", "ValidationException", 400, "ENTITY_REFUSED", "never"),
+        ("describe_stream_summary", "LimitExceededException", 400, "STORE_CALL_FAILED", "back_off"),
+        ("describe_stream_summary", "AccessDeniedException", 400, "STORE_PERMISSION_DENIED", "never"),
+        ("describe_stream_summary", "ExpiredTokenException", 400, "STORE_LOGIN_REFUSED", "never"),
+    ],
+)
+def test_whose_fault_an_answer_is(operation: str, code: str, status: int, condition: str, hint: str) -> None:
+    keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+    admin = KinesisAdmin("prod_kinesis", {"region_name": "us-east-2", **keys})
+    with Stubber(admin._client()) as stub:
+        if operation == "create_stream":
+            stub.add_client_error("describe_stream_summary", "ResourceNotFoundException")
+        stub.add_client_error(operation, code, "injected", http_status_code=status)
+        with pytest.raises(DsError) as problem:
+            admin.ensure(plan("s"))
+    assert (problem.value.condition, problem.value.fault.hint) == (condition, hint)
+    admin.close()
+
+
+def test_a_stream_of_the_same_name_is_another_one(admin: KinesisAdmin, stream: str) -> None:
+    first = admin.ensure(plan(stream)).identity
+    assert first and admin.ensure(plan(stream)).identity == first
+    ends = time.monotonic() + 30
+    while admin.ensure(plan(stream)).identity == first:  # this server keeps whole seconds
+        assert time.monotonic() < ends
+        admin._client().delete_stream(StreamName=stream)
+        while admin.describe(stream) is not None:
+            assert time.monotonic() < ends

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from ds_dagster.errors import error
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.cursor import ShardCursor, stream_summary
-from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis
+from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis, record_data
 from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, Position
 from ds_dagster.spark.kinesis.options import Connection
-from ds_dagster.spark.kinesis.put import OutRecord, check_record
+from ds_dagster.spark.kinesis.put import OutRecord, check_record, record_limit
 from ds_dagster.spark.kinesis.shards import Shard, first_positions, list_shards, startable
 
 ACTIVE_SECONDS = 120.0
@@ -134,7 +134,8 @@ def put_record(client: KinesisClient, stream: str, key: str, data: bytes) -> str
     Raises:
         UserError: no such stream, key or record over the limits.
     """
-    check_record(stream, OutRecord(key, data))
+    record = OutRecord(key, data)
+    check_record(stream, record, record_limit(client, stream, record.size))
     text = binascii.b2a_base64(data, newline=False).decode()
     request = {"StreamName": stream, "PartitionKey": key, "Data": text}
     return str(client.call("PutRecord", request).body["SequenceNumber"])
@@ -200,7 +201,9 @@ class _Look:
 
     def _open(self, shard: Shard, position: Position) -> None:
         self._positions[shard.id] = position
-        self._cursors[shard.id] = ShardCursor(self._client, self._stream, shard.id, position, ending=shard.ending)
+        self._cursors[shard.id] = ShardCursor(
+            self._client, self._stream, shard.id, position, ending=shard.ending, hashes=shard.hashes
+        )
 
     def round(self) -> Iterator[KinesisRecord]:
         """One page of every shard."""
@@ -222,5 +225,4 @@ class _Look:
 
 
 def _record(shard: str, raw: RawRecord) -> KinesisRecord:
-    data = binascii.a2b_base64(raw["Data"])
-    return KinesisRecord(shard, raw["SequenceNumber"], raw["PartitionKey"], data, arrival_millis(raw))
+    return KinesisRecord(shard, raw["SequenceNumber"], raw["PartitionKey"], record_data(raw), arrival_millis(raw))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import orjson
 
+from ds_dagster.aws_session import aws_session
 from ds_dagster.errors import DsError, error
 from ds_dagster.spark.kinesis.options import Connection
 from ds_dagster.spark.kinesis.timing import Backoff, Clock, RetryPolicy, SystemClock
@@ -88,12 +89,14 @@ class Reply:
         exchange: when.
         code: error code when the caller expected one, else empty.
         message: text that came with ``code``.
+        throttled: attempts that were answered by "slow down" before this one.
     """
 
     body: Mapping[str, Any]
     exchange: Exchange
     code: str = ""
     message: str = ""
+    throttled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +167,13 @@ class KinesisClient:
         """
         body = orjson.dumps(payload)
         backoff = Backoff(policy or self.policy, self.clock, self.stopped)
-        started = self.clock.monotonic()
+        started, throttled = self.clock.monotonic(), 0
         while True:
             attempt = self._attempt(operation, body, read_seconds)
             reply = attempt.reply
             if attempt.status == 200 or (reply.code and reply.code in expected):
-                return reply
+                return replace(reply, throttled=throttled) if throttled else reply
+            throttled += reply.code in THROTTLING
             if not _worth_retrying(attempt) or not backoff.pause():
                 raise self._failure(operation, payload, attempt, self.clock.monotonic() - started)
 
@@ -242,7 +246,12 @@ class _Signer:
         self._url = ""
 
     def sign(self, operation: str, body: bytes) -> tuple[str, dict[str, str]]:
-        """URL and headers of one request. Raises KINESIS_CREDENTIALS_MISSING."""
+        """URL and headers of one request.
+
+        Raises:
+            UserError: KINESIS_CREDENTIALS_MISSING, KINESIS_ROLE_REFUSED.
+            ExternalError: KINESIS_CREDENTIALS_UNREACHABLE.
+        """
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
 
@@ -251,31 +260,46 @@ class _Signer:
                 self._find()
         headers = {"X-Amz-Target": API + operation, "Content-Type": "application/x-amz-json-1.1"}
         request = AWSRequest("POST", self._url, data=body, headers=headers)
-        frozen = self._credentials.get_frozen_credentials()
-        SigV4Auth(frozen, "kinesis", self._connection.region).add_auth(request)
+        SigV4Auth(self._frozen(), "kinesis", self._connection.region).add_auth(request)
         return self._url, dict(request.headers)
+
+    def _frozen(self) -> Any:
+        """The keys of this moment; those of a role are renewed in here."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        asked = self._connection
+        try:
+            return self._credentials.get_frozen_credentials()
+        except ClientError as refused:
+            problem = refused.response["Error"]
+            code, detail = str(problem["Code"]), str(problem.get("Message", ""))
+            if code in THROTTLING or refused.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400) >= 500:
+                raise error("KINESIS_CREDENTIALS_UNREACHABLE", place=asked.place, detail=f"{code}: {detail}") from None
+            raise error("KINESIS_ROLE_REFUSED", role=asked.role_arn, code=code, detail=detail) from None
+        except BotoCoreError as lost:
+            raise error("KINESIS_CREDENTIALS_UNREACHABLE", place=asked.place, detail=str(lost)) from lost
 
     def _find(self) -> None:
         from botocore.credentials import Credentials
+        from botocore.exceptions import ProfileNotFound
 
         asked = self._connection
-        if asked.access_key_id:
+        if asked.access_key_id and not asked.role_arn:
+            # a session is slow to import and to build, and needless with keys and an endpoint
             credentials = Credentials(asked.access_key_id, asked.secret_access_key, asked.session_token or None)
         else:
-            credentials = _session().get_credentials()
+            try:
+                credentials = aws_session(asked.login).get_credentials()
+            except ProfileNotFound as absent:
+                raise error("KINESIS_CREDENTIALS_MISSING", place=asked.place, detail=str(absent)) from None
         if credentials is None:
             raise error("KINESIS_CREDENTIALS_MISSING", place=asked.place)
         self._url = (asked.endpoint_url or _endpoint(asked.region)).rstrip("/") + "/"
         self._credentials = credentials
 
 
-def _session() -> Any:
-    # slow to import and to build, and needless with keys and an endpoint
+def _endpoint(region: str) -> str:
     import botocore.session
 
-    return botocore.session.get_session()
-
-
-def _endpoint(region: str) -> str:
-    resolver = _session().get_component("endpoint_resolver")
+    resolver = botocore.session.get_session().get_component("endpoint_resolver")
     return "https://" + str(resolver.construct_endpoint("kinesis", region)["hostname"])

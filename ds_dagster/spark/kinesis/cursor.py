@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ds_dagster.errors import error
+from ds_dagster.kinesis_aggregates import WHOLE, HashRange
 from ds_dagster.spark.kinesis.client import Exchange, KinesisClient, Reply
-from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis
+from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis, has_aggregates, sub_number, take_apart
 from ds_dagster.spark.kinesis.offsets import Position, sequence_key
+from ds_dagster.spark.kinesis.shards import list_shards
 
 PAGE_RECORDS = 10_000
 """Kinesis gives at most 10,000 records or 10 MB a page."""
 TIMESTAMP_SECONDS = 3.0
 """How long to wait for an iterator by time: a test server never answers when no record is that young."""
+READ_RETRY_SECONDS = 0.4
+"""First pause after a refused read, at most: AWS allows five reads a second and shard, over all who read it."""
 
 EXPIRED = frozenset({"ExpiredIteratorException"})
 INVALID = frozenset({"InvalidArgumentException"})
+NOT_FOUND = frozenset({"ResourceNotFoundException"})
 UNANSWERED = frozenset({"ReadTimeoutError"})
 """The client's code of an answer that did not come in time."""
 
@@ -27,11 +32,12 @@ class Page:
     """One answer of a shard.
 
     Attributes:
-        records: raw, in order; empty pages are normal.
+        records: raw, in order, aggregates taken apart; empty pages are normal.
         exchange: when it was.
         millis_behind: how far the page's end is behind the shard's newest record.
         at_end: nothing further stood in the shard when the request was answered; of a closed shard: it is finished.
         finished: the shard is closed and read to its end.
+        throttled: Kinesis had said "slow down" before it answered.
     """
 
     records: list[RawRecord]
@@ -39,6 +45,7 @@ class Page:
     millis_behind: int
     at_end: bool
     finished: bool
+    throttled: bool = False
 
 
 class ShardCursor:
@@ -51,6 +58,7 @@ class ShardCursor:
         ending: sequence number at which ListShards says that the shard ends; empty if open or unknown.
         survives_trim: asked when the record we were behind is gone; answers whether nothing can have been lost. None:
             the caller finds out by itself.
+        hashes: hash keys of the shard; None: asked for when the first aggregate comes.
     """
 
     def __init__(
@@ -62,6 +70,7 @@ class ShardCursor:
         *,
         ending: str = "",
         survives_trim: Callable[[str, Position], bool] | None = None,
+        hashes: HashRange | None = None,
     ) -> None:
         self.position = position
         self.ending = ending
@@ -69,6 +78,8 @@ class ShardCursor:
         self._stream = stream
         self._shard = shard
         self._survives_trim = survives_trim
+        self._hashes = hashes
+        self._policy = replace(client.policy, base=max(client.policy.base, READ_RETRY_SECONDS))
         self._iterator: str | None = None
         self._anchor = ""
 
@@ -86,6 +97,8 @@ class ShardCursor:
         behind = int(body.get("MillisBehindLatest") or 0)
         # a server may say 0 behind for every page; a full page is never the end
         nothing_further = self._iterator is None or (behind == 0 and len(records) < PAGE_RECORDS)
+        if records and has_aggregates(records):
+            records = take_apart(records, self._hash_range)
         records = self._without_anchor(records, nothing_further)
         if self.position.kind == "time":
             records = [r for r in records if arrival_millis(r) >= self.position.time]
@@ -94,14 +107,14 @@ class ShardCursor:
         finished = self._is_finished(records, nothing_further)
         # the end of a closed shard is where it is finished; until then its children wait
         at_end = finished or (nothing_further and not self.ending)
-        return Page(records, reply.exchange, behind, at_end, finished)
+        return Page(records, reply.exchange, behind, at_end, finished, reply.throttled > 0)
 
     def _fetch(self) -> Reply:
         while True:
             if self._iterator is None:
                 self._iterator = self._open()
             request = {"ShardIterator": self._iterator, "Limit": PAGE_RECORDS}
-            reply = self._client.call("GetRecords", request, expected=EXPIRED)
+            reply = self._client.call("GetRecords", request, expected=EXPIRED, policy=self._policy)
             if not reply.code:
                 return reply
             self._iterator = None
@@ -121,19 +134,24 @@ class ShardCursor:
         reply = self._client.call(
             "GetShardIterator",
             self._iterator_request("AT_TIMESTAMP", Timestamp=millis / 1000),
-            expected=INVALID | UNANSWERED,
+            expected=INVALID | UNANSWERED | NOT_FOUND,
             read_seconds=TIMESTAMP_SECONDS,
         )
         if not reply.code:
             return str(reply.body["ShardIterator"])
         # refused: that time is still to come by the server's clock; not answered: read all, next_page() drops the older
-        return self._request_iterator("LATEST" if reply.code in INVALID else "TRIM_HORIZON")
+        return self._request_iterator("LATEST" if reply.code in INVALID else "TRIM_HORIZON")  # tells what is not found
 
     def _iterator_request(self, kind: str, **more: object) -> dict[str, Any]:
         return {"StreamName": self._stream, "ShardId": self._shard, "ShardIteratorType": kind, **more}
 
     def _request_iterator(self, kind: str, **more: object) -> str:
-        reply = self._client.call("GetShardIterator", self._iterator_request(kind, **more), expected=INVALID)
+        request = self._iterator_request(kind, **more)
+        reply = self._client.call("GetShardIterator", request, expected=INVALID | NOT_FOUND)
+        if reply.code in NOT_FOUND:
+            list_shards(self._client, self._stream)  # raises if it is the stream that does not exist
+            after = self.position.after or "its beginning"
+            raise error("KINESIS_SHARD_GONE", stream=self._stream, shard=self._shard, after=after)
         if reply.code:
             raise error(
                 "KINESIS_POSITION_FOREIGN",
@@ -150,7 +168,7 @@ class ShardCursor:
             return records
         anchor, self._anchor = self._anchor, ""
         if records and records[0]["SequenceNumber"] == anchor:
-            return records[1:]
+            return self._behind(anchor, records)
         if self._survives_trim and not self._survives_trim(self._shard, self.position):
             raise error(
                 "KINESIS_POSITION_TRIMMED",
@@ -161,12 +179,24 @@ class ShardCursor:
             )
         return [r for r in records if sequence_key(r["SequenceNumber"]) > sequence_key(anchor)]
 
+    def _behind(self, anchor: str, records: list[RawRecord]) -> list[RawRecord]:
+        """Without the record ``anchor``, or without those of its sub-records that were read."""
+        read = self.position.sub if self.position.sub >= 0 else float("inf")
+        return [r for r in records if r["SequenceNumber"] != anchor or sub_number(r) > read]
+
+    def _hash_range(self) -> HashRange:
+        if self._hashes is None:
+            listed = list_shards(self._client, self._stream).shards.get(self._shard)
+            self._hashes = listed.hashes if listed else WHOLE
+        return self._hashes
+
     def _is_finished(self, records: list[RawRecord], nothing_further: bool) -> bool:
         if self._iterator is None:
             return True
         if not self.ending:
             return False
-        if self.position.after and sequence_key(self.position.after) >= sequence_key(self.ending):
+        whole = self.position.after and self.position.sub < 0
+        if whole and sequence_key(self.position.after) >= sequence_key(self.ending):
             return True
         return nothing_further and not records
 

@@ -6,6 +6,7 @@ A shard's position is one of::
     {"latest": 1700000000123}                   the end as it was then; only before the first batch
     {"time": 1700000000123}                     the first record that arrived at or after this moment (epoch ms)
     {"after": "4959…", "count": 17}             behind this record, the 17th we have read of this shard
+    {"after": "4959…", "count": 17, "sub": 3}   inside an aggregated record, behind its sub-record 3 (from 0)
     {"closed": true, "after": "4959…", "count": 17}   read to its end for good
 
 The count makes a re-read range verifiable: sequence numbers have gaps, so a trimmed range cannot be told by them. Two
@@ -31,23 +32,25 @@ class Position:
     Attributes:
         kind: see the module.
         after: sequence number of the last record read; empty if none was.
-        count: records read of this shard since the first batch.
+        count: records read of this shard since the first batch; those of an aggregate are counted one by one.
         time: epoch milliseconds, kinds ``latest`` and ``time``.
+        sub: last sub-record read where more of the aggregate ``after`` follow, else -1.
     """
 
     kind: PositionKind
     after: str = ""
     count: int = 0
     time: int = 0
+    sub: int = -1
 
     @property
     def closed(self) -> bool:
         """No record will ever follow."""
         return self.kind == "closed"
 
-    def advanced(self, after: str, rows: int) -> Position:
-        """Behind ``rows`` further records, the last of which is ``after``."""
-        return Position("after", after, self.count + rows)
+    def advanced(self, after: str, rows: int, sub: int = -1) -> Position:
+        """Behind ``rows`` further records, the last of which is ``after``, or its sub-record ``sub`` if more follow."""
+        return Position("after", after, self.count + rows, sub=sub)
 
     def ended(self) -> Position:
         """The same place, with nothing to come."""
@@ -60,7 +63,8 @@ class Position:
         if self.kind in ("latest", "time"):
             return {self.kind: self.time}
         closed = {"closed": True} if self.closed else {}
-        return {**closed, "after": self.after, "count": self.count}
+        inside = {"sub": self.sub} if self.sub >= 0 else {}
+        return {**closed, "after": self.after, "count": self.count, **inside}
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Position:
@@ -73,7 +77,7 @@ class Position:
             return cls("time", time=int(value["time"]))
         if value.get("from") == "trim_horizon":
             return cls("trim_horizon")
-        return cls("after", str(value["after"]), int(value["count"]))
+        return cls("after", str(value["after"]), int(value["count"]), sub=int(value.get("sub", -1)))
 
 
 TRIM_HORIZON = Position("trim_horizon")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ds_dagster.aws_session import AwsLogin
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 
@@ -17,6 +18,7 @@ class Connection:
     Attributes:
         region: AWS region; part of the signature even for a local server.
         endpoint_url: replaces AWS's own endpoint; empty for AWS.
+        profile, role_arn, external_id, sts_endpoint_url: see :class:`ds_dagster.aws_session.AwsLogin`.
     """
 
     region: str
@@ -24,6 +26,24 @@ class Connection:
     access_key_id: str = field(default="", repr=False)
     secret_access_key: str = field(default="", repr=False)
     session_token: str = field(default="", repr=False)
+    profile: str = ""
+    role_arn: str = ""
+    external_id: str = ""
+    sts_endpoint_url: str = ""
+
+    @property
+    def login(self) -> AwsLogin:
+        """Who asks."""
+        return AwsLogin(
+            region_name=self.region,
+            aws_access_key_id=self.access_key_id,
+            aws_secret_access_key=self.secret_access_key,
+            aws_session_token=self.session_token,
+            profile_name=self.profile,
+            role_arn=self.role_arn,
+            external_id=self.external_id,
+            sts_endpoint_url=self.sts_endpoint_url,
+        )
 
     @property
     def place(self) -> str:
@@ -38,11 +58,13 @@ class KinesisOptions:
     Attributes:
         stream: name of the stream.
         connection: see :class:`Connection`.
-        starting_position: ``earliest`` or ``latest``; of a first start only.
+        starting_position: ``earliest``, ``latest`` or ``timestamp``; of a first start only.
+        starting_timestamp: epoch milliseconds, with position ``timestamp``.
         max_records: most records of one batch.
         spool: folder on the driver for fetched records and notes; empty: a temporary one.
         poll_seconds: pause between looks at a shard that was read to its end. AWS allows five looks a second and shard.
         discovery_seconds: pause between looks at the list of shards (a closed shard triggers one at once).
+        ship_records: tasks get small ranges of records with their plan, since they run where the spool is not.
         buffer_bytes: records fetched ahead, over all shards; one page per shard is always allowed.
         on_trimmed: ``fail`` or ``skip`` when records that were not read yet have passed the stream's retention.
         lanes: requests a sink task keeps under way; a partition key stays in one lane.
@@ -52,8 +74,10 @@ class KinesisOptions:
     stream: str
     connection: Connection
     starting_position: str = "earliest"
+    starting_timestamp: int = 0
     max_records: int = 100_000
     spool: str = ""
+    ship_records: bool = False
     poll_seconds: float = 0.2
     discovery_seconds: float = 10.0
     buffer_bytes: int = 64 * 1024 * 1024
@@ -111,6 +135,10 @@ def _whole(least: int) -> Callable[[str, str], int]:
     return convert
 
 
+def _truth(name: str, value: str) -> bool:
+    return _choice("true", "false")(name, value) == "true"
+
+
 def _seconds(least_millis: int) -> Callable[[str, str], float]:
     whole = _whole(least_millis)
 
@@ -127,9 +155,15 @@ OPTIONS: Mapping[str, _Option] = {
     "access_key_id": _Option("access_key_id", _text),
     "secret_access_key": _Option("secret_access_key", _text),
     "session_token": _Option("session_token", _text),
-    "starting.position": _Option("starting_position", _choice("earliest", "latest")),
+    "profile": _Option("profile", _text),
+    "role_arn": _Option("role_arn", _text),
+    "external_id": _Option("external_id", _text),
+    "sts_endpoint_url": _Option("sts_endpoint_url", _text),
+    "starting.position": _Option("starting_position", _choice("earliest", "latest", "timestamp")),
+    "starting.timestamp": _Option("starting_timestamp", _whole(0)),
     "max.records.per.batch": _Option("max_records", _whole(1)),
     "spool": _Option("spool", _text),
+    "ship.records": _Option("ship_records", _truth),
     "poll.interval.millis": _Option("poll_seconds", _seconds(1)),
     "discovery.interval.millis": _Option("discovery_seconds", _seconds(10)),
     "buffer.bytes": _Option("buffer_bytes", _whole(1)),

@@ -6,19 +6,19 @@ The reader's thread takes what is buffered and never waits for the network. All 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-
-import pyarrow as pa
+from dataclasses import dataclass
 
 from ds_dagster.errors import error
+from ds_dagster.spark.kinesis.buffer import ShardBuffer, ShardLook, Taken
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.cursor import Page, ShardCursor, retention_hours
 from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis, decode_records
+from ds_dagster.spark.kinesis.losses import Losses
 from ds_dagster.spark.kinesis.offsets import Position
 from ds_dagster.spark.kinesis.options import KinesisOptions
+from ds_dagster.spark.kinesis.pace import Pace
 from ds_dagster.spark.kinesis.shards import Shard, list_shards
 from ds_dagster.spark.kinesis.spool import Sighting
 
@@ -29,60 +29,11 @@ TRIM_MARGIN_MILLIS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """Buffered records of one shard that now belong to a batch. ``end``: position behind them."""
-
-    start: Position
-    end: Position
-    batches: tuple[pa.RecordBatch, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Freeze:
     """The moment at which a finite run's input ends: by our clock (seconds) and as the servers stamp records (ms)."""
 
     local: float
     millis: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShardLook:
-    """How far a shard is read: ``complete_until`` epoch ms or None, ``millis_behind`` of the newest record or None."""
-
-    complete_until: int | None
-    millis_behind: int | None
-
-
-NO_LOOK = ShardLook(None, None)
-
-
-@dataclass(slots=True)
-class _State:
-    """One shard's buffer. ``taken`` and ``fetched`` are the positions before and behind it."""
-
-    cursor: ShardCursor
-    taken: Position
-    fetched: Position
-    batches: deque[pa.RecordBatch] = field(default_factory=deque)
-    rows: int = 0
-    size: int = 0
-    finished: bool = False
-    released: bool = False
-    reached: bool = False
-    abandoned: bool = False
-    complete_until: int | None = None
-    seen_end: int | None = None
-    millis_behind: int | None = None
-
-    @property
-    def drained(self) -> bool:
-        """Closed, everything taken, and its children are in the list of shards."""
-        return self.finished and self.released and not self.rows
-
-    @property
-    def settled(self) -> bool:
-        """Nothing more will come in this run."""
-        return self.reached and not self.rows
 
 
 class Prefetcher:
@@ -92,6 +43,7 @@ class Prefetcher:
         client: shared by all threads; its ``stopped`` event ends them.
         options: of the source.
         sightings: what an earlier process knew (:class:`Sighting` by shard).
+        losses: counts what is skipped.
         freeze: where a finite run ends; None for a run without end.
     """
 
@@ -100,13 +52,15 @@ class Prefetcher:
         client: KinesisClient,
         options: KinesisOptions,
         sightings: Mapping[str, Sighting],
+        losses: Losses,
         freeze: Freeze | None = None,
     ) -> None:
         self._client = client
         self._options = options
         self._freeze = freeze
+        self._losses = losses
         self._changed = threading.Condition()
-        self._states: dict[str, _State] = {}
+        self._states: dict[str, ShardBuffer] = {}
         self._sightings = dict(sightings)
         self._size = 0
         self._futures: list[Future[None]] = []
@@ -149,7 +103,8 @@ class Prefetcher:
             for index, (rows, name) in enumerate(waiting):
                 share = rows if left is None else min(rows, -(-left // (len(waiting) - index)))
                 if share:
-                    result[name] = self._cut(self._states[name], share)
+                    result[name], freed = self._states[name].cut(share)
+                    self._size -= freed
                 left = None if left is None else left - share
             self._changed.notify_all()
             return result
@@ -171,8 +126,9 @@ class Prefetcher:
 
     def looks(self) -> dict[str, ShardLook]:
         """How far every shard that is being read is read."""
+        wall, monotonic = self._client.clock.wall(), self._client.clock.monotonic()
         with self._changed:
-            return {n: ShardLook(s.complete_until, s.millis_behind) for n, s in sorted(self._states.items())}
+            return {name: state.look(wall, monotonic) for name, state in sorted(self._states.items())}
 
     def stop(self) -> None:
         """End all threads; returns at once, a request under way ends with its own time limit."""
@@ -204,26 +160,6 @@ class Prefetcher:
         if failure:
             raise failure
 
-    def _cut(self, state: _State, rows: int) -> Taken:
-        taken: list[pa.RecordBatch] = []
-        missing = rows
-        while missing:
-            batch = state.batches.popleft()
-            if batch.num_rows > missing:
-                state.batches.appendleft(batch.slice(missing))
-                batch = batch.slice(0, missing)
-            taken.append(batch)
-            missing -= batch.num_rows
-        start = state.taken
-        state.taken = start.advanced(taken[-1].column("sequence_number")[-1].as_py(), rows)
-        state.rows -= rows
-        freed = sum(batch.nbytes for batch in taken) if state.rows else state.size
-        state.size -= freed
-        self._size -= freed
-        if not state.rows and state.seen_end is not None:
-            state.complete_until = state.seen_end
-        return Taken(start, state.taken, tuple(taken))
-
     # -- threads --------------------------------------------------------------------------------------------------
 
     def _submit(self, future: Future[None]) -> None:
@@ -246,28 +182,30 @@ class Prefetcher:
             position,
             ending=listed.ending,
             survives_trim=self._survives_trim,
+            hashes=listed.hashes,
         )
-        state = _State(cursor, position, position)
+        state = ShardBuffer(cursor, position, position)
         with self._changed:
             self._states[shard] = state
         self._submit(self._threads.submit(self._pump, shard, state))
 
-    def _abandon(self, state: _State) -> None:
+    def _abandon(self, state: ShardBuffer) -> None:
         with self._changed:
             state.abandoned = True
             self._size -= state.size
             self._changed.notify_all()
 
-    def _pump(self, shard: str, state: _State) -> None:
-        stopped = self._client.stopped
+    def _pump(self, shard: str, state: ShardBuffer) -> None:
+        pace = Pace(self._options.poll_seconds, self._client.policy.jitter)
         while self._await_room(state):
             page = state.cursor.next_page()
             if self._accept(shard, state, page):
                 return
-            if page.at_end:
-                self._client.clock.wait(stopped, self._options.poll_seconds)
+            pause = pace.after(throttled=page.throttled, at_end=page.at_end)
+            if pause:
+                self._client.clock.wait(self._client.stopped, pause)
 
-    def _await_room(self, state: _State) -> bool:
+    def _await_room(self, state: ShardBuffer) -> bool:
         """Wait while the buffer is full; a shard may always hold one page. False when the thread has to end."""
         stopped = self._client.stopped
         with self._changed:
@@ -276,7 +214,7 @@ class Prefetcher:
             )
             return not (stopped.is_set() or state.abandoned)
 
-    def _accept(self, shard: str, state: _State, page: Page) -> bool:
+    def _accept(self, shard: str, state: ShardBuffer, page: Page) -> bool:
         """Buffer a page; True when the shard needs no further one."""
         records, reached = self._before_freeze(page)
         batch = decode_records(records, shard) if records else None
@@ -285,12 +223,10 @@ class Prefetcher:
             if state.abandoned:
                 return True
             if batch is not None:
-                state.batches.append(batch)
-                state.rows += batch.num_rows
-                state.size += batch.nbytes
+                state.add(batch)
                 self._size += batch.nbytes
                 state.fetched = state.fetched.advanced(records[-1]["SequenceNumber"], len(records))
-            state.millis_behind = page.millis_behind
+            state.millis_behind, state.looked_at = page.millis_behind, self._client.clock.monotonic()
             state.seen_end = until
             if until is not None:
                 self._sightings[shard] = Sighting(state.fetched.after, until)
@@ -311,12 +247,19 @@ class Prefetcher:
         return page.records, page.at_end and not page.finished and page.exchange.asked_at >= freeze.local
 
     def _survives_trim(self, shard: str, position: Position) -> bool:
-        """The record we are behind is gone; nothing is lost if it was still the last one recently enough."""
-        if self._options.on_trimmed == "skip":
+        """The record we are behind is gone: whether to go on."""
+        if self._was_last(shard, position):
             return True
+        if self._options.on_trimmed == "skip":
+            self._losses.gap(shard, position.after)
+            return True
+        return False
+
+    def _was_last(self, shard: str, position: Position) -> bool:
+        """Nothing is lost if the record we are behind was still the last one recently enough."""
         with self._changed:
             sighting = self._sightings.get(shard)
-        if sighting is None or sighting.after != position.after:
+        if sighting is None or sighting.after != position.after or position.sub >= 0:
             return False
         kept = retention_hours(self._client, self._options.stream) * 3_600_000
         return sighting.until > self._client.clock.wall() * 1000 - kept + TRIM_MARGIN_MILLIS
@@ -341,5 +284,5 @@ class Prefetcher:
                     state.released = True
                 self._changed.notify_all()
 
-    def _unreleased(self) -> list[_State]:
+    def _unreleased(self) -> list[ShardBuffer]:
         return [state for state in self._states.values() if state.finished and not state.released]

@@ -18,11 +18,13 @@ from typing import Any
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.spark.kinesis.client import THROTTLING, KinesisClient
+from ds_dagster.spark.kinesis.cursor import stream_summary
 from ds_dagster.spark.kinesis.timing import Backoff
 
 # https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 REQUEST_RECORDS = 500
 REQUEST_BYTES = 5 * 1000 * 1000
+"""AWS has taken 10 MiB since late 2025, other servers 5; a larger record goes alone."""
 RECORD_BYTES = 1024 * 1024
 KEY_CHARACTERS = 256
 
@@ -40,17 +42,29 @@ class OutRecord:
         return len(self.data) + len(self.key.encode())
 
 
-def check_record(stream: str, record: OutRecord) -> None:
-    """Refuse what Kinesis would refuse for good.
+def check_record(stream: str, record: OutRecord, limit: int = RECORD_BYTES) -> None:
+    """Refuse what Kinesis would refuse for good. Key and data count together.
+
+    Args:
+        stream: name, for messages.
+        record: to be written.
+        limit: bytes of a record that the stream takes.
 
     Raises:
         UserError: KINESIS_PARTITION_KEY_INVALID, KINESIS_RECORD_TOO_LARGE.
     """
     if not 1 <= len(record.key) <= KEY_CHARACTERS:
         raise error("KINESIS_PARTITION_KEY_INVALID", stream=stream, length=len(record.key), limit=KEY_CHARACTERS)
-    if len(record.data) > RECORD_BYTES:
-        size = len(record.data)
-        raise error("KINESIS_RECORD_TOO_LARGE", stream=stream, size=size, limit=RECORD_BYTES, key=record.key)
+    if record.size > limit:
+        raise error("KINESIS_RECORD_TOO_LARGE", stream=stream, size=record.size, limit=limit, key=record.key)
+
+
+def record_limit(client: KinesisClient, stream: str, largest: int) -> int:
+    """Bytes of a record that a stream takes: 1 MiB, or what was set for it (up to 10 MiB). Asked only if the largest
+    record is over the former."""
+    if largest <= RECORD_BYTES:
+        return RECORD_BYTES
+    return int(stream_summary(client, stream).get("MaxRecordSizeInKiB") or 0) * 1024 or RECORD_BYTES
 
 
 class Putter:
@@ -74,8 +88,9 @@ class Putter:
             UserError: a record or key is over Kinesis's limits (nothing of this call was written then).
             ExternalError: KINESIS_THROTTLED, KINESIS_REFUSED or KINESIS_UNREACHABLE beyond the retry budget.
         """
+        limit = record_limit(self._client, self._stream, max((record.size for record in records), default=0))
         for record in records:
-            check_record(self._stream, record)
+            check_record(self._stream, record, limit)
         lanes: list[list[OutRecord]] = [[] for _ in range(self._lanes)]
         for record in records:
             lanes[zlib.crc32(record.key.encode()) % self._lanes].append(record)

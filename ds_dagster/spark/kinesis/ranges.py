@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.cursor import ShardCursor
-from ds_dagster.spark.kinesis.decode import decode_records
+from ds_dagster.spark.kinesis.decode import RawRecord, decode_records, sub_number
 from ds_dagster.spark.kinesis.offsets import Position, sequence_key
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
-    """The records (start, end] of a shard, and the spool file that may still hold them (empty: read the stream)."""
+    """The records (start, end] of a shard, and where they may be had without reading the stream again.
+
+    Attributes:
+        path: spool file on the machine that planned the batch, empty for none.
+        payload: that file's content, for tasks on other machines; empty where it was not shipped.
+    """
 
     shard: str
     start: Position
     end: Position
     path: str = ""
+    payload: bytes = field(default=b"", repr=False)
 
     @property
     def rows(self) -> int:
@@ -29,22 +35,31 @@ class ShardRange:
         return self.end.count - self.start.count
 
 
-def read_range(client: KinesisClient, stream: str, wanted: ShardRange) -> Iterator[pa.RecordBatch]:
+def read_range(
+    client: KinesisClient, stream: str, wanted: ShardRange, missing: Callable[[int], None] | None = None
+) -> Iterator[pa.RecordBatch]:
     """The range's records from the stream, in order.
+
+    Args:
+        client: the API.
+        stream: name.
+        wanted: the range.
+        missing: told how many are not there any more, instead of an error.
 
     Raises:
         UserError: KINESIS_RANGE_TRIMMED when not all of them are there any more.
     """
-    cursor = ShardCursor(client, stream, wanted.shard, wanted.start)
-    last, found, done = sequence_key(wanted.end.after), 0, False
-    while found < wanted.rows and not done:
-        page = cursor.next_page()
-        records = [record for record in page.records if sequence_key(record["SequenceNumber"]) <= last]
-        done = page.at_end or page.finished or len(records) < len(page.records)
-        found += len(records)
-        if records:
-            yield decode_records(records, wanted.shard)
-    if found != wanted.rows:
+    found = 0
+    try:
+        for batch in _batches(client, stream, wanted):
+            found += batch.num_rows
+            yield batch
+    except DsError as gone:
+        if missing is None or gone.condition != "KINESIS_SHARD_GONE":
+            raise
+    if missing is not None:
+        missing(wanted.rows - found)
+    elif found != wanted.rows:
         raise error(
             "KINESIS_RANGE_TRIMMED",
             missing=wanted.rows - found,
@@ -54,3 +69,21 @@ def read_range(client: KinesisClient, stream: str, wanted: ShardRange) -> Iterat
             after=wanted.start.after or "its beginning",
             until=wanted.end.after,
         )
+
+
+def _batches(client: KinesisClient, stream: str, wanted: ShardRange) -> Iterator[pa.RecordBatch]:
+    cursor = ShardCursor(client, stream, wanted.shard, wanted.start)
+    left, done = wanted.rows, False
+    while left > 0 and not done:
+        page = cursor.next_page()
+        records = [record for record in page.records if _is_within(record, wanted.end)]
+        done = page.at_end or page.finished or len(records) < len(page.records)
+        left -= len(records)
+        if records:
+            yield decode_records(records, wanted.shard)
+
+
+def _is_within(record: RawRecord, end: Position) -> bool:
+    if end.sub >= 0 and record["SequenceNumber"] == end.after:
+        return sub_number(record) <= end.sub
+    return sequence_key(record["SequenceNumber"]) <= sequence_key(end.after)

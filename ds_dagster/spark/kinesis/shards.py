@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ds_dagster.kinesis_aggregates import WHOLE, HashRange
 from ds_dagster.spark.kinesis.client import Exchange, KinesisClient
 from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, Position
 
@@ -14,11 +15,18 @@ PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard as ListShards shows it. ``ending``: last sequence number of a closed shard, empty while it is open."""
+    """One shard as ListShards shows it.
+
+    Attributes:
+        parents: what it was split off or merged from.
+        ending: last sequence number of a closed shard, empty while it is open.
+        hashes: hash keys of its records.
+    """
 
     id: str
     parents: tuple[str, ...] = ()
     ending: str = ""
+    hashes: HashRange = WHOLE
 
     @property
     def open(self) -> bool:
@@ -41,27 +49,41 @@ def list_shards(client: KinesisClient, stream: str) -> ShardList:
     while True:
         reply = client.call("ListShards", request)
         for entry in reply.body.get("Shards", ()):
-            parents = (entry.get("ParentShardId"), entry.get("AdjacentParentShardId"))
-            ending = entry.get("SequenceNumberRange", {}).get("EndingSequenceNumber")
-            found[entry["ShardId"]] = Shard(entry["ShardId"], tuple(p for p in parents if p), str(ending or ""))
+            found[entry["ShardId"]] = _shard(entry)
         token = reply.body.get("NextToken")
         if not token:
             return ShardList(found, reply.exchange)
         request = {"NextToken": token, "MaxResults": PAGE}
 
 
-def first_positions(shards: Mapping[str, Shard], starting_position: str, now_millis: int) -> dict[str, Position]:
+def _shard(entry: Mapping[str, Any]) -> Shard:
+    parents = (entry.get("ParentShardId"), entry.get("AdjacentParentShardId"))
+    ending = entry.get("SequenceNumberRange", {}).get("EndingSequenceNumber")
+    limits = entry.get("HashKeyRange")
+    hashes = HashRange(int(limits["StartingHashKey"]), int(limits["EndingHashKey"])) if limits else WHOLE
+    return Shard(entry["ShardId"], tuple(p for p in parents if p), str(ending or ""), hashes)
+
+
+def first_positions(
+    shards: Mapping[str, Shard], starting_position: str, now_millis: int, timestamp: int = 0
+) -> dict[str, Position]:
     """Where a first start begins.
 
     ``earliest``: every shard without a remembered parent, at its oldest record; children follow when parents are done.
+    ``timestamp``: the same, with records that arrived at ``timestamp`` (epoch ms) or later.
     ``latest``: every open shard as of ``now_millis``; closed ones count as read, so that only new children follow.
     """
     if starting_position == "latest":
         end = Position("latest", time=now_millis)
         return {shard.id: end if shard.open else Position("closed") for shard in shards.values()}
-    return {
-        shard.id: TRIM_HORIZON for shard in shards.values() if not any(parent in shards for parent in shard.parents)
-    }
+    first = shard_start(starting_position, timestamp)
+    return {shard.id: first for shard in shards.values() if not any(parent in shards for parent in shard.parents)}
+
+
+def shard_start(starting_position: str, timestamp: int) -> Position:
+    """Where a shard begins that was not read before. A child of a shard that closed before the moment a query begins at
+    may hold older records too."""
+    return Position("time", time=timestamp) if starting_position == "timestamp" else TRIM_HORIZON
 
 
 def startable(shards: Mapping[str, Shard], positions: Mapping[str, Position]) -> list[str]:

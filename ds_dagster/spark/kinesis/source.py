@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -18,25 +21,28 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from ds_dagster.spark.kinesis.buffer import NO_LOOK
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.decode import RECORD_DDL
+from ds_dagster.spark.kinesis.losses import Losses
 from ds_dagster.spark.kinesis.offsets import (
-    TRIM_HORIZON,
     JsonOffset,
     Position,
     offset_json,
     parse_offset,
 )
 from ds_dagster.spark.kinesis.options import KinesisOptions
-from ds_dagster.spark.kinesis.prefetch import NO_LOOK, Freeze, Prefetcher
+from ds_dagster.spark.kinesis.prefetch import Freeze, Prefetcher
 from ds_dagster.spark.kinesis.ranges import ShardRange, read_range
-from ds_dagster.spark.kinesis.shards import first_positions, forgotten, list_shards, startable
+from ds_dagster.spark.kinesis.shards import first_positions, forgotten, list_shards, shard_start, startable
 from ds_dagster.spark.kinesis.sink import KinesisBatchWriter, KinesisStreamWriter
-from ds_dagster.spark.kinesis.spool import Spool, read_spooled
+from ds_dagster.spark.kinesis.spool import Spool, read_shipped, read_spooled, shipped
 from ds_dagster.spark.kinesis.timing import Clock, RetryPolicy, SystemClock
 
 ROWS_PER_TASK = 20_000
 """A task costs tens of milliseconds before its first row, so small batches of many shards share one."""
+SHIP_BYTES = 4 * 1024 * 1024
+"""Most bytes that travel with a task; Spark takes 128 MiB and warns long before."""
 NOTE_SECONDS = 30.0
 """Pause between notes of how far shards were seen to their end."""
 
@@ -81,6 +87,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._spool: Spool | None = None
         self._freeze: Freeze | None = None
         self._given: Mapping[str, Position] | None = None
+        self._losses = Losses(options.stream)
+        self._shard_start = shard_start(options.starting_position, options.starting_timestamp)
         self._noted_at = 0.0
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -92,7 +100,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query without a checkpoint begins. Raises KINESIS_STREAM_NOT_FOUND."""
         listing = list_shards(self._connect(), self._options.stream)
         now = int(listing.exchange.latest * 1000)
-        positions = first_positions(listing.shards, self._options.starting_position, now)
+        options = self._options
+        positions = first_positions(listing.shards, options.starting_position, now, options.starting_timestamp)
         return offset_json(self._options.stream, positions)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -109,18 +118,18 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A finite run waits for the network here, since "nothing" would end it.
         """
-        positions = parse_offset(self._options.stream, start)
+        before = positions = parse_offset(self._options.stream, start)
         pinned = _pinned(positions)
         if pinned != positions:
             # an empty first batch writes the moment of `latest` into the checkpoint
             return self._give(pinned)
-        prefetcher = self._read_ahead(positions)
+        prefetcher, positions = self._read_ahead(positions)
         if self._clock.monotonic() - self._noted_at >= NOTE_SECONDS:
             self._note()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         while True:
             end = self._advance(prefetcher, positions, most)
-            if end != positions or self._freeze is None or not prefetcher.wait_for_news():
+            if end != before or self._freeze is None or not prefetcher.wait_for_news():
                 return self._give(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
@@ -128,17 +137,21 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Every shard of the last offset stands in it. ``complete_until`` is the last moment at which the shard was seen
         at its end with nothing left in the buffer: every record that arrived before it is part of the offsets given out
-        so far. It is absent until that happened. ``finished`` stands alone: closed and read, nothing will ever come.
+        so far. It is absent until that happened. ``millis_behind`` is the age of the oldest record that is not part of
+        them, -1 where nobody has looked lately. ``finished`` stands for both: closed and read, nothing will ever come.
+        The first shard also tells ``lost_records``, of the whole stream, if there are any.
         """
         if self._given is None:
             return None
         looks = self._prefetcher.looks() if self._prefetcher else {}
         report: dict[str, dict[str, int]] = {}
-        for shard, position in self._given.items():
+        for shard, position in sorted(self._given.items()):
             look = looks.get(shard, NO_LOOK)
-            values = {"complete_until": look.complete_until, "millis_behind": look.millis_behind}
-            known = {name: value for name, value in values.items() if value is not None}
-            report[shard] = {"finished": True} if position.closed else known
+            until = {} if look.complete_until is None else {"complete_until": look.complete_until}
+            report[shard] = {"finished": True} if position.closed else {**until, "millis_behind": look.millis_behind}
+        lost = self._losses.records
+        if lost and report:
+            report[min(report)]["lost_records"] = lost
         return report
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
@@ -147,10 +160,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before, after = parse_offset(stream, start), parse_offset(stream, end)
         ranges = []
         for shard, position in after.items():
-            first = before.get(shard, TRIM_HORIZON)
+            first = before.get(shard, self._shard_start)
             if position.count > first.count:
                 path = self._spool.find(shard, first.count, position.count) if self._spool else ""
-                ranges.append(ShardRange(shard, first, position, path))
+                ranges.append(self._shipped(self._kept(ShardRange(shard, first, position, path))))
         return [InputPartition(group) for group in _grouped(ranges)]
 
     def commit(self, end: Mapping[str, Any]) -> None:
@@ -176,18 +189,20 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- in a task ------------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one partition: from the spool, or after a restart (or on another machine) from the stream.
+        """The records of one partition: shipped with it, from the spool, or from the stream once more (after a restart,
+        or a large range on another machine).
 
         Raises:
             UserError: KINESIS_RANGE_TRIMMED.
         """
         wanted: ShardRange
         for wanted in partition.value:
-            spooled = _spooled(wanted.path)
+            spooled = read_shipped(wanted.payload) if wanted.payload else _spooled(wanted.path)
             if spooled is not None:
                 yield from spooled
             else:
-                yield from read_range(self._connect(), self._options.stream, wanted)
+                uncounted = _nothing if self._options.on_trimmed == "skip" else None
+                yield from read_range(self._connect(), self._options.stream, wanted, uncounted)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -197,11 +212,38 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = KinesisClient(self._options.connection, policy, self._clock, threading.Event())
         return self._client
 
-    def _read_ahead(self, positions: Mapping[str, Position]) -> Prefetcher:
+    def _read_ahead(self, positions: dict[str, Position]) -> tuple[Prefetcher, dict[str, Position]]:
+        """The running prefetcher, and the positions without shards that are gone where those may be skipped."""
         if self._prefetcher is None:
-            self._prefetcher = Prefetcher(self._connect(), self._options, self._files().seen(), self._freeze)
+            seen = self._files().seen()
+            self._prefetcher = Prefetcher(self._connect(), self._options, seen, self._losses, self._freeze)
+        if self._options.on_trimmed == "skip":
+            positions = self._without_gone(positions, self._prefetcher)
         self._prefetcher.follow(positions)
-        return self._prefetcher
+        return self._prefetcher, positions
+
+    def _without_gone(self, positions: Mapping[str, Position], prefetcher: Prefetcher) -> dict[str, Position]:
+        known = {*prefetcher.shards, *prefetcher.looks()}
+        gone = {shard: p for shard, p in positions.items() if not p.closed and shard not in known}
+        for shard, position in gone.items():
+            self._losses.gap(shard, position.after)
+        return {**positions, **{shard: position.ended() for shard, position in gone.items()}}
+
+    def _kept(self, wanted: ShardRange) -> ShardRange:
+        """A range of a batch that is read again, where losses are skipped: fetched here, since only the process that
+        plans can count what is missing. The same range as it was otherwise."""
+        if wanted.path or self._options.on_trimmed != "skip":
+            return wanted
+        missing = partial(self._losses.missing, wanted.shard)
+        batches = [*read_range(self._connect(), self._options.stream, wanted, missing)]
+        path = self._files().write(wanted.shard, wanted.start.count, wanted.end.count, batches)
+        return replace(wanted, path=path)
+
+    def _shipped(self, wanted: ShardRange) -> ShardRange:
+        """With its records, where tasks may run on other machines and the records are few enough for a plan."""
+        if not self._options.ship_records:
+            return wanted
+        return replace(wanted, payload=shipped(wanted.path, SHIP_BYTES))
 
     def _files(self) -> Spool:
         if self._spool is None:
@@ -218,7 +260,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end[shard] = taken.end
         for shard in prefetcher.drained():
             end[shard] = end[shard].ended()
-        children = dict.fromkeys(startable(prefetcher.shards, end), TRIM_HORIZON)
+        children = dict.fromkeys(startable(prefetcher.shards, end), self._shard_start)
         prefetcher.follow(children)
         end.update(children)
         if end == positions:
@@ -236,6 +278,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._noted_at = self._clock.monotonic()
 
 
+def _nothing(_missing: int) -> None:
+    """Tasks count no losses, the process that plans has done it."""
+
+
 def _pinned(positions: Mapping[str, Position]) -> dict[str, Position]:
     return {
         shard: Position("time", time=position.time) if position.kind == "latest" else position
@@ -244,14 +290,16 @@ def _pinned(positions: Mapping[str, Position]) -> dict[str, Position]:
 
 
 def _grouped(ranges: Sequence[ShardRange]) -> list[tuple[ShardRange, ...]]:
-    """Fill tasks in order until each has about :data:`ROWS_PER_TASK`."""
+    """Fill tasks in order until each has about :data:`ROWS_PER_TASK`, or what may travel with it."""
     groups: list[tuple[ShardRange, ...]] = []
     current: tuple[ShardRange, ...] = ()
     for wanted in ranges:
-        if current and sum(r.rows for r in current) + wanted.rows > ROWS_PER_TASK:
+        filled = (*current, wanted)
+        is_over = sum(r.rows for r in filled) > ROWS_PER_TASK or sum(len(r.payload) for r in filled) > SHIP_BYTES
+        if current and is_over:
             groups.append(current)
-            current = ()
-        current = (*current, wanted)
+            filled = (wanted,)
+        current = filled
     return [*groups, current] if current else groups
 
 
@@ -261,12 +309,7 @@ def _spooled(path: str) -> Iterator[pa.RecordBatch] | None:
         return None
     batches = read_spooled(path)
     try:
-        first = next(batches)
-    except FileNotFoundError:
+        first = next(batches, None)
+    except OSError:
         return None
-
-    def chain() -> Iterator[pa.RecordBatch]:
-        yield first
-        yield from batches
-
-    return chain()
+    return iter(()) if first is None else chain((first,), batches)

@@ -150,8 +150,26 @@ def _is_unlocked(path: Path) -> bool:
 def read_spooled(path: str) -> Iterator[pa.RecordBatch]:
     """The batches of one file, in slices of bounded size."""
     with pa.memory_map(path) as source:
-        reader = pa.ipc.open_file(source)
-        for index in range(reader.num_record_batches):
-            batch = reader.get_batch(index)
-            for begin in range(0, batch.num_rows, READ_ROWS):
-                yield batch.slice(begin, READ_ROWS)
+        yield from _slices(source)
+
+
+def read_shipped(payload: bytes) -> Iterator[pa.RecordBatch]:
+    """The same of a file's content."""
+    yield from _slices(pa.BufferReader(payload))
+
+
+def _slices(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+    reader = pa.ipc.open_file(source)
+    for index in range(reader.num_record_batches):
+        batch = reader.get_batch(index)
+        for begin in range(0, batch.num_rows, READ_ROWS):
+            yield batch.slice(begin, READ_ROWS)
+
+
+def shipped(path: str, most_bytes: int) -> bytes:
+    """A spool file's content if it is not larger; otherwise nothing, also when it is gone."""
+    file = Path(path)
+    try:
+        return file.read_bytes() if path and file.stat().st_size <= most_bytes else b""
+    except OSError:
+        return b""

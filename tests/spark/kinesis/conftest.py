@@ -69,6 +69,7 @@ class Proxy:
         self._target = target.removeprefix("http://")
         self.hook: Hook | None = None
         self.calls: list[str] = []
+        self.keys: list[str] = []
         self._lock = threading.Lock()
         proxy = self
 
@@ -103,6 +104,7 @@ class Proxy:
         operation = headers["X-Amz-Target"].removeprefix(API)
         with self._lock:
             self.calls.append(operation)
+            self.keys.append(headers["Authorization"].partition("Credential=")[2].partition("/")[0])
 
         def forward(request: Mapping[str, Any]) -> Answer:
             connection = http.client.HTTPConnection(self._target, timeout=20)
@@ -301,7 +303,8 @@ def read_from(kinesalite: str, tmp_path: Path) -> Iterator[Callable[..., Batches
 
     def make(stream: Stream, url: str = "", **options: object) -> Batches:
         settings: dict[str, Any] = {"spool": str(tmp_path / "spool"), "poll_seconds": 0.02, "discovery_seconds": 0.2}
-        batches = Batches(KinesisOptions(stream.name, connection_to(url or kinesalite), **{**settings, **options}))
+        settings |= {"connection": connection_to(url or kinesalite), **options}
+        batches = Batches(KinesisOptions(stream.name, **settings))
         made.append(batches)
         return batches
 

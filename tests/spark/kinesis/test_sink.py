@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -129,8 +130,86 @@ def test_what_kinesis_never_takes_is_refused_before_anything_is_written(stream, 
 
 
 def test_the_longest_key_and_the_largest_record_are_taken(stream, kinesalite, tools):
-    putter(kinesalite, stream, tools).put([OutRecord("k" * 256, b"x" * (1024 * 1024))])
-    assert [(len(r.partition_key), len(r.data)) for r in written(stream)] == [(256, 1024 * 1024)]
+    largest = 1024 * 1024 - 256
+    putter(kinesalite, stream, tools).put([OutRecord("k" * 256, b"x" * largest)])
+    assert [(len(r.partition_key), len(r.data)) for r in written(stream)] == [(256, largest)]
+    with pytest.raises(UserError, match="KINESIS_RECORD_TOO_LARGE"):
+        putter(kinesalite, stream, tools).put([OutRecord("k" * 256, b"x" * (largest + 1))])
+
+
+def test_a_stream_may_take_larger_records(stream, proxy, tools):
+    sizes: list[list[int]] = []
+
+    def generous(operation, request, forward):
+        if operation == "PutRecords":
+            sizes.append([len(tools.decoded(entry["Data"])) for entry in request["Records"]])
+            return 200, {"FailedRecordCount": 0, "Records": [{"SequenceNumber": "1"} for _ in request["Records"]]}
+        status, answer = forward(request)
+        answer["StreamDescriptionSummary"]["MaxRecordSizeInKiB"] = 10 * 1024
+        return status, answer
+
+    proxy.hook = generous
+    large = [OutRecord(f"k{i}", b"x" * size) for i, size in enumerate((10, 3_000_000, 9_000_000, 2_500_000))]
+    putter(proxy.url, stream, tools, lanes=1).put(large)
+    assert sizes == [[10, 3_000_000], [9_000_000], [2_500_000]], "one over the limit of a request goes alone"
+    with pytest.raises(UserError) as raised:
+        putter(proxy.url, stream, tools).put([OutRecord("k", b"x" * 10 * 1024 * 1024)])
+    assert raised.value.params["limit"] == 10 * 1024 * 1024
+    asked = proxy.count("DescribeStreamSummary")
+    putter(proxy.url, stream, tools).put(large[:1])
+    assert proxy.count("DescribeStreamSummary") == asked, "ordinary records ask nothing"
+
+
+def test_keys_keep_their_order_while_shards_split_and_merge(new_stream, proxy, tools):
+    """Read by boto3, parents before children: an order of its own."""
+    stream = new_stream(2)
+    proxy.hook = Refusing(0.1)
+    sent = [OutRecord(key, data) for key, data in tools.numbered(6000, keys=30)]
+
+    def write() -> None:
+        for at in range(0, len(sent), 500):
+            putter(proxy.url, stream, tools).put(sent[at : at + 500])
+
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(write)
+        for reshard in (stream.split, stream.merge, stream.split):
+            reached = proxy.count("PutRecords") + 6
+            tools.eventually(lambda n=reached: writing.done() or proxy.count("PutRecords") >= n, "more requests")
+            assert not writing.done(), "the shards change while somebody writes"
+            reshard()
+        writing.result()
+    found = by_boto3(stream)
+    assert len({shard for shard, _, _ in found}) >= 5
+    assert sorted((key, data) for _, key, data in found) == sorted((r.key, r.data) for r in sent)
+    by_key = defaultdict(list)
+    for _, key, data in found:
+        by_key[key].append(data)
+    assert all(values == sorted(values) for values in by_key.values())
+
+
+def by_boto3(stream) -> list[tuple[str, str, bytes]]:
+    """Every record as (shard, key, data), by another client than ours: shards in the order of their first record."""
+    import boto3
+
+    asked = stream.client.connection
+    client = boto3.client(
+        "kinesis",
+        region_name=asked.region,
+        endpoint_url=asked.endpoint_url,
+        aws_access_key_id=asked.access_key_id,
+        aws_secret_access_key=asked.secret_access_key,
+    )
+    found: list[tuple[str, str, bytes]] = []
+    for shard in sorted(client.list_shards(StreamName=stream.name)["Shards"], key=lambda s: s["ShardId"]):
+        begin = {"StreamName": stream.name, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+        iterator = client.get_shard_iterator(**begin)["ShardIterator"]
+        while iterator:
+            page = client.get_records(ShardIterator=iterator)
+            found += [(shard["ShardId"], r["PartitionKey"], r["Data"]) for r in page["Records"]]
+            done = page["MillisBehindLatest"] == 0 and not page["Records"]
+            iterator = None if done else page.get("NextShardIterator")
+    client.close()
+    return found
 
 
 def test_writer_takes_arrow_batches_deletes_and_missing_keys(stream, kinesalite, tools):

@@ -81,7 +81,9 @@ def test_unknown_options_are_refused_with_the_nearest():
 positions = st.one_of(
     st.just(TRIM_HORIZON),
     st.builds(Position, st.sampled_from(["latest", "time"]), time=st.integers(0, 2**45)),
-    st.builds(Position, st.just("after"), st.integers(0, 10**56).map(str), st.integers(1, 10**12)),
+    st.builds(
+        Position, st.just("after"), st.integers(0, 10**56).map(str), st.integers(1, 10**12), sub=st.integers(-1, 10**6)
+    ),
     st.builds(Position, st.just("closed"), st.integers(0, 10**56).map(str), st.integers(0, 10**12)),
 )
 

@@ -1,0 +1,118 @@
+"""Records of one shard between fetching and the batch that takes them. Not thread-safe: the prefetcher locks."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from ds_dagster.spark.kinesis.cursor import ShardCursor
+from ds_dagster.spark.kinesis.decode import arrived_at
+from ds_dagster.spark.kinesis.offsets import Position
+
+STALE_SECONDS = 30.0
+"""What a look said this long ago says nothing any more."""
+UNKNOWN = -1
+"""``millis_behind`` of a shard nobody has looked at lately."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Buffered records of one shard that now belong to a batch. ``end``: position behind them."""
+
+    start: Position
+    end: Position
+    batches: tuple[pa.RecordBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLook:
+    """How far a shard is read.
+
+    Attributes:
+        complete_until: epoch ms, None before the shard was seen at its end.
+        millis_behind: age of the oldest record that no batch has taken, 0 for none, :data:`UNKNOWN`. The API tells
+            it of the end of a page; buffered records are older.
+    """
+
+    complete_until: int | None = None
+    millis_behind: int = UNKNOWN
+
+
+NO_LOOK = ShardLook()
+
+
+@dataclass(slots=True)
+class ShardBuffer:
+    """One shard's buffer. ``taken`` and ``fetched`` are the positions before and behind it; ``looked_at`` is on the
+    clock of pauses, all other times are epoch milliseconds."""
+
+    cursor: ShardCursor
+    taken: Position
+    fetched: Position
+    batches: deque[pa.RecordBatch] = field(default_factory=deque)
+    rows: int = 0
+    size: int = 0
+    finished: bool = False
+    released: bool = False
+    reached: bool = False
+    abandoned: bool = False
+    complete_until: int | None = None
+    seen_end: int | None = None
+    millis_behind: int = UNKNOWN
+    looked_at: float = float("-inf")
+
+    @property
+    def drained(self) -> bool:
+        """Closed, everything taken, and its children are in the list of shards."""
+        return self.finished and self.released and not self.rows
+
+    @property
+    def settled(self) -> bool:
+        """Nothing more will come in this run."""
+        return self.reached and not self.rows
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Behind what is there."""
+        self.batches.append(batch)
+        self.rows += batch.num_rows
+        self.size += batch.nbytes
+
+    def cut(self, rows: int) -> tuple[Taken, int]:
+        """Take the oldest rows; gives them and how many bytes that frees."""
+        taken: list[pa.RecordBatch] = []
+        missing = rows
+        while missing:
+            batch = self.batches.popleft()
+            if batch.num_rows > missing:
+                self.batches.appendleft(batch.slice(missing))
+                batch = batch.slice(0, missing)
+            taken.append(batch)
+            missing -= batch.num_rows
+        start = self.taken
+        self.taken = start.advanced(_number(taken[-1], -1), rows, self._open_sub(taken[-1]))
+        self.rows -= rows
+        freed = sum(batch.nbytes for batch in taken) if self.rows else self.size
+        self.size -= freed
+        if not self.rows and self.seen_end is not None:
+            self.complete_until = self.seen_end
+        return Taken(start, self.taken, tuple(taken)), freed
+
+    def look(self, wall: float, monotonic: float) -> ShardLook:
+        """How far it is read by now; arguments in seconds."""
+        if self.rows:
+            waiting = int(wall * 1000) - arrived_at(self.batches[0], 0)
+            return ShardLook(self.complete_until, max(1, waiting, self.millis_behind))
+        known = self.finished or monotonic - self.looked_at <= STALE_SECONDS
+        return ShardLook(self.complete_until, self.millis_behind if known else UNKNOWN)
+
+    def _open_sub(self, last: pa.RecordBatch) -> int:
+        """Number of the last row inside its aggregate if the next row belongs to the same one, else -1."""
+        if not self.batches or _number(self.batches[0], 0) != _number(last, -1):
+            return -1
+        return int(last.column("sub_sequence_number")[-1].as_py())
+
+
+def _number(batch: pa.RecordBatch, row: int) -> str:
+    return str(batch.column("sequence_number")[row].as_py())

@@ -1,0 +1,41 @@
+"""How often one shard is asked. AWS allows five reads a second and shard, over all who read it: jobs that read the same
+stream share them by backing off: slower at once, faster little by little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+SLOWER, FASTER = 2.0, 0.95
+FIRST_SECONDS = 0.2
+MOST_SECONDS = 2.0
+"""Ten readers of one shard come to this; what a burst made of it is gone within a minute."""
+LEAST_SECONDS = 0.02
+"""Shorter pauses are none."""
+
+
+class Pace:
+    """The pause between two requests to a shard.
+
+    Args:
+        poll_seconds: least pause at the shard's end.
+        draw: a number in [0, 1), spreads the readers of one shard.
+    """
+
+    def __init__(self, poll_seconds: float, draw: Callable[[], float]) -> None:
+        self._poll = poll_seconds
+        self._draw = draw
+        self.seconds = 0.0
+
+    def after(self, *, throttled: bool, at_end: bool) -> float:
+        """Seconds to wait after an answer.
+
+        Args:
+            throttled: Kinesis had said "slow down" before it answered.
+            at_end: there was nothing further to read.
+        """
+        if throttled:
+            self.seconds = min(MOST_SECONDS, max(FIRST_SECONDS, self.seconds * SLOWER))
+        else:
+            self.seconds = self.seconds * FASTER if self.seconds > LEAST_SECONDS else 0.0
+        pause = max(self.seconds, self._poll if at_end else 0.0)
+        return pause * (0.8 + 0.4 * self._draw()) if self.seconds else pause
