@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.lag import SourceLag
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores import kafka_faults, kafka_lag
@@ -242,6 +243,12 @@ class KafkaAdmin:
         """The topic's id, empty when there is no such topic."""
         found = self._metadata(entity).topics.get(entity)
         return "" if found is None or found.error is not None else self._topic_id(entity)
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.kafka_entities import KafkaEntities
+
+        return KafkaEntities(self)
 
     def close(self) -> None:
         """Forget the clients; librdkafka closes its sockets with them."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from ds_dagster.aws_session import AwsLogin, aws_client
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError, error
 from ds_dagster.kinesis_aggregates import open_aggregate
 
@@ -235,6 +236,12 @@ class KinesisAdmin:
             answer = self._call("read a shard", "get_records", ShardIterator=iterator["ShardIterator"], Limit=10_000)
             behind += sum(1 for _ in _records(name, answer["Records"]))
         return behind
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.kinesis_entities import KinesisEntities
+
+        return KinesisEntities(self)
 
     def close(self) -> None:
         """Close the sockets."""

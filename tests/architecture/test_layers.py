@@ -69,6 +69,7 @@ LAYERS: Mapping[str, Layer] = {
     "plan": layer("sql catalog", third="sqlglot"),
     "project": layer("sql catalog stores plan project_cache project_connections"),
     "project_connections": layer("sql"),
+    "observation": layer("catalog project"),
     "project_cache": layer("sql catalog stores plan project", third="sqlglot"),
     "spark": layer(
         "catalog plan",
@@ -84,7 +85,7 @@ LAYERS: Mapping[str, Layer] = {
         inside=DRIVERS,
     ),
     "orchestration": layer(
-        "catalog plan project runtime local",
+        "catalog plan project observation runtime local",
         third="dagster dagster_shared pydantic",
         inside="session adbc_driver_postgresql boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
         typing="dagster_pyspark pyspark boto3 confluent_kafka psycopg2 session",
@@ -93,8 +94,8 @@ LAYERS: Mapping[str, Layer] = {
     "session": layer("runtime", third="dagster_pyspark pydantic", inside="worker"),
     "local": layer(inside="confluent_kafka psycopg2 boto3 botocore"),
     "cli": layer(
-        f"{COMPILER} runtime local testing orchestration demo",
-        third="click sqlglot rich",
+        f"{COMPILER} observation runtime local testing orchestration demo",
+        third="click prompt_toolkit sqlglot rich",
         inside="spark dagster dagster_graphql rich pytest confluent_kafka boto3 psycopg2",
     ),
     "__init__": layer(),
