@@ -22,6 +22,7 @@ CASES = (
     ("needs_new_checkpoint", COPY, COPY.replace("AS SELECT", "WITH ('topic' = 'elsewhere') AS SELECT")),
     ("would_lose_data", COPY, COPY.replace("clicks", "clicks WITH ('starting.position' = 'latest')")),
     ("needs_new_checkpoint", TABLE, TABLE.replace("'warehouse'", "'warehouse', 'refresh.mode' = 'full'")),
+    ("keeps_checkpoint", TABLE, TABLE.replace("'warehouse'", "'warehouse', 'refresh.mode' = 'continuous'")),
     ("keeps_checkpoint", TABLE, TABLE.replace("url, at", "url, at + 1 AS at")),
     ("needs_new_checkpoint", COUNTS, COUNTS.replace("WHERE ok", "WHERE NOT ok")),
     ("needs_new_checkpoint", COUNTS, COUNTS.replace("COUNT(*)", "SUM(at)")),
