@@ -11,7 +11,7 @@ from typing import Any
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.errors import DsError, error
-from ds_dagster.stores.postgres_connection import CONTROL_MILLIS, PostgresAddress
+from ds_dagster.stores.postgres_connection import CONTROL_MILLIS, PostgresAddress, primary_text
 
 TABLES_QUERY = """
     SELECT n.nspname || '.' || c.relname, greatest(c.reltuples, 0)::bigint
@@ -93,9 +93,10 @@ class PostgresAdmin:
                 cursor.execute("SELECT oid, format_type(oid, NULL) FROM pg_type WHERE oid = ANY (%s)", (codes,))
                 types = dict(cursor.fetchall())
         except psycopg2.Error as problem:
-            failure = self.address.failure(problem, "answer a query")
             self.close()
-            raise failure from None
+            if isinstance(problem, psycopg2.DataError):
+                raise error("QUESTION_FAILED", reason=primary_text(problem)) from None
+            raise self.address.failure(problem, "answer a query") from None
         return [(name, types.get(code, "")) for name, code in zip(names, codes, strict=True)], rows
 
     def close(self) -> None:
