@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -245,3 +246,32 @@ def test_what_cannot_be_answered_is_named(shop: Shop, ask: Any) -> None:
         assert diagnostic["condition"] == "QUESTION_FUNCTION_NOT_THERE", diagnostic
     wrong = ask("SELECT CAST(url AS INTEGER) AS n FROM visits WHERE n = 7")
     assert wrong["diagnostics"][0]["condition"] == "QUESTION_FAILED", wrong
+
+
+VIEWS = """
+CREATE STREAM clicks (url VARCHAR, n BIGINT) WITH ('store' = 'kafka', 'topic' = 'clicks', 'value.format' = 'json',
+  'topic.partitions' = 1, 'topic.replicas' = 1);
+CREATE STORE kafka WITH ('type' = KAFKA, 'uris' = '127.0.0.1:1');
+CREATE MATERIALIZED VIEW url_counts AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url;
+"""
+
+
+def test_views_stand_in_the_store_the_settings_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ExitStack() as stack:
+        store, _, environment = _postgres(stack, tmp_path)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        (tmp_path / "sql").mkdir()
+        (tmp_path / "sql" / "all.sql").write_text(f"CREATE STORE x WITH ({store});{VIEWS}", encoding="utf-8")
+        (tmp_path / "ds.toml").write_text('database = "d"\nstore = "kafka"\nviews = "x"\n', encoding="utf-8")
+        shop = Shop("postgres", tmp_path, environment)
+        shop.load("url_counts", pa.table({"url": ["./a", None], "n": [2, 1], "__deleted": [False, False]}))
+        text = "SELECT url, n * 2 AS n FROM url_counts ORDER BY n"
+        assert run(["query", text, "--json", "--project", str(tmp_path)]) == 0
+        out, err = capfd.readouterr()
+        assert json.loads(out)["rows"] == [{"url": None, "n": 2}, {"url": "./a", "n": 4}]
+        assert re.search(r"url_counts was never started: its rows are of \d{4}-\d\d-\d\d", err)
+        assert run(["print", "url_counts", "--project", str(tmp_path)]) == 0
+        assert '{"url":"./a"} | {"url":"./a","n":2}' in capfd.readouterr()[0].splitlines()
