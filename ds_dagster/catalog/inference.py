@@ -37,6 +37,7 @@ from ds_dagster.catalog.relations_declared import (
 )
 from ds_dagster.catalog.starting import LOSS, DataLoss, StartingPoint, declared_start, starting_point
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
+from ds_dagster.catalog.table_properties import check_table_properties
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 Changelog = Literal["append", "upsert"]
 DEFAULT_IDLE_MILLIS = 10_000
-TABLE_PROPERTIES = ("refresh.mode", "execution")
 
 YIELDS: Mapping[tuple[RelationKind, Changelog], tuple[RelationKind, str] | None] = MappingProxyType(
     {
@@ -153,7 +153,7 @@ def infer_sink(
     check_upsert_mode(draft, findings)
     _check_key_selected(draft, findings)
     _check_partition_by(draft, findings)
-    _check_table_properties(draft, findings)
+    check_table_properties(draft, KIND_WORDS[draft.kind], findings)
     if store is None:
         return None, findings.diagnostics
     kind = kinds[store.kind]
@@ -261,14 +261,6 @@ def _check_partition_by(draft: Draft, findings: Findings) -> None:
         kind = KIND_WORDS[draft.kind]
         span = draft.partition_by[0].span
         findings.add(error("PROPERTY_OF_OTHER_KIND", span=span, name="PARTITION BY", kind=kind, kinds="STREAM"))
-
-
-def _check_table_properties(draft: Draft, findings: Findings) -> None:
-    for name in TABLE_PROPERTIES:
-        if name in draft.values and draft.kind != "table":
-            kind = KIND_WORDS[draft.kind]
-            span = draft.span_of(name)
-            findings.add(error("PROPERTY_OF_OTHER_KIND", span=span, name=name, kind=kind, kinds="TABLE"))
 
 
 def inferred_sizes(

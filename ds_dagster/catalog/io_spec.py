@@ -146,7 +146,7 @@ class TableTarget:
         path: parts of its name in the store (schema, table).
         columns, primary_key: in order.
         mode: append, or upsert by ``primary_key`` with deletes.
-        refresh: ``continuous`` for views; ``incremental`` or ``full`` for CTAS.
+        refresh: ``continuous`` for views; of tables as written (``incremental`` by default).
     """
 
     path: tuple[str, ...]

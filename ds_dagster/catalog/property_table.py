@@ -337,10 +337,10 @@ RELATION: tuple[PropertySpec, ...] = (
     PropertySpec(
         "refresh.mode",
         "word",
-        ("sink",),
-        "how CREATE TABLE … AS loads: what is new since the last run, or all of it",
-        choices=("incremental", "full"),
-        choices_not_yet=(("continuous", "schedule the asset with 'incremental' instead"),),
+        ("sink", "relation"),
+        "how a table is loaded: what is new since the last run, all of it, or by a query that never ends; a table "
+        "that INSERT INTO fills cannot be loaded in full",
+        choices=("incremental", "full", "continuous"),
     ),
     PropertySpec(
         "execution",

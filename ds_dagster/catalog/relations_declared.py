@@ -25,6 +25,7 @@ from ds_dagster.catalog.records import (
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation
 from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.catalog.table_properties import check_table_properties
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import is_primitive
 from ds_dagster.diagnostics import Span
@@ -169,6 +170,7 @@ def declared_relation(
     draft = Draft(str(name), statement.kind, columns, primary_key, values, statement.name.span)
     check_columns(draft, findings)
     check_upsert_mode(draft, findings)
+    check_table_properties(draft, KIND_WORDS[draft.kind], findings)
     findings.collect(lambda: check_parts(kind, draft))
     if findings.failed:
         return None

@@ -1,4 +1,5 @@
-"""Answers to bound questions: from the files of views, from Postgres, from the records of topics and streams."""
+"""Answers to bound questions: from the files of views, from tables (``table_answers.py``), from the records of topics
+and streams."""
 
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ from sqlglot import exp
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.starting import declared_start
+from ds_dagster.cli import table_answers
 from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.pull_binding import AGGREGATES, ROWTIME, Question, limit_of
-from ds_dagster.cli.pull_dialects import postgres_text, sqlite_text, table_of, tables_of
+from ds_dagster.cli.pull_dialects import sqlite_text, table_of, tables_of
 from ds_dagster.cli.pull_functions import FunctionFailures, install
 from ds_dagster.cli.records import Decoded, decode
 from ds_dagster.cli.values import json_value
 from ds_dagster.datatypes import DataType
 from ds_dagster.errors import DsError, error
 from ds_dagster.project import Project, kind_of_store, store_admin
-from ds_dagster.stores.postgres_admin import PostgresAdmin
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.sqlite_reader import open_views
 
@@ -113,9 +114,12 @@ def _folder(project: Project, relation: Relation) -> Path:
 
 
 def newest_batch(project: Project, relation: Relation) -> float | None:
-    """When a view in a file was last written (seconds since the epoch), None where it cannot be told."""
-    if kind_of_store(project, relation).capabilities.storage_kind != "sqlite":
-        return None
+    """When a view or table was last written (seconds since the epoch), None where it cannot be told."""
+    newest = NEWEST.get(kind_of_store(project, relation).capabilities.storage_kind)
+    return None if newest is None else newest(project, relation)
+
+
+def _newest_in_file(project: Project, relation: Relation) -> float | None:
     try:
         connection = open_views(_folder(project, relation), {"main": relation.name})
     except DsError:
@@ -129,28 +133,12 @@ def newest_batch(project: Project, relation: Relation) -> float | None:
     return None if found is None else float(found)
 
 
-def _from_postgres(project: Project, question: Question) -> Rows:
-    store = project.catalog.store(question.relations[0].store)
-    resolve = resolver(project.settings, store.name)
-    kind = kind_of_store(project, question.relations[0])
-    specs = {r.name: kind.write_spec(store, r, "continuous") for r in question.relations}
-    paths = {name: spec.table.path for name, spec in specs.items() if spec.table is not None}
-    options = next(iter(specs.values())).options
-    settings = {name: resolve(value) for name, value in options.items() if name not in ("shared", "store")}
-    admin = PostgresAdmin(store.name, settings)
-    try:
-        for relation in question.relations:
-            table = ".".join(paths[relation.name])
-            if admin.describe(table) is None:
-                raise error("TABLE_NOT_LOADED", table=table, store=store.name, relation=relation.name.name)
-        text = postgres_text(question, tables_of(question.relations, lambda r: table_of(*paths[r.name])))
-        return admin.select(text)[1]
-    finally:
-        admin.close()
-
-
+NEWEST: Mapping[str, Callable[[Project, Relation], float | None]] = MappingProxyType(
+    {"sqlite": _newest_in_file, "postgres": table_answers.newest_in_postgres}
+)
+"""Kind of storage → when rows came last."""
 READERS: Mapping[str, Callable[[Project, Question], Rows]] = MappingProxyType(
-    {"sqlite": _from_views, "postgres": _from_postgres}
+    {"sqlite": _from_views, **table_answers.READERS}
 )
 """Kind of storage → who reads it."""
 

@@ -165,7 +165,7 @@ def _pattern(java: str) -> str:
         ValueError: a letter that is not known here.
     """
     parts = []
-    for quoted, letters, other in _pieces(java):
+    for quoted, letters, other in pattern_pieces(java):
         if letters:
             if letters not in _LETTERS and set(letters) != {"S"}:
                 raise ValueError(f"{letters} in the pattern {java} is not supported here")
@@ -175,7 +175,7 @@ def _pattern(java: str) -> str:
     return "".join(parts)
 
 
-def _pieces(java: str) -> list[tuple[str, str, str]]:
+def pattern_pieces(java: str) -> list[tuple[str, str, str]]:
     """(quoted text, run of one letter, anything else), one of them filled."""
     found = re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([^A-Za-z']+)", java)
     return [(m.group(1) or "", m.group(0) if m.group(2) else "", m.group(3) or "") for m in found]
@@ -229,7 +229,7 @@ def _unix_timestamp(text: str | None = None, pattern: str = DEFAULT_PATTERN) -> 
 
 def _date_format(text: str, pattern: str) -> str:
     made, moment = [], read_time(text)
-    for quoted, letters, other in _pieces(pattern):
+    for quoted, letters, other in pattern_pieces(pattern):
         if set(letters) == {"S"}:
             made.append(f"{moment.microsecond:06d}"[: len(letters)].ljust(len(letters), "0"))
         elif letters == "yyyy":

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.cli.pull_functions import read_time
-from ds_dagster.datatypes import INTEGERS, DataType, Scalar
+from ds_dagster.datatypes import INTEGERS, ArrayType, DataType, MapType, Scalar, StructType
 
 EXACT_DIGITS = 15
 """Decimals of up to so many digits are JSON numbers, longer ones texts."""
@@ -29,7 +29,7 @@ def json_value(value: Any, type_: DataType) -> Any:
     if value is None:
         return None
     if not isinstance(type_, Scalar):
-        return json.loads(value) if isinstance(value, str | bytes) else _nested(value)
+        return json.loads(value) if isinstance(value, str | bytes) else _nested(value, type_)
     if type_.name in INTEGERS:
         return int(value)
     return _SHAPES[type_.name](value, type_)
@@ -47,13 +47,23 @@ def line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
-def _nested(value: Any) -> Any:
+def _nested(value: Any, type_: DataType | None) -> Any:
+    """A value inside a STRUCT, MAP or ARRAY. Arrow gives maps as pairs, Databricks' connector arrays as numpy's,
+    Postgres and Snowflake keep them as JSON, where types are lost."""
+    if not isinstance(value, memoryview) and hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(type_, MapType):
+        pairs = value.items() if isinstance(value, Mapping) else value or ()
+        return None if value is None else {str(name): _nested(inner, type_.value) for name, inner in pairs}
     if isinstance(value, Mapping):
-        return {str(name): _nested(inner) for name, inner in value.items()}
+        fields = {f.name: f.type for f in type_.fields} if isinstance(type_, StructType) else {}
+        return {str(name): _nested(inner, fields.get(str(name))) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_nested(inner) for inner in value]
+        return [_nested(inner, type_.element if isinstance(type_, ArrayType) else None) for inner in value]
     if isinstance(value, datetime | date | day_time):
         return value.isoformat()
+    if isinstance(value, bytes | memoryview):
+        return base64.b64encode(bytes(value)).decode("ascii")
     return str(value) if isinstance(value, Decimal) else value
 
 

@@ -97,6 +97,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "the property {name} has no meaning for a {kind}",
         "it is for {kinds}; remove it",
     ),
+    Condition(
+        "REFRESH_CONTRADICTS",
+        "user",
+        "'refresh.mode' = {mode} cannot be had for {relation}: {reason}",
+        "write 'refresh.mode' = 'incremental', or leave it out",
+    ),
     Condition("PROPERTY_NOT_YET", "not_yet", "the property {name} is not built yet", "{reason}"),
     Condition("PROPERTY_VALUE_NOT_YET", "not_yet", "{name} = {value} is not built yet", "{reason}"),
     Condition(

@@ -44,7 +44,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "QUESTION_STORE_UNREADABLE",
         "not_yet",
         "rows of {relation} in a store of type {type} cannot be asked for",
-        "views in SQLite and Postgres, tables in Postgres, topics and Kinesis streams can",
+        "views, topics, Kinesis streams, and tables in Postgres, Snowflake, Databricks and Delta stores can",
         "0A000",
     ),
     Condition(

@@ -289,6 +289,13 @@ SINKS: tuple[Condition, ...] = (
         "42803",
     ),
     Condition(
+        "INSERT_INTO_LOADED_TABLE",
+        "unsupported",
+        "INSERT INTO table {relation}, which CREATE TABLE … AS loads: a new load would take the other rows with it",
+        "declare it with its columns, CREATE TABLE {relation} (…) WITH (…), and fill it by INSERT INTO alone",
+        _ZERO,
+    ),
+    Condition(
         "INSERT_COLUMN_COUNT",
         "user",
         "INSERT INTO {relation} has {found} columns, the relation {expected}",

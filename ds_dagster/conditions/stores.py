@@ -205,7 +205,25 @@ CONDITIONS: tuple[Condition, ...] = (
         "TARGET_GONE",
         "user",
         "what was loaded of {table} so far has disappeared",
-        "somebody removed its folder; `ds reset` the query to load it anew",
+        "somebody removed it; `ds reset` the query to load it anew",
+    ),
+    Condition(
+        "TARGET_CHANGED",
+        "user",
+        "the table {table} was changed by others while it was loaded: {reason}",
+        "undo the change, or start the load again: it then tells what differs",
+    ),
+    Condition(
+        "TARGET_LOCKED",
+        "external",
+        "the table {table} is locked by other sessions: {reason}",
+        "see pg_locks and pg_stat_activity for the session that holds it; it is tried again by itself",
+    ),
+    Condition(
+        "TARGET_REFERENCED",
+        "user",
+        "the table {table} cannot be emptied to load it anew: foreign keys of other tables refer to it",
+        "drop those foreign keys, or load it by key (a changelog, or GROUP BY) with 'refresh.mode' = 'full'",
     ),
     Condition(
         "TARGET_BUSY",

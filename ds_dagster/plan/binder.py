@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, cast
@@ -130,6 +130,10 @@ class _Binder:
         relation = self.findings.collect(lambda: self.world.catalog.relation(self.target, statement.target.span))
         if relation is None:
             return None
+        if relation.kind == "table" and not relation.declared:
+            span = statement.target.span
+            self.findings.add(error("INSERT_INTO_LOADED_TABLE", span=span, relation=relation.name.name))
+            return None
         made = project(selected)
         kinds = Findings()
         check_insert_kind(relation, _outside(made), kinds)
@@ -213,10 +217,15 @@ def _folded(made: Project) -> Project | Fold:
     return Fold(made, made.key_names) if made.changelog == "weighted" else made
 
 
+REFRESH_MODES: Mapping[str, RefreshMode] = MappingProxyType(
+    {"incremental": "incremental", "full": "full", "continuous": "continuous"}
+)
+
+
 def _refresh(relation: Relation) -> RefreshMode:
     if relation.kind != "table":
         return "continuous"
-    return "full" if relation.option("refresh.mode") == "full" else "incremental"
+    return REFRESH_MODES[str(relation.option("refresh.mode") or "incremental")]
 
 
 def _as(expression: BoundExpression, target: DataType) -> BoundExpression:

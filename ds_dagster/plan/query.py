@@ -25,7 +25,7 @@ class BoundQuery:
         statement: where it came from.
         root: the plan.
         sink: the relation it fills (the same object as ``root.relation``).
-        refresh: ``continuous`` for streams, changelogs and views; of CTAS as written.
+        refresh: ``continuous`` for streams, changelogs and views; of tables as written.
         execution: ``engine`` or ``step`` (finite CTAS in the Dagster step's own session).
         fingerprint: hash of its meaning (versioned algorithm, formatting and comments do not matter).
         state_signature: hash of what a checkpoint depends on (operators, key schemas, sources).

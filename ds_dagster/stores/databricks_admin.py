@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from sqlglot import exp
 
@@ -75,6 +76,22 @@ class DatabricksAdmin:
         from ds_dagster.stores.databricks_entities import DatabricksEntities
 
         return DatabricksEntities(self.address)
+
+    def select(self, query: exp.Expr) -> Sequence[tuple[Any, ...]]:
+        """Rows of a pull query.
+
+        Args:
+            query: SELECT.
+
+        Raises:
+            UserError: QUESTION_FAILED. DsError: STORE_….
+        """
+        try:
+            return [tuple(row) for row in self.address.rows(query, "answer a query")]
+        except DsError as problem:
+            if problem.condition == "STORE_CALL_FAILED":
+                raise error("QUESTION_FAILED", reason=problem.detail) from None
+            raise
 
     def close(self) -> None:
         """Nothing is open."""

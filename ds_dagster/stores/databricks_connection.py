@@ -94,6 +94,7 @@ class WorkspaceAddress:
             "_retry_stop_after_attempts_count": CONTROL_ATTEMPTS if seconds <= CONTROL_SECONDS else LOAD_ATTEMPTS,
             "enable_telemetry": False,
             "user_agent_entry": "ds-dagster",
+            "session_configuration": {"timezone": "UTC"},
             **login,
             **plain,
         }

@@ -12,7 +12,8 @@ from typing import Any
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError, error
-from ds_dagster.stores.postgres_connection import CONTROL_MILLIS, PostgresAddress
+from ds_dagster.stores.postgres_connection import CONTROL_MILLIS, PostgresAddress, primary_text
+from ds_dagster.stores.postgres_tables import LEDGER
 
 TABLES_QUERY = """
     SELECT n.nspname || '.' || c.relname, greatest(c.reltuples, 0)::bigint
@@ -94,9 +95,11 @@ class PostgresAdmin:
                 cursor.execute("SELECT oid, format_type(oid, NULL) FROM pg_type WHERE oid = ANY (%s)", (codes,))
                 types = dict(cursor.fetchall())
         except psycopg2.Error as problem:
-            failure = self.address.failure(problem, "answer a query")
             self.close()
-            raise failure from None
+            is_permission = isinstance(problem, psycopg2.errors.InsufficientPrivilege)
+            if isinstance(problem, psycopg2.DataError | psycopg2.ProgrammingError) and not is_permission:
+                raise error("QUESTION_FAILED", reason=primary_text(problem)) from None
+            raise self.address.failure(problem, "answer a query") from None
         return [(name, types.get(code, "")) for name, code in zip(names, codes, strict=True)], rows
 
     def operations(self) -> EntityOperations:
@@ -104,6 +107,15 @@ class PostgresAdmin:
         from ds_dagster.stores.postgres_entities import PostgresEntities
 
         return PostgresEntities(self.address)
+
+    def newest(self, path: Sequence[str]) -> float | None:
+        """When a batch was last loaded into a table (seconds since the epoch), None without one."""
+        from psycopg2 import sql
+
+        ledger = sql.Identifier(path[0], LEDGER)
+        query = sql.SQL("SELECT date_part('epoch', max(at)) FROM {} WHERE target = %(table)s").format(ledger)
+        found = self._query(query, {"table": path[1]})[0][0]
+        return None if found is None else float(found)
 
     def close(self) -> None:
         """Close the connection."""
@@ -117,7 +129,7 @@ class PostgresAdmin:
             self._connection = self.address.control(CONTROL_MILLIS)
         return self._connection
 
-    def _query(self, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    def _query(self, statement: Any, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
         connection = self._open()
         import psycopg2
 

@@ -14,6 +14,8 @@ CONNECT_SECONDS = 10
 CALL_MILLIS = 600_000
 """Bound of one statement of a load; control calls set a shorter one."""
 CONTROL_MILLIS = 10_000
+LOCK_MILLIS = 60_000
+"""Bound of one wait for a lock."""
 DETAIL_CHARACTERS = 400
 
 
@@ -53,7 +55,7 @@ class PostgresAddress:
                 dbname=self.database or None,
                 connect_timeout=CONNECT_SECONDS,
                 application_name="ds-dagster",
-                options=f"-c timezone=UTC -c statement_timeout={millis}",
+                options=f"-c timezone=UTC -c statement_timeout={millis} -c lock_timeout={min(millis, LOCK_MILLIS)}",
             )
         )
 
@@ -87,8 +89,8 @@ class PostgresAddress:
 
     def failure(self, problem: Exception, action: str, table: str = "", epoch: int | None = None) -> DsError:
         """A driver's exception as a condition; its text without secrets and rows."""
-        code = getattr(problem, "pgcode", None) or getattr(problem, "sqlstate", None) or ""
-        text = _primary(problem)
+        code = _code(problem)
+        text = primary_text(problem)
         base: dict[str, Any] = {
             "store": self.store,
             "address": self.shown,
@@ -96,6 +98,8 @@ class PostgresAddress:
             "action": action,
         }
         name = next((name for prefix, name in CODES if code and code.startswith(prefix)), "")
+        if not table and name.startswith("TARGET_") and name != "TARGET_DATABASE_MISSING":
+            name = ""
         if not code:
             name = next((name for part, name in TEXTS if part in text), "STORE_UNREACHABLE")
         more: dict[str, Any] = {
@@ -114,6 +118,11 @@ CODES: tuple[tuple[str, str], ...] = (
     ("53100", "DISK_FULL"),
     ("08", "STORE_UNREACHABLE"),
     ("57P", "STORE_UNREACHABLE"),
+    ("55P03", "TARGET_LOCKED"),
+    ("40", "TARGET_LOCKED"),
+    ("42P01", "TARGET_CHANGED"),
+    ("42703", "TARGET_CHANGED"),
+    ("42804", "TARGET_CHANGED"),
     ("22", "TARGET_REJECTS_ROWS"),
     ("23", "TARGET_REJECTS_ROWS"),
 )
@@ -124,11 +133,28 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("pg_hba.conf", "STORE_LOGIN_REFUSED"),
     ('role "', "STORE_LOGIN_REFUSED"),
     ('database "', "TARGET_DATABASE_MISSING"),
+    ("does not exist in target table", "TARGET_CHANGED"),
+    ('ERROR:  relation "', "TARGET_CHANGED"),
 )
-"""libpq gives no code when it cannot connect."""
+"""libpq gives no code when it cannot connect, and ADBC none when it compares columns itself."""
 
 
-def _primary(problem: Exception) -> str:
+CONFLICTS = ("40001", "40P01")
+"""Serialization failure, deadlock: the transaction was rolled back for others' sake and may simply be repeated.
+Source: https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html."""
+
+
+def is_conflict(problem: BaseException) -> bool:
+    """Whether a driver's exception says that the same transaction may go through when it is repeated."""
+    return _code(problem) in CONFLICTS
+
+
+def _code(problem: BaseException) -> str:
+    """The SQLSTATE, empty where the driver has none."""
+    return getattr(problem, "pgcode", None) or getattr(problem, "sqlstate", None) or ""
+
+
+def primary_text(problem: Exception) -> str:
     """The first sentence: what the server says beyond it may quote rows."""
     diagnosis = getattr(problem, "diag", None)
     primary = getattr(diagnosis, "message_primary", None)

@@ -1,31 +1,26 @@
 """Loads batches into a Postgres table: rows and ledger row in one transaction on one ADBC connection.
 
 Appends whose Arrow types are the table's go straight in by binary COPY; everything else goes through a temporary
-table and is
-cast while it is published. A full refresh loads a new table and puts it in the place of the old one when its run is
-complete.
+table and is cast while it is published. A full refresh loads a new table; when its run is complete, that takes the
+place of the old one where nothing hangs on the old one, else the old one is filled from it.
+
+What other sessions cause and what passes by itself (deadlocks, serialization failures) is tried again here; a lock
+that is not given in time and a server that is gone are the engine's to wait for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
-from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
-from ds_dagster.stores.postgres_connection import PostgresAddress
-from ds_dagster.stores.postgres_tables import (
-    KEPT_QUERY,
-    LOCK_SPACE,
-    PUBLISHED,
-    STAGE,
-    TableStatements,
-    find_table,
-    new_prefix,
-    shape_difference,
-)
+from ds_dagster.stores.postgres_connection import PostgresAddress, is_conflict
+from ds_dagster.stores.postgres_shapes import Existing, casts, find_table, is_exact, is_kept, shape_difference
+from ds_dagster.stores.postgres_tables import LOCK_SPACE, PUBLISHED, STAGE, TableStatements, new_prefix
+from ds_dagster.stores.repeating import repeated
 from ds_dagster.stores.sqlite_loader import DELETED
 
 if TYPE_CHECKING:
@@ -34,8 +29,12 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 KEPT_EPOCHS = 1000
 PRUNE_EVERY = 100
-NOT_DIRECT = ("TIME",)
-"""Types ADBC's COPY does not write as the table's; they are staged and cast."""
+CONFLICT_ATTEMPTS = 4
+CONFLICT_PAUSE_SECONDS = 1.0
+PUBLISH_LOCK_MILLIS = 5_000
+"""How long a publication queues for the target: new readers wait behind it."""
+PUBLISH_ATTEMPTS = 6
+PUBLISH_PAUSE_SECONDS = 5.0
 
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> PostgresLoader:
@@ -60,6 +59,8 @@ class PostgresLoader:
         self._control: Any = None
         self._bulk: Any = None
         self._made: TableStatements | None = None
+        self._casts: Mapping[str, str] = MappingProxyType({})
+        self._is_exact = False
         self._loaded = 0
 
     @property
@@ -72,8 +73,8 @@ class PostgresLoader:
 
         Raises:
             UserError: TARGET_DIFFERS, TARGET_NOT_A_TABLE, TARGET_SCHEMA_MISSING, TARGET_OF_OTHER_JOB,
-            TARGET_SHARED_RESET,
-                LEDGER_NEWER, STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED. ExternalError: STORE_UNREACHABLE.
+                TARGET_SHARED_RESET, TARGET_REFERENCED, TARGET_GONE, LEDGER_NEWER, STORE_LOGIN_REFUSED,
+                STORE_PERMISSION_DENIED. ExternalError: STORE_UNREACHABLE, TARGET_LOCKED.
         """
         self._guarded("prepare the table", self._prepare)
 
@@ -81,17 +82,23 @@ class PostgresLoader:
         """Apply one batch exactly once.
 
         Raises:
-            UserError: LEDGER_NEWER, TARGET_REJECTS_ROWS. ExternalError: STORE_UNREACHABLE, DISK_FULL.
+            UserError: LEDGER_NEWER, TARGET_REJECTS_ROWS, TARGET_CHANGED. ExternalError: STORE_UNREACHABLE, DISK_FULL,
+                TARGET_LOCKED.
         """
-        result = self._guarded("load a batch", lambda: self._load(rows, epoch), epoch)
-        self._loaded += result.rows
+        result, counted = self._guarded("load a batch", lambda: self._load(rows, epoch), epoch)
+        self._loaded += counted
         return result
 
     def finish(self) -> int:
         """Publish a full refresh; rows of the run (incremental: those this loader saw, a replayed batch included)."""
         if self.target.refresh != "full":
             return self._loaded
-        return self._guarded("publish the table", self._publish)
+        return repeated(
+            lambda: self._guarded("publish the table", self._publish),
+            lambda problem: isinstance(problem, DsError) and problem.condition == "TARGET_LOCKED",
+            PUBLISH_ATTEMPTS,
+            PUBLISH_PAUSE_SECONDS,
+        )
 
     def close(self) -> None:
         """Close both connections."""
@@ -102,24 +109,27 @@ class PostgresLoader:
         self._bulk = self._control = self._made = None
 
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
+        """A transaction, as often as other transactions break it; every failure ends the sessions."""
         import adbc_driver_manager
         import psycopg2
 
+        def tried() -> R:
+            try:
+                return step()
+            except (psycopg2.Error, adbc_driver_manager.Error, DsError):
+                self.close()
+                raise
+
         try:
-            return step()
+            return repeated(tried, is_conflict, CONFLICT_ATTEMPTS, CONFLICT_PAUSE_SECONDS)
         except (psycopg2.Error, adbc_driver_manager.Error) as problem:
-            failure = self.address.failure(problem, action, self.table, epoch)
-            self.close()
-            raise failure from None
-        except DsError:
-            self.close()
-            raise
+            raise self.address.failure(problem, action, self.table, epoch) from None
 
     def _statements(self) -> TableStatements:
         """Composed on the control connection, opened at the first use."""
         if self._made is None:
             self._control = self.address.control()
-            self._made = TableStatements(self._control, self.target, self.identity)
+            self._made = TableStatements(self._control, self.target, self.identity, self._casts)
         return self._made
 
     def _prepare(self) -> None:
@@ -146,20 +156,49 @@ class PostgresLoader:
     def _check_target(self, cursor: Any, statements: TableStatements, newest: int | None) -> None:
         """The target takes our rows, or is made."""
         existing = find_table(cursor, self.target.path)
+        is_full = self.target.refresh == "full"
         if existing is None:
-            if self.target.refresh != "full":
+            if newest == self.identity.version and not is_full and self._has_loaded(cursor, statements):
+                raise error("TARGET_GONE", table=self.table)
+            if not is_full:
                 cursor.execute(statements.create_table())
+            self._written_as(None)
             return
-        difference = shape_difference(existing, self.target)
-        replaceable = self.target.refresh == "full" and newest is not None and not self._is_kept(cursor, existing.oid)
-        if difference and not replaceable:
-            raise error("TARGET_DIFFERS", table=self.table, difference=difference)
-        if self.target.refresh == "full":
+        self._check_shape(cursor, statements, existing)
+        if is_full:
+            self._written_as(None)
             return
-        if self.shared and newest is not None and newest < self.identity.version:
-            raise error("TARGET_SHARED_RESET", table=self.table)
+        self._written_as(existing)
+        if newest is not None and newest < self.identity.version:
+            if self.shared:
+                raise error("TARGET_SHARED_RESET", table=self.table)
+            if existing.referenced:
+                raise error("TARGET_REFERENCED", table=self.table)
         if newest is None and not self.shared:
             self._check_others(cursor, statements)
+
+    def _check_shape(self, cursor: Any, statements: TableStatements, existing: Existing) -> None:
+        """A full refresh may give a table another shape if an earlier one made it and nothing hangs on it."""
+        difference = shape_difference(existing, self.target, shared=self.shared)
+        is_full = self.target.refresh == "full"
+        cursor.execute(statements.has_earlier())
+        replaceable = is_full and cursor.fetchone()[0] and not is_kept(cursor, existing, self.target)
+        if difference and not replaceable:
+            raise error("TARGET_DIFFERS", table=self.table, difference=difference)
+        if is_full and existing.referenced and self.target.mode != "upsert":
+            raise error("TARGET_REFERENCED", table=self.table)
+
+    def _written_as(self, existing: Existing | None) -> None:
+        """Batches go into a table that is there, or into one of ours."""
+        self._casts = casts(existing, self.target)
+        self._is_exact = existing is None or _same_types(existing, self.target)
+        if self._made is not None:
+            self._made.casts = self._casts
+
+    def _has_loaded(self, cursor: Any, statements: TableStatements) -> bool:
+        """Whether this version has brought rows that must be somewhere."""
+        cursor.execute(statements.total())
+        return bool(cursor.fetchone()[0])
 
     def _check_others(self, cursor: Any, statements: TableStatements) -> None:
         """Rows another job has loaded would be doubled."""
@@ -182,7 +221,8 @@ class PostgresLoader:
         if statements.new not in names and self._published(cursor, statements) is None:
             cursor.execute(statements.create_table())
 
-    def _load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
+    def _load(self, rows: pyarrow.Table, epoch: int) -> tuple[LoadResult, int]:
+        """What the batch did, and how many rows of the run it stands for."""
         statements = self._statements()
         if self._bulk is None:
             self._bulk = self.address.bulk()
@@ -196,23 +236,24 @@ class PostgresLoader:
             raise
         return result
 
-    def _apply(self, cursor: Any, statements: TableStatements, rows: pyarrow.Table, epoch: int) -> LoadResult:
+    def _apply(
+        self, cursor: Any, statements: TableStatements, rows: pyarrow.Table, epoch: int
+    ) -> tuple[LoadResult, int]:
         newest = self._newest(cursor, statements)
         cursor.execute(statements.text(statements.claim(epoch, rows.num_rows)))
         if cursor.fetchone() is None:
             cursor.execute(statements.text(statements.known(epoch)))
-            self._loaded += int(cursor.fetchone()[0])
-            return LoadResult(0, replayed=True)
+            return LoadResult(0, replayed=True), int(cursor.fetchone()[0])
         if newest is not None and newest < self.identity.version and self.target.refresh != "full":
             cursor.execute(statements.text(statements.clear()))
         if rows.num_rows:
             self._write(cursor, statements, _storable(rows, self.target))
         if epoch % PRUNE_EVERY == 0 and self.target.refresh != "full":
             cursor.execute(statements.text(statements.prune(epoch - KEPT_EPOCHS)))
-        return LoadResult(rows.num_rows)
+        return LoadResult(rows.num_rows), rows.num_rows
 
     def _write(self, cursor: Any, statements: TableStatements, rows: pyarrow.Table) -> None:
-        if self.target.mode == "append" and _goes_direct(self.target):
+        if self.target.mode == "append" and self._is_exact and not self._casts:
             cursor.adbc_ingest(statements.written, rows, mode="append", db_schema_name=self.target.path[0])
             return
         cursor.adbc_ingest(STAGE, rows, mode="create", temporary=True)
@@ -227,37 +268,34 @@ class PostgresLoader:
         cursor.execute(statements.text(statements.drop_stage()))
 
     def _publish(self) -> int:
-        """Put the new table in the old one's place; what hangs on the old one stays where it is."""
+        """The new table's rows become the target's; what hangs on the target stays where it is."""
         statements = self._statements()
         with self._control, self._control.cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", (f"{PUBLISH_LOCK_MILLIS}ms",))
             cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_SPACE, self.table))
             published = self._published(cursor, statements)
             if published is not None:
                 return published
             self._newest(cursor, statements)
             existing = find_table(cursor, self.target.path)
-            if existing is not None and self._is_kept(cursor, existing.oid):
-                self._refill(cursor, statements)
-            else:
-                if existing is not None:
-                    cursor.execute(statements.sql.SQL("DROP TABLE {}").format(statements.target_name))
-                rename = statements.sql.SQL("ALTER TABLE {} RENAME TO {}")
-                cursor.execute(rename.format(statements.new_name, statements.sql.Identifier(self.target.path[1])))
-            total = statements.sql.SQL(
-                "SELECT coalesce(sum(rows), 0) FROM {} WHERE job = %s AND version = %s AND epoch >= 0"
-            )
-            cursor.execute(total.format(statements.ledger), (self.identity.job, self.identity.version))
+            if existing is not None:
+                self._check_shape(cursor, statements, existing)
+            for step in self._published_by(cursor, statements, existing):
+                cursor.execute(step)
+            cursor.execute(statements.total())
             rows = int(cursor.fetchone()[0])
             cursor.execute(statements.claim(PUBLISHED, rows))
             return rows
 
-    def _refill(self, cursor: Any, statements: TableStatements) -> None:
-        """TRUNCATE and INSERT: readers wait for the transaction, views and grants stay."""
-        names = statements.sql.SQL(", ").join(statements.sql.Identifier(c.name) for c in self.target.columns)
-        cursor.execute(statements.clear())
-        fill = statements.sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {}")
-        cursor.execute(fill.format(statements.target_name, names, names, statements.new_name))
-        cursor.execute(statements.sql.SQL("DROP TABLE {}").format(statements.new_name))
+    def _published_by(self, cursor: Any, statements: TableStatements, existing: Existing | None) -> Sequence[Any]:
+        """The statements that fit the target as it stands now."""
+        if existing is None:
+            return statements.swap(replaces=False)
+        fits = not shape_difference(existing, self.target)
+        if not is_kept(cursor, existing, self.target) and (is_exact(existing, self.target) or not fits):
+            return statements.swap(replaces=True)
+        into = casts(existing, self.target)
+        return statements.merge(into) if existing.referenced else statements.refill(into)
 
     def _published(self, cursor: Any, statements: TableStatements) -> int | None:
         """Rows of this version if it was published."""
@@ -265,17 +303,10 @@ class PostgresLoader:
         found = cursor.fetchone()
         return None if found is None else int(found[0])
 
-    def _is_kept(self, cursor: Any, oid: int) -> bool:
-        cursor.execute(KEPT_QUERY, {"oid": oid, "own": 1 if self.target.mode == "upsert" else 0})
-        return bool(cursor.fetchone()[0])
 
-
-def _goes_direct(target: TableTarget) -> bool:
-    """Whether Arrow's types are the table's own."""
-    return not any(
-        column.as_json or (isinstance(column.type, Scalar) and column.type.name in NOT_DIRECT)
-        for column in target.columns
-    )
+def _same_types(existing: Existing, target: TableTarget) -> bool:
+    """Whether Arrow's types are those of the table, so that COPY can write them."""
+    return all(existing.columns[column.name].type == column.native_type for column in target.columns)
 
 
 def _storable(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:

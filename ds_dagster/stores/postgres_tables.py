@@ -1,16 +1,14 @@
-"""Shape of tables in Postgres: what exists, what is wanted, the difference, the statements of a load. Composed by
-``psycopg2.sql``, which quotes names and literals."""
+"""Statements of a load into Postgres, composed by ``psycopg2.sql``, which quotes names and literals."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget
-from ds_dagster.errors import error
-from ds_dagster.stores.sqlite_loader import DELETED, column_difference
+from ds_dagster.stores.sqlite_loader import DELETED
 
 if TYPE_CHECKING:
     from psycopg2.sql import Composable
@@ -22,102 +20,23 @@ PUBLISHED = -1
 NULLS_NOT_DISTINCT_SINCE = 150_000
 LOCK_SPACE = 7_306_011
 """First key of our advisory locks."""
-
-COLUMNS_QUERY = """
-    SELECT attname, format_type(atttypid, atttypmod), attnotnull
-    FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
-"""
-RELATION_QUERY = """
-    SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = %s AND c.relname = %s
-"""
-UNIQUE_QUERY = """
-    SELECT array_agg(a.attname::text ORDER BY a.attname)
-    FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
-    WHERE i.indrelid = %s AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
-    GROUP BY i.indexrelid
-"""
-KEPT_QUERY = """
-    SELECT EXISTS (SELECT 1 FROM pg_depend WHERE refclassid = 'pg_class'::regclass AND refobjid = %(oid)s AND deptype
-    = 'n')
-        OR EXISTS (SELECT 1 FROM pg_depend d JOIN pg_class c ON d.refobjid = c.reltype
-                   WHERE d.refclassid = 'pg_type'::regclass AND c.oid = %(oid)s AND d.deptype = 'n')
-        OR EXISTS (SELECT 1 FROM pg_constraint WHERE confrelid = %(oid)s)
-        OR EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = %(oid)s AND NOT tgisinternal)
-        OR EXISTS (SELECT 1 FROM pg_publication_rel WHERE prrelid = %(oid)s)
-        OR EXISTS (SELECT 1 FROM pg_policy WHERE polrelid = %(oid)s)
-        OR EXISTS (SELECT 1 FROM pg_inherits WHERE inhparent = %(oid)s OR inhrelid = %(oid)s)
-        OR EXISTS (SELECT 1 FROM pg_description WHERE classoid = 'pg_class'::regclass AND objoid = %(oid)s)
-        OR (SELECT relacl IS NOT NULL OR relowner <> (SELECT oid FROM pg_roles WHERE rolname = current_user)
-            FROM pg_class WHERE oid = %(oid)s)
-        OR (SELECT count(*) FROM pg_index WHERE indrelid = %(oid)s) > %(own)s
-"""
-"""Whether something hangs on a table that would stay with the old one in a swap by name: views, functions, foreign
-keys, triggers,
-publications, policies, partitions, comments, grants, another owner, further indexes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Existing:
-    """A table as it stands: columns → (type, NOT NULL) and the column sets that are unique."""
-
-    oid: int
-    columns: Mapping[str, tuple[str, bool]]
-    unique: tuple[frozenset[str], ...]
-
-
-def find_table(cursor: Any, path: Sequence[str]) -> Existing | None:
-    """The table of that name.
-
-    Raises:
-        UserError: TARGET_NOT_A_TABLE.
-    """
-    cursor.execute(RELATION_QUERY, tuple(path))
-    found = cursor.fetchone()
-    if found is None:
-        return None
-    oid, kind = found
-    kind = kind if isinstance(kind, str) else bytes(kind).decode()
-    if kind not in ("r", "p"):
-        named = {"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index"}
-        raise error("TARGET_NOT_A_TABLE", table=".".join(path), found=named.get(kind, f"relation of kind {kind}"))
-    cursor.execute(COLUMNS_QUERY, (oid,))
-    columns = {name: (type_, required) for name, type_, required in cursor.fetchall()}
-    cursor.execute(UNIQUE_QUERY, (oid,))
-    return Existing(oid, columns, tuple(frozenset(names) for (names,) in cursor.fetchall()))
-
-
-def shape_difference(existing: Existing, target: TableTarget) -> str:
-    """What keeps a table from taking the rows of a target, column by column; empty when nothing does. The order of
-    columns does
-    not matter."""
-    wanted = {column.name: column.native_type for column in target.columns}
-    found: list[str] = []
-    types = {name: type_ for name, (type_, _) in existing.columns.items()}
-    if types != wanted:
-        found.append(column_difference(types, wanted))
-    found += [
-        f"{column.name} is NOT NULL, the query's may be NULL"
-        for column in target.columns
-        if column.nullable
-        and column.name not in target.primary_key
-        and existing.columns.get(column.name, ("", False))[1]
-    ]
-    if target.mode == "upsert" and frozenset(target.primary_key) not in existing.unique:
-        found.append(f"it has no unique key ({', '.join(target.primary_key)})")
-    return "; ".join(found)
+_NO_CASTS: Mapping[str, str] = MappingProxyType({})
 
 
 class TableStatements:
-    """SQL of one target, composed once. ``table`` is the target, or the new table of a full refresh."""
+    """SQL of one target, composed once. ``table`` is the target, or the new table of a full refresh; ``casts``: see
+    :func:`ds_dagster.stores.postgres_shapes.casts`, of that table."""
 
-    def __init__(self, connection: Any, target: TableTarget, identity: SinkIdentity) -> None:
+    def __init__(
+        self, connection: Any, target: TableTarget, identity: SinkIdentity, casts: Mapping[str, str] = _NO_CASTS
+    ) -> None:
         from psycopg2 import sql
 
         self.sql = sql
         self.connection = connection
         self.target = target
         self.identity = identity
+        self.casts = casts
         schema, name = target.path
         self.target_name = sql.Identifier(schema, name)
         self.ledger = sql.Identifier(schema, LEDGER)
@@ -179,6 +98,12 @@ class TableStatements:
         job = self.sql.Literal(self.identity.job)
         return self.sql.SQL("SELECT max(version) FROM {} WHERE job = {}").format(self.ledger, job)
 
+    def has_earlier(self) -> Composable:
+        """Whether an earlier version of the job has written here."""
+        return self.sql.SQL("SELECT EXISTS (SELECT 1 FROM {} WHERE job = {} AND version < {})").format(
+            self.ledger, *(self.sql.Literal(value) for value in (self.identity.job, self.identity.version))
+        )
+
     def prune(self, epoch: int) -> Composable:
         """Forget epochs that can no longer be replayed."""
         return self.sql.SQL("DELETE FROM {} WHERE job = {} AND version = {} AND epoch BETWEEN 0 AND {}").format(
@@ -190,44 +115,84 @@ class TableStatements:
         return self.sql.SQL("TRUNCATE TABLE {}").format(self.target_name)
 
     def insert_staged(self) -> Composable:
-        """Staged rows into the table with the target's types; upserts by key."""
-        sql = self.sql
-        names = [column.name for column in self.target.columns]
-        values = [
-            sql.SQL("CAST({} AS {})").format(sql.Identifier(column.name), sql.SQL(column.native_type))
-            for column in self.target.columns
-        ]
-        statement = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {}").format(
-            self.table, self._names(names), sql.SQL(", ").join(values), self.stage
-        )
+        """Staged rows into the table; upserts by key."""
+        statement = self._insert(self.table, self.stage, self.casts)
         if self.target.mode != "upsert":
             return statement
-        others = [name for name in names if name not in self.target.primary_key]
-        pairs = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others]
-        action = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(pairs)) if pairs else sql.SQL("NOTHING")
-        return sql.SQL("{} WHERE NOT {} ON CONFLICT ({}) DO {}").format(
-            statement, sql.Identifier(DELETED), self._names(self.target.primary_key), action
-        )
+        return self.sql.SQL("{} WHERE NOT {} {}").format(statement, self.sql.Identifier(DELETED), self._on_conflict())
 
     def delete_staged(self, *, nulls: bool) -> Composable:
         """Rows whose key is staged as deleted. ``nulls``: those with a NULL in the key, which an index cannot find by
         ``=``."""
         sql = self.sql
-        operator = sql.SQL("IS NOT DISTINCT FROM" if nulls else "=")
-        types = {column.name: column.native_type for column in self.target.columns}
-        matches = [
-            sql.SQL("t.{0} {1} CAST(s.{0} AS {2})").format(sql.Identifier(name), operator, sql.SQL(types[name]))
-            for name in self.target.primary_key
-        ]
+        matches = self._same_key(self.casts, "IS NOT DISTINCT FROM" if nulls else "=")
         empty = sql.SQL(" OR ").join(sql.SQL("s.{} IS NULL").format(sql.Identifier(n)) for n in self.target.primary_key)
         guard = sql.SQL(" AND ({})").format(empty) if nulls else sql.SQL("")
         return sql.SQL("DELETE FROM {} t USING {} s WHERE s.{} AND {}{}").format(
-            self.table, self.stage, sql.Identifier(DELETED), sql.SQL(" AND ").join(matches), guard
+            self.table, self.stage, sql.Identifier(DELETED), matches, guard
         )
 
     def drop_stage(self) -> Composable:
         """The staging table of this transaction."""
         return self.sql.SQL("DROP TABLE {}").format(self.stage)
+
+    # --- a full refresh ----------------------------------------------------------------------------------------------
+
+    def swap(self, *, replaces: bool) -> tuple[Composable, ...]:
+        """The new table takes the target's name. DROP without CASCADE fails if something was hung on it just now."""
+        rename = self.sql.SQL("ALTER TABLE {} RENAME TO {}")
+        renamed = rename.format(self.new_name, self.sql.Identifier(self.target.path[1]))
+        return (self.sql.SQL("DROP TABLE {}").format(self.target_name), renamed) if replaces else (renamed,)
+
+    def refill(self, casts: Mapping[str, str]) -> tuple[Composable, ...]:
+        """The new table's rows instead of the target's: readers wait for the transaction; what hangs on the target
+        stays. ``casts``: of the target."""
+        return self.clear(), self._insert(self.target_name, self.new_name, casts), self._drop_new()
+
+    def merge(self, casts: Mapping[str, str]) -> tuple[Composable, ...]:
+        """The same by key, for a target that may not be emptied: rows that stay keep what refers to them."""
+        sql = self.sql
+        gone = sql.SQL("DELETE FROM {} t WHERE NOT EXISTS (SELECT 1 FROM {} s WHERE {})").format(
+            self.target_name, self.new_name, self._same_key(casts, "IS NOT DISTINCT FROM")
+        )
+        rows = sql.SQL("{} {}").format(self._insert(self.target_name, self.new_name, casts), self._on_conflict())
+        return gone, rows, self._drop_new()
+
+    def total(self) -> Composable:
+        """Rows of all batches of this version."""
+        return self.sql.SQL(
+            "SELECT coalesce(sum(rows), 0) FROM {} WHERE job = {} AND version = {} AND epoch >= 0"
+        ).format(self.ledger, *(self.sql.Literal(value) for value in (self.identity.job, self.identity.version)))
+
+    def _drop_new(self) -> Composable:
+        return self.sql.SQL("DROP TABLE {}").format(self.new_name)
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _insert(self, table: Composable, source: Composable, casts: Mapping[str, str]) -> Composable:
+        names = [column.name for column in self.target.columns]
+        values = self.sql.SQL(", ").join(self._cast(self.sql.Identifier(name), casts.get(name)) for name in names)
+        return self.sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {}").format(table, self._names(names), values, source)
+
+    def _cast(self, value: Composable, type_: str | None) -> Composable:
+        return self.sql.SQL("CAST({} AS {})").format(value, self.sql.SQL(type_)) if type_ else value
+
+    def _on_conflict(self) -> Composable:
+        sql = self.sql
+        others = [column.name for column in self.target.columns if column.name not in self.target.primary_key]
+        pairs = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others]
+        action = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(pairs)) if pairs else sql.SQL("NOTHING")
+        return sql.SQL("ON CONFLICT ({}) DO {}").format(self._names(self.target.primary_key), action)
+
+    def _same_key(self, casts: Mapping[str, str], operator: str) -> Composable:
+        """``t`` and ``s`` have one key."""
+        sql = self.sql
+        return sql.SQL(" AND ").join(
+            sql.SQL("t.{} {} {}").format(
+                sql.Identifier(name), sql.SQL(operator), self._cast(sql.Identifier("s", name), casts.get(name))
+            )
+            for name in self.target.primary_key
+        )
 
     def _names(self, names: Sequence[str]) -> Composable:
         joined: Composable = self.sql.SQL(", ").join(self.sql.Identifier(name) for name in names)

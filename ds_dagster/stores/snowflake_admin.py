@@ -24,6 +24,8 @@ OWN_SCHEMAS = ("INFORMATION_SCHEMA",)
 OWN_DATABASES = ("SNOWFLAKE", "SNOWFLAKE_SAMPLE_DATA")
 """Of Snowflake itself."""
 PATH_PARTS = 3
+QUESTION_SECONDS = 300
+"""How long one answer may take."""
 
 
 class SnowflakeAdmin:
@@ -82,6 +84,31 @@ class SnowflakeAdmin:
         from ds_dagster.stores.snowflake_entities import SnowflakeEntities
 
         return SnowflakeEntities(self)
+
+    def select(self, query: str) -> Sequence[tuple[Any, ...]]:
+        """Rows of a pull query, which wakes the warehouse.
+
+        Args:
+            query: SELECT in Snowflake's dialect.
+
+        Raises:
+            UserError: QUESTION_FAILED. DsError: STORE_….
+        """
+        connector = driver()
+        connection = self.address.connect(seconds=QUESTION_SECONDS)
+        try:
+            found: list[tuple[Any, ...]] = connection.cursor().execute(query).fetchall()
+            return found
+        except connector.errors.ProgrammingError as problem:
+            failure = self.address.failure(problem, "answer a query")
+            if failure.condition in ("STORE_CALL_FAILED", "TARGET_REJECTS_ROWS"):
+                raise error("QUESTION_FAILED", reason=failure.detail) from None
+            raise failure from None
+        except connector.errors.Error as problem:
+            raise self.address.failure(problem, "answer a query") from None
+        finally:
+            with suppress(Exception):
+                connection.close(retry=False)
 
     def close(self) -> None:
         """End the session."""

@@ -65,7 +65,9 @@ LAYERS: Mapping[str, Layer] = {
     "kinesis_aggregates": layer(inside="google"),
     "sql": layer(third="sqlglot"),
     "catalog": layer("sql", third="sqlglot", typing="pyarrow"),
-    "stores": layer("catalog", third="sqlglot", inside=DRIVERS, typing="confluent_kafka psycopg2 pyarrow"),
+    "stores": layer(
+        "catalog", third="sqlglot", inside=f"{DRIVERS} tenacity", typing="confluent_kafka psycopg2 pyarrow"
+    ),
     "plan": layer("sql catalog", third="sqlglot"),
     "project": layer("sql catalog stores plan project_cache project_connections"),
     "project_connections": layer("sql"),

@@ -129,7 +129,8 @@ def test_tables_name_their_place(inferred: Infer) -> None:
         ("STREAM s WITH ('key.type'='VARCHAR')", "", [], "PROPERTY_MISPLACED"),
         ("STREAM s WITH ('store'=kin,'topic.shards'=1,'delivery'=exactly_once)", "", [], "DELIVERY_NOT_AVAILABLE"),
         ("STREAM s WITH ('store'=nope)", "", [], "UNKNOWN_STORE"),
-        ("TABLE s WITH ('store'=pg,'refresh.mode'=continuous)", "", [], "PROPERTY_VALUE_NOT_YET"),
+        ("TABLE s WITH ('store'=pg,'refresh.mode'=sometimes)", "", [], "PROPERTY_INVALID"),
+        ("TABLE s WITH ('store'=pg,'refresh.mode'=continuous,'execution'=step)", "", [], "REFRESH_CONTRADICTS"),
     ],
 )
 def test_refused(inferred: Infer, with_: str, tail: str, key: list[str], condition: str) -> None:

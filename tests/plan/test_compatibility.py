@@ -25,6 +25,7 @@ CASES = (
     ("needs_new_checkpoint", COPY, COPY_AT.format(5)),
     ("needs_new_checkpoint", COPY_AT.format(5), COPY_AT.format(6)),
     ("needs_new_checkpoint", TABLE, TABLE.replace("'warehouse'", "'warehouse', 'refresh.mode' = 'full'")),
+    ("keeps_checkpoint", TABLE, TABLE.replace("'warehouse'", "'warehouse', 'refresh.mode' = 'continuous'")),
     ("keeps_checkpoint", TABLE, TABLE.replace("url, at", "url, at + 1 AS at")),
     ("needs_new_checkpoint", COUNTS, COUNTS.replace("WHERE ok", "WHERE NOT ok")),
     ("needs_new_checkpoint", COUNTS, COUNTS.replace("COUNT(*)", "SUM(at)")),

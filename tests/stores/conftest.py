@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
+from ds_dagster.stores.postgres_connection import PostgresAddress
 from tests.fixtures.lake import s3_bucket
 
 
@@ -32,6 +35,24 @@ def postgres_settings(servers: LocalAddresses) -> Mapping[str, str]:
         "sslmode": "disable",
         "store": "warehouse",
     }
+
+
+@pytest.fixture
+def postgres_cursor(postgres_settings: Mapping[str, str]) -> Iterator[Any]:
+    """A session of somebody else's, in autocommit."""
+    connection = PostgresAddress.of("warehouse", postgres_settings).control()
+    connection.autocommit = True
+    yield connection.cursor()
+    connection.close()
+
+
+@pytest.fixture
+def postgres_schema(postgres_cursor: Any) -> Iterator[str]:
+    """A schema of the test's own."""
+    name = f"s_{uuid.uuid4().hex[:8]}"
+    postgres_cursor.execute(f"CREATE SCHEMA {name}")
+    yield name
+    postgres_cursor.execute(f"DROP SCHEMA {name} CASCADE")
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ class DriverError(Exception):
     ],
 )
 def test_codes_of_postgres(text: str, code: str, condition: str) -> None:
-    found = ADDRESS.failure(DriverError(text, code), "write")
+    found = ADDRESS.failure(DriverError(text, code), "write", "public.t")
     assert found.condition == condition
     assert "{" not in found.message + found.hint, "every parameter is given"
     assert "hidden-password" not in f"{found} {found.params} {found.detail} {ADDRESS}"

@@ -1,0 +1,266 @@
+"""Tables as they stand in a Postgres database: what one has, whether it takes the rows of a query, what hangs on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.catalog.io_spec import TableColumn, TableTarget
+from ds_dagster.datatypes import Scalar
+from ds_dagster.errors import error
+from ds_dagster.stores.sqlite_loader import column_difference
+
+COLUMNS_QUERY = """
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, -1),
+        CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod)
+             WHEN t.typtype = 'e' THEN 'enum'
+             WHEN e.typtype = 'e' THEN 'enum[]'
+             ELSE format_type(a.atttypid, a.atttypmod) END,
+        a.attnotnull OR (t.typtype = 'd' AND t.typnotnull),
+        CASE WHEN a.attgenerated <> '' THEN 'generated' WHEN a.attidentity = 'a' THEN 'identity'
+             WHEN a.attidentity = 'd' OR a.atthasdef OR t.typdefault IS NOT NULL THEN 'default' ELSE '' END
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_type e ON e.oid = t.typelem
+    WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+RELATION_QUERY = """
+    SELECT c.oid, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s
+"""
+UNIQUE_QUERY = """
+    SELECT array_agg(a.attname::text), coalesce(bool_or((to_jsonb(i)->>'indnullsnotdistinct')::boolean), false)
+    FROM pg_index i JOIN pg_attribute a
+      ON a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+    WHERE i.indrelid = %s AND i.indisunique AND i.indimmediate AND i.indisvalid
+      AND i.indpred IS NULL AND i.indexprs IS NULL
+    GROUP BY i.indexrelid
+"""
+"""What ON CONFLICT may name: no partial or expression index, no deferrable constraint; INCLUDE columns are no key."""
+REFERENCED_QUERY = "SELECT EXISTS (SELECT 1 FROM pg_constraint WHERE confrelid = %s)"
+KEPT_QUERY = """
+    SELECT EXISTS (SELECT 1 FROM pg_depend WHERE refclassid = 'pg_class'::regclass AND refobjid = %(oid)s AND deptype
+    = 'n')
+        OR EXISTS (SELECT 1 FROM pg_depend d JOIN pg_class c ON d.refobjid = c.reltype
+                   WHERE d.refclassid = 'pg_type'::regclass AND c.oid = %(oid)s AND d.deptype = 'n')
+        OR EXISTS (SELECT 1 FROM pg_constraint
+                   WHERE confrelid = %(oid)s OR (conrelid = %(oid)s AND contype IN ('c', 'f', 'x')))
+        OR EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = %(oid)s AND NOT tgisinternal)
+        OR EXISTS (SELECT 1 FROM pg_rewrite WHERE ev_class = %(oid)s)
+        OR EXISTS (SELECT 1 FROM pg_publication_rel WHERE prrelid = %(oid)s)
+        OR EXISTS (SELECT 1 FROM pg_policy WHERE polrelid = %(oid)s)
+        OR EXISTS (SELECT 1 FROM pg_statistic_ext WHERE stxrelid = %(oid)s)
+        OR EXISTS (SELECT 1 FROM pg_inherits WHERE inhparent = %(oid)s OR inhrelid = %(oid)s)
+        OR EXISTS (SELECT 1 FROM pg_description WHERE classoid = 'pg_class'::regclass AND objoid = %(oid)s)
+        OR EXISTS (SELECT 1 FROM pg_seclabel WHERE classoid = 'pg_class'::regclass AND objoid = %(oid)s)
+        OR EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = %(oid)s AND attnum > 0 AND NOT attisdropped
+                   AND (attacl IS NOT NULL OR attoptions IS NOT NULL OR attidentity <> '' OR attgenerated <> ''
+                        OR atthasdef))
+        OR (SELECT relkind <> 'r' OR relacl IS NOT NULL OR reloptions IS NOT NULL OR reltablespace <> 0
+                OR relpersistence <> 'p' OR relrowsecurity OR relreplident <> 'd'
+                OR relowner <> (SELECT oid FROM pg_roles WHERE rolname = current_user)
+            FROM pg_class WHERE oid = %(oid)s)
+        OR (SELECT count(*) FROM pg_index WHERE indrelid = %(oid)s) > %(own)s
+"""
+"""Whether something hangs on a table that would be lost in a swap by name: views, functions, foreign keys, checks,
+triggers, rules, publications, policies, statistics, partitions, comments, labels, grants, defaults, identities,
+settings, another owner, further indexes."""
+
+_TYPE = re.compile(
+    r"(?P<name>.*?)(?:\((?P<sizes>\d+(?:,\d+)?)\))?(?P<zone> with(?:out)? time zone)?(?P<array>(?:\[\])*)"
+)
+HOLDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "smallint": ("integer", "bigint", "numeric", "real", "double precision"),
+        "integer": ("bigint", "numeric", "double precision"),
+        "bigint": ("numeric",),
+        "real": ("double precision",),
+        "text": ("character varying", "character", "citext"),
+        "character varying": ("text", "character", "citext"),
+        "jsonb": ("text", "character varying"),
+    }
+)
+"""Type of ours → other types of a column that hold all its values; the server converts on assignment and refuses a
+text that is too long."""
+_READ_FROM_TEXT = ("uuid", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "interval", "enum")
+READS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"text": _READ_FROM_TEXT, "character varying": _READ_FROM_TEXT, "jsonb": ("json", "jsonb")}
+)
+"""Type of ours → types of a column that a cast reads from it; a text that is none is refused when it comes."""
+WHOLE_DIGITS: Mapping[str, int] = MappingProxyType({"smallint": 5, "integer": 10, "bigint": 19})
+FRACTION_DIGITS = 6
+"""Of our times, which are kept in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerColumn:
+    """A column as it stands.
+
+    Attributes:
+        type: as Postgres prints it.
+        bare: the same without its size, for casts.
+        held: the type below a domain; ``enum`` for every enumeration.
+        required: NOT NULL.
+        filled: ``default`` (also GENERATED BY DEFAULT AS IDENTITY), ``identity`` (GENERATED ALWAYS AS IDENTITY),
+            ``generated`` or empty.
+    """
+
+    type: str
+    bare: str
+    held: str
+    required: bool
+    filled: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A table as it stands.
+
+    Attributes:
+        oid: its identity.
+        columns: in order.
+        unique: keys ON CONFLICT may name → whether NULLs count as equal there.
+        referenced: whether foreign keys of other tables refer to it.
+    """
+
+    oid: int
+    columns: Mapping[str, ServerColumn]
+    unique: Mapping[frozenset[str], bool]
+    referenced: bool
+
+
+def find_table(cursor: Any, path: Sequence[str]) -> Existing | None:
+    """The table of that name.
+
+    Raises:
+        UserError: TARGET_NOT_A_TABLE.
+    """
+    cursor.execute(RELATION_QUERY, tuple(path))
+    found = cursor.fetchone()
+    if found is None:
+        return None
+    oid, kind = found
+    if kind not in ("r", "p"):
+        named = {"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index"}
+        raise error("TARGET_NOT_A_TABLE", table=".".join(path), found=named.get(kind, f"relation of kind {kind}"))
+    cursor.execute(COLUMNS_QUERY, (oid,))
+    columns = {name: ServerColumn(*facts) for name, *facts in cursor.fetchall()}
+    cursor.execute(UNIQUE_QUERY, (oid,))
+    unique = {frozenset(names): nulls_are_equal for names, nulls_are_equal in cursor.fetchall()}
+    cursor.execute(REFERENCED_QUERY, (oid,))
+    return Existing(oid, columns, unique, bool(cursor.fetchone()[0]))
+
+
+def is_kept(cursor: Any, existing: Existing, target: TableTarget) -> bool:
+    """Whether a table has to stay itself in a full refresh: something hangs on it, or it is not column by column what
+    we would make."""
+    cursor.execute(KEPT_QUERY, {"oid": existing.oid, "own": 1 if target.mode == "upsert" else 0})
+    return bool(cursor.fetchone()[0])
+
+
+def is_exact(existing: Existing, target: TableTarget) -> bool:
+    """Whether every column has the type and the place that we would give it."""
+    found = [(name, column.type) for name, column in existing.columns.items()]
+    return found == [(column.name, column.native_type) for column in target.columns]
+
+
+def shape_difference(existing: Existing, target: TableTarget, *, shared: bool = False) -> str:
+    """What keeps a table from taking the rows of a target, column by column; empty when nothing does.
+
+    The order of columns does not matter. Columns the server fills by itself (default, identity, generated) may be
+    there besides, in a ``shared`` table (INSERT INTO) also those that may be NULL.
+    """
+    found: list[str] = []
+    types = {name: column.type for name, column in existing.columns.items()}
+    wanted = {column.name: column.native_type for column in target.columns}
+    taken = {c.name for c in target.columns if c.name in types and assignment(c, existing.columns[c.name]) is not None}
+    left = {
+        name for name, column in existing.columns.items()
+        if name not in wanted and (column.filled or (shared and not column.required))
+    }  # fmt: skip
+    others = {name: type_ for name, type_ in types.items() if name not in taken | left}
+    missing = {name: type_ for name, type_ in wanted.items() if name not in taken}
+    if others or missing:
+        found.append(column_difference(others, missing))
+    for column in target.columns:
+        there = existing.columns.get(column.name)
+        if there is None:
+            continue
+        if there.filled in ("identity", "generated"):
+            found.append(f"{column.name} is GENERATED ALWAYS by the server")
+        elif there.required and column.nullable and column.name not in target.primary_key:
+            found.append(f"{column.name} is NOT NULL, the query's may be NULL")
+    return "; ".join([*found, *_key_difference(existing, target)])
+
+
+def _key_difference(existing: Existing, target: TableTarget) -> list[str]:
+    """What is wrong with the key rows are upserted by."""
+    if target.mode != "upsert":
+        return []
+    key = frozenset(target.primary_key)
+    shown = ", ".join(target.primary_key)
+    if key not in existing.unique:
+        return [f"it has no unique key ({shown})"]
+    nullable = {column.name for column in target.columns if column.nullable}
+    open_columns = [n for n in target.primary_key if n in nullable and not existing.columns[n].required]
+    if open_columns and not existing.unique[key]:
+        return [f"its unique key ({shown}) takes any number of rows with NULL (UNIQUE NULLS NOT DISTINCT takes one)"]
+    return []
+
+
+def casts(existing: Existing | None, target: TableTarget) -> Mapping[str, str]:
+    """Columns whose staged values have to be cast → into what. ``existing`` None: the table is made by us."""
+    found = {}
+    for column in target.columns:
+        if existing is None:
+            name: str | None = column.native_type if column.as_json else ""
+        else:
+            name = assignment(column, existing.columns[column.name])
+        if name:
+            found[column.name] = name
+    return MappingProxyType(found)
+
+
+def assignment(column: TableColumn, there: ServerColumn) -> str | None:
+    """How values of a column get into a column that is there: the type they are cast to, empty where the server
+    converts them itself, None where they do not fit."""
+    ours, held = _split(column.native_type), _split(there.held)
+    if ours.array != held.array:
+        return None
+    if held.name in READS.get(ours.name, ()):
+        return there.bare
+    if held.name != ours.name and held.name not in HOLDS.get(ours.name, ()):
+        return None
+    return "" if _fits(ours, held, column) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """``numeric(10,2)[]`` in parts."""
+
+    name: str
+    sizes: tuple[int, ...]
+    array: str
+
+
+def _split(text: str) -> _Type:
+    found = _TYPE.fullmatch(text)
+    assert found is not None  # every part may be empty
+    sizes = tuple(int(size) for size in (found["sizes"] or "").split(",") if size)
+    return _Type(found["name"] + (found["zone"] or ""), sizes, found["array"])
+
+
+def _fits(ours: _Type, held: _Type, column: TableColumn) -> bool:
+    """Whether a sized type is large enough."""
+    if not held.sizes:
+        return True
+    if held.name == "numeric":
+        scale = ours.sizes[1] if len(ours.sizes) > 1 else 0
+        whole = ours.sizes[0] - scale if ours.sizes else WHOLE_DIGITS.get(ours.name, 0)
+        there = held.sizes[1] if len(held.sizes) > 1 else 0
+        return scale <= there and whole <= held.sizes[0] - there
+    if held.name in ("character varying", "character"):
+        return not ours.sizes or ours.sizes[0] <= held.sizes[0]
+    precision = column.type.precision if isinstance(column.type, Scalar) else None
+    return held.sizes[0] >= (FRACTION_DIGITS if precision is None else min(precision, FRACTION_DIGITS))
