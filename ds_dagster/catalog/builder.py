@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ds_dagster.catalog.avro import check_avro_columns
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.file_formats import check_files
 from ds_dagster.catalog.properties import Place, PropertyIndex, property_index
 from ds_dagster.catalog.recorded import recorded_columns
 from ds_dagster.catalog.records import (
@@ -495,6 +496,7 @@ def declared_relation(
         properties=MappingProxyType(dict(values)),
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
     return made
 
 

@@ -28,6 +28,8 @@ class Capabilities:
         record_time: who sets a record's timestamp.
         avro: how Avro records are read and written: ``registry`` (wire format with the schemas of the store's
             registry), ``as_json`` (test rows stand for them) or empty (not at all).
+        file_formats: formats of files it can hold (``json``, ``csv``, ``parquet``), empty where it holds records.
+        rows_only: holds nothing but rows in files: no changelogs, no formats of record bytes.
         max_key_characters: limit of a record key, None for none.
         dagster_kinds: chips on the asset, most telling first.
         storage_kind: ``dagster/storage_kind``.
@@ -55,6 +57,8 @@ class Capabilities:
     supports_upsert: bool = False
     record_time: RecordTime = "none"
     avro: Literal["", "registry", "as_json"] = ""
+    file_formats: tuple[str, ...] = ()
+    rows_only: bool = False
     max_key_characters: int | None = None
     dagster_kinds: tuple[str, ...] = ()
     storage_kind: str = ""

@@ -113,6 +113,8 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec(
         "aws.endpoint_url", "text", ("store",), "address of an S3 service other than Amazon's: http(s)://host:port"
     ),
+    PropertySpec("aws.iam_role_arn", "text", ("store",), "role to assume, with the key or the machine's own login"),
+    PropertySpec("aws.iam_external_id", "text", ("store",), "external id that role asks for", secret=True),
     PropertySpec(
         "kinesis.iam_role_arn",
         "text",
@@ -244,6 +246,32 @@ ENTITY: tuple[PropertySpec, ...] = (
     ),
 )
 
+FILES: tuple[PropertySpec, ...] = (
+    PropertySpec("csv.header", "boolean", _WRITTEN, "the first line of a CSV file names its columns; default TRUE"),
+    PropertySpec(
+        "csv.delimiter",
+        "word",
+        _WRITTEN,
+        "sign between the cells of a CSV file; default a comma",
+        choices=(",", ";", "|", "tab"),
+    ),
+    PropertySpec(
+        "files.compression",
+        "word",
+        _WRITTEN,
+        "of files that are written; default none, snappy for Parquet. Read files tell theirs by their name",
+        choices=("none", "gzip", "zstd", "snappy"),
+    ),
+    PropertySpec("files.per.batch", "integer", ("relation",), "most files one batch reads; default 1000", minimum=1),
+    PropertySpec(
+        "files.discovery.millis",
+        "millis",
+        ("relation",),
+        "pause between looks for new files; default 1000 in a folder, 10000 in a bucket",
+        minimum=100,
+    ),
+)
+
 RELATION: tuple[PropertySpec, ...] = (
     PropertySpec("store", "name", ("relation", "sink"), "store of the relation; default: the current store"),
     PropertySpec(
@@ -251,7 +279,7 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         _WRITTEN,
         "format of record values; default json, for CREATE … AS that of the left-most source",
-        choices=("json", "primitive", "avro"),
+        choices=("json", "primitive", "avro", "csv", "parquet"),
         choices_not_yet=_FORMAT_LATER,
     ),
     PropertySpec(
@@ -411,7 +439,7 @@ QUERY: tuple[PropertySpec, ...] = (
     ),
 )
 
-PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *REGISTRY, *DATABRICKS, *ENTITY, *RELATION, *SOURCE, *QUERY)
+PROPERTIES: tuple[PropertySpec, ...] = (*STORE, *REGISTRY, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *QUERY)
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 
 RECORDS: tuple[str, ...] = (

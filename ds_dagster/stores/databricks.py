@@ -21,9 +21,9 @@ from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
+from ds_dagster.files.address import is_lake_url
 from ds_dagster.stores.databricks_connection import ALLOWED_URIS, WorkspaceAddress, is_workspace_url
 from ds_dagster.stores.delta import ENDPOINT, KEY, SECRET, TOKEN, check_columns, check_keys
-from ds_dagster.stores.delta_connection import is_lake_url
 from ds_dagster.stores.delta_tables import native_type
 from ds_dagster.stores.options import (
     flag,

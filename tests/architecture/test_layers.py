@@ -61,12 +61,16 @@ LAYERS: Mapping[str, Layer] = {
     "settings": layer(third="tomli"),
     "sql": layer(third="sqlglot"),
     "catalog": layer("sql", third="sqlglot", typing="pyarrow"),
-    "stores": layer("catalog", third="sqlglot", inside=DRIVERS, typing="confluent_kafka psycopg2 pyarrow"),
+    "files": layer(inside="boto3 botocore orjson pyarrow", typing="pyarrow"),
+    "stores": layer("catalog files", third="sqlglot", inside=DRIVERS, typing="confluent_kafka psycopg2 pyarrow"),
     "plan": layer("sql catalog", third="sqlglot"),
     "project": layer("sql catalog stores plan project_cache"),
     "project_cache": layer("sql catalog stores plan project", third="sqlglot"),
     "spark": layer(
-        "catalog plan", third="pyspark py4j pyarrow sqlglot orjson", inside="boto3 botocore urllib3", typing="pyarrow"
+        "catalog files plan",
+        third="pyspark py4j pyarrow sqlglot orjson",
+        inside="boto3 botocore urllib3",
+        typing="pyarrow",
     ),
     "runtime": layer("catalog plan project", third="sqlalchemy dotenv", typing="pyspark"),
     "worker": layer(f"{COMPILER} spark runtime", third="pyspark py4j", inside=DRIVERS, typing="pyarrow"),
