@@ -34,6 +34,8 @@ class Capabilities:
         looks_at_lag: its connection for control is a ``catalog.lag.LagProbe``: lag is looked up beside the query.
         avro: how Avro records are read and written: ``registry`` (wire format with the schemas of the store's
             registry), ``as_json`` (test rows stand for them) or empty (not at all).
+        file_formats: formats of files it can hold (``json``, ``csv``, ``parquet``), empty where it holds records.
+        rows_only: holds nothing but rows in files: no changelogs, no formats of record bytes.
         max_key_characters: limit of a record key, None for none.
         dagster_kinds: chips on the asset, most telling first.
         storage_kind: ``dagster/storage_kind``.
@@ -67,6 +69,8 @@ class Capabilities:
     skips_lost_records: bool = False
     looks_at_lag: bool = False
     avro: Literal["", "registry", "as_json"] = ""
+    file_formats: tuple[str, ...] = ()
+    rows_only: bool = False
     max_key_characters: int | None = None
     dagster_kinds: tuple[str, ...] = ()
     storage_kind: str = ""

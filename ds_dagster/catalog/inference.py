@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declared import KIND_WORDS, qualify
+from ds_dagster.catalog.file_formats import check_files, inherited_format
 from ds_dagster.catalog.properties import property_index
 from ds_dagster.catalog.records import (
     NULLABLE_KEY,
@@ -179,6 +180,7 @@ def infer_sink(
         like=like,
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
     return (None if refused else made), findings.diagnostics
 
@@ -207,7 +209,7 @@ def _record_facts(
     """Format, key and event time; tables and views have columns instead."""
     if not kind.capabilities.record_keys:
         return "json", RecordKey(), EventTime()
-    format_ = findings.collect(lambda: value_format(draft, left_most.value_format)) or "json"
+    format_ = findings.collect(lambda: value_format(draft, inherited_format(left_most.value_format, kind))) or "json"
     key = findings.collect(lambda: record_key(draft, format_)) or RecordKey()
     time = findings.collect(lambda: event_time(draft)) or EventTime()
     return format_, key, time

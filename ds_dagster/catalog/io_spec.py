@@ -139,6 +139,19 @@ class TableColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class RowText:
+    """A column of JSON texts instead of a row's columns, made as a record of them is.
+
+    Attributes:
+        name: of that column.
+        beside: columns that travel as they are and stand not in the text.
+    """
+
+    name: str
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TableTarget:
     """A table or view to load.
 
@@ -146,7 +159,8 @@ class TableTarget:
         path: parts of its name in the store (schema, table).
         columns, primary_key: in order.
         mode: append, or upsert by ``primary_key`` with deletes.
-        refresh: ``continuous`` for views; of tables as written (``incremental`` by default).
+        refresh: ``continuous`` for views and streams; of tables as written (``incremental`` by default).
+        text: what the loader wants instead of columns, None for columns.
     """
 
     path: tuple[str, ...]
@@ -154,6 +168,7 @@ class TableTarget:
     primary_key: tuple[str, ...] = ()
     mode: WriteMode = "append"
     refresh: RefreshMode = "continuous"
+    text: RowText | None = None
 
 
 @dataclass(frozen=True, slots=True)

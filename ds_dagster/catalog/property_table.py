@@ -125,6 +125,8 @@ STORE: tuple[PropertySpec, ...] = (
         _CLOUD,
         "address of an S3 (or secrets) service other than Amazon's: http(s)://host:port",
     ),
+    PropertySpec("aws.iam_role_arn", "text", ("store",), "role to assume, with the key or the machine's own login"),
+    PropertySpec("aws.iam_external_id", "text", ("store",), "external id that role asks for", secret=True),
     PropertySpec(
         "kinesis.iam_role_arn",
         "text",
@@ -191,9 +193,9 @@ DATABRICKS: tuple[PropertySpec, ...] = (
         "databricks.mode",
         "word",
         ("store",),
-        "how tables are loaded; default delta: their files are written straight into the bucket",
-        choices=("delta",),
-        choices_not_yet=(("warehouse", "give a bucket and load with 'delta'"),),
+        "how tables are loaded; default delta: their files are written straight into the bucket; warehouse: through a "
+        "volume, by statements of the warehouse",
+        choices=("delta", "warehouse"),
     ),
     PropertySpec("databricks.app_token", "text", ("store",), "personal access token", secret=True),
     PropertySpec("databricks.client_id", "text", ("store",), "service principal that logs in by OAuth"),
@@ -278,6 +280,32 @@ ENTITY: tuple[PropertySpec, ...] = (
     ),
 )
 
+FILES: tuple[PropertySpec, ...] = (
+    PropertySpec("csv.header", "boolean", _WRITTEN, "the first line of a CSV file names its columns; default TRUE"),
+    PropertySpec(
+        "csv.delimiter",
+        "word",
+        _WRITTEN,
+        "sign between the cells of a CSV file; default a comma",
+        choices=(",", ";", "|", "tab"),
+    ),
+    PropertySpec(
+        "files.compression",
+        "word",
+        _WRITTEN,
+        "of files that are written; default none, snappy for Parquet. Read files tell theirs by their name",
+        choices=("none", "gzip", "zstd", "snappy"),
+    ),
+    PropertySpec("files.per.batch", "integer", ("relation",), "most files one batch reads; default 1000", minimum=1),
+    PropertySpec(
+        "files.discovery.millis",
+        "millis",
+        ("relation",),
+        "pause between looks for new files; default 1000 in a folder, 10000 in a bucket",
+        minimum=100,
+    ),
+)
+
 RELATION: tuple[PropertySpec, ...] = (
     PropertySpec("store", "name", ("relation", "sink"), "store of the relation; default: the current store"),
     PropertySpec(
@@ -285,7 +313,7 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         _WRITTEN,
         "format of record values; default json, for CREATE … AS that of the left-most source",
-        choices=("json", "primitive", "avro"),
+        choices=("json", "primitive", "avro", "csv", "parquet"),
         choices_not_yet=_FORMAT_LATER,
     ),
     PropertySpec(
@@ -473,7 +501,7 @@ QUERY: tuple[PropertySpec, ...] = (
 )
 
 PROPERTIES: tuple[PropertySpec, ...] = (
-    *STORE, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *RELATION, *SOURCE, *QUERY,
+    *STORE, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *QUERY,
 )  # fmt: skip
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 

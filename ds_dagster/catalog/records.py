@@ -22,7 +22,13 @@ T = TypeVar("T")
 NULLABLE_KEY = "primary.key.nullable"
 CAUSED = ("STORE_REFUSED", "SCHEMA_REGISTRY_REFUSED", "SECRET_REFUSED")
 """Conditions that follow from a refused statement; ``name`` is its."""
-VALUE_FORMATS: Mapping[str, ValueFormat] = MappingProxyType({"json": "json", "primitive": "primitive", "avro": "avro"})
+VALUE_FORMATS: Mapping[str, ValueFormat] = MappingProxyType(
+    {"json": "json", "primitive": "primitive", "avro": "avro", "csv": "csv", "parquet": "parquet"}
+)
+KEY_FORMATS: Mapping[str, KeyFormat] = MappingProxyType(
+    {"json": "json", "primitive": "primitive", "avro": "avro", "csv": "json", "parquet": "json"}
+)
+"""Format of keys by what is written, else by the format of the value."""
 PRIMITIVE_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "TINYINT", "FLOAT", "BOOLEAN", "VARBINARY")
 
 
@@ -167,7 +173,7 @@ def record_key(draft: Draft, default: ValueFormat) -> RecordKey:
     if type_ is None and not columns:
         _refuse_exclusion(draft, ())
         return RecordKey()
-    format_: KeyFormat = VALUE_FORMATS[draft.text("key.format") or default]
+    format_: KeyFormat = KEY_FORMATS[draft.text("key.format") or default]
     if type_ is not None:
         _check_key_type(draft, type_, format_)
     elif format_ == "primitive":

@@ -13,7 +13,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
 from ds_dagster.sql.statements import Comment, Origin, RelationKind
 
-ValueFormat = Literal["json", "primitive", "avro"]
+ValueFormat = Literal["json", "primitive", "avro", "csv", "parquet"]
 KeyFormat = Literal["none", "json", "primitive", "avro"]
 StartingPosition = Literal["earliest", "latest", "timestamp"]
 TimestampFormat = Literal["sql", "iso8601"]

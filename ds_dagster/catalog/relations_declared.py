@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ds_dagster.catalog.avro import check_avro_columns
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declared import KIND_WORDS, current_store
+from ds_dagster.catalog.file_formats import check_files
 from ds_dagster.catalog.properties import Place, PropertyIndex
 from ds_dagster.catalog.recorded import recorded_columns
 from ds_dagster.catalog.records import (
@@ -191,6 +192,7 @@ def declared_relation(
         properties=MappingProxyType(dict(values)),
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
     return made
 
 

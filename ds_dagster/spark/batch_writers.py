@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, TableTarget
+from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, RowText, TableTarget
 from ds_dagster.errors import DsError
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field
@@ -79,12 +79,22 @@ def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: str) -> 
 
 def _columns(target: TableTarget, timestamp_format: str) -> list[Column]:
     """STRUCT, MAP and ARRAY travel as JSON text where the store has no such type."""
+    if target.text is not None:
+        return _row_text(target, target.text, timestamp_format)
     made = []
     for column in target.columns:
         value = field(column.name)
         text = sf.to_json(value, json_options([column.type], timestamp_format))
         made.append((text if column.as_json else value).alias(column.name))
     return made
+
+
+def _row_text(target: TableTarget, text: RowText, timestamp_format: str) -> list[Column]:
+    """The row as the text of a record, and the columns beside it."""
+    inside = [column for column in target.columns if column.name not in text.beside]
+    struct = sf.struct(*[field(column.name).alias(column.name) for column in inside])
+    made = sf.to_json(struct, json_options([column.type for column in inside], timestamp_format))
+    return [*[field(name) for name in text.beside], made.alias(text.name)]
 
 
 def _last_of_each_key(batch: DataFrame, target: TableTarget) -> DataFrame:

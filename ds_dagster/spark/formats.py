@@ -33,6 +33,7 @@ _CORRUPT = "__corrupt"
 _VALUE = "__value"
 _KEY = "__key"
 _TEXT_IN_JSON = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_AS_JSON = ("json", "csv", "parquet")
 _PATTERNS = {"sql": "yyyy-MM-dd HH:mm:ss", "iso8601": "yyyy-MM-dd'T'HH:mm:ss"}
 
 
@@ -171,8 +172,8 @@ def _read(part: str, column: Column, source: SourceFrame, relation: Relation) ->
 
 
 def _is_json(source: SourceFrame, relation: Relation) -> bool:
-    """JSON stands for Avro too where a store has no registry (rows of test cases)."""
-    return relation.value_format == "json" or (relation.value_format == "avro" and source.avro is None)
+    """JSON stands for rows of files too, and for Avro where a store has no registry (rows of test cases)."""
+    return relation.value_format in _AS_JSON or (relation.value_format == "avro" and source.avro is None)
 
 
 # --- bad records ------------------------------------------------------------------------------------------------------

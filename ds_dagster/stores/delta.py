@@ -19,7 +19,8 @@ from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
-from ds_dagster.stores.delta_connection import ALLOWED_URIS, LakeAddress, is_lake_url
+from ds_dagster.files.address import ALLOWED_URIS, is_lake_url
+from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_tables import FORBIDDEN, bad_columns, native_type
 from ds_dagster.stores.options import invalid_address, is_literal, make_options, missing, target_table, word
 

@@ -14,10 +14,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ds_dagster.errors import DsError, error
+from ds_dagster.files.address import ALLOWED_URIS, is_lake_url
 from ds_dagster.redaction import redact
 
-SCHEMES = ("file", "s3", "s3a")
-ALLOWED_URIS = "'file:///absolute/folder' or 's3://bucket/prefix'"
 DETAIL_CHARACTERS = 400
 LOAD_LIMITS: Mapping[str, str] = {
     "timeout": "60s",
@@ -204,17 +203,6 @@ class LakeAddress:
             what=f"the store {self.store}",
             bucket=urlsplit(self.url).netloc,
         )
-
-
-def is_lake_url(url: str) -> bool:
-    """Whether an address is an absolute folder or a bucket, without a login in it."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    if parts.scheme == "file":
-        return not parts.netloc and parts.path.startswith("/") and bool(parts.path.strip("/"))
-    return parts.scheme in SCHEMES and bool(parts.netloc) and "@" not in parts.netloc and ":" not in parts.netloc
 
 
 _SETTINGS = ("url", "region", "endpoint_url", "access_key_id", "secret_access_key", "session_token")

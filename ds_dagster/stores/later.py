@@ -19,7 +19,6 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 
 REASONS: tuple[tuple[str, str], ...] = (
-    ("S3", "read the files into a Kafka topic first"),
     ("CLICKHOUSE", "keep views in the embedded store or in a POSTGRESQL store"),
     ("ICEBERG_GLUE", "load into a POSTGRESQL store"),
     ("ICEBERG_REST", "load into a POSTGRESQL store"),

@@ -41,6 +41,7 @@ class Memory:
         serves_views=True,
         record_keys=True,
         avro="as_json",
+        file_formats=("json", "csv", "parquet"),
         count_properties=("topic.partitions", "topic.replicas", "topic.shards"),
         entity_settings_prefix="kafka.topic.",
         stream_delivery="exactly_once",
@@ -60,7 +61,8 @@ class Memory:
         *RECORDS, "topic.partitions", "topic.replicas", "topic.shards", "kafka.topic.*", "postgresql.db.name",
         "postgresql.schema.name", "postgresql.table.name", "snowflake.db.name", "snowflake.schema.name",
         "snowflake.table.name", "snowflake.buffer.millis", "delta.table.name", "databricks.catalog.name",
-        "databricks.schema.name", "databricks.table.name", "table.data.file.location",
+        "databricks.schema.name", "databricks.table.name", "table.data.file.location", "csv.header", "csv.delimiter",
+        "files.compression", "files.per.batch", "files.discovery.millis",
     )  # fmt: skip
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:

@@ -17,6 +17,7 @@ from ds_dagster.stores.kinesis import Kinesis
 from ds_dagster.stores.later import REASONS, LaterKind
 from ds_dagster.stores.memory import Memory
 from ds_dagster.stores.postgres import Postgres
+from ds_dagster.stores.s3 import S3
 from ds_dagster.stores.snowflake import Snowflake
 from ds_dagster.stores.sqlite_views import SqliteViews
 
@@ -32,6 +33,7 @@ def built_in() -> tuple[StoreKind, ...]:
         Snowflake(),
         Delta(),
         Databricks(),
+        S3(),
         SqliteViews(),
         Memory(),
         *(LaterKind(name, reason) for name, reason in REASONS),

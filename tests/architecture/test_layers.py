@@ -65,8 +65,9 @@ LAYERS: Mapping[str, Layer] = {
     "kinesis_aggregates": layer(inside="google"),
     "sql": layer(third="sqlglot"),
     "catalog": layer("sql", third="sqlglot", typing="pyarrow"),
+    "files": layer(inside="boto3 botocore orjson pyarrow", typing="pyarrow"),
     "stores": layer(
-        "catalog", third="sqlglot", inside=f"{DRIVERS} tenacity", typing="confluent_kafka psycopg2 pyarrow"
+        "catalog files", third="sqlglot", inside=f"{DRIVERS} tenacity", typing="confluent_kafka psycopg2 pyarrow"
     ),
     "plan": layer("sql catalog", third="sqlglot"),
     "project": layer("sql catalog stores plan project_cache project_connections"),
@@ -74,7 +75,7 @@ LAYERS: Mapping[str, Layer] = {
     "observation": layer("catalog project"),
     "project_cache": layer("sql catalog stores plan project", third="sqlglot"),
     "spark": layer(
-        "catalog plan",
+        "catalog files plan",
         third="pyspark py4j pyarrow pybase64 sqlglot orjson",
         inside="boto3 botocore urllib3",
         typing="pyarrow",

@@ -1,0 +1,47 @@
+"""Formats of files as formats of values: which stores hold them, and what those stores do not hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ds_dagster.catalog.relation import Relation, ValueFormat
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+
+if TYPE_CHECKING:
+    from ds_dagster.catalog.store import StoreKind
+
+FILE_FORMATS = ("csv", "parquet")
+"""Formats of whole files, not of records."""
+
+
+def check_files(relation: Relation, kind: StoreKind, span: Span | None) -> None:
+    """CSV and Parquet stand in files only, and in files stand rows only.
+
+    Raises:
+        UserError: VALUE_FORMAT_OTHER_STORE. UnsupportedError: FILES_HOLD_NO_CHANGELOG.
+    """
+    able = kind.capabilities
+    name = str(relation.name)
+    if relation.kind not in ("stream", "changelog"):
+        return
+    if able.rows_only and relation.kind == "changelog":
+        raise error("FILES_HOLD_NO_CHANGELOG", span=relation.span, relation=name, store=relation.store)
+    for format_ in (relation.value_format, relation.key.format):
+        if not _holds(kind, format_):
+            allowed = ", ".join(able.file_formats if able.rows_only else ("json", "primitive", "avro"))
+            raise error(
+                "VALUE_FORMAT_OTHER_STORE", span=span, type=kind.name, format=format_, relation=name, allowed=allowed
+            )
+
+
+def inherited_format(format_: ValueFormat, kind: StoreKind) -> ValueFormat:
+    """The format of the left-most source where the sink's store holds it, else JSON."""
+    return format_ if _holds(kind, format_) else "json"
+
+
+def _holds(kind: StoreKind, format_: str) -> bool:
+    able = kind.capabilities
+    if format_ in FILE_FORMATS or (able.rows_only and format_ != "none"):
+        return format_ in able.file_formats
+    return True

@@ -1,0 +1,351 @@
+"""Folders and buckets with plain files: list, read, write, delete (Arrow's file systems), and what failures mean."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.files.layout import is_hidden
+from ds_dagster.redaction import redact
+
+if TYPE_CHECKING:
+    import pyarrow
+    import pyarrow.fs
+
+SCHEMES = ("file", "s3", "s3a")
+ALLOWED_URIS = "'file:///absolute/folder' or 's3://bucket/prefix'"
+CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 5.0, 30.0, 3
+"""Bounds of one request to a bucket."""
+ROLE_SECONDS = 3600
+RENEW_SECONDS = 600
+"""How long before their end the credentials of a role are asked for anew."""
+DETAIL_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileFacts:
+    """One file. Sorts by age, then by name.
+
+    Attributes:
+        modified: nanoseconds since the epoch; a bucket knows whole seconds.
+        path: below the folder that was listed, ``/`` between its parts.
+        size: bytes.
+    """
+
+    modified: int
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesAddress:
+    """Resolved settings of one store. Holds keys: never shown, never stored.
+
+    Attributes:
+        url: ``file:///folder`` or ``s3://bucket/prefix``; entities are folders below it.
+        region: of the bucket, empty for ``us-east-1``; ``AWS us-east-1`` is read as its last word.
+        endpoint_url: of a service other than Amazon's, empty for Amazon's.
+        role_arn, external_id: role to assume with the key, or with the machine's own credentials.
+    """
+
+    store: str
+    url: str
+    region: str = ""
+    endpoint_url: str = ""
+    access_key_id: str = ""
+    secret_access_key: str = field(default="", repr=False)
+    session_token: str = field(default="", repr=False)
+    role_arn: str = ""
+    external_id: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> FilesAddress:
+        """From resolved options; other options are left alone.
+
+        Raises:
+            UserError: PROPERTY_INVALID for an address that is neither a folder nor a bucket.
+        """
+        made = cls(**{name: settings[name] for name in cls.__slots__ if name in settings})
+        if not is_lake_url(made.url):
+            raise error("PROPERTY_INVALID", name="uris", value=made.url, allowed=ALLOWED_URIS)
+        if made.endpoint_url and urlsplit(made.endpoint_url).scheme not in ("http", "https"):
+            raise error(
+                "PROPERTY_INVALID", name="aws.endpoint_url", value=made.endpoint_url, allowed="http(s)://host:port"
+            )
+        return made
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of this machine."""
+        return urlsplit(self.url).scheme == "file"
+
+    @property
+    def root(self) -> str:
+        """An absolute path, or ``bucket/prefix``, without a slash at its end."""
+        parts = urlsplit(self.url)
+        return unquote(parts.path).rstrip("/") if self.is_local else f"{parts.netloc}{parts.path}".rstrip("/")
+
+    def place(self, *parts: str) -> str:
+        """A folder or file below the root."""
+        return "/".join((self.root, *parts))
+
+    @property
+    def region_name(self) -> str:
+        """As Amazon spells it."""
+        return self.region.split()[-1].lower() if self.region else "us-east-1"
+
+
+class FileStore:
+    """The files of one address. Not for several threads at once while a role's credentials are renewed."""
+
+    def __init__(self, address: FilesAddress) -> None:
+        self.address = address
+        self._system: pyarrow.fs.FileSystem | None = None
+        self._until = 0.0
+
+    def listed(self, place: str) -> Iterator[FileFacts]:
+        """Files below a place that readers see, at any depth; none where the place does not exist.
+
+        Raises:
+            DsError: see :meth:`failure`.
+        """
+        from pyarrow import fs
+
+        selector = fs.FileSelector(place, recursive=True, allow_not_found=True)
+        start = len(place) + 1
+        with self.guarded("list its files", place):
+            found = self.system().get_file_info(selector)
+        for info in found:
+            if info.type == fs.FileType.File and not is_hidden(info.path[start:]):
+                yield FileFacts(info.mtime_ns, info.path[start:], info.size)
+
+    def folders(self, place: str) -> list[str]:
+        """Names of the folders directly below a place that readers see, sorted."""
+        from pyarrow import fs
+
+        with self.guarded("look at its folders", place):
+            found = self.system().get_file_info(fs.FileSelector(place, allow_not_found=True))
+        names = (info.base_name for info in found if info.type == fs.FileType.Directory)
+        return sorted(name for name in names if not is_hidden(name))
+
+    def check_root(self) -> None:
+        """The bucket exists; nothing but a folder stands at the address.
+
+        Raises:
+            UserError: STORE_BUCKET_MISSING, STORE_FOLDER_INVALID, what :meth:`failure` gives.
+        """
+        from pyarrow import fs
+
+        address = self.address
+        place = address.root if address.is_local else urlsplit(address.url).netloc
+        with self.guarded("look at it", place):
+            kind = self.system().get_file_info(place).type
+        if kind == fs.FileType.NotFound and not address.is_local:
+            raise error("STORE_BUCKET_MISSING", store=address.store, bucket=place)
+        if kind == fs.FileType.File:
+            raise error("STORE_FOLDER_INVALID", store=address.store, address=place, reason="it is a file")
+
+    def make_folder(self, place: str) -> None:
+        """A folder, where folders have to be made."""
+        if self.address.is_local:
+            with self.guarded("make a folder", place):
+                Path(place).mkdir(parents=True, exist_ok=True)
+
+    def size(self, place: str) -> int | None:
+        """Bytes of a file, None where there is none."""
+        with self.guarded("look at a file", place):
+            info = self.system().get_file_info(place)
+        return int(info.size) if info.is_file else None
+
+    def read(self, place: str) -> bytes | None:
+        """A small file as a whole, None where there is none."""
+        with self.guarded("read a file", place):
+            try:
+                with self.system().open_input_stream(place, compression=None) as stream:
+                    return bytes(stream.readall())
+            except FileNotFoundError:
+                return None
+
+    def write(self, place: str, content: bytes | pyarrow.Buffer) -> None:
+        """Make a file or replace it; it appears as a whole or not at all."""
+        with self.guarded("write a file", place):
+            if self.address.is_local:
+                _write_local(Path(place), content)
+                return
+            with self.system().open_output_stream(place, compression=None) as stream:
+                stream.write(content)
+
+    def delete(self, place: str) -> None:
+        """Remove a file; nothing happens where there is none."""
+        with self.guarded("delete a file", place), suppress(FileNotFoundError):
+            self.system().delete_file(place)
+
+    def system(self) -> pyarrow.fs.FileSystem:
+        """Arrow's file system, with credentials that are still good for a while."""
+        from pyarrow import fs
+
+        address = self.address
+        if address.is_local:
+            self._system = self._system or fs.LocalFileSystem()
+        elif self._system is None or time.monotonic() >= self._until:
+            self._system = fs.S3FileSystem(
+                region=address.region_name,
+                endpoint_override=urlsplit(address.endpoint_url).netloc or None,
+                scheme=urlsplit(address.endpoint_url).scheme or "https",
+                connect_timeout=CONNECT_SECONDS,
+                request_timeout=REQUEST_SECONDS,
+                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+                **self._credentials(),
+            )
+        return self._system
+
+    def guarded(self, action: str, place: str = "") -> _Guard:
+        """A block whose failures become conditions."""
+        return _Guard(self, action, place)
+
+    def failure(self, problem: BaseException, action: str, place: str = "") -> DsError:
+        """A failure as a condition; its text without keys.
+
+        Returns:
+            UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED, STORE_BUCKET_MISSING, STORE_FOLDER_INVALID.
+            ExternalError: STORE_UNREACHABLE, DISK_FULL, STORE_CALL_FAILED.
+        """
+        address = self.address
+        whole = redact(" ".join(str(problem).split()))
+        code = problem.errno if isinstance(problem, OSError) and address.is_local else None
+        name = ERRNOS.get(code or 0) or next((name for part, name in TEXTS if part in whole), "STORE_CALL_FAILED")
+        return error(
+            name,
+            detail=whole[:DETAIL_CHARACTERS],
+            store=address.store,
+            address=address.url,
+            user="this process" if address.is_local else address.access_key_id or "(the machine's own credentials)",
+            action=f"{action} ({place})" if place else action,
+            reason=whole[:DETAIL_CHARACTERS],
+            what=f"the store {address.store}",
+            bucket=urlsplit(address.url).netloc,
+        )
+
+    def _credentials(self) -> dict[str, str]:
+        """Arguments of the file system: the key, or what a role was given for an hour."""
+        address = self.address
+        self._until = float("inf")
+        given = {
+            "access_key": address.access_key_id,
+            "secret_key": address.secret_access_key,
+            "session_token": address.session_token,
+        }
+        if not address.role_arn:
+            return {name: value for name, value in given.items() if value}
+        found = self._assumed()
+        self._until = time.monotonic() + ROLE_SECONDS - RENEW_SECONDS
+        return {
+            "access_key": found["AccessKeyId"],
+            "secret_key": found["SecretAccessKey"],
+            "session_token": found["SessionToken"],
+        }
+
+    def _assumed(self) -> Mapping[str, str]:
+        import boto3
+        from botocore.config import Config
+
+        address = self.address
+        client = boto3.client(
+            "sts",
+            region_name=address.region_name,
+            endpoint_url=address.endpoint_url or None,
+            aws_access_key_id=address.access_key_id or None,
+            aws_secret_access_key=address.secret_access_key or None,
+            aws_session_token=address.session_token or None,
+            config=Config(connect_timeout=CONNECT_SECONDS, read_timeout=REQUEST_SECONDS, retries={"mode": "standard"}),
+        )
+        external = {"ExternalId": address.external_id} if address.external_id else {}
+        try:
+            answer = client.assume_role(
+                RoleArn=address.role_arn, RoleSessionName="ds-dagster", DurationSeconds=ROLE_SECONDS, **external
+            )
+        finally:
+            client.close()
+        found: Mapping[str, str] = answer["Credentials"]
+        return found
+
+
+class _Guard:
+    """See :meth:`FileStore.guarded`."""
+
+    def __init__(self, store: FileStore, action: str, place: str) -> None:
+        self._store, self._action, self._place = store, action, place
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
+        if isinstance(problem, OSError):
+            raise self._store.failure(problem, self._action, self._place) from None
+        if problem is not None and type(problem).__module__.startswith("botocore"):
+            raise self._store.failure(problem, f"take the role {self._store.address.role_arn}") from None
+
+
+def _write_local(path: Path, content: bytes | pyarrow.Buffer) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with staged.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    staged.replace(path)
+
+
+def is_lake_url(url: str) -> bool:
+    """Whether an address is an absolute folder or a bucket, without a login in it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    if parts.scheme == "file":
+        return not parts.netloc and parts.path.startswith("/") and bool(parts.path.strip("/"))
+    return parts.scheme in SCHEMES and bool(parts.netloc) and "@" not in parts.netloc and ":" not in parts.netloc
+
+
+ERRNOS: Mapping[int, str] = {
+    errno.EACCES: "STORE_PERMISSION_DENIED",
+    errno.EPERM: "STORE_PERMISSION_DENIED",
+    errno.EROFS: "STORE_PERMISSION_DENIED",
+    errno.ENOSPC: "DISK_FULL",
+    errno.EDQUOT: "DISK_FULL",
+    errno.ENOTDIR: "STORE_FOLDER_INVALID",
+    errno.EEXIST: "STORE_FOLDER_INVALID",
+    errno.EISDIR: "STORE_FOLDER_INVALID",
+}
+TEXTS: tuple[tuple[str, str], ...] = (
+    ("InvalidAccessKeyId", "STORE_LOGIN_REFUSED"),
+    ("INVALID_ACCESS_KEY_ID", "STORE_LOGIN_REFUSED"),
+    ("INVALID_CLIENT_TOKEN_ID", "STORE_LOGIN_REFUSED"),
+    ("InvalidClientTokenId", "STORE_LOGIN_REFUSED"),
+    ("SignatureDoesNotMatch", "STORE_LOGIN_REFUSED"),
+    ("SIGNATURE_DOES_NOT_MATCH", "STORE_LOGIN_REFUSED"),
+    ("ExpiredToken", "STORE_LOGIN_REFUSED"),
+    ("Unable to locate credentials", "STORE_LOGIN_REFUSED"),
+    ("MISSING_AUTHENTICATION_TOKEN", "STORE_LOGIN_REFUSED"),
+    ("ACCESS_DENIED", "STORE_PERMISSION_DENIED"),
+    ("AccessDenied", "STORE_PERMISSION_DENIED"),
+    ("HTTP status 403", "STORE_PERMISSION_DENIED"),
+    ("NO_SUCH_BUCKET", "STORE_BUCKET_MISSING"),
+    ("NoSuchBucket", "STORE_BUCKET_MISSING"),
+    ("Bucket does not exist", "STORE_BUCKET_MISSING"),
+    ("NETWORK_CONNECTION", "STORE_UNREACHABLE"),
+    ("curlCode", "STORE_UNREACHABLE"),
+    ("Could not connect to the endpoint", "STORE_UNREACHABLE"),
+    ("SLOW_DOWN", "STORE_UNREACHABLE"),
+    ("SERVICE_UNAVAILABLE", "STORE_UNREACHABLE"),
+    ("HTTP status 503", "STORE_UNREACHABLE"),
+)
+"""Part of a text → condition, the first that fits; others are STORE_CALL_FAILED."""

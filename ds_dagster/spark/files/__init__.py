@@ -1,0 +1,1 @@
+"""Files of a folder or bucket as a Spark streaming source."""
