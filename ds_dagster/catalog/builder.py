@@ -445,6 +445,9 @@ def check_parts(kind: StoreKind, draft: Draft) -> None:
 
 def entity_of(kind: StoreKind, name: QualifiedName, values: Mapping[str, PropertyValue]) -> str:
     """Name of the entity: the properties that name it, their defaults, the relation's own name."""
+    listed = values.get(kind.capabilities.entity_list)
+    if listed is not None:
+        return str(listed.value)
     parts = kind.capabilities.entity_parts
     if not parts:
         return str(name)
@@ -495,7 +498,14 @@ def declared_relation(
         properties=MappingProxyType(dict(values)),
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    findings.extend(relation_problems(kind, made))
     return made
+
+
+def relation_problems(kind: StoreKind, relation: Relation) -> Sequence[Diagnostic]:
+    """What only the store's kind knows to be wrong with a relation; kinds that know nothing have no such check."""
+    check = getattr(kind, "check_relation", None)
+    return () if check is None else tuple(check(relation))
 
 
 def recorded(

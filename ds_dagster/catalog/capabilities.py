@@ -34,6 +34,7 @@ class Capabilities:
         entity_parts: WITH properties that name the entity, in order, each with its default (empty = the relation's
         own name);
             no parts at all: the qualified name of the relation.
+        entity_list: WITH property that names several entities at once, instead of the parts.
         required_parts: those of them that have to be written, each with an example.
         embedded: exists without CREATE STORE, under its own name in lower case.
         not_yet: reason why the kind as a whole is refused for now; empty when it is built.
@@ -59,6 +60,7 @@ class Capabilities:
     dagster_kinds: tuple[str, ...] = ()
     storage_kind: str = ""
     entity_parts: tuple[tuple[str, str], ...] = (("topic", ""),)
+    entity_list: str = ""
     required_parts: tuple[tuple[str, str], ...] = ()
     embedded: bool = False
     not_yet: str = ""

@@ -22,6 +22,7 @@ from ds_dagster.catalog.builder import (
     entity_of,
     pull_for_store,
     qualify,
+    relation_problems,
 )
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.catalog import Catalog
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 Changelog = Literal["append", "upsert"]
 DEFAULT_IDLE_MILLIS = 10_000
+SLOT = "postgresql.slot.name"
 TABLE_PROPERTIES = ("refresh.mode", "execution")
 
 YIELDS: Mapping[tuple[RelationKind, Changelog], tuple[RelationKind, str] | None] = MappingProxyType(
@@ -76,6 +78,7 @@ class ReadChoices:
         idle_millis: default 10,000.
         bad_records: terminate (default) or ignore.
         max_records_per_batch: None for none.
+        slot: replication slot; empty: the job's own.
         temporal_mode, temporal_retention_millis: of a temporal join whose right side this is; None = not written.
     """
 
@@ -85,13 +88,14 @@ class ReadChoices:
     idle_millis: int = DEFAULT_IDLE_MILLIS
     bad_records: Literal["terminate", "ignore"] = "terminate"
     max_records_per_batch: int | None = None
+    slot: str = ""
     temporal_mode: Literal["event_time", "immediate"] | None = None
     temporal_retention_millis: int | None = None
 
     @property
     def options(self) -> ReadOptions:
         """What a store's ``read_spec`` wants of it."""
-        return ReadOptions(self.starting_position, self.max_records_per_batch)
+        return ReadOptions(self.starting_position, self.max_records_per_batch, self.slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,7 @@ def infer_sink(
         like=like,
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    findings.extend(relation_problems(kind, made))
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
     return (None if refused else made), findings.diagnostics
 
@@ -355,6 +360,7 @@ def resolve_source(
         idle_millis=_whole(pulled.values, "source.idle.timeout.millis") or DEFAULT_IDLE_MILLIS,
         bad_records="ignore" if draft.text("source.deserialization.error.handling") == "ignore" else "terminate",
         max_records_per_batch=_whole(pulled.values, "max.records.per.batch"),
+        slot=draft.text(SLOT) or str(relation.option(SLOT) or ""),
         temporal_mode=_temporal_mode(pulled.values),
         temporal_retention_millis=_whole(pulled.values, "temporal.join.retention.millis"),
     )

@@ -40,11 +40,13 @@ class ReadOptions:
     Attributes:
         starting_position: earliest (our default) or latest.
         max_records_per_batch: bound of one batch, None for none.
+        slot: name of the place the store keeps for this reader, where it keeps one; empty: the job's own.
         idle_timeout_millis, lateness_millis: event time, see the plan's scan node.
     """
 
     starting_position: str = "earliest"
     max_records_per_batch: int | None = None
+    slot: str = ""
 
 
 class StoreAdmin(Protocol):

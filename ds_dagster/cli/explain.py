@@ -121,7 +121,7 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
 
 def _read_spec(project: Project, scan: Scan) -> ReadSpec:
     store = project.catalog.store(scan.relation.store)
-    options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
+    options = ReadOptions(scan.starting_position, scan.max_records_per_batch, scan.slot)
     return KINDS[store.kind].read_spec(store, scan.relation, options, None)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ds_dagster.conditions import (
     catalog,
+    cdc,
     command,
     local,
     orchestration,
@@ -25,6 +26,20 @@ from ds_dagster.conditions.base import Condition, render
 
 __all__ = ["CONDITIONS", "Condition", "render"]
 
-TOPICS = (syntax, project, catalog, query, stores, registry, spark, runtime, orchestration, local, testing, command)
+TOPICS = (
+    syntax,
+    project,
+    catalog,
+    query,
+    stores,
+    cdc,
+    registry,
+    spark,
+    runtime,
+    orchestration,
+    local,
+    testing,
+    command,
+)
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

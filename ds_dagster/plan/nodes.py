@@ -185,7 +185,8 @@ class Scan(Node):
     columns and the event-time column are always among them. Only these are decoded.
 
     ``source_name`` names the Spark source inside its checkpoint (letters, digits, underscore; unique in the query and
-    stable under edits of the projection). A changelog scan yields upserts and deletes by ``key``.
+    stable under edits of the projection). A changelog scan yields upserts and deletes by ``key``. ``slot`` names the
+    place its store keeps for this reader; empty: the job's own.
     """
 
     relation: Relation
@@ -197,6 +198,7 @@ class Scan(Node):
     max_records_per_batch: int | None = None
     columns: tuple[str, ...] | None = None
     rowtime: bool = False
+    slot: str = ""
 
     @property
     def output(self) -> tuple[Field, ...]:

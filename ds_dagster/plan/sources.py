@@ -159,6 +159,7 @@ class SourceBinder:
             choices.bad_records,
             choices.max_records_per_batch,
             rowtime=True,
+            slot=choices.slot,
         )
 
     def _window(self, node: WindowRef, alias: str, properties: Sequence[Property]) -> Planned:

@@ -1,6 +1,5 @@
-"""Postgres: sink of CREATE TABLE … AS and store of materialized views. Loads through ``postgres_loader.py``, control
-through
-``postgres_admin.py``."""
+"""Postgres: sink of CREATE TABLE … AS, store of materialized views, source of its tables' changes
+(``postgres_cdc.py``). Loads through ``postgres_loader.py``, control through ``postgres_admin.py``."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -21,6 +20,7 @@ from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.datatypes import ArrayType, DataType, Scalar
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
+from ds_dagster.stores import postgres_cdc
 from ds_dagster.stores.options import (
     flag,
     host_part,
@@ -71,6 +71,9 @@ class Postgres:
     name = "POSTGRESQL"
     aliases: tuple[str, ...] = ("POSTGRES",)
     capabilities = Capabilities(
+        reads_streams=True,
+        record_time="broker",
+        entity_list=postgres_cdc.LIST,
         writes_tables=True,
         serves_views=True,
         table_delivery="exactly_once",
@@ -79,7 +82,6 @@ class Postgres:
         dagster_kinds=("postgres", "table"),
         storage_kind="postgres",
         entity_parts=(("postgresql.schema.name", DEFAULT_SCHEMA), ("postgresql.table.name", "")),
-        not_built=(("change data capture", "not built"),),
     )
     store_properties: tuple[PropertySpec, ...] = specs(
         "uris", "access_region", "description", "config_file", "postgres.username", "postgres.password",
@@ -87,8 +89,10 @@ class Postgres:
         "tls.disabled", "tls.ca_cert_file", "tls.verify_server_hostname",
     )  # fmt: skip
     relation_properties: tuple[PropertySpec, ...] = specs(
-        "postgresql.db.name", "postgresql.schema.name", "postgresql.table.name", "postgresql.cdc.table.list"
-    )
+        "postgresql.db.name", "postgresql.schema.name", "postgresql.table.name", "postgresql.cdc.table.list",
+        "postgresql.slot.name", "value.format", "timestamp", "starting.position", "enable.upsert.mode",
+        "primary.key.nullable",
+    )  # fmt: skip
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """Address without login, user there, TLS not contradictory."""
@@ -132,8 +136,12 @@ class Postgres:
     def read_spec(
         self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
     ) -> ReadSpec:
-        """Refused: change data capture is not built."""
-        raise error("STORE_NOT_A_SOURCE", span=relation.span, relation=str(relation.name), type=self.name)
+        """Changes of tables."""
+        return postgres_cdc.read_spec(store, connection(store), relation, options)
+
+    def check_relation(self, relation: Relation) -> Sequence[Diagnostic]:
+        """What a relation over changes declares, and that others do not ask for it."""
+        return postgres_cdc.problems(relation)
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
         """Each batch in one transaction with its ledger row."""

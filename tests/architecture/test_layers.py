@@ -66,7 +66,10 @@ LAYERS: Mapping[str, Layer] = {
     "project": layer("sql catalog stores plan project_cache"),
     "project_cache": layer("sql catalog stores plan project", third="sqlglot"),
     "spark": layer(
-        "catalog plan", third="pyspark py4j pyarrow sqlglot orjson", inside="boto3 botocore urllib3", typing="pyarrow"
+        "catalog plan",
+        third="pyspark py4j pyarrow numpy sqlglot orjson",
+        inside="boto3 botocore urllib3 psycopg2 adbc_driver_manager",
+        typing="pyarrow",
     ),
     "runtime": layer("catalog plan project", third="sqlalchemy dotenv", typing="pyspark"),
     "worker": layer(f"{COMPILER} spark runtime", third="pyspark py4j", inside=DRIVERS, typing="pyarrow"),
