@@ -84,6 +84,7 @@ TOPICS: Mapping[str, str] = {
     "catalog": "Stores, relations and properties",
     "query": "Queries",
     "stores": "Looking at and writing into stores",
+    "cdc": "Changes of database tables",
     "registry": "Schema registries and Avro",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "runtime": "Jobs, engine and journal",

@@ -87,8 +87,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CDC_PUBLICATION_MISSING",
         "user",
-        "the publication {slot} of store {store} did not exist when these changes were made, or was dropped",
-        "drop the replication slot {slot} and `ds reset` the query: it makes both anew",
+        "the publication {slot} of store {store} was dropped, or does not hold all the tables any more",
+        "`ds reset` the query: it makes the publication again and begins with what the tables hold",
     ),
     Condition(
         "CDC_SLOT_MISSING",

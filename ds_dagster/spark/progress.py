@@ -23,6 +23,7 @@ class SourceProgress:
         end: partition → position read up to.
         latest: partition → newest position known; empty when the source does not say.
         lag_records: records not read yet, None when positions are no numbers.
+        facts: what else the source tells of itself (``wal_status``, ``lag_bytes``), by name; empty for most.
     """
 
     name: str
@@ -30,6 +31,7 @@ class SourceProgress:
     end: Positions
     latest: Positions
     lag_records: int | None
+    facts: Positions = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class BatchProgress:
 
 _TICKS = "ds-ticks"
 _BEHIND = "/millis_behind"
+_OF_LAG = ("complete_until", "millis_behind", "finished", "lost_records")
 _BAD = bad_records_metric("")
 
 
@@ -108,7 +111,16 @@ def _source(found: Mapping[str, Any]) -> SourceProgress:
         end=MappingProxyType(end),
         latest=MappingProxyType(latest),
         lag_records=_lag(end, latest),
+        facts=MappingProxyType(_facts(latest)),
     )
+
+
+def _facts(latest: Mapping[str, int | str]) -> dict[str, int | str]:
+    """What a source with one partition reports beside its lag."""
+    if sum(name.endswith(_BEHIND) for name in latest) != 1:
+        return {}
+    named = {name.rpartition("/")[2]: value for name, value in latest.items()}
+    return {name: json.loads(str(value)) for name, value in named.items() if name not in _OF_LAG}
 
 
 def _lag(end: Mapping[str, int | str], latest: Mapping[str, int | str]) -> int | None:

@@ -16,11 +16,12 @@ from ds_dagster.catalog.io_spec import Options, ReadSpec, RefreshMode, Resolver,
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.property_table import specs
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.slots import Slot
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.datatypes import ArrayType, DataType, Scalar
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
-from ds_dagster.stores import postgres_cdc
+from ds_dagster.stores import postgres_cdc, postgres_slots
 from ds_dagster.stores.options import (
     flag,
     host_part,
@@ -185,6 +186,15 @@ class Postgres:
     def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
         """Arguments of ``psycopg2.connect``."""
         return {CLIENT_NAMES[name]: resolve(value) for name, value in connection(store).items()}
+
+    def find_slots(self, store: StoreDefinition, resolve: Resolver, prefix: str) -> Sequence[Slot]:
+        """Replication slots whose names begin so."""
+        settings = {name: resolve(value) for name, value in connection(store).items()}
+        return postgres_slots.find_slots(store.name, settings, prefix)
+
+    def drop_slot(self, store: StoreDefinition, resolve: Resolver, slot: Slot) -> None:
+        """Drop one of :meth:`find_slots` with its publication."""
+        postgres_slots.drop_slot(slot, {name: resolve(value) for name, value in connection(store).items()})
 
     def _path(self, relation: Relation) -> tuple[str, str]:
         """Schema and table."""

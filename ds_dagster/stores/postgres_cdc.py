@@ -93,6 +93,7 @@ def read_spec(store: StoreDefinition, connection: Options, relation: Relation, o
                 "database": relation.properties.get(DATABASE),
                 "connector": CONNECTOR,
                 "store": store.name,
+                "entity": relation.entity,
                 "tables": "\n".join(".".join(table) for table in tables_of(relation)),
                 "key": "\n".join(relation.primary_key) or None,
                 "slot": options.slot or None,

@@ -8,6 +8,7 @@ import pytest
 
 from ds_dagster.project import Project, compile_texts
 from ds_dagster.settings import Settings
+from ds_dagster.spark.progress import read_progress
 
 STORES = """
 CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h:5432/d', 'postgres.username' = 'u');
@@ -82,3 +83,14 @@ def test_slots_and_table_lists_are_part_of_a_querys_meaning() -> None:
     assert len({query.state_signature for query in queries.values()}) == 3
     assert queries["slot"].scans[0].slot == "s1"
     assert queries["list"].scans[0].relation.entity == "a.b"
+
+
+def test_what_a_source_tells_of_itself_stands_in_its_progress() -> None:
+    report = {"0": {"complete_until": 5, "millis_behind": 0, "lag_bytes": 7, "wal_status": "reserved"}}
+    source = {"name": "t", "endOffset": {"s.t": {"0": {"lsn": "0/1"}}}, "latestOffset": report, "numInputRows": 1}
+    batch = {"batchId": 1, "timestamp": "2026-01-01T00:00:00.000Z", "sources": [source]}
+    (found,) = read_progress(batch).sources
+    assert dict(found.facts) == {"lag_bytes": 7, "wal_status": "reserved"} and found.lag_records == 0
+    kinesis = {"s1": {"millis_behind": 0}, "s2": {"millis_behind": 5}}
+    (found,) = read_progress({**batch, "sources": [{**source, "latestOffset": kinesis}]}).sources
+    assert not found.facts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -11,9 +10,10 @@ from types import MappingProxyType
 
 from pyspark.sql.types import StructType as SparkStruct
 
+from ds_dagster.catalog.slots import default_slot
 from ds_dagster.datatypes import StructType
 from ds_dagster.errors import error
-from ds_dagster.names import did_you_mean, safe_name
+from ds_dagster.names import did_you_mean
 from ds_dagster.spark.postgres_cdc.rows import Shape, Wanted
 from ds_dagster.spark.typemap import from_spark
 
@@ -33,6 +33,7 @@ class CdcOptions:
         settings: of the connection; secrets.
         store: shown in errors.
         tables: (schema, name), at least one.
+        entity: how the relation names them; stands in offsets.
         slot: replication slot, and the publication of the same name.
         shape: of the rows.
         starting_position: ``earliest``: first what the tables hold; ``latest``: from the slot's position.
@@ -47,6 +48,7 @@ class CdcOptions:
     slot: str
     shape: Shape
     settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    entity: str = "changes"
     starting_position: str = "earliest"
     max_records: int = DEFAULT_RECORDS
     state: str = ""
@@ -77,6 +79,7 @@ class CdcOptions:
             slot=_slot(given),
             shape=Shape(_columns(given["columns"]), tuple(given["key"].split("\n")) if given.get("key") else ()),
             settings=MappingProxyType({name: given[name] for name in CONNECTION if name in given}),
+            entity=given.get("entity", "changes"),
             starting_position=given.get("starting.position", "earliest"),
             max_records=_whole(given, "max.records.per.batch", DEFAULT_RECORDS),
             state=given.get("state", ""),
@@ -87,7 +90,7 @@ class CdcOptions:
 CONNECTION = ("url", "username", "password", "sslmode", "sslrootcert", "database")
 KNOWN = frozenset(
     {
-        "connector", "store", "tables", "slot", "owner", "columns", "key", "starting.position",
+        "connector", "store", "tables", "entity", "slot", "owner", "columns", "key", "starting.position",
         "max.records.per.batch", "state", "poll.interval.millis", *CONNECTION,
     }
 )  # fmt: skip
@@ -97,23 +100,6 @@ def parse_tables(text: str) -> tuple[tuple[str, str], ...]:
     """``schema.table`` with line breaks between them; the schema is what stands before the first point."""
     pairs = [line.partition(".") for line in text.split("\n")]
     return tuple((schema, name) for schema, _, name in pairs)
-
-
-def default_slot(job: str, source: str) -> str:
-    """Name of a job's own slot for one of its sources.
-
-    Args:
-        job: ``environment.journal.query``.
-        source: name of the source in the checkpoint.
-    """
-    query = safe_name(job.rsplit(".", 1)[-1]).lower()[:28]
-    return f"{slot_prefix(job)}{query}_{hashlib.sha256(f'{job}/{source}'.encode()).hexdigest()[:8]}"
-
-
-def slot_prefix(job: str) -> str:
-    """What the slots of all jobs of one journal begin with; they are nobody else's."""
-    project = job.rsplit(".", 1)[0]
-    return f"ds_{hashlib.sha256(project.encode()).hexdigest()[:10]}_"
 
 
 def _slot(given: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Where a reader stands, and its JSON: ``{"changes": {"0": {...}}}`` with one of::
+"""Where a reader stands, and its JSON: ``{"<entity>": {"0": {...}}}`` with one of::
 
     {"begin": "earliest"}                       nothing was read yet
     {"lsn": "0/16B3748"}                        every transaction whose commit record begins before it is read
@@ -16,7 +16,6 @@ from typing import Any
 from ds_dagster.errors import error
 
 PARTITION = "0"
-SOURCE = "changes"
 JsonOffset = dict[str, dict[str, dict[str, Any]]]
 
 
@@ -34,18 +33,19 @@ class Position:
         """Parts of the snapshot are still to be read."""
         return self.part < self.of
 
-    def json(self) -> JsonOffset:
-        """The form in Spark's offset log."""
+    def json(self, entity: str) -> JsonOffset:
+        """The form in Spark's offset log; ``entity``: table or tables, for people."""
         if self.lsn is None:
-            return {SOURCE: {PARTITION: {"begin": self.begin}}}
+            return {entity: {PARTITION: {"begin": self.begin}}}
         parts = {"part": self.part, "of": self.of} if self.of else {}
-        return {SOURCE: {PARTITION: {"lsn": lsn_text(self.lsn), **parts}}}
+        return {entity: {PARTITION: {"lsn": lsn_text(self.lsn), **parts}}}
 
     @classmethod
     def parse(cls, offset: Mapping[str, Any]) -> Position:
         """Read what :meth:`json` gave. Raises InternalError: CDC_OFFSET_INVALID."""
         try:
-            found = offset[SOURCE][PARTITION]
+            (partitions,) = offset.values()
+            found = partitions[PARTITION]
             if "begin" in found:
                 return cls(begin=str(found["begin"]))
             return cls(lsn_number(found["lsn"]), int(found.get("part", 0)), int(found.get("of", 0)))

@@ -46,9 +46,11 @@ SESSION = (
 LOOK_QUERY = """
     SELECT pg_current_wal_flush_lsn()::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
         s.plugin::text, s.database::text, s.wal_status, s.confirmed_flush_lsn::text,
-        pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)::bigint, s.safe_wal_size::bigint,
-        current_database()::text
-    FROM (SELECT 1) AS one LEFT JOIN pg_replication_slots s ON s.slot_name = %s
+        pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)::bigint,
+        (SELECT count(*) FROM pg_publication_tables
+            WHERE pubname = %(slot)s AND (schemaname::text, tablename::text) IN %(tables)s),
+        current_database()::text, current_setting('max_slot_wal_keep_size')
+    FROM (SELECT 1) AS one LEFT JOIN pg_replication_slots s ON s.slot_name = %(slot)s
 """
 FACTS_QUERY = """
     SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
@@ -59,9 +61,10 @@ FACTS_QUERY = """
 """
 PUBLISHED_QUERY = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
 PEEK_ONE = """
-    SELECT 1 FROM pg_logical_slot_peek_binary_changes(
-        %(slot)s, %(upto)s::pg_lsn, 1, 'proto_version', '1', 'publication_names', %(publication)s) LIMIT 1
+    SELECT max(lsn)::text FROM pg_logical_slot_peek_binary_changes(
+        %(slot)s, %(upto)s::pg_lsn, 1, 'proto_version', '1', 'publication_names', %(publication)s)
 """
+"""The last message of a transaction stands at the end of its commit record."""
 PEEK = """
     SELECT data FROM pg_logical_slot_peek_binary_changes(
         {slot}, {upto}::pg_lsn, NULL, 'proto_version', '1', 'publication_names', {publication})
@@ -79,7 +82,8 @@ class Look:
         confirmed: what the slot gave up; None without the slot.
         status: of the slot's log (``reserved``, ``extended``, ``unreserved``, ``lost``).
         retained: bytes of log the slot keeps.
-        left: bytes until the slot loses its log; None: no limit.
+        published: how many of the tables the publication holds.
+        keep: most log a slot may keep, as the server is set (``4GB``); ``-1``: no limit.
     """
 
     flushed: int
@@ -88,7 +92,8 @@ class Look:
     confirmed: int | None
     status: str = ""
     retained: int = 0
-    left: int | None = None
+    published: int = 0
+    keep: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,23 +190,26 @@ class Server:
         """
 
         def ask(cursor: Any) -> tuple[Any, ...]:
-            cursor.execute(LOOK_QUERY, (self.options.slot,))
+            cursor.execute(LOOK_QUERY, {"slot": self.options.slot, "tables": self.options.tables})
             return tuple(cursor.fetchone())
 
-        flushed, millis, plugin, owner, status, confirmed, retained, left, database = self._ask(ask, "look at its log")
+        found = self._ask(ask, "look at its log")
+        flushed, millis, plugin, owner, status, confirmed, retained, published, database, keep = found
         slot, store = self.options.slot, self.options.store
         if plugin is not None and (plugin != PLUGIN or owner != database):
             raise error("CDC_SLOT_FOREIGN", slot=slot, store=store, plugin=plugin, database=owner)
         if status == "lost":
             raise error("CDC_SLOT_LOST", slot=slot, store=store)
         position = None if confirmed is None else lsn_number(confirmed)
-        return Look(lsn_number(flushed), int(millis), database, position, status or "", int(retained or 0), left)
+        log = (status or "", int(retained or 0), int(published), str(keep))
+        return Look(lsn_number(flushed), int(millis), database, position, *log)
 
     def look_from(self, start: int) -> Look:
         """The same, if the slot still has everything from a position on.
 
         Raises:
-            UserError: CDC_SLOT_MISSING, CDC_SLOT_AHEAD.
+            UserError: CDC_SLOT_MISSING, CDC_SLOT_AHEAD, CDC_PUBLICATION_MISSING: later versions of the server leave out
+            the changes of a publication that is gone without a word.
         """
         look = self.look()
         slot, store = self.options.slot, self.options.store
@@ -209,15 +217,18 @@ class Server:
             raise error("CDC_SLOT_MISSING", slot=slot, store=store)
         if look.confirmed > start:
             raise error("CDC_SLOT_AHEAD", slot=slot, store=store, at=lsn_text(look.confirmed), read=lsn_text(start))
+        if look.published < len(self.options.tables):
+            raise error("CDC_PUBLICATION_MISSING", slot=slot, store=store)
         return look
 
-    def has_change(self, upto: int) -> bool:
-        """Whether any transaction of ours was committed before a position and not given up."""
+    def first_commit(self, upto: int) -> int | None:
+        """End of the first transaction of ours that was committed before a position and not given up; None for none."""
         values = {"slot": self.options.slot, "upto": lsn_text(upto), "publication": self._publication}
 
-        def ask(cursor: Any) -> bool:
+        def ask(cursor: Any) -> int | None:
             cursor.execute(PEEK_ONE, values)
-            return cursor.fetchone() is not None
+            (found,) = cursor.fetchone()
+            return None if found is None else lsn_number(found)
 
         return self._ask(ask, "look for changes")
 

@@ -94,7 +94,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> JsonOffset:
         """Where a query without a checkpoint begins; the server is not asked."""
-        return Position(begin=self._options.starting_position).json()
+        return self._json(Position(begin=self._options.starting_position))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Option ``max.records.per.batch``."""
@@ -108,17 +108,18 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """End of the next batch; ``start`` itself when there is nothing."""
         at = Position.parse(start)
         if at.lsn is None:
-            return self._begin(at).json()
+            return self._json(self._begin(at))
         if at.in_snapshot:
-            return replace(at, part=at.part + 1).json()
+            return self._json(replace(at, part=at.part + 1))
         most = limit.max_rows * WAL_BYTES_OF_A_RECORD if isinstance(limit, ReadMaxRows) else self._options.max_bytes
-        return self._next(at, most).json()
+        return self._json(self._next(at, most))
 
     def reportLatestOffset(self) -> dict[str, dict[str, int | str]] | None:
         """What is known of the source; None before the first look.
 
         ``complete_until``: everything committed before it (epoch ms) is part of the offsets given out; ``lag_bytes``:
-        of log not looked at yet; ``retained_bytes``: of log the slot keeps on the server; ``wal_status``: of that log.
+        of log not looked at yet; ``retained_bytes``: of log the slot keeps on the server; ``wal_status``: of that log;
+        ``wal_keep``: the most it may keep, ``unlimited`` where a slot that stands still fills the server's disk.
         """
         look = self._look
         if look is None:
@@ -127,7 +128,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         behind = 0 if self._complete_until == look.millis else look.millis - (self._complete_until or look.millis - 1)
         lag = max(0, look.flushed - max(self._end, self._quiet))
         known = {"millis_behind": behind, "lag_bytes": lag, "retained_bytes": look.retained}
-        return {PARTITION: {**until, **known, "wal_status": look.status}}
+        keep = "unlimited" if look.keep == "-1" else look.keep
+        return {PARTITION: {**until, **known, "wal_status": look.status, "wal_keep": keep}}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Parts of the snapshot, or one range of the log."""
@@ -179,6 +181,9 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    def _json(self, at: Position) -> JsonOffset:
+        return at.json(self._options.entity)
+
     def _connect(self) -> Server:
         if self._server is None:
             self._server = Server(self._options)
@@ -227,14 +232,16 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Position(end)
 
     def _first_change(self, server: Server, start: int, bound: int, most: int) -> int | None:
-        """The end of the first stretch of log that holds a change of ours; None where none does."""
+        """The end of a stretch of log with changes of ours; None where there are none. It is as long as a batch may be,
+        or as its first transaction is."""
         self._quiet = max(self._quiet, start)
-        while self._quiet < bound:
-            end = min(bound, self._quiet + most)
-            if server.has_change(end):
-                return end
-            self._quiet = end
-        return None
+        if self._quiet >= bound:
+            return None
+        first = server.first_commit(bound)
+        if first is None:
+            self._quiet = bound
+            return None
+        return max(first, min(bound, self._quiet + most))
 
     def _heartbeat(self, start: int) -> int | None:
         """How far the offset moves although nothing happened."""

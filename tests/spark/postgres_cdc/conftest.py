@@ -54,8 +54,8 @@ class Database:
     def url(self) -> str:
         return f"postgresql://127.0.0.1:{self.home.port}/postgres"
 
-    def connect(self) -> Any:
-        made = psycopg2.connect(self.url, user="postgres", password=self.password)
+    def connect(self, database: str = "postgres") -> Any:
+        made = psycopg2.connect(self.url, user="postgres", password=self.password, dbname=database)
         made.autocommit = True
         return made
 
@@ -225,6 +225,12 @@ class Bench:
 
     def until_rows(self, query: StreamingQuery, count: int) -> None:
         until(lambda: query.exception() or len(self.kept.all) >= count, f"{count} rows")
+        assert query.exception() is None, query.exception()
+
+    def until_equal(self, query: StreamingQuery, table: str) -> None:
+        """Until what was loaded, folded by key, is what the table holds."""
+        wanted = self.database.rows(table)
+        until(lambda: query.exception() or self.kept.folded("id") == wanted, f"a copy of {table}")
         assert query.exception() is None, query.exception()
 
     def fault(self, query: StreamingQuery) -> Any:
