@@ -71,11 +71,11 @@ def is_cdc(relation: Relation) -> bool:
 
 
 def tables_of(relation: Relation) -> tuple[tuple[str, str], ...]:
-    """(schema, table) pairs a relation reads, in order."""
+    """(schema, table) pairs a relation reads, in order; in a list the schema is what stands before the first point."""
     listed = relation.option(LIST)
     if listed is not None:
-        pairs = [name.rpartition(".") for name in str(listed).split(",")]
-        return tuple((schema or DEFAULT_SCHEMA, name) for schema, _, name in pairs)
+        names = [name if "." in name else f"{DEFAULT_SCHEMA}.{name}" for name in str(listed).split(",")]
+        return tuple((schema, table) for schema, _, table in (name.partition(".") for name in names))
     schema = relation.option(SCHEMA) or DEFAULT_SCHEMA
     return ((str(schema), str(relation.option(TABLE) or relation.name.name)),)
 

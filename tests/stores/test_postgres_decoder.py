@@ -218,7 +218,7 @@ GIVEN = {"connector": "m:C", "store": "pg", "tables": "s.t", "slot": "x", "colum
 def test_options_are_checked() -> None:
     made = CdcOptions.parse({**GIVEN, "password": "hidden"})
     assert made.tables == (("s", "t"),) and "hidden" not in repr(made)
-    for change in ({"tables": ""}, {"max.records.per.batch": "0"}, {"striim": "1"}):
+    for change in ({"tables": ""}, {"max.records.per.batch": "0"}, {"starting.position": "timestamp"}, {"striim": "1"}):
         with pytest.raises(DsError, match="CDC_OPTION_INVALID"):
             CdcOptions.parse({**GIVEN, **change})
     for name in ("", "Upper", "a-b", "x" * 64):

@@ -80,7 +80,7 @@ class CdcOptions:
             shape=Shape(_columns(given["columns"]), tuple(given["key"].split("\n")) if given.get("key") else ()),
             settings=MappingProxyType({name: given[name] for name in CONNECTION if name in given}),
             entity=given.get("entity", "changes"),
-            starting_position=given.get("starting.position", "earliest"),
+            starting_position=_position(given.get("starting.position", "earliest")),
             max_records=_whole(given, "max.records.per.batch", DEFAULT_RECORDS),
             state=given.get("state", ""),
             poll_seconds=_whole(given, "poll.interval.millis", 100) / 1000,
@@ -117,6 +117,12 @@ def _columns(text: str) -> tuple[Wanted, ...]:
     found = from_spark(SparkStruct.fromJson(json.loads(text)))
     assert isinstance(found, StructType)
     return tuple(Wanted(field.name, field.type) for field in found.fields)
+
+
+def _position(text: str) -> str:
+    if text not in ("earliest", "latest"):
+        raise error("CDC_OPTION_INVALID", name="starting.position", value=text, allowed="earliest or latest")
+    return text
 
 
 def _whole(given: Mapping[str, str], name: str, default: int) -> int:
