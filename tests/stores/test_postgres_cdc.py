@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.project import Project, compile_texts
+from ds_dagster.runtime.changes import recompiled
+from ds_dagster.runtime.spec import job_spec
 from ds_dagster.settings import Settings
 from ds_dagster.spark.progress import read_progress
 
@@ -83,6 +85,21 @@ def test_slots_and_table_lists_are_part_of_a_querys_meaning() -> None:
     assert len({query.state_signature for query in queries.values()}) == 3
     assert queries["slot"].scans[0].slot == "s1"
     assert queries["list"].scans[0].relation.entity == "a.b"
+
+
+def test_a_stored_definition_compiles_to_the_same_query() -> None:
+    project = compiled(
+        stream("op VARCHAR", ", 'postgresql.cdc.table.list' = 'a.b', 'starting.position' = latest")
+        + "CREATE CHANGELOG c (id BIGINT, v VARCHAR, PRIMARY KEY(id)) "
+        "WITH ('store' = 'pg', 'postgresql.schema.name' = 's', 'postgresql.slot.name' = 's1');"
+        "CREATE TABLE x WITH ('store' = 'pg') AS SELECT op FROM t WITH ('postgresql.slot.name' = 's2');"
+        "CREATE MATERIALIZED VIEW y WITH ('store' = 'pg') AS SELECT id, v FROM c;"
+    )
+    assert not project.errors, [problem.text() for problem in project.errors]
+    for name in ("x", "y"):
+        query = project.queries[name]
+        _, again = recompiled(job_spec(project, query), project.settings)
+        assert again.fingerprint == query.fingerprint and again.state_signature == query.state_signature
 
 
 def test_what_a_source_tells_of_itself_stands_in_its_progress() -> None:
