@@ -37,6 +37,9 @@ ITEMS: Mapping[str, Item] = {
     "aggregate": Item("throughput:aggregate", ("kafka",), "Kafka → GROUP BY → changelog in Kafka"),
     "temporal": Item("throughput:temporal", ("kafka",), "clicks ⋈ versions of users → Kafka"),
     "ctas": Item("tables:ctas", ("kafka", "postgres"), "CTAS into Postgres; the peer is the server's own binary COPY"),
+    "cdc": Item(
+        "cdc:changes", ("kafka", "postgres"), "changes of a table → Parquet, → Kafka; the peer is a Python loop"
+    ),
     "latency": Item("latency:latency", ("kafka",), "click → view, straight and through the temporal join"),
     "many": Item("jobs:many", ("kafka",), "1, 10, 50 jobs in one engine"),
     "kinesis": Item("kinesis_decode:decode", (), "GetRecords answers → Arrow; the peer is boto3"),

@@ -147,7 +147,7 @@ class House:
         reads = {}
         for scan in query.scans:
             kind, store = kind_of_store(project, scan.relation), project.catalog.store(scan.relation.store)
-            options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
+            options = ReadOptions(scan.starting_position, scan.max_records_per_batch, scan.slot)
             reads[scan.source_name] = kind.read_spec(
                 store, scan.relation, options, self._ensured(project, scan.relation)
             )

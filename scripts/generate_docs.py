@@ -87,6 +87,7 @@ TOPICS: Mapping[str, str] = {
     "query": "Queries",
     "stores": "Looking at and writing into stores",
     "secret": "Secrets and updates",
+    "cdc": "Changes of database tables",
     "registry": "Schema registries and Avro",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "runtime": "Jobs, engine and journal",

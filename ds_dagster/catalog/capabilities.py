@@ -42,6 +42,7 @@ class Capabilities:
         entity_parts: WITH properties that name the entity, in order, each with its default (empty = the relation's
         own name);
             no parts at all: the qualified name of the relation.
+        entity_list: WITH property that names several entities at once, instead of the parts.
         required_parts: those of them that have to be written, each with an example.
         row_metadata: type of ``rowmetadata()``, None where a record has no such thing.
         alias_defaults: what CREATE STORE with another name of the kind means: (name, ((property, value), …)) each.
@@ -75,6 +76,7 @@ class Capabilities:
     dagster_kinds: tuple[str, ...] = ()
     storage_kind: str = ""
     entity_parts: tuple[tuple[str, str], ...] = (("topic", ""),)
+    entity_list: str = ""
     required_parts: tuple[tuple[str, str], ...] = ()
     row_metadata: StructType | None = None
     alias_defaults: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()

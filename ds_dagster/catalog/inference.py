@@ -35,6 +35,7 @@ from ds_dagster.catalog.relations_declared import (
     check_upsert_mode,
     entity_of,
     pull_for_store,
+    relation_problems,
 )
 from ds_dagster.catalog.starting import LOSS, DataLoss, StartingPoint, declared_start, starting_point
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 Changelog = Literal["append", "upsert"]
 DEFAULT_IDLE_MILLIS = 10_000
+SLOT = "postgresql.slot.name"
 
 YIELDS: Mapping[tuple[RelationKind, Changelog], tuple[RelationKind, str] | None] = MappingProxyType(
     {
@@ -78,6 +80,7 @@ class ReadChoices:
         bad_records: terminate (default) or ignore.
         max_records_per_batch: None for none.
         data_loss: what records that are gone do: fail (default) or skip.
+        slot: replication slot; empty: the job's own.
         temporal_mode, temporal_retention_millis: of a temporal join whose right side this is; None = not written.
     """
 
@@ -88,13 +91,15 @@ class ReadChoices:
     bad_records: Literal["terminate", "ignore"] = "terminate"
     max_records_per_batch: int | None = None
     data_loss: DataLoss = "fail"
+    slot: str = ""
     temporal_mode: Literal["event_time", "immediate"] | None = None
     temporal_retention_millis: int | None = None
 
     @property
     def options(self) -> ReadOptions:
         """What a store's ``read_spec`` wants of it."""
-        return ReadOptions(self.start.position, self.max_records_per_batch, self.start.timestamp, self.data_loss)
+        start = self.start
+        return ReadOptions(start.position, self.max_records_per_batch, start.timestamp, self.data_loss, slot=self.slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +186,7 @@ def infer_sink(
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
     findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
+    findings.extend(relation_problems(kind, made))
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
     return (None if refused else made), findings.diagnostics
 
@@ -355,6 +361,7 @@ def resolve_source(
         bad_records="ignore" if draft.text("source.deserialization.error.handling") == "ignore" else "terminate",
         max_records_per_batch=_whole(pulled.values, "max.records.per.batch"),
         data_loss="skip" if draft.text(LOSS) == "skip" else "fail",
+        slot=draft.text(SLOT) or str(relation.option(SLOT) or ""),
         temporal_mode=_temporal_mode(pulled.values),
         temporal_retention_millis=_whole(pulled.values, "temporal.join.retention.millis"),
     )

@@ -91,6 +91,27 @@ class AvroSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RowSource:
+    """A source whose rows have the relation's columns in their types already, so that nothing is decoded.
+
+    Attributes:
+        row: expression of a STRUCT of the columns that are read.
+        deleted: expression that tells a delete, of changelogs.
+        bad: expression of what is wrong with the row, NULL for nothing.
+        columns_option: option that gets the columns that are read (JSON of Spark's struct type).
+        owner_option: option that gets who reads: ``job/source name``.
+        state_option: option that gets a folder of the engine's machine for what the source keeps.
+    """
+
+    row: str
+    deleted: str
+    bad: str
+    columns_option: str
+    owner_option: str
+    state_option: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReadSpec:
     """How Spark reads one entity as a stream.
 
@@ -109,6 +130,7 @@ class ReadSpec:
         entity: shown in errors and progress, ``store.entity``.
         identity: tells the entity from a later one of the same name; empty where nobody knows.
         avro: what of the records is Avro; None for none.
+        rows: the source gives columns instead of records; ``key`` and ``value`` of the envelope mean nothing then.
     """
 
     format: str
@@ -123,6 +145,7 @@ class ReadSpec:
     clock_guard: str = ""
     identity: str = ""
     avro: AvroSpec | None = None
+    rows: RowSource | None = None
 
 
 @dataclass(frozen=True, slots=True)

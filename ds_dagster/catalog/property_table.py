@@ -253,10 +253,9 @@ ENTITY: tuple[PropertySpec, ...] = (
     PropertySpec("postgresql.table.name", "text", _WRITTEN, "name of the table; default: the relation's name"),
     PropertySpec(
         "postgresql.cdc.table.list",
-        "text",
-        _WRITTEN,
-        "tables whose changes are read",
-        not_yet="change data capture is not built",
+        "names",
+        ("relation",),
+        "tables whose changes are read, schema.table with commas between them",
     ),
     PropertySpec("snowflake.db.name", "text", _WRITTEN, "database of the table"),
     PropertySpec("snowflake.schema.name", "text", _WRITTEN, "schema of the table; default PUBLIC"),
@@ -461,7 +460,10 @@ SOURCE: tuple[PropertySpec, ...] = (
         minimum=0,
     ),
     PropertySpec(
-        "postgresql.slot.name", "text", ("source",), "replication slot", not_yet="change data capture is not built"
+        "postgresql.slot.name",
+        "text",
+        ("relation", "source"),
+        "replication slot through which changes are read, made if it does not exist; default: one of the query's own",
     ),
 )
 

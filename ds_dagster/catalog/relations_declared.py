@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -29,7 +29,7 @@ from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.table_properties import check_table_properties
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import is_primitive
-from ds_dagster.diagnostics import Span
+from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.settings import Settings
@@ -143,6 +143,9 @@ def check_parts(kind: StoreKind, draft: Draft) -> None:
 
 def entity_of(kind: StoreKind, name: QualifiedName, values: Mapping[str, PropertyValue]) -> str:
     """Name of the entity: the properties that name it, their defaults, the relation's own name."""
+    listed = values.get(kind.capabilities.entity_list)
+    if listed is not None:
+        return str(listed.value)
     parts = kind.capabilities.entity_parts
     if not parts:
         return str(name)
@@ -193,7 +196,14 @@ def declared_relation(
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
     findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
+    findings.extend(relation_problems(kind, made))
     return made
+
+
+def relation_problems(kind: StoreKind, relation: Relation) -> Sequence[Diagnostic]:
+    """What only the store's kind knows to be wrong with a relation; kinds that know nothing have no such check."""
+    check = getattr(kind, "check_relation", None)
+    return () if check is None else tuple(check(relation))
 
 
 def recorded(

@@ -18,6 +18,7 @@ from ds_dagster.cli.output import (
     show_diagnostics,
     table,
 )
+from ds_dagster.cli.slots import drop, left_over
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project
@@ -197,17 +198,25 @@ def reset_command(queries: tuple[str, ...], wait: bool, project: Path | None, as
 @project_option
 @json_option
 def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
-    """Old checkpoint versions that no job needs any more."""
-    control = Control.open(settings_of(project, quiet=as_json))
-    found = control.old_checkpoints()
+    """Old checkpoint versions that no job needs any more, and replication slots (with their publications) of jobs that
+    are gone."""
+    settings = settings_of(project, quiet=as_json)
+    control, loaded = Control.open(settings), load_project(settings.root, settings=settings)
+    found, slots = control.old_checkpoints(), left_over(loaded, control)
     if yes:
         for item in found:
             control.delete_checkpoint(item)
+        for slot in slots:
+            drop(loaded, slot)
     if as_json:
-        emit_json([{"path": str(item.path), "bytes": item.size, "deleted": yes} for item in found])
+        checkpoints = [{"path": str(item.path), "bytes": item.size, "deleted": yes} for item in found]
+        emit_json([*checkpoints, *({**asdict(slot), "deleted": yes} for slot in slots)])
         return 0
+    word = "deleted" if yes else "would delete"
     for item in found:
-        click.echo(f"{'deleted' if yes else 'would delete'} {item.path} ({item.size / 1e6:.1f} MB)")
+        click.echo(f"{word} {item.path} ({item.size / 1e6:.1f} MB)")
+    for slot in slots:
+        click.echo(f"{word} slot {slot.name} of store {slot.store} (keeps {slot.retained / 1e6:.1f} MB of log)")
     return 0
 
 

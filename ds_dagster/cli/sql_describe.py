@@ -168,16 +168,16 @@ def _described(session: Session, statement: DescribeStatement) -> dict[str, Any]
     made = next((r for r in project.catalog.relations.values() if r.span.file == STATEMENT), None)
     if made is None:
         raise ProjectError(project.errors)
-    return {"ddl": _ddl(made), "sink": _artifact(made), "sources": []}
+    return {"ddl": _ddl(project, made), "sink": _artifact(made), "sources": []}
 
 
 def _of_query(project: Project, query: BoundQuery) -> dict[str, Any]:
     sources = [project.catalog.relations[name] for name in query.sources]
-    return {"ddl": _ddl(query.sink), "sink": _artifact(query.sink), "sources": [_artifact(r) for r in sources]}
+    return {"ddl": _ddl(project, query.sink), "sink": _artifact(query.sink), "sources": [_artifact(r) for r in sources]}
 
 
-def _ddl(relation: Relation) -> str:
-    return relation_ddl(relation, property_index(KINDS))
+def _ddl(project: Project, relation: Relation) -> str:
+    return relation_ddl(relation, property_index(KINDS), project.catalog.store(relation.store).kind)
 
 
 def _artifact(relation: Relation) -> dict[str, Any]:

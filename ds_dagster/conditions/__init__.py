@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ds_dagster.conditions import (
     catalog,
+    cdc,
     command,
     files,
     local,
@@ -28,8 +29,8 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, stores, files, secret, registry, spark, runtime, orchestration, local, testing,
-    command,
+    syntax, project, catalog, query, stores, cdc, files, secret, registry, spark, runtime, orchestration, local,
+    testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

@@ -49,6 +49,10 @@ def _positions(query: BoundQuery) -> list[tuple[str, int | None]]:
     return [(scan.starting_position, scan.starting_timestamp) for scan in query.scans]
 
 
+def _slots(query: BoundQuery) -> list[str]:
+    return [scan.slot for scan in query.scans]
+
+
 def _sink(query: BoundQuery) -> tuple[QualifiedName, str, str]:
     return query.sink.name, query.sink.store, query.sink.entity
 
@@ -71,6 +75,7 @@ RULES: tuple[Rule, ...] = (
     Rule("it writes into another place", lambda old, new: _sink(old) != _sink(new)),
     Rule("it loads in another mode (refresh.mode)", lambda old, new: _is_full(old) != _is_full(new)),
     Rule("the starting position of a source changed", lambda old, new: _positions(old) != _positions(new)),
+    Rule("the replication slot of a source changed", lambda old, new: _slots(old) != _slots(new)),
     Rule("the key of the result changed", lambda old, new: _keys(old) != _keys(new)),
     Rule("its joins or aggregates are others", lambda old, new: _steps(old) != _steps(new)),
     Rule(

@@ -55,7 +55,9 @@ def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], sto
 def state_signature(root: Sink, *, store_kinds: StoreKinds) -> str:
     """Hash of what a checkpoint holds: sources with their positions, stateful steps with the types they keep, and for
     aggregates everything below (their state is a result already)."""
-    parts: Shape = [[scan.source_name, *_entity(scan.relation, store_kinds), *_start(scan)] for scan in _scans(root)]
+    parts: Shape = [
+        [scan.source_name, *_entity(scan.relation, store_kinds), *_start(scan), *_slot(scan)] for scan in _scans(root)
+    ]
     parts += [_state(node, store_kinds) for node in root.walk() if node.is_stateful]
     return _hash(STATE_VERSION, [parts, _sink_state(root)])
 
@@ -63,6 +65,11 @@ def state_signature(root: Sink, *, store_kinds: StoreKinds) -> str:
 def _hash(version: str, shape: Shape) -> str:
     text = json.dumps(shape, ensure_ascii=False, separators=(",", ":"), default=str)
     return f"{version}:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def _slot(scan: Scan) -> Shape:
+    """Where no slot is named nothing is added, so that other sources keep their hashes."""
+    return [scan.slot] if scan.slot else []
 
 
 def _scans(root: Node) -> list[Scan]:
@@ -171,6 +178,7 @@ def _scan(shaper: _Shaper, node: Node) -> Shape:
         [column, time.format, time.lateness_millis, time.idle_millis],
         [node.starting_position, node.bad_records, node.max_records_per_batch, node.rowtime, *_start(node)[1:]]
         + (["skip"] if node.data_loss == "skip" else [])
+        + _slot(node)
         + [field.name.partition("$")[2] for field in node.record_fields],
     ]
 

@@ -198,7 +198,8 @@ class Scan(Node):
     columns and the event-time column are always among them. Only these are decoded.
 
     ``source_name`` names the Spark source inside its checkpoint (letters, digits, underscore; unique in the query and
-    stable under edits of the projection). A changelog scan yields upserts and deletes by ``key``.
+    stable under edits of the projection). A changelog scan yields upserts and deletes by ``key``. ``slot`` names the
+    place its store keeps for this reader; empty: the job's own.
     """
 
     relation: Relation
@@ -213,6 +214,7 @@ class Scan(Node):
     starting_timestamp: int | None = None
     data_loss: DataLoss = "fail"
     record_fields: tuple[Field, ...] = ()
+    slot: str = ""
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -230,6 +232,7 @@ class Scan(Node):
             self.starting_timestamp,
             self.data_loss,
             has_metadata,
+            self.slot,
         )
 
     @property

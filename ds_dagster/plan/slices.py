@@ -55,6 +55,10 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> tuple[Piece, ...]:
     """Everything a query needs to compile alone, in an order people read: schemas, stores, relations, the query."""
     relations = list({scan.relation.name: scan.relation for scan in query.scans}.values())
+
+    def kind(relation: Relation) -> str:
+        return catalog.store(relation.store).kind
+
     if isinstance(query.statement, InsertInto) and query.sink.name not in {r.name for r in relations}:
         relations.append(query.sink)
     stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in relations] + [query.sink.store])]
@@ -63,7 +67,7 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
     return (
         *_schemas(names, origin.context, origin.span),
         *_stores(stores, catalog.secrets, index),
-        *((relation_ddl(relation, index), relation.span, Context()) for relation in relations),
+        *((relation_ddl(relation, index, kind(relation)), relation.span, Context()) for relation in relations),
         (origin.text, origin.span, origin.context),
     )
 
@@ -137,15 +141,17 @@ def _is_secret(item: Property, index: PropertyIndex) -> bool:
     return defaults or REFERENCE.sub("", item.value) != ""
 
 
-def relation_ddl(relation: Relation, index: PropertyIndex) -> str:
-    """CREATE STREAM, CHANGELOG or TABLE that declares an equal relation."""
+def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
+    """CREATE STREAM, CHANGELOG or TABLE that declares an equal relation; ``kind``: of its store, whose relations may
+    have no records and therefore no properties of such."""
     span = relation.span
     values = {
         name: value.value
         for name, value in relation.properties.items()
         if (spec := index.find(name)) is not None and "relation" in spec.places
     }
-    values |= _record_properties(relation)
+    allowed = index.names_at("relation", kind)
+    values |= {name: value for name, value in _record_properties(relation).items() if name in allowed}
     made = CreateRelation(
         origin=Origin(span, ""),
         kind=relation.kind,

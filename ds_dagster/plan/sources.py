@@ -168,6 +168,7 @@ class SourceBinder:
             data_loss=choices.data_loss,
             record_fields=record_fields(internal, relation, kind),
             rowtime=True,
+            slot=choices.slot,
         )
 
     def _window(self, node: WindowRef, alias: str, properties: Sequence[Property]) -> Planned:

@@ -12,7 +12,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.entity import EntityFacts
-from ds_dagster.catalog.io_spec import ReadSpec, Resolver, WriteSpec
+from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
 from ds_dagster.catalog.values import PropertyValue, resolve
@@ -34,6 +34,8 @@ from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.secret_values import SecretBook
 from ds_dagster.version import __version__
 
+SNAPSHOTS = "snapshots"
+"""Folder below the state folder for what sources copy before they read changes."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -173,6 +175,8 @@ def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     store, kind, _ = job.store(scan.relation)
     facts = _ensured(job, scan.relation)
     spec = kind.read_spec(store, scan.relation, scan.reading, facts)
+    if spec.rows is not None:
+        spec = replace(spec, options={**spec.options, **_own(job, scan, spec.rows)})
     return spec if spec.avro is None else replace(spec, avro=known_schemas(spec.avro, job.resolver))
 
 
@@ -189,6 +193,13 @@ def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:
         connection=(store.name, tuple(sorted((name, str(value)) for name, value in settings.items()))),
         connect=lambda: kind.admin(store, resolver),
     )
+
+
+def _own(job: Compiled, scan: Scan, rows: RowSource) -> Options:
+    """What a source that keeps something for its reader is told: who reads, and a folder."""
+    owner = f"{job.order.identity.job}/{scan.source_name}"
+    folder = job.project.settings.state / SNAPSHOTS
+    return {rows.owner_option: PropertyValue(owner), rows.state_option: PropertyValue(str(folder))}
 
 
 def _ensure_sink(job: Compiled) -> None:

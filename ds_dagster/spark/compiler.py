@@ -42,6 +42,7 @@ from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.jvm import RETENTION_MICROS, operators
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
+from ds_dagster.spark.typed_rows import typed_rows
 from ds_dagster.spark.typemap import to_spark
 from ds_dagster.spark.windows import key_of_all, with_window
 
@@ -124,7 +125,9 @@ class PlanCompiler:
     def visit_scan(self, node: Scan, wants: Wants) -> Flow:
         """Decoded records; where the clock needs to know, each tells it its time."""
         is_clocked = node.source_name in self.clocked
-        frame = decode(self.read(node), node, wants | {names.PARTITION} if is_clocked else wants)
+        source = self.read(node)
+        columns = decode if source.rows is None else typed_rows
+        frame = columns(source, node, wants | {names.PARTITION} if is_clocked else wants)
         if is_clocked:
             seen = operators(self.spark).seen(
                 self.job, node.source_name, sf.col(names.EVENT_TIME), sf.col(names.PARTITION)

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
-from ds_dagster.catalog.io_spec import AvroSpec, Envelope
+from ds_dagster.catalog.io_spec import AvroSpec, Envelope, RowSource
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import DataType, Scalar, StructType
 from ds_dagster.errors import error
@@ -47,6 +47,7 @@ class SourceFrame:
         entity: shown in errors, ``store.entity``.
         empty_is_delete: an empty value counts as a null one.
         avro: the schema registry of the records, None where they are no Avro.
+        rows: they have the relation's columns already; see :mod:`ds_dagster.spark.typed_rows`.
     """
 
     frame: DataFrame
@@ -54,6 +55,7 @@ class SourceFrame:
     entity: str
     empty_is_delete: bool = False
     avro: ResolvedAvro | None = None
+    rows: RowSource | None = None
 
 
 def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
@@ -181,7 +183,11 @@ def _is_json(source: SourceFrame, relation: Relation) -> bool:
 
 def _without_bad_records(frame: DataFrame, source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
     found = _reasons(source, scan, wants)
-    reason = found[0] if len(found) == 1 else sf.coalesce(*found)
+    return judged(frame, source, scan, found[0] if len(found) == 1 else sf.coalesce(*found))
+
+
+def judged(frame: DataFrame, source: SourceFrame, scan: Scan, reason: SparkColumn) -> DataFrame:
+    """Rows without a reason against them; the others fail the batch, or are dropped and counted."""
     if scan.bad_records == "ignore":
         bad = sf.count(sf.when(reason.isNotNull(), sf.lit(1)))
         return frame.observe(bad_records_metric(scan.source_name), bad.alias("rows")).where(reason.isNull())

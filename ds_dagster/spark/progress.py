@@ -26,6 +26,7 @@ class SourceProgress:
         lag_seconds: age of the oldest record that is not read yet, None when the source does not say.
         lost_records: skipped since the query started because they were gone; see :data:`LOST`.
         lost: which, as people read it.
+        facts: what else the source tells of itself (``wal_status``, ``lag_bytes``), by name; empty for most.
     """
 
     name: str
@@ -36,6 +37,7 @@ class SourceProgress:
     lag_seconds: float | None = None
     lost_records: int = 0
     lost: str = ""
+    facts: Positions = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ LOST = "lost_records"
 """Records that a source went past because they were gone, since the query started: a metric of a source in the JVM
 (``lost_records``, and ``lost`` for which ones), or a number beside ``millis_behind`` in the partitions a Python source
 reports."""
+_OF_LAG = ("complete_until", "millis_behind", "finished", "lost_records")
 _BAD = bad_records_metric("")
 
 
@@ -135,7 +138,16 @@ def _source(found: Mapping[str, Any]) -> SourceProgress:
         lag_seconds=max(behind) / 1000 if behind and min(behind) >= 0 else None,  # below 0: not known of a shard
         lost_records=int(metrics.get(LOST) or 0) + sum(skipped),
         lost=str(metrics.get("lost") or ""),
+        facts=MappingProxyType(_facts(latest)),
     )
+
+
+def _facts(latest: Mapping[str, int | str]) -> dict[str, int | str]:
+    """What a source with one partition reports beside its lag."""
+    if sum(name.endswith(_BEHIND) for name in latest) != 1:
+        return {}
+    named = {name.rpartition("/")[2]: value for name, value in latest.items()}
+    return {name: json.loads(str(value)) for name, value in named.items() if name not in _OF_LAG}
 
 
 def _lag(end: Mapping[str, int | str], latest: Mapping[str, int | str]) -> int | None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
 
 from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
 from ds_dagster.plan.nodes import Scan
@@ -15,6 +16,7 @@ from ds_dagster.spark.avro import resolved_avro
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.session import in_session, is_local
 from ds_dagster.spark.ticks import timed_reader
+from ds_dagster.spark.typemap import to_spark
 
 SourceProvider = Callable[[Scan, ReadSpec | None], DataFrame]
 """Gives a scan's records instead of its store: columns ``key`` and ``value`` BINARY, ``timestamp`` TIMESTAMP,
@@ -50,6 +52,8 @@ def read_records(
         options |= resolved(spec.cluster_options, resolve)
     if spec.limit_option:
         options[spec.limit_option] = str(scan.max_records_per_batch or default_rows)
+    if spec.rows is not None:
+        options[spec.rows.columns_option] = struct_json(scan)
     if clock_job:
         frame = timed_reader(
             spark,
@@ -63,7 +67,12 @@ def read_records(
     else:
         frame = spark.readStream.format(spec.format).name(scan.source_name).options(**options).load()
     avro = resolved_avro(spec.avro, resolve)
-    return SourceFrame(frame, spec.envelope, spec.entity, spec.empty_is_delete, avro)
+    return SourceFrame(frame, spec.envelope, spec.entity, spec.empty_is_delete, avro, spec.rows)
+
+
+def struct_json(scan: Scan) -> str:
+    """The columns a scan reads, as Spark writes a struct type."""
+    return StructType([StructField(c.name, to_spark(c.type)) for c in scan.read_columns]).json()
 
 
 def provided_records(

@@ -1,6 +1,5 @@
-"""Postgres: sink of CREATE TABLE … AS and store of materialized views. Loads through ``postgres_loader.py``, control
-through
-``postgres_admin.py``."""
+"""Postgres: sink of CREATE TABLE … AS, store of materialized views, source of its tables' changes
+(``postgres_cdc.py``). Loads through ``postgres_loader.py``, control through ``postgres_admin.py``."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -17,10 +16,12 @@ from ds_dagster.catalog.io_spec import Options, ReadSpec, RefreshMode, Resolver,
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.property_table import specs
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.slots import Slot
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.datatypes import ArrayType, DataType, Scalar
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
+from ds_dagster.stores import postgres_cdc, postgres_slots
 from ds_dagster.stores.options import (
     flag,
     host_part,
@@ -71,6 +72,9 @@ class Postgres:
     name = "POSTGRESQL"
     aliases: tuple[str, ...] = ("POSTGRES",)
     capabilities = Capabilities(
+        reads_streams=True,
+        record_time="broker",
+        entity_list=postgres_cdc.LIST,
         writes_tables=True,
         serves_views=True,
         table_delivery="exactly_once",
@@ -79,7 +83,6 @@ class Postgres:
         dagster_kinds=("postgres", "table"),
         storage_kind="postgres",
         entity_parts=(("postgresql.schema.name", DEFAULT_SCHEMA), ("postgresql.table.name", "")),
-        not_built=(("change data capture", "not built"),),
     )
     store_properties: tuple[PropertySpec, ...] = specs(
         "uris", "access_region", "description", "config_file", "postgres.username", "postgres.password",
@@ -87,8 +90,10 @@ class Postgres:
         "tls.disabled", "tls.ca_cert_file", "tls.verify_server_hostname",
     )  # fmt: skip
     relation_properties: tuple[PropertySpec, ...] = specs(
-        "postgresql.db.name", "postgresql.schema.name", "postgresql.table.name", "postgresql.cdc.table.list"
-    )
+        "postgresql.db.name", "postgresql.schema.name", "postgresql.table.name", "postgresql.cdc.table.list",
+        "postgresql.slot.name", "value.format", "timestamp", "starting.position", "enable.upsert.mode",
+        "primary.key.nullable",
+    )  # fmt: skip
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """Address without login, user there, TLS not contradictory."""
@@ -132,8 +137,12 @@ class Postgres:
     def read_spec(
         self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
     ) -> ReadSpec:
-        """Refused: change data capture is not built."""
-        raise error("STORE_NOT_A_SOURCE", span=relation.span, relation=str(relation.name), type=self.name)
+        """Changes of tables."""
+        return postgres_cdc.read_spec(store, connection(store), relation, options)
+
+    def check_relation(self, relation: Relation) -> Sequence[Diagnostic]:
+        """What a relation over changes declares, and that others do not ask for it."""
+        return postgres_cdc.problems(relation)
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
         """Each batch in one transaction with its ledger row."""
@@ -177,6 +186,15 @@ class Postgres:
     def client_settings(self, store: StoreDefinition, resolve: Resolver) -> Mapping[str, str]:
         """Arguments of ``psycopg2.connect``."""
         return {CLIENT_NAMES[name]: resolve(value) for name, value in connection(store).items()}
+
+    def find_slots(self, store: StoreDefinition, resolve: Resolver, prefix: str) -> Sequence[Slot]:
+        """Replication slots whose names begin so."""
+        settings = {name: resolve(value) for name, value in connection(store).items()}
+        return postgres_slots.find_slots(store.name, settings, prefix)
+
+    def drop_slot(self, store: StoreDefinition, resolve: Resolver, slot: Slot) -> None:
+        """Drop one of :meth:`find_slots` with its publication."""
+        postgres_slots.drop_slot(slot, {name: resolve(value) for name, value in connection(store).items()})
 
     def _path(self, relation: Relation) -> tuple[str, str]:
         """Schema and table."""

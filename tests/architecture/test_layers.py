@@ -76,8 +76,8 @@ LAYERS: Mapping[str, Layer] = {
     "project_cache": layer("sql catalog stores plan project", third="sqlglot"),
     "spark": layer(
         "catalog files plan",
-        third="pyspark py4j pyarrow pybase64 sqlglot orjson",
-        inside="boto3 botocore urllib3",
+        third="pyspark py4j pyarrow numpy pybase64 sqlglot orjson",
+        inside="boto3 botocore urllib3 psycopg2 adbc_driver_manager",
         typing="pyarrow",
     ),
     "runtime": layer("catalog plan project", third="sqlalchemy dotenv", typing="pyspark"),

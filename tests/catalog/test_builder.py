@@ -37,7 +37,7 @@ REFUSED = [
     (f"CREATE STREAM s {COLUMNS} WITH ('topic'='a', 'entity'='b');", "PROPERTY_TWICE", "one of the two"),
     (f"CREATE STREAM s {COLUMNS} WITH ('topic'='${{T}}');", "REFERENCE_NOT_HERE", "write the value"),
     (f"CREATE STREAM s {COLUMNS} WITH ('store'='kk');", "UNKNOWN_STORE", "did you mean k"),
-    (f"CREATE STREAM s {COLUMNS} WITH ('store'='pg');", "STORE_CANNOT_HOLD", "streaming store"),
+    (f"CREATE STORE d WITH ('type'=DELTA,'uris'='file:///x'); CREATE STREAM s {COLUMNS} WITH ('store'='d');", "STORE_CANNOT_HOLD", "streaming store"),
     (f"CREATE TABLE s {COLUMNS};", "STORE_CANNOT_HOLD", "table store"),
     (f"CREATE STREAM s {COLUMNS} WITH ('timestamp'='event_tim');", "TIMESTAMP_COLUMN_UNKNOWN", "event_time"),
     (f"CREATE STREAM s {COLUMNS} WITH ('timestamp'='url');", "TIMESTAMP_COLUMN_TYPE", "BIGINT"),

@@ -1,0 +1,46 @@
+"""Places that a store keeps for its readers (replication slots): their names, and those that are left over."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from ds_dagster.names import safe_name
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One slot of a project's jobs as its store tells of it.
+
+    Attributes:
+        store: folded name.
+        name: of the slot, and of its publication.
+        database: it belongs to.
+        active: somebody reads it now.
+        retained: bytes of log the server keeps for it.
+        status: of that log (``reserved``, ``extended``, ``unreserved``, ``lost``).
+    """
+
+    store: str
+    name: str
+    database: str
+    active: bool
+    retained: int
+    status: str
+
+
+def default_slot(job: str, source: str) -> str:
+    """Name of a job's own slot for one of its sources: at most 63 lower-case letters, digits and underscores.
+
+    Args:
+        job: ``environment.journal.query``.
+        source: name of the source in the checkpoint.
+    """
+    query = safe_name(job.rsplit(".", 1)[-1]).lower()[:28]
+    return f"{slot_prefix(job)}{query}_{hashlib.sha256(f'{job}/{source}'.encode()).hexdigest()[:8]}"
+
+
+def slot_prefix(job: str) -> str:
+    """What the slots of all jobs of one journal begin with; they are nobody else's."""
+    project = job.rsplit(".", 1)[0]
+    return f"ds_{hashlib.sha256(project.encode()).hexdigest()[:10]}_"

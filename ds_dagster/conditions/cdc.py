@@ -1,0 +1,148 @@
+"""Conditions of the topic: changes of database tables (change data capture)."""
+
+from __future__ import annotations
+
+from ds_dagster.conditions.base import Condition
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(
+        "CDC_COLUMN_UNKNOWN",
+        "user",
+        "{relation} reads changes of tables, whose records have no column {name}",
+        "declare columns among {known}, or declare a CHANGELOG with the table's own columns",
+    ),
+    Condition(
+        "CDC_COLUMN_TYPE",
+        "user",
+        "column {name} of {relation} cannot be {type}",
+        "declare it as {allowed}",
+    ),
+    Condition(
+        "CDC_TABLES_UNCLEAR",
+        "user",
+        "{relation} does not say clearly whose changes it reads: {reason}",
+        "{fix}",
+    ),
+    Condition(
+        "CDC_SOURCE_ONLY",
+        "user",
+        "{name} has no meaning for {relation}, which is a {kind} in a store of type POSTGRESQL",
+        "leave it out",
+    ),
+    Condition(
+        "CDC_SLOT_NAME_INVALID",
+        "user",
+        "{name} cannot be the name of a replication slot",
+        "use at most 63 lower-case letters, digits and underscores",
+    ),
+    Condition(
+        "CDC_SERVER_TOO_OLD",
+        "user",
+        "the database {database} of store {store} is Postgres {version}; its changes cannot be read",
+        "upgrade it to Postgres 13 or later",
+    ),
+    Condition(
+        "CDC_WAL_LEVEL",
+        "user",
+        "the database {database} of store {store} does not log its changes for readers: wal_level is {level}",
+        "set wal_level = logical and restart the server (RDS, Aurora: rds.logical_replication = 1)",
+    ),
+    Condition(
+        "CDC_NOT_ALLOWED",
+        "user",
+        "the user {user} of store {store} may not read changes of {database}",
+        "ALTER ROLE {user} REPLICATION (RDS, Aurora: GRANT rds_replication TO {user})",
+    ),
+    Condition("CDC_TABLE_MISSING", "user", "the table {table} does not exist", "create it, or correct its name"),
+    Condition(
+        "CDC_TABLE_UNREADABLE",
+        "user",
+        "{table} has no changes that could be read",
+        "name an ordinary or partitioned table that is logged; views, temporary and UNLOGGED tables are not",
+    ),
+    Condition(
+        "CDC_TABLE_WITHOUT_KEY",
+        "user",
+        "the table {table} has nothing that tells its rows apart, and would refuse updates once its changes are read",
+        "add a primary key, or ALTER TABLE {table} REPLICA IDENTITY FULL",
+    ),
+    Condition(
+        "CDC_KEY_DIFFERS",
+        "user",
+        "rows of the table {table} are told apart by {found}, the relation says {wanted}",
+        "declare PRIMARY KEY({found}); a table without a key can be read as a STREAM",
+    ),
+    Condition(
+        "CDC_COLUMN_GONE",
+        "user",
+        "the table {table} has no column {column} (any more)",
+        "correct the columns of the relation, then `ds restart` the query; it goes on where it stopped",
+    ),
+    Condition(
+        "CDC_TRUNCATED",
+        "user",
+        "the table {table} was truncated, which does not say which rows went",
+        "`ds reset` the query to begin with what the table holds now",
+    ),
+    Condition(
+        "CDC_PUBLICATION_MISSING",
+        "user",
+        "the publication {slot} of store {store} was dropped, or does not hold all the tables any more",
+        "`ds reset` the query: it makes the publication again and begins with what the tables hold",
+    ),
+    Condition(
+        "CDC_SLOT_MISSING",
+        "user",
+        "the replication slot {slot} of store {store} is gone, and with it changes that were not read",
+        "`ds reset` the query: it makes a slot and begins with what the tables hold",
+    ),
+    Condition(
+        "CDC_SLOT_AHEAD",
+        "user",
+        "the replication slot {slot} of store {store} is at {at}, this query at {read}: another reader moved it on",
+        "give each query a slot of its own, then `ds reset` the query",
+    ),
+    Condition(
+        "CDC_SLOT_LOST",
+        "user",
+        "the replication slot {slot} of store {store} was invalidated: the server removed log that was not read",
+        "drop the slot, raise max_slot_wal_keep_size, and `ds reset` the query",
+    ),
+    Condition(
+        "CDC_SLOT_FOREIGN",
+        "user",
+        "the replication slot {slot} of store {store} belongs to {plugin} in the database {database}",
+        "choose another 'postgresql.slot.name', or leave it out",
+    ),
+    Condition(
+        "CDC_SLOT_ACTIVE",
+        "external",
+        "the replication slot {slot} of store {store} is in use by another session",
+        "end the other reader, or give this query a slot of its own; it is tried again by itself",
+    ),
+    Condition(
+        "CDC_NO_SLOT_FREE",
+        "user",
+        "the store {store} has no replication slot left",
+        "drop slots nobody uses (`ds gc` lists ours), or raise max_replication_slots",
+    ),
+    Condition(
+        "CDC_SNAPSHOT_LOST",
+        "user",
+        "the copy of the tables is gone before it was read: {file}",
+        "`ds reset` the query to take it again",
+    ),
+    Condition(
+        "CDC_SNAPSHOT_FAILED",
+        "external",
+        "what the tables hold cannot be copied to {folder}",
+        "free disk space there; it is tried again by itself",
+    ),
+    Condition(
+        "CDC_OPTION_INVALID",
+        "internal",
+        "option {name} of the source of changes is {value}, allowed is {allowed}",
+    ),
+    Condition("CDC_OFFSET_INVALID", "internal", "the checkpoint holds no position in changes: {offset}"),
+    Condition("CDC_MESSAGE_UNREADABLE", "internal", "the server sent what its protocol does not know: {reason}"),
+)

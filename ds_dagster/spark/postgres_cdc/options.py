@@ -1,0 +1,134 @@
+"""Options of the data source: flat strings in, one checked record out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from pyspark.sql.types import StructType as SparkStruct
+
+from ds_dagster.catalog.slots import default_slot
+from ds_dagster.datatypes import StructType
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean
+from ds_dagster.spark.postgres_cdc.rows import Shape, Wanted
+from ds_dagster.spark.typemap import from_spark
+
+SLOT = re.compile(r"[a-z0-9_]{1,63}")
+WAL_BYTES_OF_A_RECORD = 128
+"""What a change costs in the server's log at least, about: turns a bound on records into one on the log. A transaction
+is never divided, so a batch may be larger by one."""
+DEFAULT_RECORDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CdcOptions:
+    """Checked options.
+
+    Attributes:
+        connector: import path ``module:Class`` of what connects (``Class.of(store, settings)``).
+        settings: of the connection; secrets.
+        store: shown in errors.
+        tables: (schema, name), at least one.
+        entity: how the relation names them; stands in offsets.
+        slot: replication slot, and the publication of the same name.
+        shape: of the rows.
+        starting_position: ``earliest``: first what the tables hold; ``latest``: from the slot's position.
+        max_records: bound of one batch, see :data:`WAL_BYTES_OF_A_RECORD`.
+        state: folder for snapshots, one per slot below it.
+        poll_seconds: pause between looks while nothing happens.
+    """
+
+    connector: str
+    store: str
+    tables: tuple[tuple[str, str], ...]
+    slot: str
+    shape: Shape
+    settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    entity: str = "changes"
+    starting_position: str = "earliest"
+    max_records: int = DEFAULT_RECORDS
+    state: str = ""
+    poll_seconds: float = 0.1
+
+    @property
+    def max_bytes(self) -> int:
+        """Most of the log one batch spans."""
+        return self.max_records * WAL_BYTES_OF_A_RECORD
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> CdcOptions:
+        """Read Spark's options; keys are case-insensitive.
+
+        Raises:
+            UserError: CDC_OPTION_INVALID, CDC_SLOT_NAME_INVALID.
+        """
+        given = {key.lower(): value for key, value in options.items()}
+        for key in given.keys() - KNOWN:
+            raise error("CDC_OPTION_INVALID", name=key, value="", allowed=f"no such option; {did_you_mean(key, KNOWN)}")
+        for name in ("connector", "store", "tables", "columns"):
+            if not given.get(name):
+                raise error("CDC_OPTION_INVALID", name=name, value="", allowed="a value; it is required")
+        return cls(
+            connector=given["connector"],
+            store=given["store"],
+            tables=parse_tables(given["tables"]),
+            slot=_slot(given),
+            shape=Shape(_columns(given["columns"]), tuple(given["key"].split("\n")) if given.get("key") else ()),
+            settings=MappingProxyType({name: given[name] for name in CONNECTION if name in given}),
+            entity=given.get("entity", "changes"),
+            starting_position=_position(given.get("starting.position", "earliest")),
+            max_records=_whole(given, "max.records.per.batch", DEFAULT_RECORDS),
+            state=given.get("state", ""),
+            poll_seconds=_whole(given, "poll.interval.millis", 100) / 1000,
+        )
+
+
+CONNECTION = ("url", "username", "password", "sslmode", "sslrootcert", "database")
+KNOWN = frozenset(
+    {
+        "connector", "store", "tables", "entity", "slot", "owner", "columns", "key", "starting.position",
+        "max.records.per.batch", "state", "poll.interval.millis", *CONNECTION,
+    }
+)  # fmt: skip
+
+
+def parse_tables(text: str) -> tuple[tuple[str, str], ...]:
+    """``schema.table`` with line breaks between them; the schema is what stands before the first point."""
+    pairs = [line.partition(".") for line in text.split("\n")]
+    return tuple((schema, name) for schema, _, name in pairs)
+
+
+def _slot(given: Mapping[str, str]) -> str:
+    written = given.get("slot", "")
+    if not written and given.get("owner"):
+        job, _, source = given["owner"].partition("/")
+        return default_slot(job, source)
+    if not SLOT.fullmatch(written):
+        raise error("CDC_SLOT_NAME_INVALID", name=written)
+    return written
+
+
+def _columns(text: str) -> tuple[Wanted, ...]:
+    """Spark's JSON of a struct (its DDL can be read where a JVM is only)."""
+    found = from_spark(SparkStruct.fromJson(json.loads(text)))
+    assert isinstance(found, StructType)
+    return tuple(Wanted(field.name, field.type) for field in found.fields)
+
+
+def _position(text: str) -> str:
+    if text not in ("earliest", "latest"):
+        raise error("CDC_OPTION_INVALID", name="starting.position", value=text, allowed="earliest or latest")
+    return text
+
+
+def _whole(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) < 1:
+        raise error("CDC_OPTION_INVALID", name=name, value=text, allowed="a whole number, at least 1")
+    return int(text)

@@ -1,0 +1,397 @@
+"""What is asked of the server: publication and slot, where its log stands, changes, tables under a snapshot.
+
+Only one session at a time may use a slot. A session that was cut off may hold it for a moment longer, so a slot in use
+is asked for again until :data:`SLOT_SECONDS` have passed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.spark.postgres_cdc.options import CdcOptions
+from ds_dagster.spark.postgres_cdc.pgoutput import SourceTable
+from ds_dagster.spark.postgres_cdc.position import lsn_number, lsn_text
+from ds_dagster.spark.postgres_cdc.tables import source_tables
+
+T = TypeVar("T")
+PLUGIN = "pgoutput"
+SLOT_SECONDS = 30.0
+RETRY_SECONDS = 0.1
+LEAST_VERSION = 130_000
+"""The first whose slots say whether their log is still there, and whose publications follow partitions."""
+SNAPSHOT_RECORD_SINCE = 160_000
+IN_USE, MISSING, NOT_READY, NONE_FREE = "55006", "42704", "55000", "53400"
+FAILURES = (
+    (IN_USE, "replication slot", "CDC_SLOT_ACTIVE"),
+    (MISSING, "replication slot", "CDC_SLOT_MISSING"),
+    (MISSING, "publication", "CDC_PUBLICATION_MISSING"),
+    (NOT_READY, "replication slot", "CDC_SLOT_LOST"),
+    (NONE_FREE, "replication slot", "CDC_NO_SLOT_FREE"),
+)
+"""SQLSTATE, a word of the text, condition."""
+SESSION = (
+    ("datestyle", "ISO"), ("intervalstyle", "iso_8601"), ("timezone", "UTC"), ("bytea_output", "hex"),
+    ("extra_float_digits", "1"), ("client_encoding", "UTF8"), ("statement_timeout", "0"),
+)  # fmt: skip
+"""Settings under which the server writes values; a change has no time limit, a look has."""
+
+LOOK_QUERY = """
+    SELECT pg_current_wal_flush_lsn()::text, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+        s.plugin::text, s.database::text, s.wal_status, s.confirmed_flush_lsn::text,
+        pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)::bigint,
+        (SELECT count(*) FROM pg_publication_tables
+            WHERE pubname = %(slot)s AND (schemaname::text, tablename::text) IN %(tables)s),
+        current_database()::text, current_setting('max_slot_wal_keep_size')
+    FROM (SELECT 1) AS one LEFT JOIN pg_replication_slots s ON s.slot_name = %(slot)s
+"""
+FACTS_QUERY = """
+    SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
+        (SELECT rolsuper OR rolreplication OR EXISTS (
+            SELECT 1 FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid
+            WHERE m.member = r.oid AND g.rolname = 'rds_replication') FROM pg_roles r WHERE rolname = current_user),
+        current_database()::text, current_user::text
+"""
+PUBLISHED_QUERY = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s"
+PEEK_ONE = """
+    SELECT max(lsn)::text FROM pg_logical_slot_peek_binary_changes(
+        %(slot)s, %(upto)s::pg_lsn, 1, 'proto_version', '1', 'publication_names', %(publication)s)
+"""
+"""The last message of a transaction stands at the end of its commit record."""
+PEEK = """
+    SELECT data FROM pg_logical_slot_peek_binary_changes(
+        {slot}, {upto}::pg_lsn, NULL, 'proto_version', '1', 'publication_names', {publication})
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The server at one moment.
+
+    Attributes:
+        flushed: end of its log on disk.
+        millis: its clock, since 1970.
+        database: of the connection.
+        confirmed: what the slot gave up; None without the slot.
+        status: of the slot's log (``reserved``, ``extended``, ``unreserved``, ``lost``).
+        retained: bytes of log the slot keeps.
+        published: how many of the tables the publication holds.
+        keep: most log a slot may keep, as the server is set (``4GB``); ``-1``: no limit.
+    """
+
+    flushed: int
+    millis: int
+    database: str
+    confirmed: int | None
+    status: str = ""
+    retained: int = 0
+    published: int = 0
+    keep: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A snapshot of the database, usable while ``session`` is open: it holds every transaction whose commit record
+    begins before ``lsn``."""
+
+    lsn: int
+    name: str
+    session: Any
+
+
+class Server:
+    """One reader's connection. Every method raises conditions of the store (STORE_UNREACHABLE, STORE_LOGIN_REFUSED,
+    STORE_PERMISSION_DENIED) besides its own."""
+
+    def __init__(self, options: CdcOptions) -> None:
+        self.options = options
+        module, _, name = options.connector.partition(":")
+        self._address = getattr(import_module(module), name).of(options.store, options.settings)
+        self._connection: Any = None
+        self._version = 0
+
+    # -- what must be there --------------------------------------------------------------------------------------------
+
+    def check(self) -> tuple[SourceTable, ...]:
+        """The tables, if their changes can be read.
+
+        Raises:
+            UserError: CDC_SERVER_TOO_OLD, CDC_WAL_LEVEL, CDC_NOT_ALLOWED, and what ``source_tables`` refuses.
+        """
+
+        def ask(cursor: Any) -> tuple[SourceTable, ...]:
+            cursor.execute(FACTS_QUERY)
+            version, level, may_replicate, database, user = cursor.fetchone()
+            place = {"store": self.options.store, "database": database}
+            if version < LEAST_VERSION:
+                raise error("CDC_SERVER_TOO_OLD", version=version // 10_000, **place)
+            if level != "logical":
+                raise error("CDC_WAL_LEVEL", level=level, **place)
+            if not may_replicate:
+                raise error("CDC_NOT_ALLOWED", user=user, **place)
+            self._version = version
+            return source_tables(cursor, self.options.tables, self.options.shape)
+
+        return self._ask(ask, "look at its tables")
+
+    def ensure_publication(self) -> None:
+        """The publication named like the slot, over all the tables."""
+        from psycopg2 import sql
+
+        slot, wanted = self.options.slot, self.options.tables
+
+        def ask(cursor: Any) -> None:
+            cursor.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (slot,))
+            exists = cursor.fetchone() is not None
+            cursor.execute(PUBLISHED_QUERY, (slot,))
+            published = set(cursor.fetchall())
+            missing = [table for table in wanted if table not in published]
+            listed = sql.SQL(", ").join(sql.Identifier(*table) for table in missing)
+            name = sql.Identifier(slot)
+            if not exists:
+                cursor.execute(sql.SQL(CREATE_PUBLICATION).format(name=name, tables=listed))
+            elif missing:
+                cursor.execute(sql.SQL("ALTER PUBLICATION {name} ADD TABLE {tables}").format(name=name, tables=listed))
+
+        shown = ", ".join(".".join(table) for table in wanted)
+        self._ask(ask, f"make the publication {slot} over {shown}")
+
+    def ensure_slot(self) -> Look:
+        """The slot, made if it is not there.
+
+        Raises:
+            UserError: CDC_SLOT_FOREIGN, CDC_SLOT_LOST, CDC_NO_SLOT_FREE.
+        """
+        look = self.look()
+        if look.confirmed is not None or look.status:
+            return look
+        slot = self.options.slot
+
+        def ask(cursor: Any) -> None:
+            cursor.execute("SELECT pg_create_logical_replication_slot(%s, %s)", (slot, PLUGIN))
+
+        self._ask(ask, f"make the replication slot {slot}")
+        return self.look()
+
+    # -- where it stands -----------------------------------------------------------------------------------------------
+
+    def look(self) -> Look:
+        """Where log and slot are.
+
+        Raises:
+            UserError: CDC_SLOT_FOREIGN, CDC_SLOT_LOST.
+        """
+
+        def ask(cursor: Any) -> tuple[Any, ...]:
+            cursor.execute(LOOK_QUERY, {"slot": self.options.slot, "tables": self.options.tables})
+            return tuple(cursor.fetchone())
+
+        found = self._ask(ask, "look at its log")
+        flushed, millis, plugin, owner, status, confirmed, retained, published, database, keep = found
+        slot, store = self.options.slot, self.options.store
+        if plugin is not None and (plugin != PLUGIN or owner != database):
+            raise error("CDC_SLOT_FOREIGN", slot=slot, store=store, plugin=plugin, database=owner)
+        if status == "lost":
+            raise error("CDC_SLOT_LOST", slot=slot, store=store)
+        position = None if confirmed is None else lsn_number(confirmed)
+        log = (status or "", int(retained or 0), int(published), str(keep))
+        return Look(lsn_number(flushed), int(millis), database, position, *log)
+
+    def look_from(self, start: int) -> Look:
+        """The same, if the slot still has everything from a position on.
+
+        Raises:
+            UserError: CDC_SLOT_MISSING, CDC_SLOT_AHEAD, CDC_PUBLICATION_MISSING: later versions of the server leave out
+            the changes of a publication that is gone without a word.
+        """
+        look = self.look()
+        slot, store = self.options.slot, self.options.store
+        if look.confirmed is None:
+            raise error("CDC_SLOT_MISSING", slot=slot, store=store)
+        if look.confirmed > start:
+            raise error("CDC_SLOT_AHEAD", slot=slot, store=store, at=lsn_text(look.confirmed), read=lsn_text(start))
+        if look.published < len(self.options.tables):
+            raise error("CDC_PUBLICATION_MISSING", slot=slot, store=store)
+        return look
+
+    def first_commit(self, upto: int) -> int | None:
+        """End of the first transaction of ours that was committed before a position and not given up; None for none."""
+        values = {"slot": self.options.slot, "upto": lsn_text(upto), "publication": self._publication}
+
+        def ask(cursor: Any) -> int | None:
+            cursor.execute(PEEK_ONE, values)
+            (found,) = cursor.fetchone()
+            return None if found is None else lsn_number(found)
+
+        return self._ask(ask, "look for changes")
+
+    def advance(self, lsn: int) -> None:
+        """Give up everything before a position. Where it may, it leaves a mark in the log first that lets the server
+        begin behind it the next time: otherwise every look decodes again what the last quarter of a minute brought."""
+
+        def ask(cursor: Any) -> None:
+            cursor.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (self.options.slot, lsn_text(lsn)))
+
+        self._ask(ask, "advance its replication slot")
+
+    def mark_log(self) -> None:
+        """Write the record of running transactions from which decoding may begin; nothing where that is not allowed."""
+
+        def ask(cursor: Any) -> None:
+            cursor.execute("SELECT current_setting('server_version_num')::int >= %s", (SNAPSHOT_RECORD_SINCE,))
+            if not cursor.fetchone()[0]:
+                return
+            cursor.execute("SELECT has_function_privilege('pg_log_standby_snapshot()', 'EXECUTE')")
+            if cursor.fetchone()[0]:
+                cursor.execute("SELECT pg_log_standby_snapshot()")
+
+        self._ask(ask, "mark its log")
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def peek(self, upto: int) -> Iterator[pa.Array]:
+        """Messages of what was committed before a position and not given up, in chunks of about 16 MB."""
+        from psycopg2 import sql
+
+        values = {"slot": self.options.slot, "upto": lsn_text(upto), "publication": self._publication}
+        literals = {name: sql.Literal(value) for name, value in values.items()}
+        statement = self.printed(sql.SQL(PEEK).format(**literals))
+        for batch in self._retried(lambda: self.select(statement)):
+            yield batch.column(0)
+
+    def printed(self, statement: Any) -> str:
+        """A composed statement as text."""
+        return str(statement.as_string(self._open()))
+
+    def select(self, statement: str, snapshot: str = "") -> Iterator[pa.RecordBatch]:
+        """Rows of a query as Arrow batches; ``snapshot``: name of an exported one."""
+        import adbc_driver_manager
+
+        connection = self._address.bulk()
+        try:
+            with connection.cursor() as cursor:
+                for setting in self._settings(snapshot):
+                    cursor.execute(setting)
+                cursor.execute(statement)
+                yield from cursor.fetch_record_batch()
+        except adbc_driver_manager.Error as problem:
+            raise self._failure(problem, "read") from None
+        except pa.ArrowException as problem:  # the driver's error, told by the reader of its batches
+            raise self._failure(problem, "read") from None
+        finally:
+            with suppress(Exception):
+                connection.close()
+
+    def _settings(self, snapshot: str) -> list[str]:
+        """What a session that reads sets first; the snapshot before anything is read."""
+        from psycopg2 import sql
+
+        of_session = [sql.SQL("SET {} TO {}").format(sql.Identifier(n), sql.Literal(v)) for n, v in SESSION]
+        if not snapshot:
+            return [self.printed(one) for one in of_session]
+        chosen = sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot))
+        isolation = sql.SQL("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        return [self.printed(one) for one in (isolation, chosen, *of_session)]
+
+    def export(self) -> Exported:
+        """A snapshot of all tables, by a slot that goes with its session."""
+        import psycopg2
+        from psycopg2 import sql
+        from psycopg2.extras import LogicalReplicationConnection
+
+        try:
+            session = psycopg2.connect(self._address.dsn(0), connection_factory=LogicalReplicationConnection)
+            cursor = session.cursor()
+            name = sql.Identifier(f"{self.options.slot[:50]}_snapshot")
+            cursor.execute(sql.SQL("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput").format(name))
+            _, lsn, snapshot, _ = cursor.fetchone()
+        except psycopg2.Error as problem:
+            raise self._failure(problem, "take a snapshot") from None
+        return Exported(lsn_number(lsn), snapshot, session)
+
+    def close(self) -> None:
+        """Close the connection; never raises."""
+        if self._connection is not None:
+            with suppress(Exception):
+                self._connection.close()
+            self._connection = None
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _publication(self) -> str:
+        return f'"{self.options.slot}"'
+
+    def _open(self) -> Any:
+        if self._connection is None:
+            self._connection = self._address.control()
+            self._connection.autocommit = True
+            with self._connection.cursor() as cursor:
+                for name, value in SESSION[:-1]:
+                    cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
+        return self._connection
+
+    def _ask(self, step: Callable[[Any], T], action: str) -> T:
+        def once() -> T:
+            import psycopg2
+
+            try:
+                with self._open().cursor() as cursor:
+                    return step(cursor)
+            except psycopg2.Error as problem:
+                failure = self._failure(problem, action)
+                if _code(problem) != IN_USE:
+                    self.close()
+                raise failure from None
+
+        return self._again(once)
+
+    def _retried(self, make: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        """The batches; begun again while another session holds the slot, which shows before the first batch."""
+
+        def begin() -> tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]]:
+            batches = make()
+            first = next(batches, None)
+            return ([] if first is None else [first]), batches
+
+        first, rest = self._again(begin)
+        yield from first
+        yield from rest
+
+    def _again(self, step: Callable[[], T]) -> T:
+        end = time.monotonic() + SLOT_SECONDS
+        while True:
+            try:
+                return step()
+            except DsError as problem:
+                if problem.condition != "CDC_SLOT_ACTIVE" or time.monotonic() >= end:
+                    raise
+            time.sleep(RETRY_SECONDS)
+
+    def _failure(self, problem: Exception, action: str) -> DsError:
+        """A driver's exception as a condition."""
+        slot, store, text = self.options.slot, self.options.store, str(problem)
+        code = _code(problem)
+        for known, word, condition in FAILURES:
+            if code == known and word in text:
+                return error(condition, slot=slot, store=store)
+        failure: DsError = self._address.failure(problem, action)
+        return failure
+
+
+CREATE_PUBLICATION = """
+    CREATE PUBLICATION {name} FOR TABLE {tables}
+    WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)
+"""
+
+
+def _code(problem: Exception) -> str:
+    """The SQLSTATE of a driver's exception."""
+    return str(getattr(problem, "pgcode", None) or getattr(problem, "sqlstate", None) or "")

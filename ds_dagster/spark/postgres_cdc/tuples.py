@@ -1,0 +1,107 @@
+"""Rows inside messages: one column after the other over all rows at once, gathered into Arrow string arrays.
+
+A tuple is a count of columns and for each a kind: ``n`` NULL, ``u`` not changed and stored apart (TOAST), ``t`` with a
+length and that many bytes of text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ds_dagster.errors import error
+
+Bytes = npt.NDArray[np.uint8]
+Index = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+TEXT, NULL, UNCHANGED = (ord(letter) for letter in "tnu")
+
+
+@dataclass(frozen=True, slots=True)
+class Tuples:
+    """Rows as texts.
+
+    Attributes:
+        present: whether a message has the row at all.
+        values: one string array per column; null for NULL, unchanged and absent ones.
+        unchanged: per column, where the server left a value out that did not change; None for nowhere.
+    """
+
+    present: Mask
+    values: tuple[pa.Array, ...]
+    unchanged: tuple[Mask | None, ...]
+
+    @classmethod
+    def absent(cls, rows: int, columns: int) -> Tuples:
+        """No message has the row."""
+        return cls(np.zeros(rows, bool), tuple(pa.nulls(rows, pa.string()) for _ in range(columns)), (None,) * columns)
+
+
+def whole_numbers(buffer: Bytes, at: Index, width: int) -> npt.NDArray[np.int64]:
+    """Big-endian numbers of ``width`` bytes at many places."""
+    made = np.zeros(len(at), np.int64)
+    for step in range(width):
+        made = (made << 8) | buffer[at + step]
+    return made
+
+
+def read_tuples(buffer: Bytes, at: Index, present: Mask, columns: int) -> tuple[Tuples, Index]:
+    """The rows that begin at ``at`` where ``present``, and where each ends.
+
+    Raises:
+        InternalError: CDC_MESSAGE_UNREADABLE.
+    """
+    everywhere = bool(present.all())
+    if not present.any():
+        return Tuples.absent(len(at), columns), at
+    chosen = at if everywhere else at[present]
+    counts = whole_numbers(buffer, chosen, 2)
+    if (counts != columns).any():
+        raise error("CDC_MESSAGE_UNREADABLE", reason=f"a row of {int(counts.max())} columns, not {columns}")
+    place = chosen + 2
+    values, unchanged = [], []
+    for _ in range(columns):
+        kinds = buffer[place]
+        has_text = kinds == TEXT
+        lengths = np.where(has_text, whole_numbers(buffer, np.minimum(place + 1, len(buffer) - 4), 4), 0)
+        starts = place + 5
+        place = place + np.where(has_text, 5 + lengths, 1)
+        left_out = kinds == UNCHANGED
+        if not (has_text | left_out | (kinds == NULL)).all():
+            raise error("CDC_MESSAGE_UNREADABLE", reason="a value that is neither text nor NULL")
+        if not everywhere:
+            starts, lengths, has_text, left_out = (
+                _spread(part, present) for part in (starts, lengths, has_text, left_out)
+            )
+        values.append(gather(buffer, starts, lengths, has_text))
+        unchanged.append(left_out if left_out.any() else None)
+    ends = place if everywhere else np.where(present, _spread(place, present), at)
+    return Tuples(present, tuple(values), tuple(unchanged)), ends
+
+
+def _spread(part: npt.NDArray[Any], present: Mask) -> npt.NDArray[Any]:
+    """Values of the present rows among all rows, zero elsewhere."""
+    made = np.zeros(len(present), part.dtype)
+    made[present] = part
+    return made
+
+
+def gather(buffer: Bytes, starts: Index, lengths: Index, valid: Mask) -> pa.Array:
+    """The texts at many places as one string array; ``lengths`` are 0 where not valid."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    total = int(offsets[-1])
+    wide = total > np.iinfo(np.int32).max
+    places = np.arange(total, dtype=np.int64 if wide else np.int32 if len(buffer) < 2**31 else np.int64)
+    shift = (starts - offsets[:-1]).astype(places.dtype)
+    places += np.repeat(shift, lengths)
+    held = pa.py_buffer(buffer[places])
+    made_offsets = pa.py_buffer(offsets if wide else offsets.astype(np.int32))
+    validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(
+        pa.large_string() if wide else pa.string(), len(starts), [validity, made_offsets, held]
+    )
