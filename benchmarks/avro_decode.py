@@ -81,6 +81,7 @@ def by_ours(spark: Any, url: str, rows: int, path: Path) -> Callable[[], float]:
     from pyspark.sql.types import StructType
 
     from ds_dagster.spark.jvm import operators
+    from ds_dagster.spark.schemas import HEADERS
 
     pq.write_table(pa.table({"value": pa.array(records(), pa.binary())}), path)
     times = spark.range(rows // DISTINCT).select()
@@ -88,6 +89,7 @@ def by_ours(spark: Any, url: str, rows: int, path: Path) -> Callable[[], float]:
     assert frame.count() == rows
     decoded = operators(spark).avro_columns(
         sf.col("value"),
+        sf.lit(None).cast(HEADERS),
         settings=json.dumps({"name": "bench", "addresses": [url]}),
         known=1,
         columns=StructType.fromDDL(COLUMNS),

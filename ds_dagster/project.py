@@ -32,6 +32,7 @@ from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import (
     Context,
     CreateAsSelect,
+    CreateDescriptorSource,
     CreateRelation,
     CreateSchemaRegistry,
     CreateStore,
@@ -234,18 +235,18 @@ def _parsed_piece(statement: SliceStatement) -> ParsedFile:
     return replace(file, statements=made)
 
 
-_Connection = CreateStore | CreateSchemaRegistry
+_Connection = CreateStore | CreateSchemaRegistry | CreateDescriptorSource
 _Connections = Mapping[tuple[type[_Connection], str], _Connection]
 
 
 def _current(statement: Statement, own: _Connections) -> Statement:
-    """The project's own declaration of a store or schema registry instead of the slice's copy."""
+    """The project's own declaration of a store, schema registry or descriptor source instead of the slice's copy."""
     if not isinstance(statement, _Connection):
         return statement
     return own.get((type(statement), str(statement.name).lower()), statement)
 
 
-_CREATE_STORE = re.compile(r"create\s+(store|schema_registry)", re.IGNORECASE)
+_CREATE_STORE = re.compile(r"create\s+(store|schema_registry|descriptor_source)", re.IGNORECASE)
 
 
 def _declared_stores(settings: Settings) -> _Connections:

@@ -10,10 +10,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from ds_dagster.catalog.avro import check_avro_columns
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.descriptors import DescriptorSource, declare_sources
 from ds_dagster.catalog.properties import Place, PropertyIndex, property_index
-from ds_dagster.catalog.recorded import recorded_columns
 from ds_dagster.catalog.records import (
     NULLABLE_KEY,
     Draft,
@@ -24,6 +23,14 @@ from ds_dagster.catalog.records import (
     value_format,
 )
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation
+from ds_dagster.catalog.relation_schemas import (
+    ToRecord,
+    check_schemas,
+    default_format,
+    descriptors,
+    subject_of,
+    unlisted_columns,
+)
 from ds_dagster.catalog.schema_registry import RegistryDefinition, declare_registry
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.stores_declared import declare_store
@@ -38,6 +45,7 @@ from ds_dagster.sql.statements import (
     Context,
     CreateAsSelect,
     CreateDatabase,
+    CreateDescriptorSource,
     CreateEntity,
     CreateRelation,
     CreateSchema,
@@ -82,6 +90,7 @@ class Declared:
         diagnostics: errors and warnings, in the order of files.
         refused: names of declared relations that were refused (a query over one of them is not a root cause).
         refused_stores: the same of stores.
+        descriptors: descriptor sources by folded name, None for refused ones.
     """
 
     stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
@@ -91,11 +100,12 @@ class Declared:
     diagnostics: tuple[Diagnostic, ...] = ()
     refused: frozenset[QualifiedName] = frozenset()
     refused_stores: frozenset[str] = frozenset()
+    descriptors: Mapping[str, DescriptorSource | None] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def catalog(self) -> Catalog:
         """Lookup over it."""
-        return Catalog(self.stores, self.relations, self.schemas, self.refused_stores)
+        return Catalog(self.stores, self.relations, self.schemas, self.refused_stores, self.descriptors)
 
 
 def qualify(written: WrittenName, context: Context, settings: Settings) -> QualifiedName:
@@ -174,7 +184,8 @@ class _Builder:
         self.stores: dict[str, StoreDefinition] = {}
         self.refused_stores: set[str] = set()
         self.registries: dict[str, RegistryDefinition | None] = {}
-        self.recorded: dict[tuple[str, str], tuple[RegistryDefinition, str]] = {}
+        self.recorded: list[ToRecord] = []
+        self.descriptors: Mapping[str, DescriptorSource | None] = {}
         self.schemas: set[tuple[str, str]] = set()
         self.refused: set[QualifiedName] = set()
         self.entities: dict[tuple[str, str], Mapping[str, PropertyValue]] = {}
@@ -182,6 +193,8 @@ class _Builder:
     def build(self) -> Declared:
         self._declare_schemas()
         self._declare_registries()
+        self.descriptors, found = declare_sources(self._of(CreateDescriptorSource), self.settings, self.index)
+        self.findings.extend(found)
         self._declare_stores()
         self._declare_entities()
         named = self._named()
@@ -201,6 +214,7 @@ class _Builder:
             diagnostics=tuple(self.findings.diagnostics),
             refused=frozenset(self.refused),
             refused_stores=frozenset(self.refused_stores),
+            descriptors=MappingProxyType(dict(self.descriptors)),
         )
 
     @property
@@ -353,22 +367,6 @@ def with_registry(store: StoreDefinition, registries: Mapping[str, RegistryDefin
     return store if store.overlaid and not found.overlaid else replace(store, registry=found)
 
 
-def check_avro(relation: Relation, kind: StoreKind, store: StoreDefinition, span: Span | None) -> None:
-    """Avro records need a store that can hold them and knows a schema registry, and columns Avro can hold.
-
-    Raises:
-        UserError: AVRO_NEEDS_REGISTRY, AVRO_NAME_INVALID, AVRO_TYPE_UNWRITABLE. NotYetError: AVRO_STORE_NOT_YET.
-    """
-    if "avro" not in (relation.value_format, relation.key.format):
-        return
-    if not kind.capabilities.avro:
-        raise error("AVRO_STORE_NOT_YET", span=span, type=store.kind, relation=str(relation.name))
-    if kind.capabilities.avro == "registry" and store.registry is None:
-        raise error("AVRO_NEEDS_REGISTRY", span=span, relation=str(relation.name), store=store.name)
-    if not relation.declared:
-        check_avro_columns(relation)
-
-
 def embedded_store(kind: StoreKind, span: Span, properties: Mapping[str, PropertyValue]) -> StoreDefinition:
     """A store that needs no CREATE STORE."""
     from ds_dagster.sql.statements import Origin
@@ -478,7 +476,9 @@ def declared_relation(
     findings.collect(lambda: check_parts(kind, draft))
     if findings.failed:
         return None
-    format_ = findings.collect(lambda: value_format(draft, "json")) or "json"
+    format_ = findings.collect(lambda: value_format(draft, default_format(values, "json"))) or "json"
+    key = findings.collect(lambda: record_key(draft, format_)) or RecordKey()
+    messages = findings.collect(lambda: descriptors(values, format_, key.format, builder.descriptors)) or (None, None)
     made = Relation(
         name=name,
         kind=statement.kind,
@@ -489,12 +489,15 @@ def declared_relation(
         origin=statement.origin,
         primary_key=primary_key,
         value_format=format_,
-        key=findings.collect(lambda: record_key(draft, format_)) or RecordKey(),
+        key=key,
         event_time=findings.collect(lambda: event_time(draft)) or EventTime(),
         starting_position="latest" if draft.text("starting.position") == "latest" else "earliest",
         properties=MappingProxyType(dict(values)),
+        value_descriptor=messages[0],
+        key_descriptor=messages[1],
     )
-    findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    if not findings.failed:
+        findings.collect(lambda: check_schemas(made, kind, store, draft))
     return made
 
 
@@ -506,25 +509,25 @@ def recorded(
     builder: _Builder,
     findings: Findings,
 ) -> tuple[ColumnDefinition, ...] | None:
-    """The column list of a relation that has none: the fields of its subject, from the project's copy. None where it
-    was refused; an empty one where its records are no Avro, which is refused later."""
-    written = values.get("value.format")
-    if store.registry is None or written is None or written.value != "avro":
-        return ()
-    registry, span = store.registry, statement.name.span
-    subject = f"{entity_of(builder.kinds[store.kind], name, values)}-value"
-    builder.recorded[registry.name, subject] = (registry, str(name))
-    columns = findings.collect(lambda: recorded_columns(builder.settings.root, registry, subject, str(name), span))
+    """The column list of a relation that has none, from a descriptor or from the project's copy of a schema. None where
+    it was refused; an empty one where its format has no schema, which is refused later."""
+    entity, span = entity_of(builder.kinds[store.kind], name, values), statement.name.span
+    values = {**builder.entities.get((store.name, entity), {}), **values}
+    wanted = subject_of(values, store, entity, str(name))
+    if wanted is not None:
+        builder.recorded.append(wanted)
+    root = builder.settings.root
+    columns = findings.collect(lambda: unlisted_columns(values, wanted, span, builder.descriptors, root))
     return None if columns is None else tuple(ColumnDefinition(c.name, c.type, c.nullable, span) for c in columns)
 
 
 def subjects_to_record(
     files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]
-) -> Mapping[tuple[str, str], tuple[RegistryDefinition, str]]:
-    """(registry, subject) → the registry and the relation whose columns stand there."""
+) -> tuple[ToRecord, ...]:
+    """What relations without a column list want a copy of, each subject once."""
     builder = _Builder(files, settings, kinds)
     builder.build()
-    return MappingProxyType(builder.recorded)
+    return tuple({(one.registry.name, one.subject): one for one in builder.recorded}.values())
 
 
 def check_upsert_mode(draft: Draft, findings: Findings) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal
 
 from ds_dagster.catalog.builder import (
     KIND_WORDS,
-    check_avro,
     check_holds,
     check_parts,
     check_upsert_mode,
@@ -36,6 +35,7 @@ from ds_dagster.catalog.records import (
     value_format,
 )
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation, StartingPosition, ValueFormat
+from ds_dagster.catalog.relation_schemas import check_schemas, default_format, descriptors
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic
@@ -160,6 +160,7 @@ def infer_sink(
     if findings.failed:
         return None, findings.diagnostics
     format_, key_, time = _record_facts(draft, kind, left_most, findings)
+    messages = findings.collect(lambda: descriptors(values, format_, key_.format, catalog.descriptors)) or (None, None)
     made = Relation(
         name=name,
         kind=statement.kind,
@@ -175,8 +176,11 @@ def infer_sink(
         properties=MappingProxyType({**values, **_null_keys(statement, draft)}),
         declared=False,
         like=like,
+        value_descriptor=messages[0],
+        key_descriptor=messages[1],
     )
-    findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    if not findings.failed:
+        findings.collect(lambda: check_schemas(made, kind, store, draft))
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
     return (None if refused else made), findings.diagnostics
 
@@ -205,7 +209,8 @@ def _record_facts(
     """Format, key and event time; tables and views have columns instead."""
     if not kind.capabilities.record_keys:
         return "json", RecordKey(), EventTime()
-    format_ = findings.collect(lambda: value_format(draft, left_most.value_format)) or "json"
+    default = default_format(draft.values, left_most.value_format)
+    format_ = findings.collect(lambda: value_format(draft, default)) or "json"
     key = findings.collect(lambda: record_key(draft, format_)) or RecordKey()
     time = findings.collect(lambda: event_time(draft)) or EventTime()
     return format_, key, time

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
 
 PropertyType = Literal["text", "word", "integer", "boolean", "name", "names", "type", "millis", "file"]
-Place = Literal["store", "registry", "relation", "sink", "source", "query", "entity"]
+Place = Literal["store", "registry", "relation", "sink", "source", "query", "entity", "descriptor_source"]
 
 PLACES: Mapping[Place, str] = MappingProxyType(
     {
@@ -32,6 +32,7 @@ PLACES: Mapping[Place, str] = MappingProxyType(
         "source": "WITH behind a source in FROM or JOIN",
         "query": "QUERY WITH behind the SELECT",
         "entity": "WITH of CREATE ENTITY",
+        "descriptor_source": "CREATE DESCRIPTOR_SOURCE … WITH",
     }
 )
 
@@ -46,7 +47,7 @@ class PropertySpec:
         list.
         places: where it may stand. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
         behind a
-            source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``.
+            source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``, ``descriptor_source``.
         doc: one line for the docs and for errors.
         choices: closed set for ``word``.
         minimum: of integers and millis.

@@ -20,9 +20,11 @@ from ds_dagster.sql.statements import RelationKind, WrittenName
 
 T = TypeVar("T")
 NULLABLE_KEY = "primary.key.nullable"
-CAUSED = ("STORE_REFUSED", "SCHEMA_REGISTRY_REFUSED")
+CAUSED = ("STORE_REFUSED", "SCHEMA_REGISTRY_REFUSED", "DESCRIPTOR_SOURCE_REFUSED")
 """Conditions that follow from a refused statement; ``name`` is its."""
-VALUE_FORMATS: Mapping[str, ValueFormat] = MappingProxyType({"json": "json", "primitive": "primitive", "avro": "avro"})
+VALUE_FORMATS: Mapping[str, ValueFormat] = MappingProxyType(
+    {"json": "json", "primitive": "primitive", "avro": "avro", "protobuf": "protobuf", "json_schema": "json_schema"}
+)
 PRIMITIVE_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "TINYINT", "FLOAT", "BOOLEAN", "VARBINARY")
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from ds_dagster.catalog.avro import offline_schemas
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
+from ds_dagster.catalog.schema_formats import offline_schemas, with_descriptors
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.names import QualifiedName
@@ -122,7 +122,8 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
 def _read_spec(project: Project, scan: Scan) -> ReadSpec:
     store = project.catalog.store(scan.relation.store)
     options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
-    return KINDS[store.kind].read_spec(store, scan.relation, options, None)
+    spec = KINDS[store.kind].read_spec(store, scan.relation, options, None)
+    return replace(spec, schemas=with_descriptors(spec.schemas))
 
 
 def _write_spec(project: Project, query: BoundQuery) -> WriteSpec:

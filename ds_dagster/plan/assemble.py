@@ -82,9 +82,7 @@ class _Assembly:
         self.settings = settings
         self.nodes = [query_node(named, settings) for named in declared.queries]
         self.relations: dict[QualifiedName, Relation] = dict(declared.relations)
-        self.catalog = Catalog(
-            declared.stores, MappingProxyType(self.relations), declared.schemas, declared.refused_stores
-        )
+        self.catalog = replace(declared.catalog, relations=MappingProxyType(self.relations))
         self.world = World(self.catalog, settings, kinds)
         self.failed: set[QualifiedName] = {*declared.refused, *broken}
         self.refused: list[Refused] = []

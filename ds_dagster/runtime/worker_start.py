@@ -102,7 +102,7 @@ def specs(job: Compiled) -> Specs:
         by_name = {scan.source_name: read for scan, read in zip(scans, reads, strict=True)}
     store, kind, _ = job.store(job.query.sink)
     write = kind.write_spec(store, job.query.sink, job.query.refresh)
-    return Specs(by_name, write if write.avro is None else with_schemas(write, job.query.sink, job.resolver))
+    return Specs(by_name, write if write.schemas is None else with_schemas(write, job.query.sink, job.resolver))
 
 
 def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
@@ -147,7 +147,7 @@ def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     facts = _ensured(job, scan.relation)
     options = ReadOptions(scan.starting_position, scan.max_records_per_batch)
     spec = kind.read_spec(store, scan.relation, options, facts)
-    return spec if spec.avro is None else replace(spec, avro=known_schemas(spec.avro, job.resolver))
+    return spec if spec.schemas is None else replace(spec, schemas=known_schemas(spec.schemas, job.resolver))
 
 
 def _ensure_sink(job: Compiled) -> None:

@@ -18,6 +18,7 @@ from ds_dagster.sql.statements import (
     ColumnDefinition,
     CreateAsSelect,
     CreateDatabase,
+    CreateDescriptorSource,
     CreateEntity,
     CreateRelation,
     CreateSchema,
@@ -136,6 +137,12 @@ class DeltaStreamParser(QueryParser):
         name = self.simple_name("a schema registry's name")
         properties = self.with_properties()
         return CreateSchemaRegistry(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
+
+    def _create_descriptor_source(self, origin: Origin) -> Statement:
+        if_not_exists = self._if_not_exists()
+        name = self.simple_name("a descriptor source's name")
+        properties = self.with_properties()
+        return CreateDescriptorSource(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
 
     def _create_database(self, origin: Origin) -> Statement:
         if_not_exists = self._if_not_exists()
@@ -302,6 +309,7 @@ _STATEMENTS: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
 _CREATES: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
     "store": DeltaStreamParser._create_store,
     "schema_registry": DeltaStreamParser._create_schema_registry,
+    "descriptor_source": DeltaStreamParser._create_descriptor_source,
     "database": DeltaStreamParser._create_database,
     "schema": DeltaStreamParser._create_schema,
     "entity": DeltaStreamParser._create_entity,

@@ -12,6 +12,7 @@ from ds_dagster.sql.statements import (
     ColumnDefinition,
     CreateAsSelect,
     CreateDatabase,
+    CreateDescriptorSource,
     CreateEntity,
     CreateRelation,
     CreateSchema,
@@ -64,6 +65,15 @@ def _store(statement: CreateStore) -> str:
 def _schema_registry(statement: CreateSchemaRegistry) -> str:
     return _words(
         "CREATE SCHEMA_REGISTRY",
+        _unless_there(statement.if_not_exists),
+        _name(statement.name),
+        properties_text(statement.properties),
+    )
+
+
+def _descriptor_source(statement: CreateDescriptorSource) -> str:
+    return _words(
+        "CREATE DESCRIPTOR_SOURCE",
         _unless_there(statement.if_not_exists),
         _name(statement.name),
         properties_text(statement.properties),
@@ -129,6 +139,7 @@ def _question(statement: Interactive) -> str:
 _PRINTERS: dict[type, Callable[[Any], str]] = {
     CreateStore: _store,
     CreateSchemaRegistry: _schema_registry,
+    CreateDescriptorSource: _descriptor_source,
     CreateDatabase: _database,
     CreateSchema: _schema,
     CreateEntity: _entity,

@@ -123,6 +123,16 @@ class CreateSchemaRegistry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateDescriptorSource:
+    """CREATE DESCRIPTOR_SOURCE [IF NOT EXISTS] name WITH (…)."""
+
+    origin: Origin
+    name: WrittenName
+    properties: tuple[Property, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateDatabase:
     """CREATE DATABASE [IF NOT EXISTS] name."""
 
@@ -207,8 +217,8 @@ class Interactive:
 
 
 Statement = (
-    CreateStore | CreateSchemaRegistry | CreateDatabase | CreateSchema | CreateEntity | CreateRelation | CreateAsSelect
-    | InsertInto | Use | Interactive
+    CreateStore | CreateSchemaRegistry | CreateDescriptorSource | CreateDatabase | CreateSchema | CreateEntity
+    | CreateRelation | CreateAsSelect | InsertInto | Use | Interactive
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +30,7 @@ from ds_dagster.stores.kafka_security import (
     java_connection,
     msk_region,
 )
-from ds_dagster.stores.options import avro_spec, make_options, missing, word
+from ds_dagster.stores.options import make_options, missing, schema_spec, word
 
 COUNTS = ("topic.partitions", "topic.replicas")
 SETTINGS_PREFIX = "kafka.topic."
@@ -64,7 +65,6 @@ class Kafka:
         record_time="by_entity",
         dagster_kinds=("kafka",),
         storage_kind="kafka",
-        not_built=(("protobuf", "needs descriptors"),),
     )
     store_properties: tuple[PropertySpec, ...] = specs(
         "uris", "access_region", "config_file", "description", "tls.disabled", HASH_FUNCTION, *LOGIN_PROPERTIES,
@@ -89,10 +89,13 @@ class Kafka:
     def read_spec(
         self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
     ) -> ReadSpec:
-        """Spark's own Kafka source; committed records only, a gap in the data fails the query."""
+        """Spark's own Kafka source; committed records only, a gap in the data fails the query. Headers are read where
+        one may name the schema of its record."""
+        schemas = schema_spec(store, relation)
+        headers = schemas is not None and schemas.registry is not None
         return ReadSpec(
             format="kafka",
-            envelope=ENVELOPE,
+            envelope=replace(ENVELOPE, headers="headers") if headers else ENVELOPE,
             entity=f"{store.name}.{relation.entity}",
             options=make_options(
                 {
@@ -102,7 +105,7 @@ class Kafka:
                     "kafka.isolation.level": "read_committed",
                     "kafka.fetch.max.wait.ms": FETCH_WAIT_MILLIS,
                     "failOnDataLoss": True,
-                    "includeHeaders": False,
+                    "includeHeaders": headers,
                     "groupIdPrefix": "ds-dagster",
                     "maxOffsetsPerTrigger": options.max_records_per_batch,
                 }
@@ -111,7 +114,7 @@ class Kafka:
             limit_option="maxOffsetsPerTrigger",
             clock_guard="kafka",
             identity=facts.identity if facts is not None else "",
-            avro=avro_spec(store, relation),
+            schemas=schemas,
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
@@ -134,7 +137,7 @@ class Kafka:
             ),
             record=(("key", "key_bytes"), ("value", "value_bytes")),
             transactional=exactly_once,
-            avro=avro_spec(store, relation),
+            schemas=schema_spec(store, relation),
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:

@@ -51,7 +51,7 @@ def layer(ours: str = "", *, third: str = "", inside: str = "", typing: str = ""
 
 
 DRIVERS = (
-    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake "
+    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake google "
     "psycopg2 pyarrow snowflake urllib3"
 )
 COMPILER = "sql catalog stores plan project project_cache"
@@ -60,7 +60,7 @@ LAYERS: Mapping[str, Layer] = {
     **dict.fromkeys(sorted(BASE), layer()),
     "settings": layer(third="tomli"),
     "sql": layer(third="sqlglot"),
-    "catalog": layer("sql", third="sqlglot", typing="pyarrow"),
+    "catalog": layer("sql", third="sqlglot", inside="google", typing="pyarrow"),
     "stores": layer("catalog", third="sqlglot", inside=DRIVERS, typing="confluent_kafka psycopg2 pyarrow"),
     "plan": layer("sql catalog", third="sqlglot"),
     "project": layer("sql catalog stores plan project_cache"),

@@ -126,8 +126,8 @@ def test_an_incompatible_sink_is_told_before_anything_runs(
     ("schema", "condition"),
     [
         (None, "SCHEMA_MISSING"),
-        (record({"name": "x", "type": ["int", "string"]}), "AVRO_FIELD_WITHOUT_TYPE"),
-        ('"string"', "AVRO_FIELD_WITHOUT_TYPE"),
+        (record({"name": "x", "type": ["int", "string"]}), "SCHEMA_FIELD_WITHOUT_TYPE"),
+        ('"string"', "SCHEMA_FIELD_WITHOUT_TYPE"),
     ],
 )
 def test_what_gives_no_columns(
@@ -160,4 +160,4 @@ def test_avro_records_are_asked_through_a_view(
     registry.register("web/clicks-value", record(*FIELDS))
     assert run(["schemas"]) == 0
     assert run(["query", "SELECT url FROM clicks", "--limit", "1"]) == 1
-    assert "AVRO_QUESTION_NOT_YET" in capsys.readouterr().err
+    assert "FORMAT_QUESTION_NOT_YET" in capsys.readouterr().err

@@ -70,5 +70,5 @@ def test_a_server_that_is_gone(registry: SchemaRegistry, server: AvroRegistry) -
 
 def test_schemas_of_other_kinds(registry: SchemaRegistry, server: AvroRegistry) -> None:
     server.register("t-value", "{}", schemaType="JSON")
-    with pytest.raises(DsError, match="SCHEMA_NOT_AVRO"):
+    with pytest.raises(DsError, match="SCHEMA_OF_OTHER_TYPE"):
         registry.latest("t-value")
