@@ -84,7 +84,7 @@ TOPICS: Mapping[str, str] = {
     "catalog": "Stores, relations and properties",
     "query": "Queries",
     "stores": "Looking at and writing into stores",
-    "registry": "Schema registries and Avro",
+    "registry": "Schema registries, descriptors and their formats",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "runtime": "Jobs, engine and journal",
     "orchestration": "Dagster",
@@ -216,6 +216,7 @@ GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
 SHORT_PLACES: Mapping[str, str] = {
     "store": "store",
     "registry": "schema registry",
+    "descriptor_source": "descriptor source",
     "relation": "declaration",
     "sink": "CREATE … AS",
     "source": "source",

@@ -160,7 +160,6 @@ def infer_sink(
     if findings.failed:
         return None, findings.diagnostics
     format_, key_, time = _record_facts(draft, kind, left_most, findings)
-    messages = findings.collect(lambda: descriptors(values, format_, key_.format, catalog.descriptors)) or (None, None)
     made = Relation(
         name=name,
         kind=statement.kind,
@@ -176,13 +175,23 @@ def infer_sink(
         properties=MappingProxyType({**values, **_null_keys(statement, draft)}),
         declared=False,
         like=like,
-        value_descriptor=messages[0],
-        key_descriptor=messages[1],
     )
-    if not findings.failed:
-        findings.collect(lambda: check_schemas(made, kind, store, draft))
+    made = _with_schemas(made, draft, kind, store, catalog, findings)
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
     return (None if refused else made), findings.diagnostics
+
+
+def _with_schemas(
+    made: Relation, draft: Draft, kind: StoreKind, store: StoreDefinition, catalog: Catalog, findings: Findings
+) -> Relation:
+    """With the Protobuf messages its properties name; whether its columns fit its formats is told."""
+    values = made.properties
+    found = findings.collect(lambda: descriptors(values, made.value_format, made.key.format, catalog.descriptors))
+    value, key = found or (None, None)
+    described = replace(made, value_descriptor=value, key_descriptor=key)
+    if not findings.failed:
+        findings.collect(lambda: check_schemas(described, kind, store, draft))
+    return described
 
 
 def _check_store(

@@ -1,9 +1,10 @@
 """The Protobuf schema of a sink's records from its columns, what of a base it keeps, how two schemas differ.
 
 Rules: the first message of the base is the one that is written. A field whose type holds its column stays as it is,
-with its number. A column of another type gets a new field with a number nobody had; a STRUCT's message is changed inside.
-The numbers and names of fields that go are reserved (Protobuf, "Updating a message type"). Scalars that may be NULL are
-``optional``; NULL of others is a field that is not there, for lists and maps an empty one.
+with its number, made ``optional`` where its column may be NULL. A column of another type gets a new field with a number
+nobody had; the message of a STRUCT is changed inside. The numbers and names of fields that go are reserved (Protobuf,
+"Updating a message type"). Scalars that may be NULL are ``optional``; NULL of others is a field that is not there, for
+lists and maps an empty one.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class _Writer:
             made.append(kept)
         _reserve(message, before.values(), names=True)
         del message.field[:]
-        message.field.extend(made)
+        message.field.extend(sorted(made, key=lambda one: one.number))
         _settle_oneofs(message, [name for name in real if name not in synthetic], real)
         _drop_entries(message, path)
 
@@ -122,14 +123,19 @@ class _Writer:
             seen.add(plain)
 
     def _kept(self, column: Column, field: Proto | None, path: str) -> Proto | None:
-        """The base's field where it can hold the column; the message of a STRUCT may be changed for that."""
+        """The base's field where it can hold the column; it becomes optional, and the message of a STRUCT is changed,
+        where the column asks for that."""
         if field is None:
             return None
         if self._evolves(column.type, field, path):
             return field
-        is_told = protobuf.has_presence(field, self.file) and field.label != REQUIRED
-        holds = protobuf.fits(column.type, field, self.types) and not _other_digits(column.type, field)
-        return field if holds and (is_told or field.label == REPEATED or not column.nullable) else None
+        if not protobuf.fits(column.type, field, self.types) or _other_digits(column.type, field):
+            return None
+        if column.nullable and field.label == REQUIRED:
+            field.label = OPTIONAL
+        if column.nullable and field.label == OPTIONAL and not protobuf.has_presence(field, self.file):
+            field.proto3_optional = True
+        return field
 
     def _evolves(self, type_: DataType, field: Proto, path: str) -> bool:
         """Whether a field's own nested message now holds a STRUCT, or the elements of an ARRAY of them."""
@@ -157,7 +163,8 @@ class _Writer:
             self._type(made, message, path, column, type_.element)
         else:
             self._type(made, message, path, column, type_)
-            made.proto3_optional = column.nullable and made.type != MESSAGE and self.file.syntax == "proto3"
+            if column.nullable and made.type != MESSAGE and self.file.syntax == "proto3":
+                made.proto3_optional = True
         return made
 
     def _type(self, made: Proto, message: Proto, path: str, column: Column, type_: DataType) -> None:

@@ -89,22 +89,22 @@ def message_fields(schema: str, message: str = "") -> Sequence[tuple[str, DataTy
     ]
 
 
-def _descriptor_json(schema: str) -> str:
-    """A set as JSON: to be read and compared by people."""
-    from google.protobuf.json_format import MessageToDict
+def _descriptor_copy(schema: str) -> str:
+    """The messages for people, the descriptors for us."""
+    types = protobuf.Types.of(protobuf.read_text(schema))
+    told = {
+        name: {one.name: f"{protobuf.shown(one, types)} = {one.number}" for one in types.messages[f".{name}"].field}
+        for name in types.names()
+    }
+    return json.dumps({"messages": told, "descriptors": schema}, indent=2) + "\n"
 
-    return json.dumps(MessageToDict(protobuf.read_text(schema), preserving_proto_field_name=True), indent=2) + "\n"
 
-
-def _from_descriptor_json(text: str) -> str:
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-    from google.protobuf.json_format import Parse, ParseError
-
+def _copied_descriptor(text: str) -> str:
     try:
-        made = Parse(text, FileDescriptorSet())
-    except ParseError as problem:
-        raise error("PROTOBUF_SCHEMA_UNREADABLE", reason="its copy holds no descriptors as JSON") from problem
-    return base64.b64encode(made.SerializeToString(deterministic=True)).decode("ascii")
+        found = json.loads(text)["descriptors"]
+    except (json.JSONDecodeError, KeyError, TypeError) as problem:
+        raise error("PROTOBUF_SCHEMA_UNREADABLE", reason="its copy in the project is damaged") from problem
+    return str(found)
 
 
 # --- JSON Schema ------------------------------------------------------------------------------------------------------
@@ -132,8 +132,8 @@ FORMATS: Mapping[str, SchemaFormat] = MappingProxyType(
             message_fields,
             protobuf_schema.same,
             protobuf_schema.difference,
-            _descriptor_json,
-            _from_descriptor_json,
+            _descriptor_copy,
+            _copied_descriptor,
             protobuf_schema.message_of,
         ),
         "json_schema": SchemaFormat(

@@ -342,7 +342,7 @@ STATEMENTS: tuple[Condition, ...] = (
         "DESCRIPTOR_NOT_YET",
         "not_yet",
         "{statement} is not built",
-        "descriptors come from files: CREATE DESCRIPTOR_SOURCE",
+        "write CREATE DESCRIPTOR_SOURCE",
         "0A000",
     ),
     Condition(

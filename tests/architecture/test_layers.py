@@ -51,8 +51,8 @@ def layer(ours: str = "", *, third: str = "", inside: str = "", typing: str = ""
 
 
 DRIVERS = (
-    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake google "
-    "psycopg2 pyarrow snowflake urllib3"
+    "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake "
+    "google psycopg2 pyarrow snowflake urllib3"
 )
 COMPILER = "sql catalog stores plan project project_cache"
 
