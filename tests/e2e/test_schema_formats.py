@@ -19,6 +19,8 @@ from tests.e2e.feeding import WAIT, until
 from tests.e2e.test_avro import SQL, Shop
 from tests.protobuf_files import classes
 
+pytestmark = pytest.mark.slow
+
 FORMATS = SQL.split("CREATE STREAM orders")[0] + (
     "CREATE STREAM orders (id BIGINT NOT NULL, note VARCHAR) WITH ('value.format' = 'json_schema', "
     "'topic.partitions' = 2, 'topic.replicas' = 1);\n"
