@@ -44,6 +44,9 @@ ITEMS: Mapping[str, Item] = {
     "many": Item("jobs:many", ("kafka",), "1, 10, 50 jobs in one engine"),
     "kinesis": Item("kinesis_decode:decode", (), "GetRecords answers → Arrow; the peer is boto3"),
     "avro": Item("avro_decode:decode", (), "Avro records → columns; the peer is a loop over AvroDeserializer"),
+    "protobuf": Item(
+        "protobuf_decode:decode", (), "Protobuf records → columns; the peer is a loop over ProtobufDeserializer"
+    ),
     "lake": Item("lake:load", (), "batches into a Delta table; the peer is bare delta-rs"),
     "load": Item("load_time:load", (), "a project of 1,000 relations; the peer is its budget"),
 }

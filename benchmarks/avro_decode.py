@@ -14,7 +14,8 @@ import multiprocessing
 import struct
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -38,8 +39,8 @@ COLUMNS = "event_time TIMESTAMP NOT NULL, url STRING, userid STRING, device STRI
 DISTINCT = 20_000
 
 
-def serve(pipe: Pipe) -> None:
-    answer = json.dumps({"schema": json.dumps(SCHEMA)}).encode()
+def serve(pipe: Pipe, schema: dict[str, str]) -> None:
+    answer = json.dumps(schema).encode()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def log_message(self, *args: object) -> None:
@@ -59,6 +60,19 @@ def serve(pipe: Pipe) -> None:
     server.serve_forever()
 
 
+@contextmanager
+def registry_process(schema: dict[str, str]) -> Iterator[str]:
+    """URL of a registry in a process of its own, which answers every id with one schema."""
+    ours_end, server_end = multiprocessing.Pipe()
+    server = multiprocessing.Process(target=serve, args=(server_end, schema), daemon=True)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{ours_end.recv()}"
+    finally:
+        server.terminate()
+        server.join()
+
+
 def records() -> list[bytes]:
     import fastavro
 
@@ -75,25 +89,34 @@ def records() -> list[bytes]:
 
 def by_ours(spark: Any, url: str, rows: int, path: Path) -> Callable[[], float]:
     """Seconds to decode all rows on the session's cores."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
     from ds_dagster.spark.jvm import operators
+    from ds_dagster.spark.schemas import HEADERS
 
-    pq.write_table(pa.table({"value": pa.array(records(), pa.binary())}), path)
-    times = spark.range(rows // DISTINCT).select()
-    frame = spark.read.parquet(str(path)).crossJoin(times).repartition(2).cache()
-    assert frame.count() == rows
-    decoded = operators(spark).avro_columns(
+    made = operators(spark).avro_columns(
         sf.col("value"),
+        sf.lit(None).cast(HEADERS),
         settings=json.dumps({"name": "bench", "addresses": [url]}),
         known=1,
         columns=StructType.fromDDL(COLUMNS),
         reason="reason",
         kind="value",
     )
+    return decoded_by(spark, made, records(), rows, path)
+
+
+def decoded_by(spark: Any, decoded: Any, given: list[bytes], rows: int, path: Path) -> Callable[[], float]:
+    """Seconds of a column that decodes ``value``, over records that are in memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyspark.sql import functions as sf
+
+    pq.write_table(pa.table({"value": pa.array(given, pa.binary())}), path)
+    times = spark.range(rows // DISTINCT).select()
+    frame = spark.read.parquet(str(path)).crossJoin(times).repartition(2).cache()
+    assert frame.count() == rows
 
     def run() -> float:
         """A plan of its own each time: Spark keeps the shuffled rows of one that was run before."""
@@ -110,10 +133,14 @@ def by_confluent(url: str, rows: int) -> Callable[[], float]:
     """Seconds of a loop over AvroDeserializer."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroDeserializer
+
+    return looped(AvroDeserializer(SchemaRegistryClient({"url": url})), records(), rows)
+
+
+def looped(read: Callable[..., Any], given: list[bytes], rows: int) -> Callable[[], float]:
+    """Seconds of a loop over a deserializer."""
     from confluent_kafka.serialization import MessageField, SerializationContext
 
-    given = records()
-    read = AvroDeserializer(SchemaRegistryClient({"url": url}))
     context = SerializationContext("clicks", MessageField.VALUE)
     read(given[0], context)
 
@@ -133,14 +160,10 @@ def decode(size: Size) -> list[Result]:
     from ds_dagster.spark.session import build_session
 
     rows, peer_rows = size.of(2_000_000, 200_000), size.of(50_000, 20_000)
-    ours_end, server_end = multiprocessing.Pipe()
-    server = multiprocessing.Process(target=serve, args=(server_end,), daemon=True)
-    server.start()
-    with tempfile.TemporaryDirectory() as folder:
+    with registry_process({"schema": json.dumps(SCHEMA)}) as url, tempfile.TemporaryDirectory() as folder:
         settings = replace(load_settings(Path(__file__).parents[1], state=Path(folder)), engine=EngineSettings(cores=2))
         spark = build_session(settings, jars=driver_jars(), app_name="avro")
         try:
-            url = f"http://127.0.0.1:{ours_end.recv()}"
             ours, peer = by_ours(spark, url, rows, Path(folder, "r.parquet")), by_confluent(url, peer_rows)
             for _ in range(2):
                 ours()
@@ -149,6 +172,4 @@ def decode(size: Size) -> list[Result]:
                 found.add(rows / ours(), peer_rows / peer())
         finally:
             spark.stop()
-            server.terminate()
-            server.join()
     return results((found,))

@@ -33,6 +33,7 @@ from sqlglot import exp
 
 from ds_dagster.catalog.builder import declare
 from ds_dagster.catalog.declared import Declared
+from ds_dagster.catalog.descriptors import descriptors_digest
 from ds_dagster.catalog.recorded import recorded_digest
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey
 from ds_dagster.catalog.schema_registry import RegistryDefinition
@@ -122,7 +123,7 @@ def cache_key(texts: Texts, settings: Settings) -> str:
         settings.views,
     )
     digest.update(json.dumps([parts, plain, settings.file, overlay], default=str, sort_keys=True).encode())
-    digest.update(recorded_digest(settings.root))
+    digest.update(recorded_digest(settings.root) + descriptors_digest(settings.root, texts))
     for name, text in texts:
         digest.update(f"\0{name}\0{len(text)}\0".encode())
         digest.update(text.encode())
@@ -241,6 +242,7 @@ def _save(path: Path, key: str, project: Project, texts: Texts, settings: Settin
         "summary": _summary(_declared_stores(texts, places, settings)),
         "relations": project.catalog.relations,
         "schemas": project.catalog.schemas,
+        "descriptors": project.catalog.descriptors,
         **{name: getattr(project, name) for name in _KEPT},
     }
     buffer = io.BytesIO()
@@ -274,7 +276,8 @@ def _load(path: Path, key: str, texts: Texts, settings: Settings) -> Project | N
         declared = _declared_stores(texts, content["places"], settings)
         if _summary(declared) != content["summary"]:
             return None
-        catalog = replace(declared.catalog, relations=content["relations"], schemas=content["schemas"])
+        names = ("relations", "schemas", "descriptors")
+        catalog = replace(declared.catalog, **{name: content[name] for name in names})
         return Project(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
     except _UNUSABLE:
         return None

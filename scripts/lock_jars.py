@@ -30,12 +30,13 @@ class Root(NamedTuple):
 
 ROOTS: dict[str, tuple[str, tuple[Root, ...]]] = {
     "spark-kafka": (
-        "Spark's Kafka connector with exactly what PySpark does not bring",
+        "Spark's Kafka connector with exactly what PySpark does not bring, and the runtime of Protobuf",
         (
             Root("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"),
             Root("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"),
             Root("org.apache.kafka:kafka-clients:3.9.2"),
             Root("org.apache.commons:commons-pool2:2.13.1"),
+            Root("com.google.protobuf:protobuf-java:4.33.2"),
         ),
     ),
     "kafka-broker": (

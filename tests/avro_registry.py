@@ -1,4 +1,7 @@
-"""A schema registry in this process: the REST endpoints of Confluent's, over HTTP, with Avro's own compatibility rules.
+"""A schema registry in this process: the REST endpoints of Confluent's, over HTTP, with Avro's own compatibility rules,
+and the first ones of Protobuf (a number keeps its type) and JSON Schema (a property keeps its type).
+
+Protobuf is kept as it is sent: as a descriptor in base64, or as text.
 
 It counts what it is asked, refuses wrong logins and can be switched off.
 """
@@ -9,6 +12,7 @@ import base64
 import json
 import re
 import threading
+import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,6 +24,8 @@ from urllib.parse import unquote, urlsplit
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 from avro.errors import AvroException
 from avro.schema import parse
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message import DecodeError
 
 Answer = tuple[int, Any]
 
@@ -79,7 +85,8 @@ class AvroRegistry:
 
     def register(self, subject: str, schema: Mapping[str, Any] | str, **more: Any) -> int:
         """Put a schema under a subject whatever the rules say; its id."""
-        text = schema if isinstance(schema, str) and schema[:1] in '{["' else json.dumps(schema)
+        plain = isinstance(schema, str) and (schema[:1] in '{["' or "schemaType" in more)
+        text = schema if isinstance(schema, str) and plain else json.dumps(schema)
         return self._put(subject, {"schema": text, **more})
 
     def asked(self, path: str) -> int:
@@ -106,6 +113,7 @@ class AvroRegistry:
     def _routes(self) -> tuple[tuple[str, str, Callable[..., Answer]], ...]:
         return (
             ("GET", r"/schemas/ids/(?P<number>\d+)", self._by_id),
+            ("GET", r"/schemas/guids/(?P<guid>[0-9a-f-]+)", self._by_guid),
             ("GET", r"/subjects", lambda body: (200, sorted(self.subjects))),
             ("GET", r"/subjects/(?P<subject>.+)/versions/(?P<version>latest|\d+)", self._version),
             ("POST", r"/compatibility/subjects/(?P<subject>.+)/versions/latest", self._compare),
@@ -117,6 +125,14 @@ class AvroRegistry:
         found = self.schemas.get(int(number))
         return (200, found) if found else (404, {"error_code": 40403, "message": "Schema not found"})
 
+    def _by_guid(self, body: dict[str, Any], guid: str) -> Answer:
+        found = next((one for id_, one in self.schemas.items() if self.guid(id_) == guid), None)
+        return (200, found) if found else (404, {"error_code": 40403, "message": "Schema not found"})
+
+    def guid(self, id_: int) -> str:
+        """Of a schema, by its content."""
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(self.schemas[id_], sort_keys=True)))
+
     def _version(self, body: dict[str, Any], subject: str, version: str) -> Answer:
         ids = self.subjects.get(subject)
         if not ids:
@@ -124,38 +140,40 @@ class AvroRegistry:
         number = len(ids) if version == "latest" else int(version)
         if not 1 <= number <= len(ids):
             return 404, {"error_code": 40402, "message": f"Version {number} not found."}
-        made = {"subject": subject, "version": number, "id": ids[number - 1], **self.schemas[ids[number - 1]]}
-        return 200, made
+        return 200, self._shown(subject, number, ids[number - 1])
+
+    def _shown(self, subject: str, number: int, id_: int) -> dict[str, Any]:
+        return {"subject": subject, "version": number, "id": id_, "guid": self.guid(id_), **self.schemas[id_]}
 
     def _register(self, body: dict[str, Any], subject: str) -> Answer:
         kept = {name: body[name] for name in ("schema", "schemaType", "references") if body.get(name)}
         kept = {name: value for name, value in kept.items() if (name, value) != ("schemaType", "AVRO")}
-        problem = self._problem(subject, kept["schema"])
-        return problem or (200, {"id": self._put(subject, kept)})
+        problem = self._problem(subject, kept)
+        if problem:
+            return problem
+        id_ = self._put(subject, kept)
+        return 200, {"id": id_, "guid": self.guid(id_), **kept}
 
     def _compare(self, body: dict[str, Any], subject: str) -> Answer:
-        problem = self._problem(subject, body["schema"])
+        problem = self._problem(subject, body)
         return problem if problem and problem[0] != 409 else (200, {"is_compatible": problem is None})
 
-    def _problem(self, subject: str, text: str) -> Answer | None:
+    def _problem(self, subject: str, given: Mapping[str, Any]) -> Answer | None:
+        read, compatible = RULES[given.get("schemaType") or "AVRO"]
         try:
-            new = _schema(text)
-        except AvroException as problem:
+            new = read(given["schema"])
+        except (AvroException, ValueError, DecodeError) as problem:
             return 422, {"error_code": 42201, "message": f"Invalid schema: {problem}"}
         ids = self.subjects.get(subject, [])
-        if self.compatibility == "NONE" or not ids:
-            return None
-        old = _schema(self.schemas[ids[-1]]["schema"])
-        result = ReaderWriterCompatibilityChecker().get_compatibility(new, old)
-        if result.compatibility is SchemaCompatibilityType.compatible:
+        if self.compatibility == "NONE" or not ids or compatible(new, read(self.schemas[ids[-1]]["schema"])):
             return None
         message = f'Schema being registered is incompatible with an earlier schema for subject "{subject}"'
         return 409, {"error_code": 409, "message": message}
 
     def _look_up(self, body: dict[str, Any], subject: str) -> Answer:
         for number, id_ in enumerate(self.subjects.get(subject, []), 1):
-            if json.loads(self.schemas[id_]["schema"]) == json.loads(body["schema"]):
-                return 200, {"subject": subject, "version": number, "id": id_, **self.schemas[id_]}
+            if _same(self.schemas[id_]["schema"], body["schema"]):
+                return 200, self._shown(subject, number, id_)
         return 404, {"error_code": 40403, "message": "Schema not found"}
 
     def _put(self, subject: str, kept: dict[str, Any]) -> int:
@@ -174,5 +192,41 @@ def _schema(text: str) -> Any:
         return parse(text)
 
 
+def _avro_compatible(new: Any, old: Any) -> bool:
+    result = ReaderWriterCompatibilityChecker().get_compatibility(new, old)
+    return result.compatibility is SchemaCompatibilityType.compatible
+
+
+def _file(text: str) -> Any:
+    return FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+
+
+def _protobuf_compatible(new: Any, old: Any) -> bool:
+    """A number keeps its type, in every message."""
+    was = {(m.name, f.number): (f.type, f.label) for m in old.message_type for f in m.field}
+    is_ = {(m.name, f.number): (f.type, f.label) for m in new.message_type for f in m.field}
+    return all(is_[place] == was[place] for place in was.keys() & is_.keys())
+
+
+def _json_compatible(new: Any, old: Any) -> bool:
+    was, is_ = old.get("properties", {}), new.get("properties", {})
+    return all(is_[name].get("type") == was[name].get("type") for name in was.keys() & is_.keys())
+
+
+def _same(first: str, second: str) -> bool:
+    try:
+        return bool(json.loads(first) == json.loads(second))
+    except ValueError:
+        return first == second
+
+
 def _basic(user: str, password: str) -> str:
     return base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+RULES: Mapping[str, tuple[Callable[[str], Any], Callable[[Any, Any], bool]]] = {
+    "AVRO": (_schema, _avro_compatible),
+    "PROTOBUF": (_file, _protobuf_compatible),
+    "JSON": (json.loads, _json_compatible),
+}
+"""Type → what reads a schema, and whether (new, old) are compatible."""

@@ -10,12 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from ds_dagster.catalog.io_spec import AvroPart, WriteSpec
-from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.catalog.relation import Column
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructField, StructType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import UserError, error
@@ -308,46 +306,6 @@ def _nested_record(column: Column, type_: StructType, path: str, names: _Names) 
     names.defined[name] = None
     inside = [Column(one.name, one.type, span=column.span) for one in type_.fields]
     return {"type": "record", "name": name, "fields": [_field(one, None, name, names) for one in inside]}
-
-
-def key_part(sink: Relation) -> tuple[str, tuple[Column, ...]]:
-    """Name and columns of the records that are a sink's keys."""
-    by_name = {column.name: column for column in sink.columns}
-    names = sink.key.columns or sink.primary_key
-    return f"{sink.entity}_key", tuple(by_name[name] for name in names)
-
-
-def value_part(sink: Relation) -> tuple[str, tuple[Column, ...]]:
-    """The same of its values."""
-    return sink.entity, tuple(column for column in sink.columns if column.name not in sink.key.exclude)
-
-
-def check_avro_columns(sink: Relation) -> None:
-    """The columns of a sink have names and types that Avro knows.
-
-    Raises:
-        UserError: AVRO_NAME_INVALID, AVRO_TYPE_UNWRITABLE.
-    """
-    if sink.value_format == "avro":
-        sink_schema(f"{sink.entity}-value", *value_part(sink), span=sink.span)
-    if sink.key.format == "avro":
-        sink_schema(f"{sink.entity}-key", *key_part(sink), span=sink.span)
-
-
-def offline_schemas(write: WriteSpec, sink: Relation) -> WriteSpec:
-    """With the schemas as they are where nothing is registered, under no id: to look at, not to write with.
-
-    Raises:
-        UserError: what :func:`sink_schema` refuses.
-    """
-    if write.avro is None:
-        return write
-
-    def made(part: AvroPart | None, named: tuple[str, tuple[Column, ...]]) -> AvroPart | None:
-        return part and replace(part, id=0, schema=json.dumps(sink_schema(part.subject, *named, span=sink.span)))
-
-    value, key = made(write.avro.value, value_part(sink)), made(write.avro.key, key_part(sink))
-    return replace(write, avro=replace(write.avro, value=value, key=key))
 
 
 # --- differences ------------------------------------------------------------------------------------------------------

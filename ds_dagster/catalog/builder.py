@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING
 
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declared import Declared, NamedQuery, check_schema, qualify
+from ds_dagster.catalog.descriptors import declare_sources
 from ds_dagster.catalog.endpoints_declared import declare_endpoints
 from ds_dagster.catalog.properties import property_index
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.relation_schemas import ToRecord
 from ds_dagster.catalog.relations_declared import Ground, declared_relation
-from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.schemas_declared import declare_schemas
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import (
     CreateAsSelect,
+    CreateDescriptorSource,
     CreateRelation,
     InsertInto,
     ParsedFile,
@@ -30,9 +32,6 @@ from ds_dagster.sql.statements import (
 
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
-
-RecordedSubjects = Mapping[tuple[str, str], tuple[RegistryDefinition, str]]
-"""(registry, subject) → the registry and the relation whose columns stand there."""
 
 
 def declare(files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]) -> Declared:
@@ -48,9 +47,10 @@ def declare(files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str,
 
 def subjects_to_record(
     files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]
-) -> RecordedSubjects:
-    """The subjects whose schemas give relations their columns."""
-    return _Builder(files, settings, kinds).build()[1]
+) -> tuple[ToRecord, ...]:
+    """What relations without a column list want a copy of, each subject once."""
+    recorded = _Builder(files, settings, kinds).build()[1]
+    return tuple({(one.registry.name, one.subject): one for one in recorded}.values())
 
 
 class _Builder:
@@ -63,12 +63,15 @@ class _Builder:
         self.findings = Findings()
         self.schemas: set[tuple[str, str]] = set()
 
-    def build(self) -> tuple[Declared, RecordedSubjects]:
+    def build(self) -> tuple[Declared, tuple[ToRecord, ...]]:
         index = property_index(self.kinds)
         self.schemas = declare_schemas(self.statements, self.settings, self.findings)
         found = declare_endpoints(self.statements, self.settings, self.kinds, index, self.findings)
-        catalog = Catalog(found.stores, refused_stores=found.refused)
-        ground = Ground(self.settings, self.kinds, index, catalog, found.entities, {})
+        written = [one for one in self.statements if isinstance(one, CreateDescriptorSource)]
+        descriptors, diagnostics = declare_sources(written, self.settings, index)
+        self.findings.extend(diagnostics)
+        catalog = Catalog(found.stores, refused_stores=found.refused, descriptors=descriptors)
+        ground = Ground(self.settings, self.kinds, index, catalog, found.entities, [])
         named = self._named()
         relations = {
             name: self._relation(name, statement, ground)
@@ -85,8 +88,9 @@ class _Builder:
             refused_stores=found.refused,
             secrets=found.secrets,
             registries=found.registries,
+            descriptors=MappingProxyType(dict(descriptors)),
         )
-        return declared, MappingProxyType(ground.recorded)
+        return declared, tuple(ground.recorded)
 
     def _named(self) -> dict[QualifiedName, CreateRelation | CreateAsSelect]:
         """Relations by name, the first of duplicates."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from ds_dagster.catalog.descriptors import DescriptorSource
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.secret import SecretDefinition
@@ -17,8 +18,8 @@ from ds_dagster.names import QualifiedName, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Stores, secrets and schema registries by folded name, relations by qualified name, databases and schemas that
-    were created or are defaults."""
+    """Stores, secrets, schema registries and descriptor sources by folded name, relations by qualified name,
+    databases and schemas that were created or are defaults."""
 
     stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
     relations: Mapping[QualifiedName, Relation] = field(default_factory=lambda: MappingProxyType({}))
@@ -26,6 +27,7 @@ class Catalog:
     refused_stores: frozenset[str] = frozenset()
     secrets: Mapping[str, SecretDefinition] = field(default_factory=lambda: MappingProxyType({}))
     registries: Mapping[str, RegistryDefinition] = field(default_factory=lambda: MappingProxyType({}))
+    descriptors: Mapping[str, DescriptorSource | None] = field(default_factory=lambda: MappingProxyType({}))
 
     def store(self, name: str, span: Span | None = None) -> StoreDefinition:
         """Raises: UserError UNKNOWN_STORE with the nearest names, STORE_REFUSED where its own statement was refused."""

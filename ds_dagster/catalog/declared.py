@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.descriptors import DescriptorSource
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.secret import SecretDefinition
@@ -47,6 +48,7 @@ class Declared:
         refused: names of declared relations that were refused (a query over one of them is not a root cause).
         refused_stores: the same of stores.
         secrets, registries: by folded name.
+        descriptors: descriptor sources by folded name, None for refused ones.
     """
 
     stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
@@ -58,11 +60,20 @@ class Declared:
     refused_stores: frozenset[str] = frozenset()
     secrets: Mapping[str, SecretDefinition] = field(default_factory=lambda: MappingProxyType({}))
     registries: Mapping[str, RegistryDefinition] = field(default_factory=lambda: MappingProxyType({}))
+    descriptors: Mapping[str, DescriptorSource | None] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def catalog(self) -> Catalog:
         """Lookup over it."""
-        return Catalog(self.stores, self.relations, self.schemas, self.refused_stores, self.secrets, self.registries)
+        return Catalog(
+            self.stores,
+            self.relations,
+            self.schemas,
+            self.refused_stores,
+            self.secrets,
+            self.registries,
+            self.descriptors,
+        )
 
 
 def qualify(written: WrittenName, context: Context, settings: Settings) -> QualifiedName:

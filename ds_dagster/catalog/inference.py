@@ -28,8 +28,8 @@ from ds_dagster.catalog.records import (
     value_format,
 )
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation, ValueFormat
+from ds_dagster.catalog.relation_schemas import check_schemas, default_format, descriptors
 from ds_dagster.catalog.relations_declared import (
-    check_avro,
     check_holds,
     check_parts,
     check_upsert_mode,
@@ -184,11 +184,24 @@ def infer_sink(
         declared=False,
         like=like,
     )
-    findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    made = _with_schemas(made, draft, kind, store, catalog, findings)
     findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
     findings.extend(relation_problems(kind, made))
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
     return (None if refused else made), findings.diagnostics
+
+
+def _with_schemas(
+    made: Relation, draft: Draft, kind: StoreKind, store: StoreDefinition, catalog: Catalog, findings: Findings
+) -> Relation:
+    """With the Protobuf messages its properties name; whether its columns fit its formats is told."""
+    values = made.properties
+    found = findings.collect(lambda: descriptors(values, made.value_format, made.key.format, catalog.descriptors))
+    value, key = found or (None, None)
+    described = replace(made, value_descriptor=value, key_descriptor=key)
+    if not findings.failed:
+        findings.collect(lambda: check_schemas(described, kind, store, draft))
+    return described
 
 
 def _check_store(
@@ -215,7 +228,8 @@ def _record_facts(
     """Format, key and event time; tables and views have columns instead."""
     if not kind.capabilities.record_keys:
         return "json", RecordKey(), EventTime()
-    format_ = findings.collect(lambda: value_format(draft, inherited_format(left_most.value_format, kind))) or "json"
+    default = default_format(draft.values, inherited_format(left_most.value_format, kind))
+    format_ = findings.collect(lambda: value_format(draft, default)) or "json"
     key = findings.collect(lambda: record_key(draft, format_)) or RecordKey()
     time = findings.collect(lambda: event_time(draft)) or EventTime()
     return format_, key, time

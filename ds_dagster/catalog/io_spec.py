@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ds_dagster.catalog.capabilities import Delivery
+from ds_dagster.catalog.relation import SchemaFormatName
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 
@@ -41,6 +42,7 @@ class Envelope:
         order: text that sorts as the record's position inside its partition.
         metadata: STRUCT that ``rowmetadata()`` gives, of the type the kind declares; only asked for where a query reads
             it. Empty where the parts above are all that is known.
+        headers: ARRAY<STRUCT<key STRING, value BINARY>>; empty where records have none or nobody needs them.
     """
 
     key: str
@@ -49,6 +51,7 @@ class Envelope:
     partition: str
     order: str
     metadata: str = ""
+    headers: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +69,35 @@ class RegistrySpec:
 
 
 @dataclass(frozen=True, slots=True)
-class AvroPart:
-    """Key or value of records in Avro.
+class SchemaPart:
+    """Key or value of records whose format needs a schema.
 
     Attributes:
-        subject: under which the registry keeps its schemas.
-        id: what is read: of the newest schema when the query starts, which gives defaults and aliases; what is
+        format: avro, protobuf or json_schema.
+        subject: under which a registry keeps its schemas; without a registry the name of the message, for errors.
+        id: what is read: of the newest schema when the query starts, which gives defaults and names; what is
             written: of the registered schema. None where there is none, or before somebody asked.
-        schema: its JSON, for what is written.
+        schema: for what is written, and for what is read by a descriptor: the schema as :mod:`catalog.schema_formats`
+            holds it. Empty before somebody read it.
+        message: full name of the Protobuf message; empty where records say it themselves.
+        file: of the descriptors (absolute path), where they stand in the project; no registry knows such records.
     """
 
+    format: SchemaFormatName
     subject: str
     id: int | None = None
     schema: str = ""
+    message: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class AvroSpec:
-    """Which parts of an entity's records are Avro in Confluent's wire format, and who knows their schemas."""
+class SchemaSpec:
+    """Which parts of an entity's records need schemas, and who knows those in Confluent's wire format."""
 
-    registry: RegistrySpec
-    value: AvroPart | None = None
-    key: AvroPart | None = None
+    registry: RegistrySpec | None
+    value: SchemaPart | None = None
+    key: SchemaPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +139,8 @@ class ReadSpec:
         clock_guard: what the engine's clock must ask about open upstream transactions (``kafka``) or empty.
         entity: shown in errors and progress, ``store.entity``.
         identity: tells the entity from a later one of the same name; empty where nobody knows.
-        avro: what of the records is Avro; None for none.
         rows: the source gives columns instead of records; ``key`` and ``value`` of the envelope mean nothing then.
+        schemas: what of the records needs a schema; None for none.
     """
 
     format: str
@@ -144,8 +154,8 @@ class ReadSpec:
     limit_option: str = ""
     clock_guard: str = ""
     identity: str = ""
-    avro: AvroSpec | None = None
     rows: RowSource | None = None
+    schemas: SchemaSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +221,7 @@ class WriteSpec:
         transactional: the format keeps one transaction per batch; the compiler adds the job's identity options.
         max_key_characters: refuse longer keys on write.
         entity: shown in errors, ``store.entity``.
-        avro: what of the records is Avro; None for none.
+        schemas: what of the records needs a schema; None for none.
     """
 
     kind: Literal["stream", "batch"]
@@ -225,7 +235,7 @@ class WriteSpec:
     table: TableTarget | None = None
     transactional: bool = False
     max_key_characters: int | None = None
-    avro: AvroSpec | None = None
+    schemas: SchemaSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

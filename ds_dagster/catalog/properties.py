@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 PropertyType = Literal["text", "word", "integer", "boolean", "name", "names", "type", "millis", "moment", "file"]
-Place = Literal["store", "registry", "secret", "relation", "sink", "source", "query", "entity"]
+Place = Literal["store", "registry", "secret", "relation", "sink", "source", "query", "entity", "descriptor_source"]
 
 PLACES: Mapping[Place, str] = MappingProxyType(
     {
@@ -35,6 +35,7 @@ PLACES: Mapping[Place, str] = MappingProxyType(
         "source": "WITH behind a source in FROM or JOIN",
         "query": "QUERY WITH behind the SELECT",
         "entity": "WITH of CREATE ENTITY",
+        "descriptor_source": "CREATE DESCRIPTOR_SOURCE … WITH",
     }
 )
 
@@ -53,7 +54,7 @@ class PropertySpec:
         list, ``moment`` ISO 8601 or epoch milliseconds (converted to the latter).
         places: where it may stand. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
         behind a
-            source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``.
+            source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``, ``descriptor_source``.
         doc: one line for the docs and for errors.
         choices: closed set for ``word``.
         minimum: of integers and millis.

@@ -16,11 +16,7 @@ _WRITTEN: tuple[Place, ...] = ("relation", "sink")
 _ANY_RELATION: tuple[Place, ...] = ("relation", "sink", "source")
 _CONNECTION: tuple[Place, ...] = ("store", "registry")
 _CLOUD: tuple[Place, ...] = ("store", "secret")
-_DESCRIPTOR = "Protobuf is not built; use 'value.format'='json'"
-_FORMAT_LATER = (
-    ("protobuf", "Protobuf is not built; use avro or json"),
-    ("json_schema", "JSON Schema is not built; use avro, or json without a registry"),
-)
+_FORMATS = ("json", "primitive", "avro", "protobuf", "json_schema")
 
 STORE: tuple[PropertySpec, ...] = (
     PropertySpec("type", "word", (*_CONNECTION, "secret"), "kind of the store, schema registry or secret"),
@@ -42,7 +38,13 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec(
         "config_file", "file", ("store",), "file with further properties of the store, relative to the project"
     ),
-    PropertySpec("description", "text", (*_CONNECTION, "secret"), "free text"),
+    PropertySpec("description", "text", (*_CONNECTION, "secret", "descriptor_source"), "free text"),
+    PropertySpec(
+        "file",
+        "file",
+        ("descriptor_source",),
+        "compiled Protobuf descriptors (protoc --include_imports --descriptor_set_out), relative to the project",
+    ),
     PropertySpec("tls.disabled", "boolean", ("store",), "connect without TLS"),
     PropertySpec("tls.verify_server_hostname", "boolean", ("store",), "compare the server's name with its certificate"),
     PropertySpec(
@@ -240,8 +242,12 @@ ENTITY: tuple[PropertySpec, ...] = (
         "how long a new Kinesis stream keeps records, 24 to 8760 hours; default 24",
         minimum=24,
     ),
-    PropertySpec("key.descriptor.name", "text", _ENTITY, "Protobuf message of keys", not_yet=_DESCRIPTOR),
-    PropertySpec("value.descriptor.name", "text", _ENTITY, "Protobuf message of values", not_yet=_DESCRIPTOR),
+    PropertySpec(
+        "key.descriptor.name", "text", _ENTITY, "Protobuf message of keys: its full name in a descriptor source"
+    ),
+    PropertySpec(
+        "value.descriptor.name", "text", _ENTITY, "Protobuf message of values: its full name in a descriptor source"
+    ),
     PropertySpec(
         "delta.table.name",
         "text",
@@ -312,16 +318,14 @@ RELATION: tuple[PropertySpec, ...] = (
         "word",
         _WRITTEN,
         "format of record values; default json, for CREATE … AS that of the left-most source",
-        choices=("json", "primitive", "avro", "csv", "parquet"),
-        choices_not_yet=_FORMAT_LATER,
+        choices=(*_FORMATS, "csv", "parquet"),
     ),
     PropertySpec(
         "key.format",
         "word",
         _WRITTEN,
         "format of record keys; default that of the value",
-        choices=("json", "primitive", "avro"),
-        choices_not_yet=_FORMAT_LATER,
+        choices=_FORMATS,
     ),
     PropertySpec("key.type", "type", ("relation",), "type of keys that are read: a primitive type or STRUCT<…>"),
     PropertySpec("key.columns", "names", _WRITTEN, "value columns the key is built from"),

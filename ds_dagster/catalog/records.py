@@ -20,13 +20,29 @@ from ds_dagster.sql.statements import RelationKind, WrittenName
 
 T = TypeVar("T")
 NULLABLE_KEY = "primary.key.nullable"
-CAUSED = ("STORE_REFUSED", "SCHEMA_REGISTRY_REFUSED", "SECRET_REFUSED")
+CAUSED = ("STORE_REFUSED", "SCHEMA_REGISTRY_REFUSED", "SECRET_REFUSED", "DESCRIPTOR_SOURCE_REFUSED")
 """Conditions that follow from a refused statement; ``name`` is its."""
 VALUE_FORMATS: Mapping[str, ValueFormat] = MappingProxyType(
-    {"json": "json", "primitive": "primitive", "avro": "avro", "csv": "csv", "parquet": "parquet"}
+    {
+        "json": "json",
+        "primitive": "primitive",
+        "avro": "avro",
+        "protobuf": "protobuf",
+        "json_schema": "json_schema",
+        "csv": "csv",
+        "parquet": "parquet",
+    }
 )
 KEY_FORMATS: Mapping[str, KeyFormat] = MappingProxyType(
-    {"json": "json", "primitive": "primitive", "avro": "avro", "csv": "json", "parquet": "json"}
+    {
+        "json": "json",
+        "primitive": "primitive",
+        "avro": "avro",
+        "protobuf": "protobuf",
+        "json_schema": "json_schema",
+        "csv": "json",
+        "parquet": "json",
+    }
 )
 """Format of keys by what is written, else by the format of the value."""
 PRIMITIVE_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "TINYINT", "FLOAT", "BOOLEAN", "VARBINARY")

@@ -13,10 +13,15 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
 from ds_dagster.sql.statements import Comment, Origin, RelationKind
 
-ValueFormat = Literal["json", "primitive", "avro", "csv", "parquet"]
-KeyFormat = Literal["none", "json", "primitive", "avro"]
+ValueFormat = Literal["json", "primitive", "avro", "protobuf", "json_schema", "csv", "parquet"]
+KeyFormat = Literal["none", "json", "primitive", "avro", "protobuf", "json_schema"]
 StartingPosition = Literal["earliest", "latest", "timestamp"]
 TimestampFormat = Literal["sql", "iso8601"]
+SchemaFormatName = Literal["avro", "protobuf", "json_schema"]
+SCHEMA_FORMAT_NAMES: Mapping[str, SchemaFormatName] = MappingProxyType(
+    {"avro": "avro", "protobuf": "protobuf", "json_schema": "json_schema"}
+)
+"""Formats whose records need a schema that stands elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +39,8 @@ class RecordKey:
     """How a record's key is made or read.
 
     Attributes:
-        format: none (no key), json (object of the columns), avro (record of the columns) or primitive (text/bytes of
-            one column).
+        format: none (no key), json (object of the columns), avro, protobuf or json_schema (record of the columns) or
+            primitive (text/bytes of one column).
         columns: value columns the key is built from (write side: ``key.columns``, PARTITION BY, PRIMARY KEY; read side:
             PRIMARY KEY columns that are also in the value).
         type: ``key.type`` of a declared relation whose key is not in the value.
@@ -46,6 +51,21 @@ class RecordKey:
     columns: tuple[str, ...] = ()
     type: DataType | None = None
     exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """The Protobuf message of a record's value or key, in a file of the project.
+
+    Attributes:
+        source: folded name of its CREATE DESCRIPTOR_SOURCE.
+        message: full name, with its package.
+        file: absolute path of the compiled descriptors.
+    """
+
+    source: str
+    message: str
+    file: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +92,7 @@ class Relation:
         included.
         declared: made by DDL with a column list (filled by others or by INSERT INTO), not by CREATE … AS.
         span: of its name.
+        value_descriptor, key_descriptor: of Protobuf records whose message stands in a descriptor source.
         like: (store, entity) of the left-most source on the same kind of store, from which a new entity copies what
         is not
             written; None for declared relations and where there is no such source.
@@ -92,6 +113,8 @@ class Relation:
     properties: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
     declared: bool = True
     like: tuple[str, str] | None = None
+    value_descriptor: Descriptor | None = None
+    key_descriptor: Descriptor | None = None
 
     @property
     def comment(self) -> Comment:

@@ -8,12 +8,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ds_dagster.catalog.avro import check_avro_columns
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declared import KIND_WORDS, current_store
 from ds_dagster.catalog.file_formats import check_files
 from ds_dagster.catalog.properties import Place, PropertyIndex
-from ds_dagster.catalog.recorded import recorded_columns
 from ds_dagster.catalog.records import (
     NULLABLE_KEY,
     Draft,
@@ -24,7 +22,14 @@ from ds_dagster.catalog.records import (
     value_format,
 )
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation
-from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.relation_schemas import (
+    ToRecord,
+    check_schemas,
+    default_format,
+    descriptors,
+    subject_of,
+    unlisted_columns,
+)
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.table_properties import check_table_properties
 from ds_dagster.catalog.values import PropertyValue
@@ -47,7 +52,7 @@ class Ground:
         settings, kinds, index: of the project.
         catalog: its stores.
         entities: properties of CREATE ENTITY, by store and entity.
-        recorded: filled on the way: (registry, subject) → the registry and the relation whose columns stand there.
+        recorded: filled on the way: what relations without a column list want a copy of.
     """
 
     settings: Settings
@@ -55,23 +60,7 @@ class Ground:
     index: PropertyIndex
     catalog: Catalog
     entities: Mapping[tuple[str, str], Mapping[str, PropertyValue]]
-    recorded: dict[tuple[str, str], tuple[RegistryDefinition, str]]
-
-
-def check_avro(relation: Relation, kind: StoreKind, store: StoreDefinition, span: Span | None) -> None:
-    """Avro records need a store that can hold them and knows a schema registry, and columns Avro can hold.
-
-    Raises:
-        UserError: AVRO_NEEDS_REGISTRY, AVRO_NAME_INVALID, AVRO_TYPE_UNWRITABLE. NotYetError: AVRO_STORE_NOT_YET.
-    """
-    if "avro" not in (relation.value_format, relation.key.format):
-        return
-    if not kind.capabilities.avro:
-        raise error("AVRO_STORE_NOT_YET", span=span, type=store.kind, relation=str(relation.name))
-    if kind.capabilities.avro == "registry" and store.registry is None:
-        raise error("AVRO_NEEDS_REGISTRY", span=span, relation=str(relation.name), store=store.name)
-    if not relation.declared:
-        check_avro_columns(relation)
+    recorded: list[ToRecord]
 
 
 def pull_for_store(
@@ -178,7 +167,10 @@ def declared_relation(
     findings.collect(lambda: check_parts(kind, draft))
     if findings.failed:
         return None
-    format_ = findings.collect(lambda: value_format(draft, "json")) or "json"
+    format_ = findings.collect(lambda: value_format(draft, default_format(values, "json"))) or "json"
+    key = findings.collect(lambda: record_key(draft, format_)) or RecordKey()
+    sources = ground.catalog.descriptors
+    messages = findings.collect(lambda: descriptors(values, format_, key.format, sources)) or (None, None)
     made = Relation(
         name=name,
         kind=statement.kind,
@@ -189,12 +181,15 @@ def declared_relation(
         origin=statement.origin,
         primary_key=primary_key,
         value_format=format_,
-        key=findings.collect(lambda: record_key(draft, format_)) or RecordKey(),
+        key=key,
         event_time=findings.collect(lambda: event_time(draft)) or EventTime(),
         starting_position="latest" if draft.text("starting.position") == "latest" else "earliest",
         properties=MappingProxyType(dict(values)),
+        value_descriptor=messages[0],
+        key_descriptor=messages[1],
     )
-    findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
+    if not findings.failed:
+        findings.collect(lambda: check_schemas(made, kind, store, draft))
     findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
     findings.extend(relation_problems(kind, made))
     return made
@@ -214,15 +209,15 @@ def recorded(
     ground: Ground,
     findings: Findings,
 ) -> tuple[ColumnDefinition, ...] | None:
-    """The column list of a relation that has none: the fields of its subject, from the project's copy. None where it
-    was refused; an empty one where its records are no Avro, which is refused later."""
-    written = values.get("value.format")
-    if store.registry is None or written is None or written.value != "avro":
-        return ()
-    registry, span = store.registry, statement.name.span
-    subject = f"{entity_of(ground.kinds[store.kind], name, values)}-value"
-    ground.recorded[registry.name, subject] = (registry, str(name))
-    columns = findings.collect(lambda: recorded_columns(ground.settings.root, registry, subject, str(name), span))
+    """The column list of a relation that has none, from a descriptor or from the project's copy of a schema. None where
+    it was refused; an empty one where its format has no schema, which is refused later."""
+    entity, span = entity_of(ground.kinds[store.kind], name, values), statement.name.span
+    values = {**ground.entities.get((store.name, entity), {}), **values}
+    wanted = subject_of(values, store, entity, str(name))
+    if wanted is not None:
+        ground.recorded.append(wanted)
+    root, sources = ground.settings.root, ground.catalog.descriptors
+    columns = findings.collect(lambda: unlisted_columns(values, wanted, span, sources, root))
     return None if columns is None else tuple(ColumnDefinition(c.name, c.type, c.nullable, span) for c in columns)
 
 

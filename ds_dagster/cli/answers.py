@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schema_formats import FORMATS
 from ds_dagster.catalog.starting import declared_start
 from ds_dagster.cli import table_answers
 from ds_dagster.cli.environment import resolver
@@ -158,11 +159,12 @@ def follow(project: Project, question: Question, limit: int | None, note: Note) 
         note: told about bad records.
 
     Raises:
-        UserError: QUESTION_WITHOUT_END, ENTITY_MISSING. NotYetError: AVRO_QUESTION_NOT_YET. DsError: STORE_….
+        UserError: QUESTION_WITHOUT_END, ENTITY_MISSING. NotYetError: FORMAT_QUESTION_NOT_YET. DsError: STORE_….
     """
     relation = question.relations[0]
-    if "avro" in (relation.value_format, relation.key.format):
-        raise error("AVRO_QUESTION_NOT_YET", relation=str(relation.name))
+    needed = next((one for one in (relation.value_format, relation.key.format) if one in FORMATS), None)
+    if needed is not None:
+        raise error("FORMAT_QUESTION_NOT_YET", relation=str(relation.name), format=FORMATS[needed].title)
     least = min((n for n in (limit, limit_of(question.tree)) if n is not None), default=None)
     table = RecordTable(question)
     admin = store_admin(project, relation.store, resolver(project.settings, relation.store))

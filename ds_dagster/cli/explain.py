@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from ds_dagster.catalog.avro import offline_schemas
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
+from ds_dagster.catalog.schema_formats import offline_schemas, with_descriptors
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json, start_text
@@ -120,7 +120,8 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
 
 def _read_spec(project: Project, scan: Scan) -> ReadSpec:
     store = project.catalog.store(scan.relation.store)
-    return KINDS[store.kind].read_spec(store, scan.relation, scan.reading, None)
+    spec = KINDS[store.kind].read_spec(store, scan.relation, scan.reading, None)
+    return replace(spec, schemas=with_descriptors(spec.schemas))
 
 
 def _write_spec(project: Project, query: BoundQuery) -> WriteSpec:

@@ -1,4 +1,4 @@
-"""Conditions of the topic: schema registries and the Avro records they describe."""
+"""Conditions of the topic: schema registries, descriptors, and the records they describe."""
 
 from __future__ import annotations
 
@@ -53,15 +53,29 @@ CONDITIONS: tuple[Condition, ...] = (
         "local servers has to name the address of the registry too; otherwise use 'value.format' = 'json'",
     ),
     Condition(
-        "AVRO_QUESTION_NOT_YET",
+        "PROTOBUF_NEEDS_SCHEMA",
+        "user",
+        "the records of {relation} are Protobuf, and nobody here knows their message",
+        "write CREATE DESCRIPTOR_SOURCE and name the message with 'value.descriptor.name' or 'key.descriptor.name', or "
+        "name a schema registry in CREATE STORE {store} with 'schema_registry.name'",
+    ),
+    Condition(
+        "JSON_SCHEMA_NEEDS_REGISTRY",
+        "user",
+        "the records of {relation} are JSON of a registered schema, and its store {store} has no schema registry here",
+        "write CREATE SCHEMA_REGISTRY and name it in CREATE STORE {store} with 'schema_registry.name'; plain JSON is "
+        "'value.format' = 'json'",
+    ),
+    Condition(
+        "FORMAT_QUESTION_NOT_YET",
         "not_yet",
-        "records of {relation} are Avro, which `ds query` does not decode yet",
+        "records of {relation} are {format}, which `ds query` does not decode yet",
         "CREATE MATERIALIZED VIEW … AS SELECT from it and ask the view; `ds print` shows the raw records",
     ),
     Condition(
-        "AVRO_STORE_NOT_YET",
+        "FORMAT_STORE_NOT_YET",
         "not_yet",
-        "a store of type {type} does not hold Avro records yet ({relation})",
+        "a store of type {type} does not hold {format} records yet ({relation})",
         "use 'value.format' = 'json', or a KAFKA store",
     ),
     Condition(
@@ -104,7 +118,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "run `ds schemas` and look at what changes",
     ),
     Condition(
-        "AVRO_FIELD_WITHOUT_TYPE",
+        "SCHEMA_FIELD_WITHOUT_TYPE",
         "user",
         "the field {field} of {subject} is {type}, which no SQL type holds",
         "list the columns you need: CREATE … (name TYPE, …) WITH (…)",
@@ -135,9 +149,9 @@ CONDITIONS: tuple[Condition, ...] = (
         "see the registry's own log; it is tried again by itself",
     ),
     Condition(
-        "SCHEMA_NOT_AVRO",
+        "SCHEMA_OF_OTHER_TYPE",
         "user",
-        "the subject {subject} in the schema registry {registry} holds {type} schemas, not AVRO",
+        "the subject {subject} in the schema registry {registry} holds {type} schemas, not {wanted}",
         "use another topic, or another 'value.format' and 'key.format'",
     ),
     Condition(
@@ -151,5 +165,110 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "the schema registry {registry} refuses the schema of {subject}",
         "rename or retype the columns it complains about",
+    ),
+    Condition(
+        "PROTOBUF_SCHEMA_AS_TEXT",
+        "user",
+        "the schema registry {registry} gives {subject} as text only, not as a compiled descriptor",
+        "use a registry that answers format=serialized, register the schema compiled as Confluent's Python and .NET "
+        "clients do, or name the message of a descriptor source",
+    ),
+    Condition(
+        "PROTOBUF_SCHEMA_UNREADABLE",
+        "user",
+        "a Protobuf schema cannot be read: {reason}",
+        "compile it again: protoc --include_imports --descriptor_set_out=FILE",
+    ),
+    Condition(
+        "PROTOBUF_TYPE_UNWRITABLE",
+        "user",
+        "{subject} cannot be written as Protobuf: the column {column} is {type}",
+        "{fix}",
+    ),
+    Condition(
+        "PROTOBUF_NAME_INVALID",
+        "user",
+        "{subject} cannot be written as Protobuf: {name} is no name there, or another column has it but for _ and case",
+        "give the column another name with AS: letters, digits and _, no digit first",
+    ),
+    Condition(
+        "PROTOBUF_VALUE_UNWRITABLE",
+        "user",
+        "a row of {subject} does not fit its message: {reason}",
+        "filter such rows with WHERE or COALESCE them, or use a message that allows them",
+    ),
+    Condition(
+        "PROTOBUF_FIELD_MISSING",
+        "user",
+        "the message {message} has no field {name}",
+        "did you mean {nearest}? select only columns that the message has, under its names",
+    ),
+    Condition(
+        "PROTOBUF_FIELD_TYPE",
+        "user",
+        "the column {name} is {type}, which the field of {message} cannot hold: it is {field}",
+        "CAST the column, or change the message and compile it again",
+    ),
+    Condition(
+        "PROTOBUF_FIELD_REQUIRED",
+        "user",
+        "the message {message} requires fields that no column fills: {names}",
+        "select them too",
+    ),
+    Condition(
+        "JSON_SCHEMA_UNREADABLE",
+        "user",
+        "a JSON Schema cannot be read: {reason}",
+        "register a new version of it, or list the columns",
+    ),
+    Condition(
+        "JSON_SCHEMA_TYPE_UNWRITABLE",
+        "user",
+        "{subject} cannot be written as JSON: the column {column} is {type}",
+        "{fix}",
+    ),
+    Condition(
+        "DUPLICATE_DESCRIPTOR_SOURCE",
+        "user",
+        "the descriptor source {name} is declared twice",
+        "rename or remove one of the two",
+    ),
+    Condition(
+        "DESCRIPTOR_SOURCE_WITHOUT_FILE",
+        "user",
+        "the descriptor source {name} names no file",
+        "write 'file' = 'shop.desc', relative to the project",
+        "3D021",
+    ),
+    Condition(
+        "DESCRIPTOR_FILE_INVALID",
+        "user",
+        "the file of descriptors {file} cannot be used: {reason}",
+        "make it with protoc --include_imports --descriptor_set_out=FILE and keep it in the project",
+    ),
+    Condition(
+        "DESCRIPTOR_SOURCE_REFUSED",
+        "user",
+        "the descriptor source {name} was refused",
+        "correct CREATE DESCRIPTOR_SOURCE {name} first",
+    ),
+    Condition(
+        "UNKNOWN_DESCRIPTOR",
+        "user",
+        "no descriptor source has the message {value} that {name} names",
+        "did you mean {nearest}? write its full name with the package; otherwise add CREATE DESCRIPTOR_SOURCE",
+        "3D010",
+    ),
+    Condition(
+        "DESCRIPTOR_AMBIGUOUS",
+        "user",
+        "several descriptor sources have the message {value} that {name} names: {places}",
+        "write the source's name in front, as in the list",
+    ),
+    Condition(
+        "DESCRIPTOR_WITHOUT_PROTOBUF",
+        "user",
+        "{name} has no meaning where {format} is {is}",
+        "write '{format}' = 'protobuf', or leave {name} out",
     ),
 )

@@ -338,7 +338,13 @@ STATEMENTS: tuple[Condition, ...] = (
         "use the built-in functions listed in docs/dialect.md",
         "0A000",
     ),
-    Condition("DESCRIPTOR_NOT_YET", "not_yet", "{statement} is not built yet", "use 'value.format' = 'json'", "0A000"),
+    Condition(
+        "DESCRIPTOR_NOT_YET",
+        "not_yet",
+        "{statement} is not built",
+        "write CREATE DESCRIPTOR_SOURCE",
+        "0A000",
+    ),
     Condition("INDEX_NOT_YET", "not_yet", "{statement} is not built yet", "views are indexed by their key", "0A000"),
     Condition(
         "UPDATE_DEFINITION",

@@ -33,6 +33,7 @@ from ds_dagster.sql.statements import (
     ColumnDefinition,
     Context,
     CreateDatabase,
+    CreateDescriptorSource,
     CreateRelation,
     CreateSchema,
     CreateSchemaRegistry,
@@ -64,9 +65,11 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
     stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in relations] + [query.sink.store])]
     origin = query.statement.origin
     names = [query.sink.name, *(relation.name for relation in relations)]
+    used = [one for r in (*relations, query.sink) for one in (r.value_descriptor, r.key_descriptor) if one is not None]
     return (
         *_schemas(names, origin.context, origin.span),
         *_stores(stores, catalog.secrets, index),
+        *_descriptor_sources(dict.fromkeys(one.source for one in used), catalog),
         *((relation_ddl(relation, index, kind(relation)), relation.span, Context()) for relation in relations),
         (origin.text, origin.span, origin.context),
     )
@@ -102,6 +105,18 @@ def _stores(
         yield secret_ddl(secret, index), secret.span, Context()
     for one, statement in found:
         yield print_statement(statement), one.span, Context()
+
+
+def _descriptor_sources(names: Iterable[str], catalog: Catalog) -> Iterator[Piece]:
+    """CREATE DESCRIPTOR_SOURCE of those whose messages the records are of; the file stays in the project."""
+    for name in names:
+        source = catalog.descriptors[name]
+        if source is not None:
+            span = source.span
+            file = _property("file", source.written, span)
+            written = WrittenName((name,), span)
+            made = CreateDescriptorSource(origin=Origin(span, ""), name=written, properties=(file,))
+            yield print_statement(made), span, Context()
 
 
 def _declaration(

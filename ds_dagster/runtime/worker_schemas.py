@@ -3,14 +3,13 @@ writes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
-from ds_dagster.catalog.avro import difference, key_part, parse_avro, sink_schema, value_part
-from ds_dagster.catalog.io_spec import AvroPart, AvroSpec, Resolver, WriteSpec
-from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.catalog.io_spec import RegistrySpec, Resolver, SchemaPart, SchemaSpec, WriteSpec
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schema_formats import FORMATS, Named, described, with_parts
 from ds_dagster.errors import error
 from ds_dagster.stores.schema_registry import SchemaRegistry
 
@@ -18,23 +17,31 @@ Resolvers = Callable[[str], Resolver]
 """Who needs values → what resolves them."""
 
 
-def _connected(avro: AvroSpec, resolvers: Resolvers) -> closing[SchemaRegistry]:
-    return closing(SchemaRegistry(avro.registry, resolvers(f"schema registry {avro.registry.name}")))
+@contextmanager
+def _connected(registry: RegistrySpec | None, resolvers: Resolvers) -> Iterator[SchemaRegistry | None]:
+    if registry is None:
+        yield None
+        return
+    with closing(SchemaRegistry(registry, resolvers(f"schema registry {registry.name}"))) as made:
+        yield made
 
 
-def known_schemas(avro: AvroSpec, resolvers: Resolvers) -> AvroSpec:
-    """With the ids of the newest schemas, whose defaults and aliases hold while the query runs.
+def known_schemas(spec: SchemaSpec, resolvers: Resolvers) -> SchemaSpec:
+    """With the ids of the newest schemas, whose defaults and names hold while the query runs, and with the descriptors
+    of the project's files.
 
     Raises:
-        DsError: what :class:`SchemaRegistry` refuses.
+        DsError: what :class:`SchemaRegistry` refuses; UserError DESCRIPTOR_FILE_INVALID.
     """
 
-    def known(registry: SchemaRegistry, part: AvroPart | None) -> AvroPart | None:
-        latest = registry.latest(part.subject) if part else None
-        return replace(part, id=latest.id) if part and latest else part
+    def known(registry: SchemaRegistry | None, part: SchemaPart | None) -> SchemaPart | None:
+        if part is None or part.file or registry is None:
+            return described(part) if part is not None and part.file else part
+        latest = registry.latest(part.subject, FORMATS[part.format].type)
+        return replace(part, id=latest.id) if latest else part
 
-    with _connected(avro, resolvers) as registry:
-        return replace(avro, value=known(registry, avro.value), key=known(registry, avro.key))
+    with _connected(spec.registry, resolvers) as registry:
+        return replace(spec, value=known(registry, spec.value), key=known(registry, spec.key))
 
 
 def with_schemas(write: WriteSpec, sink: Relation, resolvers: Resolvers) -> WriteSpec:
@@ -43,28 +50,28 @@ def with_schemas(write: WriteSpec, sink: Relation, resolvers: Resolvers) -> Writ
     The newest version of a subject is the base of its next one: fields that fit stay as they are written there.
 
     Raises:
-        DsError: what :class:`SchemaRegistry` refuses; UserError AVRO_NAME_INVALID, AVRO_TYPE_UNWRITABLE.
+        DsError: what :class:`SchemaRegistry` refuses; UserError: what :attr:`SchemaFormat.sink` refuses,
+            DESCRIPTOR_FILE_INVALID.
     """
-    if write.avro is None:
+    if write.schemas is None:
         return write
-    with _connected(write.avro, resolvers) as registry:
-        value = _registered(registry, write.avro.value, *value_part(sink))
-        made = _registered(registry, write.avro.key, *key_part(sink))
-    return replace(write, avro=replace(write.avro, value=value, key=made))
+    with _connected(write.schemas.registry, resolvers) as registry:
+        made = with_parts(write.schemas, sink, lambda part, named: _registered(registry, part, named))
+    return replace(write, schemas=made)
 
 
-def _registered(
-    registry: SchemaRegistry, part: AvroPart | None, name: str, columns: Sequence[Column]
-) -> AvroPart | None:
-    if part is None:
-        return None
-    latest = registry.latest(part.subject)
+def _registered(registry: SchemaRegistry | None, part: SchemaPart, named: Named) -> SchemaPart:
+    if part.file or registry is None:
+        return described(part)
+    format_ = FORMATS[part.format]
+    latest = registry.latest(part.subject, format_.type)
     if latest is not None and latest.has_references:
         detail = "its newest version is made of schemas of other subjects, which can be read but not extended"
         raise error("SCHEMA_INVALID", registry=registry.name, subject=part.subject, detail=detail)
     base = latest.schema if latest else ""
-    schema = json.dumps(sink_schema(part.subject, name, columns, base))
-    if latest is not None and parse_avro(latest.schema) == parse_avro(schema):
-        return replace(part, id=latest.id, schema=schema)
-    id_ = registry.register(part.subject, schema, lambda: difference(base, schema))
-    return replace(part, id=id_, schema=schema)
+    schema = format_.sink(part.subject, *named, base, None)
+    message = format_.message(schema)
+    if latest is not None and format_.same(latest.schema, schema):
+        return replace(part, id=latest.id, schema=schema, message=message)
+    id_ = registry.register(part.subject, schema, lambda: format_.difference(base, schema), format_.type)
+    return replace(part, id=id_, schema=schema, message=message)

@@ -131,7 +131,9 @@ def specs(job: Compiled) -> Specs:
     write = kind.write_spec(store, job.query.sink, job.query.refresh)
     seen = {scan.source_name: _watched(job, scan, by_name[scan.source_name]) for scan in scans}
     watched = {name: source for name, source in seen.items() if source is not None}
-    return Specs(by_name, write if write.avro is None else with_schemas(write, job.query.sink, job.resolver), watched)
+    return Specs(
+        by_name, write if write.schemas is None else with_schemas(write, job.query.sink, job.resolver), watched
+    )
 
 
 def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
@@ -177,7 +179,7 @@ def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     spec = kind.read_spec(store, scan.relation, scan.reading, facts)
     if spec.rows is not None:
         spec = replace(spec, options={**spec.options, **_own(job, scan, spec.rows)})
-    return spec if spec.avro is None else replace(spec, avro=known_schemas(spec.avro, job.resolver))
+    return spec if spec.schemas is None else replace(spec, schemas=known_schemas(spec.schemas, job.resolver))
 
 
 def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:

@@ -10,30 +10,33 @@ so) deletes its key in a changelog and is skipped in a stream.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
-from ds_dagster.catalog.io_spec import AvroSpec, Envelope, RowSource
-from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.catalog.io_spec import Envelope, RowSource, SchemaPart, SchemaSpec
+from ds_dagster.catalog.relation import Column, Relation, TimestampFormat
 from ds_dagster.datatypes import DataType, Scalar, StructType
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import METADATA_FIELD, Field, Scan
 from ds_dagster.spark import columns as names
-from ds_dagster.spark.avro import ResolvedAvro, avro_key, avro_value, to_avro
 from ds_dagster.spark.columns import field, opaque, opaque_condition, required
 from ds_dagster.spark.jvm import CheckedColumn, operators
 from ds_dagster.spark.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
+from ds_dagster.spark.schemas import Part, Raw, ResolvedSchemas, decoded_part, encoded, framed, payload
 from ds_dagster.spark.typemap import to_spark
 
 _CORRUPT = "__corrupt"
 _VALUE = "__value"
 _KEY = "__key"
+_FRAMED = "__framed"
+_FRAMED_KEY = "__framed_key"
+_BINARY = ("avro", "protobuf")
+"""Formats that the operators of the jar decode."""
 _TEXT_IN_JSON = ("TIMESTAMP", "TIMESTAMP_LTZ")
-_AS_JSON = ("json", "csv", "parquet")
 _PATTERNS = {"sql": "yyyy-MM-dd HH:mm:ss", "iso8601": "yyyy-MM-dd'T'HH:mm:ss"}
 
 
@@ -46,16 +49,28 @@ class SourceFrame:
         envelope: expressions over them.
         entity: shown in errors, ``store.entity``.
         empty_is_delete: an empty value counts as a null one.
-        avro: the schema registry of the records, None where they are no Avro.
         rows: they have the relation's columns already; see :mod:`ds_dagster.spark.typed_rows`.
+        schemas: of the records, None where they need none.
     """
 
     frame: DataFrame
     envelope: Envelope
     entity: str
     empty_is_delete: bool = False
-    avro: ResolvedAvro | None = None
+    schemas: ResolvedSchemas | None = None
     rows: RowSource | None = None
+
+    def raw(self, part: Part) -> Raw:
+        """Value or key as they come."""
+        envelope = self.envelope
+        headers = sf.expr(envelope.headers) if envelope.headers else None
+        return Raw(self.frame.sparkSession, sf.expr(envelope.value if part == "value" else envelope.key), headers, part)
+
+    def format_of(self, part: Part) -> str:
+        """Format of a part whose schema stands elsewhere, empty for others. JSON stands for all of them where a store
+        has no schemas (rows of test cases)."""
+        found = self.schemas.part(part) if self.schemas is not None else None
+        return found.format if found is not None else ""
 
 
 def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
@@ -66,7 +81,7 @@ def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
     """
     changelog = scan.relation.is_changelog
     no_value = _has_no_value(source)
-    frame = source.frame if changelog else source.frame.where(~no_value)
+    frame = _without_frames(source if changelog else replace(source, frame=source.frame.where(~no_value)))
     parts = {_VALUE: opaque(_decoded_value(source, scan))}
     if changelog:
         parts[names.DELETED] = no_value
@@ -76,6 +91,13 @@ def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
         parts[_KEY] = opaque(sf.when(no_value, _decoded_key(source, scan.relation)))
     frame = _without_bad_records(frame.select("*", *[c.alias(n) for n, c in parts.items()]), source, scan, wants)
     return frame.select(*_fields(source, scan), *_technical(source, scan, wants))
+
+
+def _without_frames(source: SourceFrame) -> DataFrame:
+    """The source's frame, with JSON taken from behind the ids of its schemas."""
+    parts: tuple[tuple[str, Part], ...] = ((_FRAMED, "value"), (_FRAMED_KEY, "key"))
+    made = [opaque(payload(source.raw(p))).alias(n) for n, p in parts if source.format_of(p) == "json_schema"]
+    return source.frame.select("*", *made) if made else source.frame
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -103,8 +125,10 @@ def _decoded_value(source: SourceFrame, scan: Scan) -> SparkColumn:
             source.frame.sparkSession, value.cast("binary"), check_primitive(column.type, source.entity)
         )
         return sf.struct(decoded.alias(column.name))
-    if scan.relation.value_format == "avro" and source.avro is not None:
-        return avro_value(source.frame.sparkSession, source.avro, value, _read_from_value(scan), _CORRUPT)
+    if source.schemas is not None and source.format_of("value") in _BINARY:
+        return decoded_part(source.raw("value"), source.schemas, _read_from_value(scan), _CORRUPT)
+    if source.format_of("value") == "json_schema":
+        value = sf.col(_FRAMED).getField("payload")
     return _from_json(value, _read_from_value(scan))
 
 
@@ -143,8 +167,10 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
     column."""
     inside = key_columns(relation)
     raw = sf.expr(source.envelope.key)
-    if relation.key.format == "avro" and source.avro is not None:
-        return avro_key(source.frame.sparkSession, source.avro, raw, inside, _CORRUPT)
+    if source.schemas is not None and source.format_of("key") in _BINARY:
+        return decoded_part(source.raw("key"), source.schemas, inside, _CORRUPT)
+    if source.format_of("key") == "json_schema":
+        raw = sf.col(_FRAMED_KEY).getField("payload")
     text = raw.cast("string")
     from_json = _from_json(text, inside)
     if len(inside) != 1 or not isinstance(inside[0].type, Scalar):
@@ -174,8 +200,8 @@ def _read(part: str, column: Column, source: SourceFrame, relation: Relation) ->
 
 
 def _is_json(source: SourceFrame, relation: Relation) -> bool:
-    """JSON stands for rows of files too, and for Avro where a store has no registry (rows of test cases)."""
-    return relation.value_format in _AS_JSON or (relation.value_format == "avro" and source.avro is None)
+    """JSON stands for rows of files too, and for formats with a schema where a store has none (rows of test cases)."""
+    return relation.value_format != "primitive" and source.format_of("value") not in _BINARY
 
 
 # --- bad records ------------------------------------------------------------------------------------------------------
@@ -211,20 +237,22 @@ def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[Spa
         found.append(sf.when(_event_time(source, scan).isNull(), sf.lit("the event time is NULL")))
     if relation.is_changelog:
         found = [sf.when(~sf.col(names.DELETED), text) for text in found]
-        found += _key_reasons(source, relation)
+        found += _key_reasons(source)
         required = [c.name for c in relation.columns if c.name in relation.primary_key and not c.nullable]
         no_key = [sf.col(_KEY).isNull(), *(sf.col(_KEY).getField(name).isNull() for name in required)]
         text = sf.lit("a delete whose key does not give the primary key")
         found.append(sf.when(sf.col(names.DELETED) & _any(no_key), text))
     elif relation.key.exclude:
-        found += _key_reasons(source, relation)
+        found += _key_reasons(source)
     return found
 
 
-def _key_reasons(source: SourceFrame, relation: Relation) -> list[SparkColumn]:
+def _key_reasons(source: SourceFrame) -> list[SparkColumn]:
     """What is wrong with a decoded key; JSON keys tell it by their NULLs."""
-    is_avro = relation.key.format == "avro" and source.avro is not None
-    return [sf.col(_KEY).getField(_CORRUPT)] if is_avro else []
+    format_ = source.format_of("key")
+    if format_ == "json_schema":
+        return [sf.col(_FRAMED_KEY).getField("reason")]
+    return [sf.col(_KEY).getField(_CORRUPT)] if format_ in _BINARY else []
 
 
 def _any(conditions: Sequence[SparkColumn]) -> SparkColumn:
@@ -244,7 +272,8 @@ def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
         return [value.getField(_CORRUPT)]
     columns = _read_from_value(scan)
     checked = [CheckedColumn(column.name, str(column.type), column.nullable) for column in columns]
-    found = [operators(source.frame.sparkSession).json_problem(value, checked)]
+    unframed = [sf.col(_FRAMED).getField("reason")] if source.format_of("value") == "json_schema" else []
+    found = [*unframed, operators(source.frame.sparkSession).json_problem(value, checked)]
     for column in columns:
         if isinstance(column.type, Scalar) and column.type.name in _TEXT_IN_JSON:
             wrong = value.getField(column.name).isNotNull() & _read(_VALUE, column, source, relation).isNull()
@@ -343,12 +372,18 @@ def _event_time(source: SourceFrame, scan: Scan) -> SparkColumn:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Records that a sink makes: of a relation, into an entity (for errors); ``avro``: registered schemas, or None."""
+    """Records that a sink makes: of a relation, into an entity (for errors); ``schemas``: of its parts, or None."""
 
     session: SparkSession
     relation: Relation
     entity: str
-    avro: AvroSpec | None = None
+    schemas: SchemaSpec | None = None
+
+    def part(self, part: Part) -> SchemaPart | None:
+        """The schema of a part, None where its format needs none."""
+        if self.schemas is None:
+            return None
+        return self.schemas.value if part == "value" else self.schemas.key
 
 
 def encode_value(target: Target) -> SparkColumn:
@@ -358,15 +393,22 @@ def encode_value(target: Target) -> SparkColumn:
     if relation.value_format == "primitive":
         only = _only_column(relation, target.entity)
         return encode_primitive(target.session, field(only.name), check_primitive(only.type, target.entity))
-    if target.avro is not None and target.avro.value is not None:
-        return to_avro(target.session, inside, target.avro.value)
-    return to_json(inside, relation)
+    part = target.part("value")
+    return to_json(inside, relation) if part is None else _by_schema(target, inside, part)
 
 
-def to_json(inside: Sequence[Column], relation: Relation) -> SparkColumn:
-    """A JSON object of the columns; timestamps as the relation's ``timestamp.format`` says."""
+def _by_schema(target: Target, inside: Sequence[Column], part: SchemaPart) -> SparkColumn:
+    if part.format != "json_schema":
+        return encoded(target.session, inside, part)
+    return framed(to_json(inside, target.relation, default="iso8601"), part)
+
+
+def to_json(inside: Sequence[Column], relation: Relation, default: TimestampFormat | None = None) -> SparkColumn:
+    """A JSON object of the columns; timestamps as the relation's ``timestamp.format`` says, else as ``default``."""
+    written = default is None or relation.option("timestamp.format") is not None
+    format_ = relation.event_time.format if written or default is None else default
     struct = sf.struct(*[field(column.name).alias(column.name) for column in inside])
-    return sf.to_json(struct, json_options([column.type for column in inside], relation.event_time.format))
+    return sf.to_json(struct, json_options([column.type for column in inside], format_))
 
 
 def json_options(types: Sequence[DataType], timestamp_format: str) -> dict[str, str]:
@@ -385,15 +427,17 @@ def _precision(type_: DataType) -> int:
 
 
 def encode_key(target: Target) -> SparkColumn | None:
-    """The key as text (JSON or a text column) or bytes (Avro, a primitive number); None when records have no key."""
+    """The key as text (JSON or a text column) or bytes (by a schema, a primitive number); None when records have no
+    key."""
     relation, entity = target.relation, target.entity
     key = relation.key
     wanted = key.columns or relation.primary_key
     if key.format == "none" and not relation.primary_key:
         return None
     inside = [column for name in wanted for column in relation.columns if column.name == name]
-    if target.avro is not None and target.avro.key is not None:
-        return to_avro(target.session, inside, target.avro.key)
+    part = target.part("key")
+    if part is not None:
+        return _by_schema(target, inside, part)
     if key.format != "primitive":
         return to_json(inside, relation)
     if len(inside) != 1:

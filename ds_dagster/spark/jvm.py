@@ -205,20 +205,80 @@ class Operators:
         return cast(Column, ClassicColumn(made))
 
     def avro_columns(
-        self, part: Column, *, settings: str, known: int, columns: DataType, reason: str, kind: Literal["value", "key"]
+        self,
+        part: Column,
+        headers: Column,
+        *,
+        settings: str,
+        known: int,
+        columns: DataType,
+        reason: str,
+        kind: Literal["value", "key"],
     ) -> Column:
         """A struct of decoded columns and, as its last field, why the record cannot be read, null for a good one.
 
         Args:
             part: value or key in Confluent's wire format; null gives null.
-            settings: JSON of the registry, see :func:`ds_dagster.spark.avro.registry_settings`; holds secrets.
-            known: id of the schema that gives defaults and aliases, negative without.
+            headers: of the record, ``array<struct<key:string,value:binary>>``, or a null of that type.
+            settings: JSON of the registry, see :func:`ds_dagster.spark.schemas.registry_settings`; holds secrets.
+            known: id of the schema that gives defaults and names, negative without.
             columns: struct type; a field that is not nullable has to be there.
             reason: name of the last field.
             kind: what the part is called in reasons.
         """
         make = self._jvm.avro.AvroDecoder.column
-        return cast(Column, ClassicColumn(make(_java(part), settings, known, columns.json(), reason, kind)))
+        made = make(_java(part), _java(headers), settings, known, columns.json(), reason, kind)
+        return cast(Column, ClassicColumn(made))
+
+    def protobuf_columns(
+        self,
+        part: Column,
+        headers: Column,
+        *,
+        settings: str,
+        known: int,
+        columns: DataType,
+        reason: str,
+        kind: Literal["value", "key"],
+    ) -> Column:
+        """The same of Protobuf."""
+        make = self._jvm.protobuf.ProtobufDecoder.column
+        made = make(_java(part), _java(headers), settings, known, columns.json(), reason, kind)
+        return cast(Column, ClassicColumn(made))
+
+    def protobuf_message(
+        self,
+        part: Column,
+        headers: Column,
+        *,
+        descriptors: str,
+        message: str,
+        columns: DataType,
+        reason: str,
+        kind: Literal["value", "key"],
+    ) -> Column:
+        """The same of bare Protobuf messages.
+
+        Args:
+            part, headers, columns, reason, kind: as above.
+            descriptors: a set of file descriptors, in base64.
+            message: full name of the message in it.
+        """
+        make = self._jvm.protobuf.ProtobufDecoder.bare
+        made = make(_java(part), _java(headers), descriptors, message, columns.json(), reason, kind)
+        return cast(Column, ClassicColumn(made))
+
+    def protobuf_bytes(
+        self, struct: Column, *, descriptors: str, message: str, id_: int, type_: DataType, subject: str
+    ) -> Column:
+        """A struct as a Protobuf message, in Confluent's wire format unless ``id_`` is negative."""
+        make = self._jvm.protobuf.ProtobufEncoder.column
+        return cast(Column, ClassicColumn(make(_java(struct), descriptors, message, id_, type_.json(), subject)))
+
+    def payload(self, part: Column, headers: Column, *, kind: Literal["value", "key"]) -> Column:
+        """A struct of ``payload``, a part without the id of its schema, and ``reason``, why it has none."""
+        made = self._jvm.registry.Payload.column(_java(part), _java(headers), kind)
+        return cast(Column, ClassicColumn(made))
 
     def avro_bytes(self, struct: Column, *, schema: str, id_: int, type_: DataType, subject: str) -> Column:
         """A struct in Confluent's wire format; ``subject`` is for messages."""

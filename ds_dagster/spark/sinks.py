@@ -24,7 +24,7 @@ def encode_records(frame: DataFrame, relation: Relation, spec: WriteSpec) -> Dat
         spec: of a stream sink.
     """
     deletes = names.DELETED in frame.columns
-    target = Target(frame.sparkSession, relation, spec.entity, spec.avro)
+    target = Target(frame.sparkSession, relation, spec.entity, spec.schemas)
     made = [PARTS[part](target, deletes).alias(name) for name, part in spec.record]
     records = frame.select(*made)
     limited = [name for name, part in spec.record if part == "key_text"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
 
@@ -12,8 +13,8 @@ from pyspark.sql.types import StructField, StructType
 
 from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
 from ds_dagster.plan.nodes import Scan
-from ds_dagster.spark.avro import resolved_avro
 from ds_dagster.spark.formats import SourceFrame
+from ds_dagster.spark.schemas import resolved_schemas
 from ds_dagster.spark.session import in_session, is_local
 from ds_dagster.spark.ticks import timed_reader
 from ds_dagster.spark.typemap import to_spark
@@ -21,7 +22,8 @@ from ds_dagster.spark.typemap import to_spark
 SourceProvider = Callable[[Scan, ReadSpec | None], DataFrame]
 """Gives a scan's records instead of its store: columns ``key`` and ``value`` BINARY, ``timestamp`` TIMESTAMP,
 ``partition`` and
-``order`` STRING. For test runs; such sources have no names in the checkpoint."""
+``order`` STRING, and, where records have them, ``headers``. For test runs; such sources have no names in the
+checkpoint."""
 
 PROVIDED = Envelope("`key`", "`value`", "`timestamp`", "`partition`", "`order`")
 """Where the parts of a record stand in a provided frame."""
@@ -66,8 +68,8 @@ def read_records(
         )
     else:
         frame = spark.readStream.format(spec.format).name(scan.source_name).options(**options).load()
-    avro = resolved_avro(spec.avro, resolve)
-    return SourceFrame(frame, spec.envelope, spec.entity, spec.empty_is_delete, avro, spec.rows)
+    schemas = resolved_schemas(spec.schemas, resolve)
+    return SourceFrame(frame, spec.envelope, spec.entity, spec.empty_is_delete, schemas, spec.rows)
 
 
 def struct_json(scan: Scan) -> str:
@@ -81,8 +83,9 @@ def provided_records(
     """The stream of a scan's records as a test run gives them, in the job's session."""
     entity = spec.entity if spec else f"{scan.relation.store}.{scan.relation.entity}"
     frame = in_session(provider(scan, spec), session)
-    avro = resolved_avro(spec.avro, resolve) if spec else None
-    return SourceFrame(frame, PROVIDED, entity, bool(spec and spec.empty_is_delete), avro)
+    schemas = resolved_schemas(spec.schemas, resolve) if spec else None
+    envelope = replace(PROVIDED, headers="`headers`") if "headers" in frame.columns else PROVIDED
+    return SourceFrame(frame, envelope, entity, bool(spec and spec.empty_is_delete), schemas)
 
 
 def resolved(options: Options, resolve: Resolver) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ from ds_dagster.sql.statements import (
     ColumnDefinition,
     CreateAsSelect,
     CreateDatabase,
+    CreateDescriptorSource,
     CreateEntity,
     CreateRelation,
     CreateSchema,
@@ -144,6 +145,12 @@ class DeltaStreamParser(QueryParser):
         if_not_exists = self._if_not_exists()
         name = self.simple_name("a secret's name")
         return CreateSecret(origin=origin, name=name, properties=self.with_properties(), if_not_exists=if_not_exists)
+
+    def _create_descriptor_source(self, origin: Origin) -> Statement:
+        if_not_exists = self._if_not_exists()
+        name = self.simple_name("a descriptor source's name")
+        properties = self.with_properties()
+        return CreateDescriptorSource(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
 
     def _create_database(self, origin: Origin) -> Statement:
         if_not_exists = self._if_not_exists()
@@ -319,6 +326,7 @@ _CREATES: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
     "store": DeltaStreamParser._create_store,
     "schema_registry": DeltaStreamParser._create_schema_registry,
     "secret": DeltaStreamParser._create_secret,
+    "descriptor_source": DeltaStreamParser._create_descriptor_source,
     "database": DeltaStreamParser._create_database,
     "schema": DeltaStreamParser._create_schema,
     "entity": DeltaStreamParser._create_entity,

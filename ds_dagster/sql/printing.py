@@ -12,6 +12,7 @@ from ds_dagster.sql.statements import (
     ColumnDefinition,
     CreateAsSelect,
     CreateDatabase,
+    CreateDescriptorSource,
     CreateEntity,
     CreateRelation,
     CreateSchema,
@@ -54,7 +55,7 @@ def _unless_there(given: bool) -> str:
     return _UNLESS_THERE if given else ""
 
 
-def _outside(statement: CreateStore | CreateSchemaRegistry | CreateSecret) -> str:
+def _outside(statement: CreateStore | CreateSchemaRegistry | CreateSecret | CreateDescriptorSource) -> str:
     return _words(
         _CREATE_WORDS[type(statement)],
         _unless_there(statement.if_not_exists),
@@ -127,11 +128,13 @@ _CREATE_WORDS: dict[type, str] = {
     CreateStore: "CREATE STORE",
     CreateSchemaRegistry: "CREATE SCHEMA_REGISTRY",
     CreateSecret: "CREATE SECRET",
+    CreateDescriptorSource: "CREATE DESCRIPTOR_SOURCE",
 }
 _PRINTERS: dict[type, Callable[[Any], str]] = {
     CreateStore: _outside,
     CreateSchemaRegistry: _outside,
     CreateSecret: _outside,
+    CreateDescriptorSource: _outside,
     UpdateConnection: _update,
     CreateDatabase: _database,
     CreateSchema: _schema,

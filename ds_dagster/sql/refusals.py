@@ -19,7 +19,6 @@ _HOSTED_OBJECTS: dict[str, str] = {
 _LATER_OBJECTS: dict[str, str] = {
     "function": "CREATE_FUNCTION_NOT_YET",
     "function_source": "CREATE_FUNCTION_NOT_YET",
-    "descriptor_source": "DESCRIPTOR_NOT_YET",
     "descriptor": "DESCRIPTOR_NOT_YET",
     "index": "INDEX_NOT_YET",
 }
@@ -33,6 +32,7 @@ _CREATE_ONLY: dict[str, str] = {
 _OWN_OBJECTS = (
     "store", "database", "schema", "entity", "stream", "changelog", "table", "materialized view", "relation", "topic",
     "query", "application", "view", "schema_registry", "secret",
+    "descriptor_source",
 )  # fmt: skip
 _UPDATABLE = ("store", "schema_registry")
 _HOSTED_VERBS = ("create", "update", "alter", "drop", "use", "start", "stop", "describe", "list")

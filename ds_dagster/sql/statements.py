@@ -133,6 +133,16 @@ class CreateSecret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateDescriptorSource:
+    """CREATE DESCRIPTOR_SOURCE [IF NOT EXISTS] name WITH (…)."""
+
+    origin: Origin
+    name: WrittenName
+    properties: tuple[Property, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateConnection:
     """UPDATE {STORE|SCHEMA_REGISTRY} name WITH (…): further properties of one that is declared elsewhere."""
 
@@ -227,7 +237,8 @@ class Interactive:
 
 
 Statement = (
-    CreateStore | CreateSchemaRegistry | CreateSecret | UpdateConnection | CreateDatabase | CreateSchema | CreateEntity
+    CreateStore | CreateSchemaRegistry | CreateSecret | CreateDescriptorSource | UpdateConnection
+    | CreateDatabase | CreateSchema | CreateEntity
     | CreateRelation | CreateAsSelect | InsertInto | Use | Interactive
 )  # fmt: skip
 

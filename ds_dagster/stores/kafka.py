@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -30,7 +31,7 @@ from ds_dagster.stores.kafka_security import (
     java_connection,
     msk_region,
 )
-from ds_dagster.stores.options import avro_spec, make_options, missing, word
+from ds_dagster.stores.options import make_options, missing, schema_spec, word
 from ds_dagster.stores.row_metadata import TOPIC_METADATA
 
 COUNTS = ("topic.partitions", "topic.replicas")
@@ -77,7 +78,6 @@ class Kafka:
         row_metadata=TOPIC_METADATA,
         alias_defaults=(("CONFLUENT_KAFKA", ((PROFILE, "confluent_cloud"),)),),
         storage_kind="kafka",
-        not_built=(("protobuf", "needs descriptors"),),
     )
     store_properties: tuple[PropertySpec, ...] = specs(
         "uris", "access_region", "config_file", "description", "tls.disabled", PROFILE, HASH_FUNCTION,
@@ -102,12 +102,15 @@ class Kafka:
     def read_spec(
         self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
     ) -> ReadSpec:
-        """Spark's own Kafka source; committed records only. A gap in the data fails the query, or is counted."""
+        """Spark's own Kafka source; committed records only. A gap in the data fails the query, or is counted. Headers
+        are read where a query asks for them, or one may name the schema of its record."""
         store = profiled(store)
+        schemas = schema_spec(store, relation)
+        may_name_schemas = schemas is not None and schemas.registry is not None
         skips = options.data_loss == "skip"
         return ReadSpec(
             format="ds-kafka-skipping" if skips else "kafka",
-            envelope=ENVELOPE,
+            envelope=replace(ENVELOPE, headers="headers") if may_name_schemas else ENVELOPE,
             entity=f"{store.name}.{relation.entity}",
             options=make_options(
                 {
@@ -117,7 +120,7 @@ class Kafka:
                     "kafka.isolation.level": "read_committed",
                     "kafka.fetch.max.wait.ms": FETCH_WAIT_MILLIS,
                     "failOnDataLoss": not skips,
-                    "includeHeaders": options.has_metadata,
+                    "includeHeaders": options.has_metadata or may_name_schemas,
                     "groupIdPrefix": "ds-dagster",
                     "maxOffsetsPerTrigger": options.max_records_per_batch,
                 }
@@ -126,7 +129,7 @@ class Kafka:
             limit_option="maxOffsetsPerTrigger",
             clock_guard="kafka",
             identity=facts.identity if facts is not None else "",
-            avro=avro_spec(store, relation),
+            schemas=schemas,
         )
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
@@ -150,7 +153,7 @@ class Kafka:
             ),
             record=(("key", "key_bytes"), ("value", "value_bytes")),
             transactional=exactly_once,
-            avro=avro_spec(store, relation),
+            schemas=schema_spec(store, relation),
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:

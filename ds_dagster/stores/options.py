@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from ds_dagster.catalog.io_spec import AvroPart, AvroSpec, Options, RefreshMode, TableColumn, TableTarget, WriteMode
-from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.io_spec import (
+    Options,
+    RefreshMode,
+    SchemaPart,
+    SchemaSpec,
+    TableColumn,
+    TableTarget,
+    WriteMode,
+)
+from ds_dagster.catalog.relation import SCHEMA_FORMAT_NAMES, Descriptor, Relation
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
 from ds_dagster.catalog.values import REFERENCE, PropertyValue
 from ds_dagster.diagnostics import Diagnostic
@@ -25,14 +33,23 @@ def make_options(values: Mapping[str, str | int | bool | PropertyValue | None]) 
     )
 
 
-def avro_spec(store: StoreDefinition, relation: Relation) -> AvroSpec | None:
-    """Which parts of a relation's records are Avro; subjects are named after the topic, as Confluent's clients do
-    (TopicNameStrategy)."""
-    if store.registry is None or "avro" not in (relation.value_format, relation.key.format):
+def schema_spec(store: StoreDefinition, relation: Relation) -> SchemaSpec | None:
+    """Which parts of a relation's records need a schema. Subjects are named after the topic, as Confluent's clients do
+    (TopicNameStrategy); a descriptor of the project wins over a registry."""
+    value = _schema_part(relation, "value", relation.value_format, relation.value_descriptor)
+    key = _schema_part(relation, "key", relation.key.format, relation.key_descriptor)
+    parts = [part for part in (value, key) if part is not None]
+    if not parts or (store.registry is None and not any(part.file for part in parts)):
         return None
-    value = AvroPart(f"{relation.entity}-value") if relation.value_format == "avro" else None
-    key = AvroPart(f"{relation.entity}-key") if relation.key.format == "avro" else None
-    return AvroSpec(store.registry.spec, value, key)
+    asked = store.registry is not None and not all(part.file for part in parts)
+    return SchemaSpec(store.registry.spec if asked and store.registry else None, value, key)
+
+
+def _schema_part(relation: Relation, part: str, format_: str, descriptor: Descriptor | None) -> SchemaPart | None:
+    if format_ == "protobuf" and descriptor is not None:
+        return SchemaPart("protobuf", descriptor.message, message=descriptor.message, file=descriptor.file)
+    name = SCHEMA_FORMAT_NAMES.get(format_)
+    return SchemaPart(name, f"{relation.entity}-{part}") if name is not None else None
 
 
 def flag(store: StoreDefinition, name: str) -> bool | None:

@@ -5,10 +5,13 @@ Only what happens once per query is asked here. Ids met in records are looked up
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import binascii
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.io_spec import RegistrySpec, Resolver
@@ -19,13 +22,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CALL_SECONDS = 10
+FORMS: Mapping[str, str | None] = MappingProxyType({"AVRO": None, "PROTOBUF": "serialized", "JSON": None})
+"""Type of schemas → the form in which they are asked for; files of Protobuf compiled, so that nobody has to."""
 SUBJECT_MISSING = (40401, 40402, 40408)
 """Error codes: no such subject, no such version, subject without compatibility."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """One version of a subject; ``schema`` is its JSON, ``has_references`` whether it is made of others."""
+    """One version of a subject; ``schema`` as :mod:`ds_dagster.catalog.schema_formats` holds it, ``has_references``
+    whether it is made of others."""
 
     id: int
     version: int
@@ -48,42 +54,60 @@ class SchemaRegistry:
         self._authorities = values.get("authorities", "")
         self._made: SchemaRegistryClient | None = None
 
-    def latest(self, subject: str) -> RegisteredSchema | None:
+    def latest(self, subject: str, type_: str = "AVRO") -> RegisteredSchema | None:
         """The newest version of a subject, None without one.
 
+        Args:
+            subject: where.
+            type_: what its schemas have to be: AVRO, PROTOBUF or JSON.
+
         Raises:
-            UserError: SCHEMA_NOT_AVRO.
+            UserError: SCHEMA_OF_OTHER_TYPE, PROTOBUF_SCHEMA_AS_TEXT.
         """
-        found: Any = self._asked("read a schema", lambda client: client.get_latest_version(subject))
+        form = FORMS[type_]
+        found: Any = self._asked("read a schema", lambda client: client.get_latest_version(subject, fmt=form))
         if found is None:
             return None
-        if found.schema.schema_type != "AVRO":
-            type_ = found.schema.schema_type
-            raise error("SCHEMA_NOT_AVRO", registry=self.name, subject=subject, type=type_)
-        return RegisteredSchema(found.schema_id, found.version, found.schema.schema_str, bool(found.schema.references))
+        if found.schema.schema_type != type_:
+            told = {"registry": self.name, "subject": subject, "type": found.schema.schema_type, "wanted": type_}
+            raise error("SCHEMA_OF_OTHER_TYPE", **told)
+        text = found.schema.schema_str
+        if type_ == "PROTOBUF":
+            text = protobuf_set(subject, found.schema, self._version)
+            if text is None:
+                raise error("PROTOBUF_SCHEMA_AS_TEXT", registry=self.name, subject=subject)
+        return RegisteredSchema(found.schema_id, found.version, text, bool(found.schema.references))
 
-    def is_compatible(self, subject: str, schema: str) -> bool:
+    def _version(self, subject: str, version: int) -> Any:
+        """A schema that another one imports, None without."""
+
+        def ask(client: SchemaRegistryClient) -> Any:
+            return client.get_version(subject, version, True, FORMS["PROTOBUF"])
+
+        found = self._asked("read a schema", ask)
+        return None if found is None else found.schema
+
+    def is_compatible(self, subject: str, schema: str, type_: str = "AVRO") -> bool:
         """Whether a schema may become the next version of a subject; True where it has none."""
-        from confluent_kafka.schema_registry import Schema
-
-        given = Schema(schema, "AVRO")
+        given = _sent(schema, type_)
         return self._asked("compare schemas", lambda client: client.test_compatibility(subject, given)) is not False
 
-    def register(self, subject: str, schema: str, difference: Callable[[], str]) -> int:
+    def register(self, subject: str, schema: str, difference: Callable[[], str], type_: str = "AVRO") -> int:
         """The id of a schema under a subject, registered if it is new there.
 
         Args:
             subject: where.
-            schema: Avro, as JSON.
+            schema: as :mod:`ds_dagster.catalog.schema_formats` holds it.
             difference: says, for the message, how it differs from the newest version.
+            type_: AVRO, PROTOBUF or JSON.
 
         Raises:
             UserError: SCHEMA_INCOMPATIBLE, SCHEMA_INVALID.
         """
-        from confluent_kafka.schema_registry import Schema
+        given = _sent(schema, type_)
 
         def put(client: SchemaRegistryClient) -> int:
-            return client.register_schema(subject, Schema(schema, "AVRO"))
+            return client.register_schema(subject, given)
 
         found = self._asked("register a schema", put, subject, difference)
         if found is None:
@@ -142,6 +166,55 @@ class SchemaRegistry:
                 settings["ssl.ca.location"] = self._authorities
             self._made = SchemaRegistryClient(settings)
         return self._made
+
+
+def _sent(schema: str, type_: str) -> Any:
+    """A schema as it is registered. Protobuf as Confluent's own clients send it: one file, its descriptor in base64."""
+    from confluent_kafka.schema_registry import Schema
+
+    if type_ != "PROTOBUF":
+        return Schema(schema, type_)
+    from ds_dagster.catalog.protobuf import read_text
+
+    file = read_text(schema).file[-1]
+    return Schema(base64.b64encode(file.SerializeToString(deterministic=True)).decode("ascii"), type_)
+
+
+def protobuf_set(name: str, schema: Any, version: Callable[[str, int], Any]) -> str | None:
+    """A file with those it refers to, None where one of them is given as text.
+
+    Args:
+        name: of the file.
+        schema: of Confluent's client, asked for as serialized descriptor.
+        version: (subject, version) → such a schema.
+
+    Raises:
+        UserError: PROTOBUF_SCHEMA_UNREADABLE.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    from ds_dagster.catalog.protobuf import set_text
+
+    files: dict[str, Any] = {}
+
+    def add(own: str, one: Any) -> None:
+        for reference in one.references or ():
+            if reference.name not in files:
+                part = version(reference.subject, reference.version)
+                if part is None:
+                    raise error("PROTOBUF_SCHEMA_UNREADABLE", reason=f"it imports {reference.name}, which is not there")
+                add(reference.name, part)
+        made = FileDescriptorProto()
+        made.ParseFromString(base64.b64decode(one.schema_str, validate=True))
+        made.name = own
+        files[own] = made
+
+    try:
+        add(name, schema)
+    except (binascii.Error, DecodeError):
+        return None
+    return set_text(list(files.values()))
 
 
 def _network_failures() -> tuple[type[Exception], ...]:

@@ -112,7 +112,7 @@ class CaseRun:
     def _read_spec(self, query: BoundQuery, scan: Scan) -> ReadSpec:
         store = self._store(query, scan.relation)
         spec = KINDS[store.kind].read_spec(store, scan.relation, scan.reading, None)
-        return replace(spec, avro=None)  # the rows of a case are JSON
+        return replace(spec, schemas=None)  # the rows of a case are JSON
 
     def _write_spec(self, query: BoundQuery) -> WriteSpec:
         sink = query.sink

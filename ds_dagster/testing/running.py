@@ -234,4 +234,4 @@ class RunningQuery:
 def unbounded(spec: WriteSpec) -> WriteSpec:
     """A stream sink without the transaction of its own store, for which the ledger of the topic stands, and without its
     schema registry: rows of a case are JSON."""
-    return replace(spec, transactional=False, provider="", format="memory", avro=None)
+    return replace(spec, transactional=False, provider="", format="memory", schemas=None)

@@ -54,7 +54,7 @@ def layer(ours: str = "", *, third: str = "", inside: str = "", typing: str = ""
 
 DRIVERS = (
     "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake "
-    "psycopg2 pyarrow snowflake urllib3"
+    "google psycopg2 pyarrow snowflake urllib3"
 )
 COMPILER = "sql catalog stores plan project project_cache"
 
@@ -64,7 +64,7 @@ LAYERS: Mapping[str, Layer] = {
     "aws_session": layer(inside="boto3 botocore"),
     "kinesis_aggregates": layer(inside="google"),
     "sql": layer(third="sqlglot"),
-    "catalog": layer("sql", third="sqlglot", typing="pyarrow"),
+    "catalog": layer("sql", third="sqlglot", inside="google", typing="pyarrow"),
     "files": layer(inside="boto3 botocore orjson pyarrow", typing="pyarrow"),
     "stores": layer(
         "catalog files", third="sqlglot", inside=f"{DRIVERS} tenacity", typing="confluent_kafka psycopg2 pyarrow"

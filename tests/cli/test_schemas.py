@@ -13,6 +13,7 @@ from ds_dagster.cli.main import run
 from ds_dagster.project import compile_slice, load_project, slice_of
 from ds_dagster.settings import load_settings
 from tests.avro_registry import AvroRegistry
+from tests.protobuf_files import proto_file, text_of
 
 SQL = """
 CREATE SCHEMA_REGISTRY r WITH ('type' = CONFLUENT, 'uris' = '{url}');
@@ -126,8 +127,8 @@ def test_an_incompatible_sink_is_told_before_anything_runs(
     ("schema", "condition"),
     [
         (None, "SCHEMA_MISSING"),
-        (record({"name": "x", "type": ["int", "string"]}), "AVRO_FIELD_WITHOUT_TYPE"),
-        ('"string"', "AVRO_FIELD_WITHOUT_TYPE"),
+        (record({"name": "x", "type": ["int", "string"]}), "SCHEMA_FIELD_WITHOUT_TYPE"),
+        ('"string"', "SCHEMA_FIELD_WITHOUT_TYPE"),
     ],
 )
 def test_what_gives_no_columns(
@@ -160,4 +161,51 @@ def test_avro_records_are_asked_through_a_view(
     registry.register("web/clicks-value", record(*FIELDS))
     assert run(["schemas"]) == 0
     assert run(["query", "SELECT url FROM clicks", "--limit", "1"]) == 1
-    assert "AVRO_QUESTION_NOT_YET" in capsys.readouterr().err
+    assert "FORMAT_QUESTION_NOT_YET" in capsys.readouterr().err
+
+
+OTHER = {
+    "protobuf": (
+        text_of(proto_file("c", {"Click": ["string url = 1", "int64 userId = 2"]})),
+        text_of(proto_file("c", {"Click": ["string url = 1", "int64 userId = 2", "google.protobuf.Timestamp at = 3"]})),
+        text_of(proto_file("d", {"D": ["int64 url = 1"]})),
+        "at is new",
+    ),
+    "json_schema": (
+        {"properties": {"url": {"type": "string"}, "userId": {"type": "integer"}}},
+        {"properties": {"url": {"type": "string"}, "userId": {"type": "integer"}, "at": {"type": "boolean"}}},
+        {"properties": {"url": {"type": "integer"}}},
+        "at is new",
+    ),
+}
+
+
+@pytest.mark.parametrize("format_", OTHER)
+def test_other_formats_are_copied_and_compared_too(
+    folder: Path, registry: AvroRegistry, capsys: pytest.CaptureFixture[str], format_: str
+) -> None:
+    first, second, sink, told = OTHER[format_]
+    type_ = {"protobuf": "PROTOBUF", "json_schema": "JSON"}[format_]
+    file = folder / "sql" / "a.sql"
+    file.write_text(file.read_text().replace("'avro'", f"'{format_}'"))
+    registry.register("web/clicks-value", first, schemaType=type_)
+    _, (copied,) = answer(capsys, "schemas")
+    assert copied["file"] == {
+        "protobuf": "schemas/r/web_clicks-value.proto.json", "json_schema": "schemas/r/web_clicks-value.schema.json",
+    }[format_]  # fmt: skip
+    code, found = answer(capsys, "check")
+    assert (code, found["diagnostics"]) == (0, [])
+    columns = {one["fqn"].rpartition(".")[2]: one["columns"] for one in found["relations"]}
+    assert [(c["name"], c["type"]) for c in columns["clicks"]] == [("url", "VARCHAR"), ("userId", "BIGINT")]
+    registry.register("web/clicks-value", second, schemaType=type_)
+    registry.register("d-value", sink, schemaType=type_)
+    code, found = answer(capsys, "check", "--online")
+    by_condition = {one["condition"]: one["message"] for one in found["diagnostics"]}
+    assert told in by_condition["SCHEMA_COPY_OUTDATED"]
+    _, (copied,) = answer(capsys, "schemas")
+    assert (copied["state"], copied["difference"]) == ("changed", told)
+    if format_ == "json_schema":
+        assert code == 1
+        assert "url was BIGINT, is VARCHAR or null" in by_condition["SCHEMA_INCOMPATIBLE"]
+    else:
+        assert "SCHEMA_INCOMPATIBLE" not in by_condition, "a field of another type gets another number"

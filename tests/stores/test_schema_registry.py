@@ -8,10 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from ds_dagster.catalog.io_spec import RegistrySpec
+from ds_dagster.catalog.protobuf import read_text
+from ds_dagster.catalog.relation import Column
+from ds_dagster.catalog.schema_formats import FORMATS
 from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError
 from ds_dagster.stores.schema_registry import RegisteredSchema, SchemaRegistry
 from tests.avro_registry import AvroRegistry
+from tests.protobuf_files import proto_file, text_of
 
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
 
@@ -70,5 +75,40 @@ def test_a_server_that_is_gone(registry: SchemaRegistry, server: AvroRegistry) -
 
 def test_schemas_of_other_kinds(registry: SchemaRegistry, server: AvroRegistry) -> None:
     server.register("t-value", "{}", schemaType="JSON")
-    with pytest.raises(DsError, match="SCHEMA_NOT_AVRO"):
+    with pytest.raises(DsError, match="SCHEMA_OF_OTHER_TYPE"):
         registry.latest("t-value")
+
+
+def test_protobuf_comes_with_what_it_imports(registry: SchemaRegistry, server: AvroRegistry) -> None:
+    base = proto_file("money.proto", {"Money": ["int64 units = 1"]}, package="base")
+    order = proto_file("order.proto", {"Order": ["base.Money price = 1"]}, imports=["money.proto"])
+    server.register("money", text_of(base), schemaType="PROTOBUF")
+    reference = {"name": "money.proto", "subject": "money", "version": 1}
+    server.register("o-value", text_of(order), schemaType="PROTOBUF", references=[reference])
+    found = registry.latest("o-value", "PROTOBUF")
+    assert found is not None and found.has_references
+    assert [file.name for file in read_text(found.schema).file] == ["money.proto", "o-value"]
+    assert FORMATS["protobuf"].fields(found.schema)[0][2] == "base.Money"
+    server.register("lost-value", text_of(order), schemaType="PROTOBUF", references=[{**reference, "subject": "gone"}])
+    with pytest.raises(DsError, match="PROTOBUF_SCHEMA_UNREADABLE"):
+        registry.latest("lost-value", "PROTOBUF")
+    server.register("text-value", 'syntax = "proto3";', schemaType="PROTOBUF")
+    with pytest.raises(DsError, match="PROTOBUF_SCHEMA_AS_TEXT"):
+        registry.latest("text-value", "PROTOBUF")
+
+
+@pytest.mark.parametrize("name", ["protobuf", "json_schema"])
+def test_other_types_are_registered_and_compared(registry: SchemaRegistry, server: AvroRegistry, name: str) -> None:
+    format_ = FORMATS[name]
+    first, second, third = (
+        format_.sink("t-value", "t", [Column(column, Scalar(type_)) for column, type_ in columns], "", None)
+        for columns in ([("a", "BIGINT")], [("a", "BIGINT"), ("b", "VARCHAR")], [("a", "BOOLEAN")])
+    )
+    assert registry.register("t-value", first, str, format_.type) == 1
+    found = registry.latest("t-value", format_.type)
+    assert found is not None
+    assert (found.id, found.has_references, format_.same(found.schema, first)) == (1, False, True)
+    assert registry.is_compatible("t-value", second, format_.type)
+    assert not registry.is_compatible("t-value", third, format_.type)
+    with pytest.raises(DsError, match="SCHEMA_INCOMPATIBLE"):
+        registry.register("t-value", third, str, format_.type)

@@ -68,8 +68,8 @@ class AvroBench(Bench):
         for scan in query.scans:
             store = self.project.catalog.store(scan.relation.store)
             spec = KINDS[store.kind].read_spec(store, scan.relation, ReadOptions(), None)
-            avro = known_schemas(spec.avro, resolvers) if spec.avro else None
-            reads[scan.source_name] = replace(spec, avro=avro, **changes)
+            schemas = known_schemas(spec.schemas, resolvers) if spec.schemas else None
+            reads[scan.source_name] = replace(spec, schemas=schemas, **changes)
         store = self.project.catalog.store(query.sink.store)
         write = KINDS[store.kind].write_spec(store, query.sink, query.refresh)
         return reads, with_schemas(write, query.sink, resolvers)

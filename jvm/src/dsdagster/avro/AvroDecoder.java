@@ -1,10 +1,13 @@
 package dsdagster.avro;
 
 import dsdagster.Expressions;
+import dsdagster.registry.Frame;
+import dsdagster.registry.RegistrySettings;
+import dsdagster.registry.SchemaKey;
+import dsdagster.registry.Unreadable;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.Serializable;
-import java.nio.ByteBuffer;
 import java.util.Arrays;
 import org.apache.avro.AvroRuntimeException;
 import org.apache.avro.io.BinaryDecoder;
@@ -12,6 +15,7 @@ import org.apache.avro.io.DecoderFactory;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
@@ -19,14 +23,13 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Decodes Avro in Confluent's wire format: a zero byte, the schema's id in four bytes, the record.
+ * Decodes Avro in Confluent's wire formats ({@link Frame}).
  *
  * <p>Records of any number of schemas may follow one another; each is read by its own writer's schema. One instance per
  * task.
  */
 public final class AvroDecoder implements Serializable {
   private static final long serialVersionUID = 1L;
-  private static final int HEAD = 5;
 
   private final RegistrySettings settings;
   private final int known;
@@ -35,7 +38,8 @@ public final class AvroDecoder implements Serializable {
   private transient Plans plans;
   private transient BinaryDecoder decoder;
   private transient Plans.Plan last;
-  private transient int lastId;
+  private transient SchemaKey lastKey;
+  private transient Frame frame;
 
   private AvroDecoder(RegistrySettings settings, int known, StructType columns, String part) {
     this.settings = settings;
@@ -48,6 +52,7 @@ public final class AvroDecoder implements Serializable {
    * A struct of the columns and, as its last field, why the record cannot be read (null for a good one); null for null.
    *
    * @param bytes the part of the record
+   * @param headers of the record, or a null of their type
    * @param settings JSON, see {@link RegistrySettings#of}
    * @param known id of the reader's schema, negative without
    * @param columns JSON of a struct type; a field that is not nullable has to be there
@@ -55,22 +60,22 @@ public final class AvroDecoder implements Serializable {
    * @param part what the part is called in reasons: value or key
    */
   public static Column column(
-      Column bytes, String settings, int known, String columns, String reason, String part) {
+      Column bytes, Column headers, String settings, int known, String columns, String reason, String part) {
     StructType wanted = (StructType) DataType.fromJson(columns);
     StructType made = new StructType();
     for (StructField field : wanted.fields()) {
       made = made.add(field.name(), field.dataType(), true);
     }
     AvroDecoder decoder = new AvroDecoder(RegistrySettings.of(settings), known, wanted, part);
-    return Expressions.callWithNulls(decoder, "decode", made.add(reason, DataTypes.StringType, true), bytes);
+    return Expressions.callWithNulls(decoder, "decode", made.add(reason, DataTypes.StringType, true), bytes, headers);
   }
 
-  public InternalRow decode(byte[] bytes) {
+  public InternalRow decode(byte[] bytes, ArrayData headers) {
     if (bytes == null) {
       return null;
     }
     Object[] values = new Object[columns.size() + 1];
-    String reason = read(bytes, values);
+    String reason = read(bytes, headers, values);
     if (reason != null) {
       Arrays.fill(values, null);
       values[values.length - 1] = UTF8String.fromString(reason);
@@ -78,36 +83,36 @@ public final class AvroDecoder implements Serializable {
     return new GenericInternalRow(values);
   }
 
-  private String read(byte[] bytes, Object[] values) {
-    if (bytes.length == 0) {
-      return "the " + part + " is empty";
+  private String read(byte[] bytes, ArrayData headers, Object[] values) {
+    frame = frame == null ? new Frame(part) : frame;
+    String unframed = frame.look(bytes, headers);
+    if (unframed != null) {
+      return unframed;
     }
-    if (bytes.length < HEAD || bytes[0] != 0) {
-      return "the " + part + " does not begin with the id of a schema (a zero byte and four of the id)";
-    }
-    int id = ByteBuffer.wrap(bytes, 1, 4).getInt();
-    Plans.Plan plan = plan(id);
+    SchemaKey key = frame.key();
+    Plans.Plan plan = plan(key);
     if (plan.reason != null) {
       return plan.reason;
     }
+    int body = frame.body(frame.offset());
     try {
-      decoder = DecoderFactory.get().binaryDecoder(bytes, HEAD, bytes.length - HEAD, decoder);
+      decoder = DecoderFactory.get().binaryDecoder(bytes, body, bytes.length - body, decoder);
       plan.fill(decoder, values);
-      return decoder.isEnd() ? missing(values) : "bytes are left behind a record of schema " + id;
+      return decoder.isEnd() ? missing(values) : "bytes are left behind a record of " + key;
     } catch (Unreadable problem) {
-      return "schema " + id + ", " + problem.getMessage();
+      return key + ", " + problem.getMessage();
     } catch (EOFException problem) {
-      return "the " + part + " ends too early for schema " + id;
+      return "the " + part + " ends too early for " + key;
     } catch (IOException | AvroRuntimeException | ArithmeticException | IndexOutOfBoundsException problem) {
-      return "the " + part + " is no record of schema " + id;
+      return "the " + part + " is no record of " + key;
     }
   }
 
-  private Plans.Plan plan(int id) {
-    if (last == null || lastId != id || last.reason != null) {
+  private Plans.Plan plan(SchemaKey key) {
+    if (last == null || lastKey != key || last.reason != null) {
       plans = plans == null ? Plans.of(settings, known, columns) : plans;
-      last = plans.byId(id);
-      lastId = id;
+      last = plans.by(key);
+      lastKey = key;
     }
     return last;
   }

@@ -3,6 +3,7 @@ package dsdagster.avro;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import dsdagster.Expressions;
 import dsdagster.OperatorFault;
+import dsdagster.registry.Unreadable;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.Serializable;

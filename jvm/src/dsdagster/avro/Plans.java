@@ -1,5 +1,10 @@
 package dsdagster.avro;
 
+import dsdagster.registry.Kept;
+import dsdagster.registry.RegistrySettings;
+import dsdagster.registry.SchemaKey;
+import dsdagster.registry.Schemas;
+import dsdagster.registry.Unreadable;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
@@ -15,7 +20,7 @@ final class Plans {
   private final RegistrySettings settings;
   private final Schema known;
   private final StructType columns;
-  private final Map<Integer, Plan> plans = new ConcurrentHashMap<>();
+  private final Map<SchemaKey, Plan> plans = new ConcurrentHashMap<>();
 
   private Plans(RegistrySettings settings, Schema known, StructType columns) {
     this.settings = settings;
@@ -28,7 +33,7 @@ final class Plans {
     return ALL.of(
         List.of(settings, known, columns),
         unused -> {
-          Schemas.Found found = known < 0 ? null : Schemas.of(settings).byId(known);
+          Schemas.Found<Schema> found = known < 0 ? null : AvroFormat.of(settings).by(SchemaKey.ofId(known));
           return new Plans(settings, found == null ? null : found.schema, columns);
         });
   }
@@ -54,40 +59,40 @@ final class Plans {
     }
   }
 
-  Plan byId(int id) {
-    Plan made = plans.get(id);
+  Plan by(SchemaKey key) {
+    Plan made = plans.get(key);
     if (made != null) {
       return made;
     }
-    Schemas.Found found = Schemas.of(settings).byId(id);
+    Schemas.Found<Schema> found = AvroFormat.of(settings).by(key);
     if (found == null) {
-      return new Plan(null, null, "the registry " + settings.name + " does not know schema " + id);
+      return new Plan(null, null, "the registry " + settings.name + " does not know " + key);
     }
-    made = found.reason != null ? new Plan(null, null, "schema " + id + " " + found.reason) : compiled(id, found.schema);
-    plans.put(id, made);
+    made = found.reason != null ? new Plan(null, null, key + " " + found.reason) : compiled(key, found.schema);
+    plans.put(key, made);
     return made;
   }
 
-  private Plan compiled(int id, Schema written) {
+  private Plan compiled(SchemaKey key, Schema written) {
     try {
       if (written.getType() == Schema.Type.RECORD) {
-        return ofRecord(id, written);
+        return ofRecord(key, written);
       }
       if (columns.size() == 1) {
         return new Plan(null, Readers.of(written, known, columns.fields()[0].dataType()), null);
       }
-      return new Plan(null, null, "schema " + id + " is no record but " + Readers.shown(written));
+      return new Plan(null, null, key + " is no record but " + Readers.shown(written));
     } catch (Unreadable problem) {
-      return new Plan(null, null, "schema " + id + " has another type for " + problem.getMessage());
+      return new Plan(null, null, key + " has another type for " + problem.getMessage());
     }
   }
 
-  private Plan ofRecord(int id, Schema written) {
+  private Plan ofRecord(SchemaKey key, Schema written) {
     RecordReader reader = new RecordReader(written, Readers.branch(known, Schema.Type.RECORD), columns);
     for (int column = 0; column < columns.size(); column++) {
       if (reader.isMissing(column) && !columns.fields()[column].nullable()) {
         String name = columns.fields()[column].name();
-        return new Plan(null, null, "schema " + id + " has no field " + name + ", which has no default and is NOT NULL");
+        return new Plan(null, null, key + " has no field " + name + ", which has no default and is NOT NULL");
       }
     }
     return new Plan(reader, null, null);

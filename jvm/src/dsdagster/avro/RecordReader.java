@@ -1,5 +1,6 @@
 package dsdagster.avro;
 
+import dsdagster.registry.Unreadable;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.util.Arrays;

@@ -1,5 +1,6 @@
 package dsdagster.avro;
 
+import dsdagster.registry.Unreadable;
 import java.io.IOException;
 import java.math.BigDecimal;
 import java.math.RoundingMode;

@@ -1,11 +1,11 @@
-package dsdagster.avro;
+package dsdagster.registry;
 
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.Function;
 
 /** Values by key, made once; of too many the one that was asked for longest ago is forgotten. */
-final class Kept<K, V> {
+public final class Kept<K, V> {
   private static final int MOST = 256;
 
   private final Map<K, V> values =
@@ -19,7 +19,7 @@ final class Kept<K, V> {
       };
 
   /** The value of a key; {@code make} runs outside of the lock, and of two that were made the first is kept. */
-  V of(K key, Function<K, V> make) {
+  public V of(K key, Function<K, V> make) {
     synchronized (values) {
       V known = values.get(key);
       if (known != null) {

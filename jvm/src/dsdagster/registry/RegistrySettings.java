@@ -1,4 +1,4 @@
-package dsdagster.avro;
+package dsdagster.registry;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
@@ -9,11 +9,11 @@ import java.util.List;
 import java.util.Objects;
 
 /** Where a schema registry is and how to log in. Travels to the tasks inside the plan and shows nothing of itself. */
-final class RegistrySettings implements Serializable {
+public final class RegistrySettings implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final ObjectMapper MAPPER = new ObjectMapper();
 
-  final String name;
+  public final String name;
   final List<String> addresses;
   final String user;
   final String password;
@@ -36,7 +36,7 @@ final class RegistrySettings implements Serializable {
    * @param json {@code name}, {@code addresses} (list), {@code user}, {@code password}, {@code authorities} (PEM
    *     file), {@code run} (whose schemas are kept apart)
    */
-  static RegistrySettings of(String json) {
+  public static RegistrySettings of(String json) {
     try {
       return new RegistrySettings(MAPPER.readTree(json));
     } catch (JsonProcessingException failure) {

@@ -1,4 +1,4 @@
-package dsdagster.avro;
+package dsdagster.registry;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.net.HttpURLConnection;
 import java.net.URL;
+import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
@@ -21,7 +22,7 @@ import javax.net.ssl.SSLSocketFactory;
 import javax.net.ssl.TrustManagerFactory;
 
 /** The two look-ups of a Confluent registry that decoding needs. Every call is bounded in time. */
-final class RegistryClient {
+public final class RegistryClient {
   private static final ObjectMapper MAPPER = new ObjectMapper();
   private static final String ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json";
   private static final int CONNECT_MILLIS = 5_000;
@@ -31,12 +32,12 @@ final class RegistryClient {
   private final RegistrySettings settings;
   private SSLSocketFactory sockets;
 
-  RegistryClient(RegistrySettings settings) {
+  public RegistryClient(RegistrySettings settings) {
     this.settings = settings;
   }
 
   /** The JSON under a path, null where the registry says that there is none. */
-  JsonNode get(String path) {
+  public JsonNode get(String path) {
     String failure = "it has no address";
     for (int round = 0; round < ROUNDS; round++) {
       for (String address : settings.addresses) {
@@ -48,6 +49,12 @@ final class RegistryClient {
       }
     }
     throw fault("REGISTRY_UNREACHABLE", failure);
+  }
+
+  /** Where a schema stands that another one refers to. */
+  public static String pathOf(JsonNode reference) {
+    String subject = URLEncoder.encode(reference.path("subject").asText(), StandardCharsets.UTF_8).replace("+", "%20");
+    return "/subjects/" + subject + "/versions/" + reference.path("version").asInt();
   }
 
   private JsonNode answer(String address, String path) throws IOException {

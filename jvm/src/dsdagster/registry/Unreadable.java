@@ -1,15 +1,15 @@
-package dsdagster.avro;
+package dsdagster.registry;
 
 /** Why a record cannot be decoded: names places and types, never a value. Costs no stack trace. */
-final class Unreadable extends RuntimeException {
+public final class Unreadable extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
-  Unreadable(String reason) {
+  public Unreadable(String reason) {
     super(reason, null, false, false);
   }
 
   /** The same inside of a column or field. */
-  Unreadable inside(String name) {
+  public Unreadable inside(String name) {
     return new Unreadable(name + ": " + getMessage());
   }
 }

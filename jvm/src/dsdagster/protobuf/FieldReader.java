@@ -1,0 +1,9 @@
+package dsdagster.protobuf;
+
+import com.google.protobuf.CodedInputStream;
+import java.io.IOException;
+
+/** Reads one value of a field, behind its tag, as Spark holds values of the declared type. */
+interface FieldReader {
+  Object read(CodedInputStream in) throws IOException;
+}
