@@ -12,9 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ds_dagster.catalog.builder import Declared, declare, qualify
+from ds_dagster.catalog.builder import declare
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declared import Declared, qualify
 from ds_dagster.catalog.inference import delivery, shared_entities
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties import property_index

@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.catalog.builder import Declared, declare
+from ds_dagster.catalog.builder import declare
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declared import Declared
 from ds_dagster.catalog.recorded import recorded_digest
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey
 from ds_dagster.catalog.values import PropertyValue

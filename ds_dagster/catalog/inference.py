@@ -13,18 +13,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from ds_dagster.catalog.builder import (
-    KIND_WORDS,
-    check_avro,
-    check_holds,
-    check_parts,
-    check_upsert_mode,
-    entity_of,
-    pull_for_store,
-    qualify,
-)
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declared import KIND_WORDS, qualify
 from ds_dagster.catalog.properties import property_index
 from ds_dagster.catalog.records import (
     NULLABLE_KEY,
@@ -36,6 +27,14 @@ from ds_dagster.catalog.records import (
     value_format,
 )
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation, ValueFormat
+from ds_dagster.catalog.relations_declared import (
+    check_avro,
+    check_holds,
+    check_parts,
+    check_upsert_mode,
+    entity_of,
+    pull_for_store,
+)
 from ds_dagster.catalog.starting import LOSS, DataLoss, StartingPoint, declared_start, starting_point
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
 from ds_dagster.catalog.values import PropertyValue

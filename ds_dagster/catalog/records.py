@@ -1,6 +1,6 @@
 """What the WITH properties of a relation say about its records: value format, key, event time. Shared by declared
 relations
-(``builder.py``) and inferred ones (``inference.py``)."""
+(``relations_declared.py``) and inferred ones (``inference.py``)."""
 
 from __future__ import annotations
 

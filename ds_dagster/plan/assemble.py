@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from ds_dagster.catalog.builder import Declared
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declared import Declared
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Diagnostic, Span

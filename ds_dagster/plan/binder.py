@@ -9,7 +9,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from ds_dagster.catalog.builder import NamedQuery
+from ds_dagster.catalog.declared import NamedQuery
 from ds_dagster.catalog.inference import QueryChoices, check_insert_kind, infer_sink, resolve_query_properties
 from ds_dagster.catalog.io_spec import RefreshMode
 from ds_dagster.catalog.records import Findings

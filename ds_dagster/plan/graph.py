@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from ds_dagster.catalog.builder import NamedQuery, qualify
+from ds_dagster.catalog.declared import NamedQuery, qualify
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from ds_dagster.catalog.builder import PUBLIC
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declared import PUBLIC
 from ds_dagster.catalog.properties import PropertyIndex
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_registry import RegistryDefinition

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from ds_dagster.catalog.builder import KIND_WORDS, qualify
 from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declared import KIND_WORDS, qualify
 from ds_dagster.catalog.inference import ReadChoices, resolve_source
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation

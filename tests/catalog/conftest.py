@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 import pytest
 
-from ds_dagster.catalog.builder import Declared, declare
+from ds_dagster.catalog.builder import declare
+from ds_dagster.catalog.declared import Declared
 from ds_dagster.catalog.inference import Changelog, infer_sink
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import BIGINT, VARCHAR

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.catalog.builder import Declared, declare
+from ds_dagster.catalog.builder import declare
+from ds_dagster.catalog.declared import Declared
 from ds_dagster.catalog.values import resolve
 from ds_dagster.names import QualifiedName
 from ds_dagster.settings import Settings

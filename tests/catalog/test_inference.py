@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.catalog.builder import Declared
+from ds_dagster.catalog.declared import Declared
 from ds_dagster.catalog.inference import resolve_query_properties, resolve_source, shared_entities
 from ds_dagster.catalog.starting import StartingPoint
 from ds_dagster.catalog.store import ReadOptions

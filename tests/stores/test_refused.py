@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.catalog.builder import qualify
+from ds_dagster.catalog.declared import qualify
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
 from ds_dagster.settings import Settings
