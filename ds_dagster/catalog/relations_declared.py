@@ -24,6 +24,7 @@ from ds_dagster.catalog.records import (
 )
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation
 from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.starting import StartingPoint, starting_point
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import is_primitive
@@ -185,7 +186,7 @@ def declared_relation(
         value_format=format_,
         key=findings.collect(lambda: record_key(draft, format_)) or RecordKey(),
         event_time=findings.collect(lambda: event_time(draft)) or EventTime(),
-        starting_position="latest" if draft.text("starting.position") == "latest" else "earliest",
+        start=findings.collect(lambda: starting_point(values, span=draft.span)) or StartingPoint(),
         properties=MappingProxyType(dict(values)),
     )
     findings.collect(lambda: check_avro(made, kind, store, draft.span_of("value.format")))
