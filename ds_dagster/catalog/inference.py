@@ -37,7 +37,7 @@ from ds_dagster.catalog.relations_declared import (
     pull_for_store,
     relation_problems,
 )
-from ds_dagster.catalog.starting import LOSS, DataLoss, StartingPoint, declared_start, starting_point
+from ds_dagster.catalog.starting import LOSS, DataLoss, StartingPoint, starting_point
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
 from ds_dagster.catalog.table_properties import check_table_properties
 from ds_dagster.catalog.values import PropertyValue
@@ -365,8 +365,7 @@ def resolve_source(
         str(relation.name), relation.kind, relation.columns, relation.primary_key, pulled.values, relation.span
     )
     time = findings.collect(lambda: event_time(draft, relation.event_time)) or relation.event_time
-    declared = findings.collect(lambda: declared_start(relation)) or StartingPoint()
-    start = findings.collect(lambda: starting_point(pulled.values, declared, relation.span)) or declared
+    start = findings.collect(lambda: starting_point(pulled.values, relation.start, relation.span)) or relation.start
     choices = ReadChoices(
         start=start,
         event_time=time,

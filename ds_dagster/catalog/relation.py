@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from ds_dagster.catalog.starting import StartingPoint
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
@@ -15,7 +16,6 @@ from ds_dagster.sql.statements import Comment, Origin, RelationKind
 
 ValueFormat = Literal["json", "primitive", "avro", "protobuf", "json_schema", "csv", "parquet"]
 KeyFormat = Literal["none", "json", "primitive", "avro", "protobuf", "json_schema"]
-StartingPosition = Literal["earliest", "latest", "timestamp"]
 TimestampFormat = Literal["sql", "iso8601"]
 SchemaFormatName = Literal["avro", "protobuf", "json_schema"]
 SCHEMA_FORMAT_NAMES: Mapping[str, SchemaFormatName] = MappingProxyType(
@@ -88,6 +88,7 @@ class Relation:
         columns: in order; empty only for a placeholder whose query did not bind.
         primary_key: of changelogs, keyed views and keyed tables.
         value_format, key, event_time: of the records.
+        start: where queries begin to read it that do not say it themselves.
         properties: converted WITH properties by name (partitions, topic settings, refresh mode, …), inferred ones
         included.
         declared: made by DDL with a column list (filled by others or by INSERT INTO), not by CREATE … AS.
@@ -109,7 +110,7 @@ class Relation:
     value_format: ValueFormat = "json"
     key: RecordKey = RecordKey()
     event_time: EventTime = EventTime()
-    starting_position: StartingPosition = "earliest"
+    start: StartingPoint = field(default_factory=StartingPoint)
     properties: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
     declared: bool = True
     like: tuple[str, str] | None = None

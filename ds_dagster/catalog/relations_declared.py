@@ -30,6 +30,7 @@ from ds_dagster.catalog.relation_schemas import (
     subject_of,
     unlisted_columns,
 )
+from ds_dagster.catalog.starting import StartingPoint, starting_point
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.table_properties import check_table_properties
 from ds_dagster.catalog.values import PropertyValue
@@ -183,7 +184,7 @@ def declared_relation(
         value_format=format_,
         key=key,
         event_time=findings.collect(lambda: event_time(draft)) or EventTime(),
-        starting_position="latest" if draft.text("starting.position") == "latest" else "earliest",
+        start=findings.collect(lambda: starting_point(values, span=draft.span)) or StartingPoint(),
         properties=MappingProxyType(dict(values)),
         value_descriptor=messages[0],
         key_descriptor=messages[1],

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from ds_dagster.catalog.relation import Relation, StartingPosition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import error
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from ds_dagster.catalog.inference import ReadChoices
     from ds_dagster.catalog.store import StoreKind
 
+StartingPosition = Literal["earliest", "latest", "timestamp"]
 DataLoss = Literal["fail", "skip"]
 POSITION, MOMENT, LOSS = "starting.position", "starting.timestamp", "source.data.loss"
 POSITIONS: Mapping[str, StartingPosition] = MappingProxyType(
@@ -59,15 +59,6 @@ def starting_point(
     if timestamp is None:
         raise error("STARTING_TIMESTAMP_MISSING", span=(word.span if word is not None else None) or span)
     return StartingPoint(position, timestamp)
-
-
-def declared_start(relation: Relation) -> StartingPoint:
-    """Where queries begin to read a relation that do not say it themselves.
-
-    Raises:
-        UserError: STARTING_TIMESTAMP_MISSING, STARTING_TIMESTAMP_UNUSED.
-    """
-    return starting_point(relation.properties, span=relation.span)
 
 
 def check_reading(kind: StoreKind, choices: ReadChoices, span: Span) -> Sequence[Diagnostic]:

@@ -17,7 +17,6 @@ from sqlglot import exp
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_formats import FORMATS
-from ds_dagster.catalog.starting import declared_start
 from ds_dagster.cli import table_answers
 from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.pull_binding import AGGREGATES, ROWTIME, Question, limit_of
@@ -168,7 +167,7 @@ def follow(project: Project, question: Question, limit: int | None, note: Note) 
     least = min((n for n in (limit, limit_of(question.tree)) if n is not None), default=None)
     table = RecordTable(question)
     admin = store_admin(project, relation.store, resolver(project.settings, relation.store))
-    start = declared_start(relation)
+    start = relation.start
     records = admin.records(
         relation.entity,
         from_beginning=start.position != "latest",

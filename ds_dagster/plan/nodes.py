@@ -15,8 +15,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from ds_dagster.catalog.relation import Column, Relation, StartingPosition
-from ds_dagster.catalog.starting import DataLoss
+from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.catalog.starting import DataLoss, StartingPosition
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
 from ds_dagster.errors import error

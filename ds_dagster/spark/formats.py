@@ -21,11 +21,12 @@ from ds_dagster.catalog.io_spec import Envelope, RowSource, SchemaPart, SchemaSp
 from ds_dagster.catalog.relation import Column, Relation, TimestampFormat
 from ds_dagster.datatypes import DataType, Scalar, StructType
 from ds_dagster.errors import error
-from ds_dagster.plan.nodes import METADATA_FIELD, Field, Scan
+from ds_dagster.plan.nodes import Scan
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field, opaque, opaque_condition, required
 from ds_dagster.spark.jvm import CheckedColumn, operators
 from ds_dagster.spark.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
+from ds_dagster.spark.record_fields import record_field
 from ds_dagster.spark.schemas import Part, Raw, ResolvedSchemas, decoded_part, encoded, framed, payload
 from ds_dagster.spark.typemap import to_spark
 
@@ -288,44 +289,7 @@ def _fields(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
     found = [_field(source, scan, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
     if scan.rowtime:
         found.append(sf.unix_millis(sf.expr(source.envelope.timestamp)).alias(scan.rowtime_field))
-    return [*found, *(_record_field(source, scan, beside).alias(beside.name) for beside in scan.record_fields)]
-
-
-def _record_field(source: SourceFrame, scan: Scan, beside: Field) -> SparkColumn:
-    """``rowkey()`` or ``rowmetadata()``."""
-    if not beside.name.endswith(METADATA_FIELD):
-        return _key_as_text(source, scan.relation)
-    type_ = to_spark(beside.type)
-    if source.envelope.metadata:
-        return sf.expr(source.envelope.metadata).cast(type_)
-    assert isinstance(type_, spark_types.StructType)
-    entity = scan.relation.entity
-    known = {
-        "topic": sf.lit(entity),
-        "stream": sf.lit(entity),
-        "partition": sf.expr(source.envelope.partition),
-        "shard_id": sf.expr(source.envelope.partition),
-        "offset": sf.expr(source.envelope.order),
-        "sequence_number": sf.ltrim(sf.expr(source.envelope.order), sf.lit("0")),
-        "partition_key": sf.expr(source.envelope.key).cast("string"),
-    }
-    return sf.struct(*[known.get(f.name, sf.lit(None)).try_cast(f.dataType).alias(f.name) for f in type_.fields])
-
-
-def _key_as_text(source: SourceFrame, relation: Relation) -> SparkColumn:
-    """The key as it stands in the record; a number in bytes as a number."""
-    raw = sf.expr(source.envelope.key)
-    key = relation.key
-    type_ = key.type if key.type is not None or len(key.columns) != 1 else _type_of(relation, key.columns[0])
-    if key.format == "primitive" and isinstance(type_, Scalar):
-        checked = check_primitive(type_, source.entity)
-        return decode_primitive(source.frame.sparkSession, raw.cast("binary"), checked).cast("string")
-    return raw.cast("string")
-
-
-def _type_of(relation: Relation, name: str) -> DataType | None:
-    column = relation.column(name)
-    return None if column is None else column.type
+    return [*found, *(record_field(source, scan, beside).alias(beside.name) for beside in scan.record_fields)]
 
 
 def _field(source: SourceFrame, scan: Scan, column: Column) -> SparkColumn:
