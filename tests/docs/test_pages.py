@@ -263,7 +263,9 @@ def test_settings_are_settings(block: Block, tmp_path: Path, monkeypatch: pytest
         assert load_settings(tmp_path).file == "pyproject.toml"
 
 
-TYPES_AND_KEYWORDS = frozenset({"TIMESTAMP_LTZ", "TRY_CAST", "MATCH_RECOGNIZE", "COMPUTE_POOL", "JSON_LINES"})
+TYPES_AND_KEYWORDS = frozenset(
+    {"TIMESTAMP_LTZ", "TRY_CAST", "MATCH_RECOGNIZE", "COMPUTE_POOL", "JSON_LINES", "SCHEMA_REGISTRIES"}
+)
 
 
 def test_conditions_that_are_named_exist() -> None:
