@@ -57,3 +57,16 @@ def test_in_the_step_it_uses_the_session_of_the_resource(folder: Path, bench: Be
     assert type(definitions.resources["pyspark"]).__name__ == "ProjectSparkResource"
     asset = next(a for a in definitions.assets or () if isinstance(a, dg.AssetsDefinition) and a.op.name == LOAD)
     assert asset.required_resource_keys >= {"ds_control", "pyspark"}
+
+
+def test_a_load_that_never_ends_is_an_asset_like_a_stream(folder: Path, bench: Bench) -> None:
+    tables = (folder / "sql" / "tables.sql").read_text(encoding="utf-8")
+    write_project(folder, tables=tables.replace("incremental", "continuous"))
+    bench.project = DsProject(folder)
+    definitions = bench.definitions()
+    assets = [asset for asset in definitions.assets or () if isinstance(asset, dg.AssetsDefinition)]
+    owners = [a.op.name for a in assets if a.is_executable and dg.AssetKey(["shop", "public", "loaded"]) in a.keys]
+    assert owners == ["ds_streams"]
+    checked = {spec.name for a in assets for spec in a.check_specs if spec.asset_key.path[-1] == "loaded"}
+    checks = {s.name for c in definitions.asset_checks or () for s in c.check_specs if s.asset_key.path[-1] == "loaded"}
+    assert {"running", "lag", "progress", "definition_current"} <= checked | checks
