@@ -102,9 +102,12 @@ def test_a_login_with_a_rotated_secret_is_tried_again() -> None:
     from ds_dagster.runtime.worker import SparkHost
 
     host: Any = SimpleNamespace(context=SimpleNamespace(redactor=Redactor()))
-    host._redacted = lambda problem: SparkHost._redacted(host, problem)
+    host._redacted = lambda problem, places: SparkHost._redacted(host, problem, places)
     refused = error("STORE_LOGIN_REFUSED", store="pg", address="h:5432", user="u")
-    job: Any = SimpleNamespace(rotated=lambda: ("pw",), is_stop_asked=False, query=None, failure=None, phase="starting")
+    job: Any = SimpleNamespace(
+        rotated=lambda: ("pw",), places="reads a of store k; writes b of store pg", is_stop_asked=False, query=None,
+        failure=None, phase="starting",
+    )  # fmt: skip
     SparkHost._failed(host, job, refused)
     assert isinstance(job.failure, ExternalError)
     assert job.failure.condition == "SECRET_ROTATED"
@@ -113,3 +116,5 @@ def test_a_login_with_a_rotated_secret_is_tried_again() -> None:
     SparkHost._failed(host, job, refused)
     assert isinstance(job.failure, DsError)
     assert job.failure.condition == "STORE_LOGIN_REFUSED"
+    SparkHost._failed(host, job, error("TARGET_DIFFERS", table="b", difference="a column"))
+    assert job.failure.detail == job.places, "a message that names no store"

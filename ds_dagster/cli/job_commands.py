@@ -22,7 +22,7 @@ from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.status import Action, JobStatus
+from ds_dagster.runtime.status import Action, JobStatus, outlook
 from ds_dagster.runtime.tail import tail_lines
 
 REQUESTED_BY = "ds"
@@ -85,9 +85,7 @@ def ps_command(project: Path | None, as_json: bool) -> int:
 
 
 def _row(status: JobStatus, now: float) -> Sequence[object]:
-    reason = status.message
-    if status.state == "BACKING_OFF" and status.next_retry is not None:
-        reason = f"next try in {max(0.0, status.next_retry - now):.0f} s: {reason}"
+    reason = ": ".join(part for part in (outlook(status.state, status.next_retry, now), status.message) if part)
     state = status.state if status.desired != "STOPPED" or status.state == "STOPPED" else f"{status.state} (to stop)"
     mark = clock(status.watermark)
     return (

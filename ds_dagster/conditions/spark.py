@@ -30,7 +30,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "KINESIS_THROTTLED",
         "external",
         "Kinesis throttled {operation} on {stream} for {seconds} s without a success",
-        "add shards, or lower the number of consumers; a shard takes 1000 records/s and gives 5 reads/s",
+        "add shards, or lower the number of consumers; a shard takes 1000 records/s and gives 5 reads/s; the job "
+        "retries",
     ),
     Condition(
         "KINESIS_UNREACHABLE",

@@ -222,6 +222,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "VIEW_UNREADABLE",
         "external",
         "the file of view {view} cannot be read",
-        "see the detail; `ds reset` builds the view anew",
+        "see the detail; it is tried again by itself, and `ds reset` builds the view anew",
     ),
 )

@@ -9,7 +9,7 @@ import dagster as dg
 
 from ds_dagster.errors import DsError
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.runtime.status import FiniteResult, JobStatus
+from ds_dagster.runtime.status import FiniteResult, JobStatus, outlook
 
 PREFIX = "ds_dagster"
 
@@ -67,13 +67,19 @@ def failure_metadata(statuses: Sequence[JobStatus], tails: Sequence[tuple[str, s
     if not statuses:
         return {}
     rows = "\n".join(
-        f"| {s.name} | {s.state} | {s.condition} | {_cell(s.message)} | {_cell(s.hint)} |" for s in statuses
+        f"| {s.name} | {s.state} | {_again(s)} | {s.condition} | {_cell(s.message)} | {_cell(s.hint)} |"
+        for s in statuses
     )
-    table = f"| query | state | condition | message | hint |\n|---|---|---|---|---|\n{rows}"
+    table = f"| query | state | again | condition | message | hint |\n|---|---|---|---|---|---|\n{rows}"
     metadata: dict[str, Any] = {f"{PREFIX}/failures": dg.MetadataValue.md(table)}
     for name, text in tails:
         metadata[f"{PREFIX}/log/{name}"] = dg.MetadataValue.md(f"```\n{text}\n```")
     return metadata
+
+
+def _again(status: JobStatus) -> str:
+    since = status.next_retry if status.since is None else status.since
+    return outlook(status.state, status.next_retry, since or 0.0)
 
 
 def failure_of(problem: DsError) -> dg.Failure:

@@ -14,6 +14,19 @@ Action = Literal["ensure", "restart", "stop", "reset"]
 Verdict = Literal["new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data", "orphan"]
 
 
+def outlook(state: JobState, next_retry: float | None, now: float) -> str:
+    """Whether a job that does not run is started again by itself; empty for one that runs.
+
+    Args:
+        state: of the job.
+        next_retry: when it is started next, epoch seconds; None when nobody will.
+        now: epoch seconds.
+    """
+    if state == "BACKING_OFF" and next_retry is not None:
+        return f"next try in {max(0.0, next_retry - now):.0f} s"
+    return "not tried again" if state == "FAILED" else ""
+
+
 @dataclass(frozen=True, slots=True)
 class JobStatus:
     """One job as last reported. Times are seconds since the epoch (UTC); None = not known.

@@ -182,7 +182,7 @@ class SparkHost:
             order.name, order.checkpoint_version, started=order.started, progressed=order.progressed
         )
         definition = compiled(order, self.context)
-        job.rotated = definition.rotated
+        job.rotated, job.places = definition.rotated, definition.places
         found = specs(definition)
         spark = self._session.result()
         if self._is_given_up(job):
@@ -239,13 +239,16 @@ class SparkHost:
         if problem.condition in LOGIN_REFUSED and (rotated := job.rotated()):
             named = str(problem.params.get("store") or problem.params.get("registry"))
             problem = error("SECRET_ROTATED", store=named, secrets=", ".join(rotated), detail=problem.message)
-        job.failure = self._redacted(problem)
+        job.failure = self._redacted(problem, job.places)
         job.phase = "stopped" if job.is_stop_asked and job.query is None else "failed"
 
-    def _redacted(self, problem: DsError) -> DsError:
+    def _redacted(self, problem: DsError, places: str) -> DsError:
+        """Without secrets; a message that names no store says in its detail where the job reads and writes."""
         redact = self.context.redactor
         params = {name: redact(value) if isinstance(value, str) else value for name, value in problem.params.items()}
-        return error(problem.condition, span=problem.span, detail=redact(problem.detail), **params)
+        named = "store" in params or "registry" in params
+        detail = problem.detail if named else "; ".join(part for part in (problem.detail, places) if part)
+        return error(problem.condition, span=problem.span, detail=redact(detail), **params)
 
     def _fence(self, order: StartOrder) -> None:
         try:

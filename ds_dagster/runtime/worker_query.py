@@ -39,6 +39,7 @@ class HostedQuery:
     query: StreamingQuery | None = None
     failure: DsError | None = None
     rotated: Callable[[], tuple[str, ...]] = tuple
+    places: str = ""
     loaded: int = 0
     is_stop_asked: bool = False
     is_concluding: bool = False

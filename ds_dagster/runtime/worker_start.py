@@ -71,6 +71,12 @@ class Compiled:
         self.redactor.remember(text)
         return text
 
+    @property
+    def places(self) -> str:
+        """What the job reads and writes, and in which stores: for failures that name a table alone."""
+        read = dict.fromkeys(f"{scan.relation.entity} of store {scan.relation.store}" for scan in self.query.scans)
+        return f"reads {', '.join(read)}; writes {self.query.sink.entity} of store {self.query.sink.store}"
+
     def rotated(self) -> tuple[str, ...]:
         """Secrets that have another value than when this job read them."""
         return self.secrets.changed(engine_environment(self.project.settings.root))

@@ -17,6 +17,8 @@ TOKEN_SECONDS = 900
 SERVICE = "kafka-cluster"
 SESSION_NAME = "ds-dagster"
 USER_AGENT = "ds-dagster"
+PASSING = ("Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable", "InternalFailure")
+"""Codes of STS that may pass by themselves; all others are the user's to correct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,13 @@ class MskSigner:
         return msk_token(self.region, self.credentials()), time.time() + TOKEN_SECONDS
 
     def credentials(self) -> Any:
-        """Of the process (environment, profile, instance), or of the role it assumes."""
-        from botocore.exceptions import BotoCoreError, ClientError
+        """Of the process (environment, profile, instance), or of the role it assumes.
+
+        Raises:
+            UserError: STORE_CREDENTIALS_MISSING. ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED (throttled).
+        """
+        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+        from botocore.exceptions import ConnectionError as NoConnectionError
         from botocore.session import Session
 
         session = Session()
@@ -48,7 +55,16 @@ class MskSigner:
                     raise error("STORE_CREDENTIALS_MISSING", store=self.store, reason="none were found")
                 return found.get_frozen_credentials()
             return self._assumed(session.create_client("sts", region_name=self.region))
-        except (BotoCoreError, ClientError) as problem:
+        except ClientError as problem:
+            code = str(problem.response.get("Error", {}).get("Code", ""))
+            if code in PASSING:
+                action = f"assume the role {self.role}"
+                raise error("STORE_CALL_FAILED", store=self.store, action=action, detail=str(problem)) from problem
+            raise error("STORE_CREDENTIALS_MISSING", store=self.store, reason=str(problem)) from problem
+        except BotoCoreError as problem:
+            if isinstance(problem, NoConnectionError | HTTPClientError):
+                address = f"sts.{self.region}.amazonaws.com"
+                raise error("STORE_UNREACHABLE", store=self.store, address=address, detail=str(problem)) from problem
             raise error("STORE_CREDENTIALS_MISSING", store=self.store, reason=str(problem)) from problem
 
     def _assumed(self, sts: Any) -> Any:

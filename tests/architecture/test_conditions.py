@@ -96,6 +96,14 @@ def test_texts_render_with_their_own_parameters(condition: Condition) -> None:
     assert condition.name in str(problem)
 
 
+@pytest.mark.parametrize("topic", [conditions.stores, conditions.secret, conditions.registry, conditions.spark])
+def test_what_a_job_meets_and_may_pass_says_that_it_is_tried_again(topic: Any) -> None:
+    """The other kinds are not: a job that met one is FAILED, and `ds ps` says so."""
+    external = [condition for condition in topic.CONDITIONS if condition.kind == "external"]
+    assert external
+    assert not [found.name for found in external if not re.search(r"\bagain\b|retries", found.hint)]
+
+
 def test_every_condition_is_raised_somewhere() -> None:
     assert not set(CONDITIONS) - raised()
 

@@ -270,3 +270,12 @@ def test_compare_and_set_refuses_a_generation_that_moved(control: Control, setti
         connection.execute(update(schema.JOBS).values(generation=9))
     with pytest.raises(Exception, match="INTERNAL"), control.journal.write() as connection:
         rows.save_job(connection, row)
+
+
+def test_a_job_that_does_not_run_says_whether_it_will() -> None:
+    from ds_dagster.runtime.status import outlook
+
+    assert outlook("BACKING_OFF", 112.4, 100.0) == "next try in 12 s"
+    assert outlook("BACKING_OFF", 90.0, 100.0) == "next try in 0 s"
+    assert outlook("FAILED", None, 100.0) == "not tried again"
+    assert outlook("RUNNING", None, 100.0) == ""

@@ -235,6 +235,32 @@ def test_without_credentials_the_store_is_named(monkeypatch: pytest.MonkeyPatch,
     assert "prod" in problem.value.message
 
 
+@pytest.mark.parametrize(
+    ("code", "condition", "domain"),
+    [
+        ("AccessDenied", "STORE_CREDENTIALS_MISSING", "user"),
+        ("Throttling", "STORE_CALL_FAILED", "external"),
+        ("", "STORE_UNREACHABLE", "external"),
+    ],
+)
+def test_a_role_that_cannot_be_assumed_now_is_no_mistake(
+    monkeypatch: pytest.MonkeyPatch, code: str, condition: str, domain: str
+) -> None:
+    from botocore.client import BaseClient
+    from botocore.exceptions import ClientError, EndpointConnectionError
+
+    def refuse(*_: object, **__: object) -> None:
+        if not code:
+            raise EndpointConnectionError(endpoint_url="https://sts")
+        raise ClientError({"Error": {"Code": code, "Message": "no"}}, "AssumeRole")
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", refuse)
+    with pytest.raises(DsError) as problem:
+        MskSigner("prod", "us-east-1", "arn:aws:iam::1:role/r")("")
+    assert (problem.value.condition, problem.value.fault.domain) == (condition, domain)
+    assert "prod" in problem.value.message
+
+
 def test_nothing_of_a_login_is_shown(store: Callable[[str], StoreDefinition]) -> None:
     made = store(
         "'kafka.sasl.hash_function'=PLAIN,'kafka.sasl.username'='ana','kafka.sasl.password'='${P:-literal-password}'"
