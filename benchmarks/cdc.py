@@ -53,24 +53,27 @@ def changes(house: House, size: Size) -> list[Result]:
     rows = size.rows(1_200_000, 60_000)
     parquet = Pairs("CDC: Postgres to Parquet (peer: psycopg2 loop)", "changes/s", True)
     kafka = Pairs("CDC: Postgres to Kafka (peer: psycopg2 loop to Parquet)", "changes/s", True)
+    cost = Pairs("CDC: Postgres to Parquet, CPU (peer: psycopg2 loop)", "changes/CPU second", True)
     runs = range(-size.warm_ups, size.runs)
     with closing(_connection(house)) as connection:
         _fill(connection, rows, [f"{side}_{run + size.warm_ups}" for run in runs for side in ("a", "b", "c")])
         for run in runs:
             number = run + size.warm_ups
             ours, to_kafka = (_ours(house, f"a_{number}", "files"), _ours(house, f"b_{number}", "kafka"))
-            seconds = _peer(house, connection, f"c_{number}", rows)
+            seconds, used = _peer(house, connection, f"c_{number}", rows)
             for ran in (ours, to_kafka):
                 if ran.rows != rows:
                     raise SystemExit(f"{ran.rows} of {rows} changes were read")
             peer = rows / seconds
             say(f"cdc: Parquet {ours.rows_per_second:,.0f}, Kafka {to_kafka.rows_per_second:,.0f}, peer {peer:,.0f}")
+            say(f"cdc: per CPU second Parquet {ours.rows_per_cpu_second:,.0f}, peer {rows / used:,.0f}")
             if run >= 0:
                 parquet.add(ours.rows_per_second, peer)
                 kafka.add(to_kafka.rows_per_second, peer)
+                cost.add(ours.rows_per_cpu_second, rows / used)
             for side in ("a", "b", "c"):
                 _run(connection, f"SELECT pg_drop_replication_slot('{side}_{number}')")
-    return results((parquet, kafka))
+    return results((parquet, kafka, cost))
 
 
 def _fill(connection: Any, rows: int, slots: list[str]) -> None:
@@ -119,20 +122,20 @@ def _ours(house: House, slot: str, target: str) -> Ran:
 # --- the obvious program ----------------------------------------------------------------------------------------------
 
 
-def _peer(house: House, connection: Any, slot: str, rows: int) -> float:
-    """Seconds for the same changes by the replication protocol and a loop."""
+def _peer(house: House, connection: Any, slot: str, rows: int) -> tuple[float, float]:
+    """Seconds, and CPU seconds of this process, for the same changes by the replication protocol and a loop."""
     import psycopg2
     from psycopg2.extras import LogicalReplicationConnection
 
     session = psycopg2.connect(
         connection.dsn, password=_password(house), connection_factory=LogicalReplicationConnection
     )
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), time.process_time()
     with closing(session), session.cursor() as cursor:
         options = {"proto_version": "1", "publication_names": slot}
         cursor.start_replication(slot_name=slot, options=options, decode=False)
         _write(Path(house.root, f"peer-{slot}.parquet"), _read(cursor, rows))
-    return time.perf_counter() - begun
+    return time.perf_counter() - begun, time.process_time() - used
 
 
 def _password(house: House) -> str:

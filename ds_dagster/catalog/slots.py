@@ -13,7 +13,8 @@ class Slot:
     """One slot of a project's jobs as its store tells of it.
 
     Attributes:
-        store: folded name.
+        store: folded name of one store on its server.
+        server: host and port.
         name: of the slot, and of its publication.
         database: it belongs to.
         active: somebody reads it now.
@@ -22,6 +23,7 @@ class Slot:
     """
 
     store: str
+    server: str
     name: str
     database: str
     active: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.slots import Slot, default_slot, slot_prefix
@@ -45,7 +45,12 @@ def _kept(project: Project, control: Control, identity: Identity) -> frozenset[s
     return frozenset(names | {slot.name for slot in found if slot.name.rpartition("_")[0] in gone})
 
 
-def _found(project: Project, prefix: str) -> Iterator[Slot]:
+def _found(project: Project, prefix: str) -> Iterable[Slot]:
+    """Each slot once, however many stores stand on its server."""
+    return {(slot.server, slot.name): slot for slot in _of_stores(project, prefix)}.values()
+
+
+def _of_stores(project: Project, prefix: str) -> Iterator[Slot]:
     for store in project.catalog.stores.values():
         find = getattr(KINDS[store.kind], "find_slots", None)
         if find is None:

@@ -23,8 +23,9 @@ def find_slots(store: str, settings: Mapping[str, str], prefix: str) -> Sequence
     Raises:
         DsError: what :class:`PostgresAddress` refuses.
     """
-    rows = _run(PostgresAddress.of(store, settings), "look at its replication slots", SLOTS_QUERY, (prefix,))
-    return [Slot(store, *row) for row in rows]
+    address = PostgresAddress.of(store, settings)
+    rows = _run(address, "look at its replication slots", SLOTS_QUERY, (prefix,))
+    return [Slot(store, address.shown, *row) for row in rows]
 
 
 def drop_slot(slot: Slot, settings: Mapping[str, str]) -> None:
