@@ -140,22 +140,36 @@ def check_message(descriptor: Descriptor | None, columns: Sequence[Column], span
     """
     if descriptor is None:
         return
-    types = protobuf.Types.of(protobuf.read_set(file_content(descriptor.file)))
-    fields = {one.name: one for one in types.messages[f".{descriptor.message}"].field}
+    check_names(descriptor, columns, span)
+    fields, types = _fields(descriptor)
     for column in columns:
-        params = {"message": descriptor.message, "name": column.name}
-        place = column.span or span
-        field = fields.get(column.name)
-        if field is None:
-            nearest = did_you_mean(column.name, list(fields))
-            raise error("PROTOBUF_FIELD_MISSING", span=place, nearest=nearest, **params)
+        field = fields[column.name]
         if not protobuf.fits(column.type, field, types):
-            told = protobuf.shown(field, types)
-            raise error("PROTOBUF_FIELD_TYPE", span=place, type=column.type, field=told, **params)
+            params = {"message": descriptor.message, "name": column.name, "field": protobuf.shown(field, types)}
+            raise error("PROTOBUF_FIELD_TYPE", span=column.span or span, type=column.type, **params)
     needed = [name for name, one in fields.items() if one.label == protobuf.REQUIRED]
     lacking = [name for name in needed if name not in {column.name for column in columns}]
     if lacking:
         raise error("PROTOBUF_FIELD_REQUIRED", span=span, message=descriptor.message, names=", ".join(lacking))
+
+
+def check_names(descriptor: Descriptor, columns: Sequence[Column], span: Span | None) -> None:
+    """The message has a field for every column.
+
+    Raises:
+        UserError: PROTOBUF_FIELD_MISSING with the nearest names, DESCRIPTOR_FILE_INVALID.
+    """
+    fields, _ = _fields(descriptor)
+    for column in columns:
+        if column.name not in fields:
+            params = {"message": descriptor.message, "name": column.name}
+            nearest = did_you_mean(column.name, list(fields))
+            raise error("PROTOBUF_FIELD_MISSING", span=column.span or span, nearest=nearest, **params)
+
+
+def _fields(descriptor: Descriptor) -> tuple[Mapping[str, protobuf.Proto], protobuf.Types]:
+    types = protobuf.Types.of(protobuf.read_set(file_content(descriptor.file)))
+    return {one.name: one for one in types.messages[f".{descriptor.message}"].field}, types
 
 
 def descriptors_digest(root: Path, texts: Iterable[tuple[str, str]]) -> bytes:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ds_dagster.catalog.descriptors import Sources, descriptor_of, file_content
+from ds_dagster.catalog.descriptors import Sources, check_names, descriptor_of, file_content
 from ds_dagster.catalog.protobuf import read_set, set_text
 from ds_dagster.catalog.recorded import columns_of, recorded_columns
 from ds_dagster.catalog.records import Draft
 from ds_dagster.catalog.relation import Column, Descriptor, Relation, ValueFormat
-from ds_dagster.catalog.schema_formats import FORMATS, SchemaFormat, check_sink_columns, message_fields
+from ds_dagster.catalog.schema_formats import FORMATS, SchemaFormat, check_sink_columns, message_fields, value_part
 from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
@@ -119,6 +119,8 @@ def check_schemas(relation: Relation, kind: StoreKind, store: StoreDefinition, d
             raise error(_NEEDS[format_], span=span, store=store.name, relation=str(relation.name))
     if not relation.declared:
         check_sink_columns(relation)
+    elif relation.value_descriptor is not None:
+        check_names(relation.value_descriptor, value_part(relation)[1], relation.span)
 
 
 _NEEDS: Mapping[str, str] = {

@@ -201,7 +201,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "PROTOBUF_FIELD_MISSING",
         "user",
         "the message {message} has no field {name}",
-        "did you mean {nearest}? select only columns that the message has, under its names",
+        "did you mean {nearest}? list or select only columns that the message has, under its names",
     ),
     Condition(
         "PROTOBUF_FIELD_TYPE",

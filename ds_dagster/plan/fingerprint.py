@@ -91,10 +91,12 @@ def _columns(relation: Relation, names: frozenset[str] | None = None) -> Shape:
 
 def _records(relation: Relation) -> Shape:
     key = relation.key
+    messages = [one.message if one else "" for one in (relation.value_descriptor, relation.key_descriptor)]
     return [
         relation.value_format,
         [key.format, list(key.columns), str(key.type) if key.type else None, list(key.exclude)],
         list(relation.primary_key),
+        *(messages if any(messages) else ()),
     ]
 
 

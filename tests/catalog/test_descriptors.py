@@ -14,6 +14,7 @@ SHOP = proto_file(
     "shop.proto",
     {"Order": ["int64 id = 1", "string note = 2", "uint32 n = 3"], "Order.Item": ["string name = 1"]},
 )  # fmt: skip
+OTHER_VERSION = proto_file("v2.proto", {"Order": ["int64 id = 2"]}, package="v2")
 OTHER = proto_file("other.proto", {"Order": ["int64 id = 1"], "Loop": ["Loop inner = 1"]})
 NEEDY = proto_file("needy.proto", {"Needy": ["required int64 id = 1", "required int64 other = 2"]}, syntax="proto2")
 KAFKA = "CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'x');\nUSE STORE k;\n"
@@ -27,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sql").mkdir()
     (tmp_path / "shop.desc").write_bytes(descriptor_set(SHOP))
-    (tmp_path / "sub" / "other.desc").write_bytes(descriptor_set(OTHER))
+    (tmp_path / "sub" / "other.desc").write_bytes(descriptor_set(OTHER, OTHER_VERSION))
     (tmp_path / "needy.desc").write_bytes(descriptor_set(NEEDY))
     (tmp_path / "bad.desc").write_bytes(b"\xff\xff")
     (tmp_path / "empty.desc").write_bytes(b"")
@@ -59,6 +60,8 @@ REFUSED = [
      "DESCRIPTOR_WITHOUT_PROTOBUF", "'protobuf'"),
     (BOTH + "CREATE STREAM s WITH ('value.descriptor.name' = 'shop.Loop');", "SCHEMA_FIELD_WITHOUT_TYPE", "list"),
     (sink("SELECT id AS ids FROM s"), "PROTOBUF_FIELD_MISSING", "did you mean id"),
+    (SOURCES + "CREATE STREAM s (id BIGINT, nota VARCHAR) WITH ('value.descriptor.name' = 'shop.Order');",
+     "PROTOBUF_FIELD_MISSING", "did you mean note"),
     (sink("SELECT id, n FROM s"), "PROTOBUF_FIELD_TYPE", "CAST"),
     ("CREATE DESCRIPTOR_SOURCE n WITH ('file' = 'needy.desc');" + sink("SELECT id FROM s").replace(".Order", ".Needy"),
      "PROTOBUF_FIELD_REQUIRED", "select them"),
@@ -99,6 +102,15 @@ def test_columns_and_the_slice(folder: Path) -> None:
     assert not alone.errors, [one.text() for one in alone.errors]
     assert alone.queries["d"].fingerprint == project.queries["d"].fingerprint
     assert alone.queries["d"].scans[0].relation.value_descriptor == scanned.value_descriptor
+
+
+def test_another_message_is_another_meaning(folder: Path) -> None:
+    sql = (
+        "{0}CREATE STREAM s (id BIGINT) WITH ('value.descriptor.name' = '{1}.Order');\n"
+        "CREATE STREAM d WITH ('value.format' = 'json', {2}) AS SELECT * FROM s;"
+    )
+    found = [project_of(folder, sql.format(BOTH, name, COUNTS)) for name in ("a.shop", "v2")]
+    assert len({project.queries["d"].fingerprint for project in found}) == 2
 
 
 def test_the_kept_project_sees_a_new_descriptor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,6 @@ def reader_of(name: str, client: SchemaRegistryClient) -> Any:
 @pytest.mark.parametrize("name", ["avro", "json_schema", "protobuf"])
 def test_there_and_back(real: AvroBench, name: str) -> None:
     with SchemaRegistryClient({"url": real.registry.url}) as client:
-        client.set_compatibility(level="NONE")
         real.compile(SOURCE + SINK.format(name, "*"))
         for _ in range(2):
             query = real.start(name)
@@ -103,7 +102,6 @@ def test_there_and_back(real: AvroBench, name: str) -> None:
 
 def test_an_incompatible_schema_is_refused_with_the_difference(real: AvroBench) -> None:
     with SchemaRegistryClient({"url": real.registry.url}) as client:
-        client.set_compatibility(level="NONE")
         real.compile(SOURCE + SINK.format("avro", "id").replace("STREAM avro", "STREAM kept"))
         real.prepare("kept")
         client.set_compatibility(subject_name="kept-value", level="BACKWARD")
