@@ -161,7 +161,7 @@ def _print_rows(project: Project, relation: Relation, limit: int | None, as_json
             click.echo(line({"relation": table_name(relation), "key": key, "value": row}))
         else:
             click.echo(f"{line(key) if key else 'null'} | {line(row)}")
-    _tell_freshness(project, question.relations)
+    tell_freshness(project, question.relations)
     return 0
 
 
@@ -203,7 +203,7 @@ def _query(project: Project, sql: str, limit: int | None, as_json: bool) -> int:
         emit_json(_document(answer.columns, answer.rows))
     else:
         _show_table(answer)
-    _tell_freshness(project, question.relations)
+    tell_freshness(project, question.relations)
     return 0
 
 
@@ -259,7 +259,7 @@ def _load(project: Path | None, as_json: bool) -> Project:
     return load_project(settings.root, settings=settings)
 
 
-def _tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
+def tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
     """Says which of these is not being updated, and how old its rows are; after the answer, which need not wait for
     it."""
     from ds_dagster.cli.answers import newest_batch

@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "engine": "engine_commands",
     "print": "data_commands",
     "query": "data_commands",
+    "sql": "sql_command",
     "test": "test_command",
     "schemas": "schema_commands",
     "up": "server_commands",

@@ -355,17 +355,17 @@ STATEMENTS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
-        "INSERT_INTO_ENTITY_NOT_YET",
-        "not_yet",
-        "INSERT INTO ENTITY is not built yet",
-        "send records with the store's own tools",
+        "STATEMENT_OF_SHELL",
+        "unsupported",
+        "{statement} in a file is not supported",
+        'run it once: ds sql -c "{statement} …"',
         "0A000",
     ),
     Condition(
         "GENERATE_NOT_YET",
         "not_yet",
         "{statement} is not built yet",
-        "write the columns by hand; ds print shows records of an entity",
+        "GENERATE COLUMNS ENTITY name in ds sql prints columns to paste",
         "0A000",
     ),
     Condition(

@@ -53,9 +53,10 @@ _FIRST_WORDS: dict[str, str] = {
     "begin": "SESSION_STATEMENT_UNSUPPORTED",
     "commit": "SESSION_STATEMENT_UNSUPPORTED",
     "rollback": "SESSION_STATEMENT_UNSUPPORTED",
-    "insert into entity": "INSERT_INTO_ENTITY_NOT_YET",
+    "insert into entity": "STATEMENT_OF_SHELL",
     "insert overwrite": "CHANGE_DATA_UNSUPPORTED",
     "generate": "GENERATE_NOT_YET",
+    "generate columns": "STATEMENT_OF_SHELL",
     "copy": "GENERATE_NOT_YET",
     "terminate": "TERMINATE_IN_FILE",
     "restart": "RESTART_IN_FILE",
@@ -89,7 +90,10 @@ def _pairs() -> Iterable[tuple[str, str]]:
         yield f"alter {thing}", "ALTER_IN_FILE"
 
 
-REFUSED: dict[tuple[str, ...], str] = {tuple(words.split()): condition for words, condition in _pairs()}
+REFUSED: dict[tuple[str, ...], str] = {tuple(words.split()): condition for words, condition in _pairs()} | {
+    ("update", "entity"): "STATEMENT_OF_SHELL",
+    ("drop", "entity"): "STATEMENT_OF_SHELL",
+}
 LONGEST = max(map(len, REFUSED))
 
 

@@ -19,10 +19,10 @@ from ds_dagster.sql.tokens import DeltaStreamTokenizer
 TYPOGRAPHIC = "’‘“”"
 _PLAIN = {"’": "'", "‘": "'", "“": '"', "”": '"'}
 _QUOTED_RUN = re.compile(
-    r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[’‘][^'’‘\n]*['’‘]|[“”][^"“”\n]*["“”]""", re.DOTALL
+    r"""--[^\r\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[’‘][^'’‘\n]*['’‘]|[“”][^"“”\n]*["“”]""", re.DOTALL
 )
-_LINE_RUN = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\n]|'')*'|"(?:[^"\n]|"")*"|`[^`\n]*`|[;'"`]|/\*""", re.DOTALL)
-_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/|/\*", re.DOTALL)
+_LINE_RUN = re.compile(r"""--[^\r\n]*|/\*.*?\*/|'(?:[^'\n]|'')*'|"(?:[^"\n]|"")*"|`[^`\n]*`|[;'"`]|/\*""", re.DOTALL)
+_COMMENTS = re.compile(r"--[^\r\n]*|/\*.*?\*/|/\*", re.DOTALL)
 _CLOSING = {"'": "'", '"': '"', "`": "`", "/*": "*/"}
 _SENSITIVE = re.compile(r"(?i)(password|secret|token|passphrase|private|credential|api.?key|access_key)[^=\n]*=\s*")
 

@@ -86,7 +86,7 @@ LAYERS: Mapping[str, Layer] = {
     "local": layer(inside="confluent_kafka psycopg2 boto3 botocore"),
     "cli": layer(
         f"{COMPILER} runtime local testing orchestration demo",
-        third="click sqlglot rich",
+        third="click prompt_toolkit sqlglot rich",
         inside="spark dagster dagster_graphql rich pytest confluent_kafka boto3 psycopg2",
     ),
     "__init__": layer(),

@@ -1,0 +1,197 @@
+"""GENERATE COLUMNS: the DDL of a relation over an entity that is there already, to be pasted into a file.
+
+Where columns come from, first match: the newest schema of the entity's subject in the store's registry, the table's own
+columns, samples of the records.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from ds_dagster.catalog.avro import parse_avro, sql_type
+from ds_dagster.catalog.entity import RawRecord
+from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperations, EntityPath
+from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.cli.environment import resolver
+from ds_dagster.cli.sampled_types import Seen, seen
+from ds_dagster.datatypes import VARCHAR, DataType, StructType
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean
+from ds_dagster.settings import Settings
+from ds_dagster.sql.generator import name_text, properties_text
+from ds_dagster.sql.script import parse_statement
+from ds_dagster.sql.statements import Property
+from ds_dagster.stores.registry import KINDS
+from ds_dagster.stores.schema_registry import SchemaRegistry
+
+NOWHERE = Span("", 0)
+TEXT_KEY, JSON_KEY = "primitive", "json"
+_UNPLAIN = re.compile(r"\W+")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a column list, with what is to be known of it."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The DDL, where its columns come from (``registry``, ``table``, ``samples``), how many records were looked at."""
+
+    ddl: str
+    source: str
+    records: int | None = None
+
+
+def generated(
+    settings: Settings, store: StoreDefinition, operations: EntityOperations, path: EntityPath, samples: int
+) -> Generated:
+    """The DDL of an entity.
+
+    Raises:
+        UserError: ENTITY_NOT_FOUND, NOTHING_TO_SAMPLE.
+    """
+    found = operations.describe(path)
+    if found is None:
+        known = [node.path[-1] for node in operations.children(path[:-1])]
+        nearest = did_you_mean(path[-1], known)
+        raise error("ENTITY_NOT_FOUND", entity=".".join(path), store=store.name, nearest=nearest)
+    from_registry = _from_registry(settings, store, found)
+    if from_registry is not None:
+        return from_registry
+    if found.columns:
+        return _from_table(store, found)
+    return _from_samples(store, found, operations.sample(path, samples))
+
+
+def _from_registry(settings: Settings, store: StoreDefinition, found: EntityDescription) -> Generated | None:
+    if store.registry is None:
+        return None
+    with closing(SchemaRegistry(store.registry.spec, resolver(settings, store.registry.name))) as registry:
+        latest = registry.latest(f"{found.facts.name}-value")
+    avro: Any = None if latest is None else parse_avro(latest.schema)
+    if not isinstance(avro, dict) or avro["type"] != "record":
+        return None
+    lines = []
+    for one in avro["fields"]:
+        type_ = sql_type(one["type"])
+        if type_ is None:
+            lines.append(Line(one["name"], VARCHAR, remark="no SQL type holds it: take it out, or change the schema"))
+        else:
+            lines.append(Line(one["name"], type_[0], nullable=True, remark="" if type_[1] else "never NULL so far"))
+    values = {"store": store.name, "topic": found.facts.name, "value.format": "avro"}
+    return Generated(_ddl("STREAM", found.path, lines, (), values), "registry")
+
+
+def _from_table(store: StoreDefinition, found: EntityDescription) -> Generated:
+    """CREATE TABLE over the table's columns; those without a type of ours are left out with a remark."""
+    lines = [
+        Line(
+            column.name,
+            column.type or VARCHAR,
+            column.nullable,
+            column.native if column.type else f"{column.native}: no type holds it",
+        )
+        for column in found.columns
+    ]
+    parts = [name for name, _ in KINDS[store.kind].capabilities.entity_parts]
+    named = dict(zip(reversed(parts), reversed(found.path), strict=False))
+    if len(parts) == 1:
+        named = {parts[0]: found.facts.name}
+    values = {"store": store.name, **{name: named[name] for name in parts if name in named}}
+    key = tuple(column.name for column in found.columns if column.key)
+    return Generated(_ddl("TABLE", found.path, lines, key, values), "table")
+
+
+def _from_samples(store: StoreDefinition, found: EntityDescription, records: Sequence[RawRecord]) -> Generated:
+    values = [parsed for record in records if (parsed := _json(record.value)) is not None]
+    objects = [value for value in values if isinstance(value, dict)]
+    if not objects:
+        raise error("NOTHING_TO_SAMPLE", entity=found.facts.name, store=store.name, count=len(records))
+    whole = seen(objects)
+    lines = [Line(name, inner.type, remark=_remark(inner, len(objects))) for name, inner in whole.fields.items()]
+    properties: dict[str, str] = {"store": store.name, "topic": found.facts.name, "value.format": "json"}
+    key_format, key = _key(records, [line.name for line in lines])
+    if key_format:
+        properties["key.format"] = key_format
+    kind = "CHANGELOG" if key and any(record.value is None for record in records) else "STREAM"
+    if kind == "STREAM":
+        properties |= _key_properties(key_format, key, records)
+        key = ()
+    return Generated(_ddl(kind, found.path, lines, key, properties), "samples", len(records))
+
+
+def _key_properties(key_format: str, key: Sequence[str], records: Sequence[RawRecord]) -> dict[str, str]:
+    """What a stream says of its key: the columns it is made of, else its type."""
+    if not key_format:
+        return {}
+    if key:
+        return {"key.columns": ", ".join(map(name_text, key))}
+    if key_format == TEXT_KEY:
+        return {"key.type": str(VARCHAR)}
+    type_ = seen(found for record in records if isinstance(found := _json(record.key), dict)).type
+    return {"key.type": str(type_)} if isinstance(type_, StructType) else {}
+
+
+def _key(records: Sequence[RawRecord], names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Format of the keys, empty where records have none, and the columns they repeat."""
+    keys = [record.key for record in records]
+    if not keys or any(key is None for key in keys):
+        return "", ()
+    pairs = [(_json(r.key), _json(r.value), r.key) for r in records if isinstance(_json(r.value), dict)]
+    if all(isinstance(_json(key), dict) for key in keys):
+        fields = tuple(dict.fromkeys(name for key in keys for name in _json(key)))
+        repeated = all(value.get(name) == key.get(name) for key, value, _ in pairs for name in fields)
+        return JSON_KEY, fields if repeated and set(fields) <= set(names) else ()
+    texts = [(raw.decode("utf-8", "replace"), value) for _, value, raw in pairs if raw is not None]
+    same = [name for name in names if all(value.get(name) == text for text, value in texts)]
+    return TEXT_KEY, tuple(same[:1])
+
+
+def _json(part: bytes | None) -> Any:
+    try:
+        return None if part is None else json.loads(part)
+    except ValueError:
+        return None
+
+
+def _remark(found: Seen, count: int) -> str:
+    remarks = []
+    if found.count < count:
+        remarks.append(f"in {found.count} of {count}")
+    if found.nulls:
+        remarks.append(f"NULL in {found.nulls}")
+    if found.is_mixed:
+        remarks.append("values of several kinds")
+    elif found.nulls == found.count:
+        remarks.append("no value was seen")
+    return ", ".join(remarks)
+
+
+def _ddl(kind: str, path: EntityPath, lines: Sequence[Line], key: Sequence[str], properties: dict[str, str]) -> str:
+    """CREATE … over several lines; what it reads back to is what it says."""
+    name = _UNPLAIN.sub("_", path[-1].rpartition("/")[2]).strip("_").lower() or "relation"
+    items = [_column(line, last=index == len(lines) - 1 and not key) for index, line in enumerate(lines)]
+    if key:
+        items.append("  PRIMARY KEY (" + ", ".join(map(name_text, key)) + ")")
+    written = tuple(Property(name, value, "string", NOWHERE, NOWHERE) for name, value in properties.items())
+    text = "\n".join([f"CREATE {kind} {name_text(name)} (", *items, ") " + properties_text(written) + ";"])
+    parse_statement(text)
+    return text
+
+
+def _column(line: Line, *, last: bool) -> str:
+    required = "" if line.nullable else " NOT NULL"
+    text = f"  {name_text(line.name)} {line.type}{required}{'' if last else ','}"
+    return f"{text}  -- {line.remark}" if line.remark else text

@@ -1,0 +1,107 @@
+"""How ``ds sql`` shows results: tables for people, one JSON object per line for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from ds_dagster.cli.output import jsonable, note, show_diagnostics, table
+from ds_dagster.cli.values import cell
+from ds_dagster.errors import DsError, ProjectError
+
+Rows = Iterable[Mapping[str, Any]]
+TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE"}
+"""Type of a value → SQL type of its column; others are VARCHAR."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlOutput:
+    """Where results go. With ``as_json`` every answer is one line: ``{"kind", "columns", "rows"}``, a record or row of
+    something that goes on is ``{"kind", …}`` by itself."""
+
+    as_json: bool = False
+
+    def table(self, kind: str, rows: Rows, columns: Sequence[tuple[str, str]] | None = None) -> None:
+        """An answer with rows.
+
+        Args:
+            kind: of the statement: ``LIST_STORES``, ``SELECT``.
+            rows: all with the same names.
+            columns: (name, type) where they are known; else told from the rows.
+        """
+        shown = [dict(row) for row in rows]
+        names = list(columns) if columns is not None else _columns(shown)
+        if self.as_json:
+            self._line({"kind": kind, "columns": [{"name": n, "type": t} for n, t in names], "rows": shown})
+            return
+        numbers = [i for i, (_, type_) in enumerate(names) if type_ in ("BIGINT", "DOUBLE", "INTEGER")]
+        table([name for name, _ in names], [[_cell(row[n]) for n, _ in names] for row in shown], right=numbers)
+        note(f"{len(shown)} row{'' if len(shown) == 1 else 's'}")
+
+    def document(self, kind: str, values: Mapping[str, Any]) -> None:
+        """One thing with its properties; lists of objects in it become tables of their own."""
+        if self.as_json:
+            self._line({"kind": kind, **values})
+            return
+        plain = {name: value for name, value in values.items() if not _is_table(value)}
+        width = max(map(len, plain), default=0)
+        for name, value in plain.items():
+            click.echo(f"{name.ljust(width)}  {_cell(value)}")
+        for name, value in values.items():
+            if _is_table(value):
+                click.echo(f"\n{name}:")
+                headers = list(value[0])
+                table(headers, [[_cell(row[header]) for header in headers] for row in value])
+
+    def text(self, kind: str, name: str, text: str, **more: Any) -> None:
+        """A text to copy; as JSON under a name."""
+        if self.as_json:
+            self._line({"kind": kind, name: text, **more})
+        else:
+            click.echo(text)
+
+    def done(self, kind: str, thing: str, name: str, summary: str, **more: Any) -> None:
+        """Something was changed: ``{"kind", "type", "name", "summary"}``."""
+        if self.as_json:
+            self._line({"kind": kind, "type": thing, "name": name, "summary": summary, **more})
+        else:
+            note(summary)
+
+    def line(self, row: Mapping[str, Any], shown: str) -> None:
+        """One record or row of something that goes on; ``shown`` for people."""
+        if self.as_json:
+            self._line(row)
+        else:
+            click.echo(shown)
+
+    def failure(self, problem: DsError) -> None:
+        """What went wrong."""
+        found = problem.diagnostics if isinstance(problem, ProjectError) else (problem.diagnostic(),)
+        if self.as_json:
+            self._line({"ok": False, "diagnostics": [diagnostic.json() for diagnostic in found]})
+        else:
+            show_diagnostics(found)
+
+    @staticmethod
+    def _line(value: Mapping[str, Any]) -> None:
+        click.echo(json.dumps(value, default=jsonable, ensure_ascii=False, separators=(",", ":")))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    names = list(rows[0]) if rows else []
+    found = {name: next((row[name] for row in rows if row[name] is not None), None) for name in names}
+    return [(name, TYPES.get(type(value), "VARCHAR")) for name, value in found.items()]
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+
+
+def _cell(value: Any) -> Any:
+    if value is None or value == "":
+        return "-"
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else cell(value)

@@ -1,0 +1,189 @@
+"""``ds sql``: what its statements answer, shapes of JSON lines, exit codes, what belongs into files instead."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Ds, Outcome, ViewWriter
+
+
+def lines(found: Outcome) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in found.out.splitlines()]
+
+
+def rows(ds: Ds, statement: str) -> list[dict[str, Any]]:
+    found = ds("sql", "--json", "-c", statement)
+    assert found.code == 0, found.out
+    (line,) = lines(found)
+    assert [column["name"] for column in line["columns"]] == list(line["rows"][0]) if line["rows"] else True
+    return list(line["rows"])
+
+
+def refused(ds: Ds, statement: str) -> dict[str, Any]:
+    found = ds("sql", "--json", "-c", statement)
+    assert found.code == 1
+    last = lines(found)[-1]
+    assert last["ok"] is False
+    return dict(last["diagnostics"][0])
+
+
+def test_lists(ds: Ds) -> None:
+    assert [(row["name"], row["type"], row["current"]) for row in rows(ds, "LIST STORES;")] == [
+        ("kafka", "KAFKA", True),
+        ("warehouse", "POSTGRESQL", False),
+        ("sqlite", "SQLITE", False),
+    ]
+    relations = {row["name"]: row for row in rows(ds, "SHOW RELATIONS")}
+    assert relations["d.public.visits"]["filled_by"] == "visits"
+    assert relations["d.public.users"]["primary_key"] == "userid"
+    assert len(rows(ds, "LIST RELATIONS IN SCHEMA d.public")) == len(relations)
+    assert rows(ds, "LIST RELATIONS IN SCHEMA d.other") == []
+    assert rows(ds, "LIST DATABASES") == [{"name": "d", "current": True}]
+    assert rows(ds, "LIST SCHEMAS IN DATABASE d") == [{"database": "d", "name": "public", "current": True}]
+    queries = {row["name"]: row for row in rows(ds, "LIST QUERIES")}
+    assert queries["visits"]["actual_state"] == "ABSENT"
+    assert {"COUNT", "UPPER"} <= {row["name"] for row in rows(ds, "LIST FUNCTIONS")}
+    assert rows(ds, "LIST SCHEMA_REGISTRIES") == []
+
+
+def test_lists_for_people_have_headers_even_when_empty(ds: Ds) -> None:
+    found = ds("sql", "-c", "LIST ENTITIES IN STORE sqlite")
+    assert (found.code, found.out) == (0, "NAME  TYPE  IS_LEVEL  PATH\n")
+    assert "0 rows" in found.err
+
+
+def test_describes(ds: Ds) -> None:
+    (found,) = lines(ds("sql", "--json", "-c", "DESCRIBE RELATION visits"))
+    assert found["kind"] == "DESCRIBE_RELATION"
+    assert (found["fqn"], found["queries"], found["columns"][2]) == (
+        "d.public.visits",
+        ["visits"],
+        {"name": "n", "type": "BIGINT", "nullable": False, "primary_key": False},
+    )
+    columns = rows(ds, "DESCRIBE RELATION COLUMNS users")
+    assert [column["name"] for column in columns if column["primary_key"]] == ["userid"]
+    (store,) = lines(ds("sql", "--json", "-c", "DESCRIBE STORE warehouse"))
+    assert (store["status"], store["type"]) == ("errored", "POSTGRESQL")
+    assert {"name": "postgres.password", "value": "${PASSWORD}"} in store["properties"], "secrets are not shown"
+    (query,) = lines(ds("sql", "--json", "-c", "DESCRIBE QUERY visits"))
+    assert (query["state"], query["relation"]) == ("ABSENT", "d.public.visits")
+    assert rows(ds, "DESCRIBE QUERY EVENTS visits") == []
+    for part in ("METRICS", "STATE"):
+        (told,) = lines(ds("sql", "--json", "-c", f"DESCRIBE QUERY {part} visits"))
+        assert told["kind"] == f"DESCRIBE_QUERY_{part}"
+
+
+def test_describe_statement_tells_sink_and_sources(ds: Ds) -> None:
+    join = "CREATE STREAM both AS SELECT c.url, u.region FROM clicks c JOIN users u ON u.userid = c.userid"
+    (row,) = rows(ds, f"DESCRIBE {join}")
+    assert row["kind"] == "CREATE_STREAM"
+    assert [source["fqn"] for source in row["json"]["sources"]] == ["d.public.clicks", "d.public.users"]
+    assert row["json"]["sink"] == {
+        "fqn": "d.public.both",
+        "type": "stream",
+        "db_name": "d",
+        "schema_name": "public",
+        "name": "both",
+        "store_name": "kafka",
+        "is_virtual": False,
+    }
+    assert row["json"]["ddl"].startswith("CREATE STREAM d.public.both (url VARCHAR, region VARCHAR)")
+    (again,) = rows(
+        ds, "DESCRIBE CREATE MATERIALIZED VIEW visits AS SELECT url, count(*) AS n FROM clicks GROUP BY url"
+    )
+    assert again["json"]["sink"]["name"] == "visits", "a statement that is in a file already is replaced"
+    (made,) = rows(ds, "DESCRIBE CREATE DATABASE other")
+    assert (made["kind"], made["json"]["sink"]) == ("CREATE_DATABASE", None)
+    assert refused(ds, "DESCRIBE CREATE STREAM x AS SELECT nothing FROM clicks")["condition"] == "UNKNOWN_COLUMN"
+
+
+def test_select_answers_from_views(ds: Ds, views: ViewWriter) -> None:
+    views.write("visits", {"url": ["./a", "./b"], "device": ["m", "m"], "n": [3, 4]})
+    assert rows(ds, "SELECT url, n FROM visits WHERE n > 3") == [{"url": "./b", "n": 4}]
+    (entity,) = rows(ds, "LIST ENTITIES IN d.public IN STORE sqlite")
+    assert (entity["path"], entity["type"]) == (["d", "public", "visits"], "view")
+    (told,) = lines(ds("sql", "--json", "-c", "DESCRIBE ENTITY d.public.visits IN STORE sqlite"))
+    assert (told["size"], told["relations"]) == (2, ["d.public.visits"])
+    assert [column["name"] for column in told["columns"] if column["primary_key"]] == ["url", "device"]
+    printed = lines(ds("sql", "--json", "-c", "PRINT ENTITY d.public.visits IN STORE sqlite WITH ('limit' = 1)"))
+    assert [line["kind"] for line in printed] == ["ROW"]
+    found = ds("sql", "-c", "GENERATE COLUMNS FOR ENTITY d.public.visits IN STORE sqlite")
+    assert found.out == (
+        "CREATE TABLE visits (\n  url VARCHAR,  -- VARCHAR\n  device VARCHAR,  -- VARCHAR\n"
+        "  n BIGINT NOT NULL,  -- BIGINT\n  PRIMARY KEY (url, device)\n) WITH ('store' = 'sqlite');\n"
+    )
+
+
+def test_use_holds_for_the_script(ds: Ds, tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(
+        "-- two stores\nUSE STORE warehouse; LIST STORES;\nUSE DATABASE d; LIST SCHEMAS;", encoding="utf-8"
+    )
+    used, stores, *_ = lines(ds("sql", "--json", str(script)))
+    assert used == {"kind": "USE", "type": "store", "name": "warehouse", "summary": "store warehouse is used now"}
+    assert [row["name"] for row in stores["rows"] if row["current"]] == ["warehouse"]
+    for statement, condition in (
+        ("USE STORE nothing", "UNKNOWN_STORE"),
+        ("USE DATABASE nothing", "UNKNOWN_DATABASE"),
+        ("USE SCHEMA nothing", "UNKNOWN_SCHEMA"),
+    ):
+        assert refused(ds, statement)["condition"] == condition
+
+
+def test_a_script_ends_at_its_first_mistake(ds: Ds) -> None:
+    found = ds("sql", "--json", "-c", "LIST DATABASES; LIST STORS; LIST STORES")
+    assert found.code == 1
+    assert [line.get("kind", "failed") for line in lines(found)] == ["LIST_DATABASES", "failed"]
+    assert lines(found)[-1]["diagnostics"][0]["column"] == 22
+    people = ds("sql", "-c", "LIST DATABASES; SELECT nothing FROM clicks")
+    assert people.code == 1
+    assert people.out.startswith("NAME")
+    assert "^" in people.err, "the place is shown"
+
+
+@pytest.mark.parametrize(
+    ("statement", "condition"),
+    [
+        ("CREATE STREAM s AS SELECT url FROM clicks", "DEFINITION_IN_SHELL"),
+        ("CREATE STORE s WITH ('type' = MEMORY)", "DEFINITION_IN_SHELL"),
+        ("INSERT INTO clicks SELECT * FROM clicks", "DEFINITION_IN_SHELL"),
+        ("DROP STREAM clicks", "DEFINITION_IN_SHELL"),
+        ("LIST STORS", "LIST_UNKNOWN"),
+        ("LIST ROLES", "HOSTED_ROLES"),
+        ("PRINT TOPIC t WITH ('beginning')", "OPTION_UNKNOWN"),
+        ("INSERT INTO ENTITY t VALUE(1)", "SYNTAX_EXPECTED"),
+        ("GENERATE COLUMNS ENTITY t WITH ('samples' = 0)", "PROPERTY_INVALID"),
+        ("DESCRIBE QUERY nothing", "JOB_UNKNOWN"),
+        ("TERMINATE QUERY nothing", "JOB_UNKNOWN"),
+        ("DESCRIBE nothing", "UNKNOWN_RELATION"),
+        ("DESCRIBE ENTITY a.b.c IN STORE sqlite", "ENTITY_NOT_FOUND"),
+        ("CREATE ENTITY a IN STORE sqlite", "ENTITY_STATEMENT_REFUSED"),
+        ("CREATE ENTITY a WITH ('topic.shards' = 1)", "PROPERTY_OF_OTHER_STORE"),
+        ("CREATE ENTITY a WITH ('nothing' = 1)", "UNKNOWN_PROPERTY"),
+        ("SELECT 'never closed FROM clicks", "SYNTAX_UNTERMINATED"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(ds: Ds, statement: str, condition: str) -> None:
+    found = refused(ds, statement)
+    assert (found["condition"], bool(found["hint"])) == (condition, True)
+
+
+def test_a_store_has_to_be_chosen(ds: Ds, project: Path) -> None:
+    (project / "ds.toml").write_text('database = "d"\n', encoding="utf-8")
+    assert refused(ds, "LIST ENTITIES")["condition"] == "STORE_NOT_CHOSEN"
+
+
+def test_usage(ds: Ds, tmp_path: Path) -> None:
+    assert ds("sql", "x.sql", "-c", "LIST STORES").code == 2
+    assert ds("sql", str(tmp_path / "none.sql"), "--json").conditions == ["SQL_FILE_UNREADABLE"]
+
+
+def test_standard_input(ds: Ds, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("LIST DATABASES;"))
+    assert [line["kind"] for line in lines(ds("sql", "--json"))] == ["LIST_DATABASES"]
