@@ -187,3 +187,13 @@ def test_standard_input(ds: Ds, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("sys.stdin", io.StringIO("LIST DATABASES;"))
     assert [line["kind"] for line in lines(ds("sql", "--json"))] == ["LIST_DATABASES"]
+
+
+def test_records_that_are_no_json_are_not_put_in(ds: Ds, project: Path) -> None:
+    text = """CREATE SCHEMA_REGISTRY r WITH ('type' = CONFLUENT, 'uris' = 'http://localhost:1');
+    CREATE STORE ka WITH ('type' = KAFKA, 'uris' = 'localhost:1', 'schema_registry.name' = r);
+    CREATE STREAM coded (x BIGINT) WITH ('store' = 'ka', 'topic' = 'coded', 'value.format' = 'avro',
+      'topic.partitions' = 1, 'topic.replicas' = 1);"""
+    (project / "sql" / "avro.sql").write_text(text, encoding="utf-8")
+    assert refused(ds, "INSERT INTO ENTITY coded IN STORE ka VALUE('{}')")["condition"] == "ENTITY_INSERT_FORMAT"
+    assert [(row["name"], row["stores"]) for row in rows(ds, "LIST SCHEMA_REGISTRIES")] == [("r", "ka")]

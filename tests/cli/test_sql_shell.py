@@ -24,7 +24,7 @@ from ds_dagster.cli.sql_shell import SqlCompleter
 from ds_dagster.settings import load_settings
 from ds_dagster.sql.command_script import is_complete
 
-SECONDS = 60.0
+SECONDS = 30.0
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>])")
 
 
@@ -75,20 +75,23 @@ def terminal(project: Path) -> Iterator[Terminal]:
         os.close(master)
 
 
+@pytest.mark.servers
 def test_a_statement_over_lines_completion_and_history(terminal: Terminal, project: Path) -> None:
-    terminal.wait_for(r"d @ kafka> ")
+    terminal.wait_for(r"d @ kafka>")
     terminal.send("LIST\r")
-    terminal.wait_for(r"\.\.\.> ")
+    terminal.wait_for(r"\.\.\.>")
     terminal.send("DATABASES;\r")
     assert "NAME" in terminal.wait_for(r"1 row")
-    terminal.send("DESCRIBE QUERY vis\t;\r")
+    terminal.send("DESCRIBE QUERY vis\t")
+    terminal.wait_for(r"visits")
+    terminal.send(";\r")
     assert "d.public.visits" in terminal.wait_for(r"attempts\s+0")
     terminal.send("LIST NOTHING;\r")
     terminal.wait_for(r"LIST_UNKNOWN")
     terminal.send("USE STORE warehouse;\r")
-    terminal.wait_for(r"d @ warehouse> ")
+    terminal.wait_for(r"d @ warehouse>")
     terminal.send("CREATE STREAM s (x INTEGER)\x03")
-    terminal.wait_for(r"> ")
+    terminal.wait_for(r"warehouse>")
     terminal.send("exit\r")
     assert terminal.process.wait(SECONDS) == 0
     history = (project / ".ds" / "sql_history").read_text(encoding="utf-8")
@@ -96,8 +99,9 @@ def test_a_statement_over_lines_completion_and_history(terminal: Terminal, proje
     assert (project / ".ds" / "sql_history").stat().st_mode & 0o077 == 0, "nobody else reads it"
 
 
+@pytest.mark.servers
 def test_end_of_input_leaves(terminal: Terminal) -> None:
-    terminal.wait_for(r"d @ kafka> ")
+    terminal.wait_for(r"d @ kafka>")
     terminal.send("\x04")
     assert terminal.process.wait(SECONDS) == 0
 
