@@ -16,6 +16,7 @@ from ds_dagster.orchestration.loads import build_load
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.refused import failing_asset
 from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.sources import build_ds_sources, observable
 from ds_dagster.orchestration.surface import surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 
@@ -115,7 +116,7 @@ def _interruptible(
 
 def build_ds_assets(project: DsProject, translator: DsTranslator | None = None) -> list[Any]:
     """Everything of a project: the streams' multi-asset, an op per finite load, failing assets for refused
-    statements, external specs for relations that others fill.
+    statements, one observable multi-asset for relations that others fill.
 
     Raises:
         UserError: ASSET_KEY_COLLISION.
@@ -129,8 +130,9 @@ def build_ds_assets(project: DsProject, translator: DsTranslator | None = None) 
             built.append(build_load(project, props, spec))
         elif not props.is_stream and props.broken is not None:
             built.append(failing_asset(spec, props.broken.diagnostics))
-        elif not props.is_executable:
-            built.append(spec)
+    sources = [props for props in surface.shown if observable(props)]
+    if sources:
+        built.append(build_ds_sources(project, sources, [surface.specs[props.name] for props in sources]))
     return built + [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
 
 

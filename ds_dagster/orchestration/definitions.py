@@ -12,6 +12,7 @@ from ds_dagster.orchestration.control_job import build_ds_control_job
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.resources import DsControlResource, build_pyspark_resource
 from ds_dagster.orchestration.sensors import build_ds_health_sensor
+from ds_dagster.orchestration.sources import OBSERVE_SECONDS
 from ds_dagster.orchestration.store_resources import build_store_resources, store_values
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.version import __version__
@@ -25,6 +26,7 @@ def build_ds_definitions(
     translator: DsTranslator | None = None,
     resources: Mapping[str, Any] | None = None,
     health_sensor: bool = True,
+    observe_sources: bool = True,
 ) -> dg.Definitions:
     """Assets, checks, the health sensor, the control job and the resources of a project.
 
@@ -34,6 +36,8 @@ def build_ds_definitions(
         resources: further resources; one under a store's folded name replaces that store's values, ``ds_control`` the
             control resource, ``pyspark`` the session of loads that run in the step.
         health_sensor: leave it out to observe in another way.
+        observe_sources: the sensor looks at the entities that others fill every quarter of an hour; they can be
+            observed by hand in any case.
 
     Loading starts no JVM and opens no socket; pyspark is imported only when a query has ``'execution'='step'``.
     Mistakes in the SQL become failing assets (see :class:`DsProject`).
@@ -52,8 +56,12 @@ def build_ds_definitions(
     return dg.Definitions(
         assets=build_ds_assets(bound, mapper),
         asset_checks=build_ds_checks(bound, mapper),
-        sensors=[build_ds_health_sensor(bound, mapper)] if health_sensor else [],
+        sensors=[_health_sensor(bound, mapper, observe_sources)] if health_sensor else [],
         jobs=[build_ds_control_job(bound)],
         resources=built,
         executor=dg.in_process_executor,
     )
+
+
+def _health_sensor(project: DsProject, mapper: DsTranslator, observe_sources: bool) -> dg.SensorDefinition:
+    return build_ds_health_sensor(project, mapper, observe_seconds=OBSERVE_SECONDS if observe_sources else None)

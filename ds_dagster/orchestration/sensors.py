@@ -12,6 +12,7 @@ from ds_dagster.orchestration.cursor import Cursor
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.report import MANY_RELATIONS, Reporter
 from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.sources import OBSERVE_SECONDS, SourceWatch, observable
 from ds_dagster.orchestration.surface import surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.control import Control
@@ -21,6 +22,8 @@ TICK_SECONDS = 15
 START_DELAY, LONGEST_START_DELAY = 15.0, 600.0
 """Seconds until an engine that did not come up is started again: doubled each time, up to the longest."""
 
+MANY_FACTOR = 3.0
+"""Entities are looked at so much less often where there are very many."""
 ALIVE = frozenset({"RUNNING", "STARTING", "STOPPING"})
 
 
@@ -30,11 +33,21 @@ def build_ds_health_sensor(
     *,
     name: str = "ds_health",
     minimum_interval_seconds: int = TICK_SECONDS,
+    observe_seconds: float | None = OBSERVE_SECONDS,
 ) -> dg.SensorDefinition:
-    """The sensor; running by default, since nothing is watched otherwise."""
+    """The sensor; running by default, since nothing is watched otherwise.
+
+    Args:
+        project, translator, name: as everywhere.
+        minimum_interval_seconds: between two ticks.
+        observe_seconds: between two looks at the entities that others fill; None leaves their stores alone.
+    """
     mapper = translator or DsTranslator()
     surface = surface_of(project, mapper)
     shown = [props for props in surface.shown if props.is_stream or props.broken is not None]
+    sources = tuple(props for props in surface.shown if observable(props)) if observe_seconds is not None else ()
+    slow = MANY_FACTOR if len(sources) > MANY_RELATIONS else 1.0
+    watch = SourceWatch(project, mapper, sources, OBSERVE_SECONDS if observe_seconds is None else observe_seconds, slow)
 
     @dg.sensor(
         name=name,
@@ -53,10 +66,19 @@ def build_ds_health_sensor(
         reporter = Reporter(health, mapper, context.instance, many, control.clock.monotonic)
         report = reporter.report(shown, cursor)
         left = f"; {report.left} relations wait for the next tick" if report.left else ""
-        summary = f"{engine}; {summary_of(health, control.orphans(project.project))}{left}"
-        return dg.SensorResult(asset_events=list(report.events), cursor=report.cursor.dump(), skip_reason=summary)
+        looked = watch.tick(kept_of_sources(report.cursor, cursor, watch), health.now, control.clock.monotonic)
+        troubles = f"; not seen: {', '.join(looked.problems)}" if looked.problems else ""
+        summary = f"{engine}; {summary_of(health, control.orphans(project.project))}{left}{troubles}"
+        events = [*report.events, *looked.events]
+        return dg.SensorResult(asset_events=events, cursor=looked.cursor.dump(), skip_reason=summary)
 
     return ds_health
+
+
+def kept_of_sources(reported: Cursor, before: Cursor, watch: SourceWatch) -> Cursor:
+    """The cursor of a report, with what was said of entities, of which reports know nothing."""
+    kept = {path: said for path, said in before.said.items() if path in watch.paths}
+    return replace(reported, said={**reported.said, **kept})
 
 
 def heal(control: Control, cursor: Cursor) -> tuple[Cursor, str]:

@@ -64,6 +64,7 @@ LAYERS: Mapping[str, Layer] = {
     "stores": layer("catalog", third="sqlglot", inside=DRIVERS, typing="confluent_kafka psycopg2 pyarrow"),
     "plan": layer("sql catalog", third="sqlglot"),
     "project": layer("sql catalog stores plan project_cache"),
+    "observation": layer("catalog project"),
     "project_cache": layer("sql catalog stores plan project", third="sqlglot"),
     "spark": layer(
         "catalog plan", third="pyspark py4j pyarrow sqlglot orjson", inside="boto3 botocore urllib3", typing="pyarrow"
@@ -76,7 +77,7 @@ LAYERS: Mapping[str, Layer] = {
         inside=DRIVERS,
     ),
     "orchestration": layer(
-        "catalog plan project runtime local",
+        "catalog plan project observation runtime local",
         third="dagster dagster_shared pydantic",
         inside="session boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
         typing="dagster_pyspark pyspark boto3 confluent_kafka psycopg2 session",
@@ -85,7 +86,7 @@ LAYERS: Mapping[str, Layer] = {
     "session": layer("runtime", third="dagster_pyspark pydantic", inside="worker"),
     "local": layer(inside="confluent_kafka psycopg2 boto3 botocore"),
     "cli": layer(
-        f"{COMPILER} runtime local testing orchestration demo",
+        f"{COMPILER} observation runtime local testing orchestration demo",
         third="click prompt_toolkit sqlglot rich",
         inside="spark dagster dagster_graphql rich pytest confluent_kafka boto3 psycopg2",
     ),

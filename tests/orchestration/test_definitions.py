@@ -68,7 +68,7 @@ def test_one_op_for_all_streams(tmp_path: Path) -> None:
     project = DsProject(write_project(tmp_path, stores=STORES, streams=source + queries))
     definitions = build_ds_definitions(project)
     nodes = {node.name for node in definitions.resolve_implicit_global_asset_job_def().graph.node_defs}
-    assert nodes == {"ds_streams", "ds_checks"}
+    assert nodes == {"ds_streams", "ds_sources", "ds_checks"}
     assert len(list(definitions.resolve_all_asset_specs())) == count + 1
 
 

@@ -26,7 +26,7 @@ class Sensor:
 
     def __init__(self, bench: Bench, instance: dg.DagsterInstance) -> None:
         self.bench, self.instance = bench, instance
-        self.definition = build_ds_health_sensor(bench.project)
+        self.definition = build_ds_health_sensor(bench.project, observe_seconds=None)
         self.cursor: str | None = None
         self.skip = ""
 

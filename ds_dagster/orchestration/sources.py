@@ -1,0 +1,172 @@
+"""Relations that others fill: external assets that can be observed, by hand and by the health sensor."""
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.data_version import DATA_VERSION_TAG
+
+from ds_dagster.catalog.io_spec import Resolver
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.values import PropertyValue, resolve
+from ds_dagster.errors import DsError
+from ds_dagster.observation import EntityObservation, observe_relations
+from ds_dagster.orchestration.cursor import Cursor, Said
+from ds_dagster.orchestration.ds_project import DsProject
+from ds_dagster.orchestration.events import PREFIX
+from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.orchestration.translator import DsTranslator
+from ds_dagster.runtime.environment import engine_environment
+
+SOURCES_NAME = "ds_sources"
+OBSERVE_SECONDS = 900.0
+"""Between two looks of the sensor at one entity: every look is a few calls to its store."""
+REPEAT_SECONDS = 6 * 3600.0
+"""An entity that does not change is told again so often."""
+BUDGET_SECONDS = 15.0
+"""The sensor looks at no further entity in a tick that took so long."""
+TABLES = ("table", "materialized_view")
+
+
+def observable(props: RelationProps) -> bool:
+    """Whether others fill it, and it is not refused."""
+    return props.relation is not None and props.broken is None and not props.is_executable
+
+
+def build_ds_sources(project: DsProject, relations: Sequence[RelationProps], specs: Sequence[dg.AssetSpec]) -> Any:
+    """One observable multi-asset over the relations that others fill; observing looks at their entities."""
+    by_key = {spec.key: props for spec, props in zip(specs, relations, strict=True)}
+
+    def ds_sources(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
+        wanted = {_name(by_key[key]): key for key in by_key if key in context.selected_asset_keys}
+        relations = [by_key[key].relation for key in wanted.values()]
+        problems: list[str] = []
+        for relation, found in look(project, [relation for relation in relations if relation is not None]):
+            if isinstance(found, DsError):
+                problems.append(f"{relation.name}: {found}")
+                continue
+            version = dg.DataVersion(found.fingerprint)
+            key = wanted[str(relation.name)]
+            yield dg.ObserveResult(asset_key=key, metadata=metadata_of(relation, found), data_version=version)
+        if problems:
+            raise dg.Failure("\n".join(problems), metadata={f"{PREFIX}/failed": len(problems)})
+
+    decorate: Any = dg.multi_observable_source_asset(
+        name=SOURCES_NAME, specs=list(specs), can_subset=True, description="Look at the entities that others fill."
+    )
+    return decorate(ds_sources)
+
+
+def look(
+    project: DsProject, relations: Sequence[Relation]
+) -> Generator[tuple[Relation, EntityObservation | DsError], None, None]:
+    """Look at entities; secrets are resolved in this process, as for store resources."""
+    environment = engine_environment(project.root)
+
+    def resolver_of(store: str) -> Resolver:
+        def resolver(value: PropertyValue) -> str:
+            return resolve(value, environment, used_by=f"store {store}")
+
+        return resolver
+
+    resolvers = {relation.store: resolver_of(relation.store) for relation in relations}
+    return observe_relations(project.project, relations, resolvers)
+
+
+def metadata_of(relation: Relation, found: EntityObservation) -> dict[str, Any]:
+    """Of an observation: where, shape, size, newest position."""
+    figures: dict[str, Any] = {
+        "store": found.store,
+        "entity": found.entity,
+        "schema_fingerprint": found.fingerprint,
+        "bytes": found.bytes,
+        **found.counts,
+        **{name: dg.MetadataValue.json(dict(values)) for name, values in _maps(found).items() if values},
+    }
+    size = "dagster/row_count" if relation.kind in TABLES else f"{PREFIX}/records"
+    told = {f"{PREFIX}/{name}": value for name, value in figures.items() if value is not None}
+    return told | ({size: found.size} if found.size is not None else {})
+
+
+def _maps(found: EntityObservation) -> Mapping[str, Mapping[str, str]]:
+    return {"newest": found.newest, "settings": found.settings}
+
+
+def _name(props: RelationProps) -> str:
+    return str(props.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the sensor has to tell of entities: events, memory, and why some could not be looked at."""
+
+    events: tuple[dg.AssetObservation, ...]
+    cursor: Cursor
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceWatch:
+    """The sensor's part: looks now and then, tells what changed.
+
+    Attributes:
+        project: loaded.
+        translator: gives asset keys.
+        relations: those that others fill.
+        seconds: between two looks at one entity.
+    """
+
+    project: DsProject
+    translator: DsTranslator
+    relations: tuple[RelationProps, ...]
+    seconds: float = OBSERVE_SECONDS
+    slow: float = field(default=1.0)
+
+    def tick(self, cursor: Cursor, now: float, monotonic: Callable[[], float]) -> Looked:
+        """Look at what is due; the first look is one interval after the first tick."""
+        said = dict(cursor.said)
+        keys = {self._path(props): props for props in self.relations}
+        for path in keys:
+            said.setdefault(path, Said(observed=now, checked=now))
+        due = [path for path in keys if now - said[path].checked >= self.seconds * self.slow]
+        relations = {str(keys[path].name): path for path in sorted(due, key=lambda path: said[path].checked)}
+        wanted = [relation for path in relations.values() if (relation := keys[path].relation) is not None]
+        events: list[dg.AssetObservation] = []
+        problems: list[str] = []
+        end = monotonic() + BUDGET_SECONDS
+        with closing(look(self.project, wanted)) as seen:
+            for relation, found in seen:
+                path = relations[str(relation.name)]
+                if isinstance(found, DsError):
+                    problems.append(f"{relation.entity}: {found.message} [{found.condition}]")
+                    said[path] = replace(said[path], checked=now)
+                else:
+                    said[path], event = self._told(relation, found, said[path], now)
+                    events += [event] if event else []
+                if monotonic() >= end:
+                    break
+        return Looked(tuple(events), replace(cursor, said=said), tuple(problems))
+
+    def _told(
+        self, relation: Relation, found: EntityObservation, said: Said, now: float
+    ) -> tuple[Said, dg.AssetObservation | None]:
+        told = [found.fingerprint, found.size, found.bytes, dict(found.newest), dict(found.counts)]
+        mark = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        if mark == said.position and now - said.observed < REPEAT_SECONDS:
+            return replace(said, checked=now), None
+        key = self.translator.get_asset_key(relation.name)
+        tags = {DATA_VERSION_TAG: found.fingerprint}
+        event = dg.AssetObservation(key, metadata=metadata_of(relation, found), tags=tags)
+        return replace(said, checked=now, observed=now, position=mark), event
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Asset keys as slash-separated paths."""
+        return frozenset(map(self._path, self.relations))
+
+    def _path(self, props: RelationProps) -> str:
+        return "/".join(self.translator.get_asset_key(props.name).path)
