@@ -10,7 +10,7 @@ import click
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, show_diagnostics, table
 from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import QualifiedName, did_you_mean
-from ds_dagster.project import Project, delivery_of, load_project, store_admin, uri_of
+from ds_dagster.project import Project, delivery_of, load_project, uri_of
 
 
 @click.command("check")
@@ -140,14 +140,21 @@ def lineage_command(relation: str | None, columns: bool, mermaid: bool, project:
 @click.command("ls")
 @click.argument("what", type=click.Choice(["stores", "entities", "relations"]), default="relations")
 @click.argument("store", required=False)
+@click.argument("path", nargs=-1)
+@click.option("--details", is_flag=True, help="entities: what DESCRIBE ENTITY knows of each, and an observation tells.")
 @project_option
 @json_option
-def ls_command(what: str, store: str | None, project: Path | None, as_json: bool) -> int:
-    """Look around: stores, entities STORE, relations."""
+def ls_command(
+    what: str, store: str | None, path: tuple[str, ...], details: bool, project: Path | None, as_json: bool
+) -> int:
+    """Look around: stores, entities STORE [PATH…], relations.
+
+    PATH are the parts of a level inside a store of tables: a database, then a schema; a folder.
+    """
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
     if what == "entities":
-        return _entities(loaded, store, as_json)
+        return _entities(loaded, store, path, details, as_json)
     rows = _stores(loaded) if what == "stores" else _relations(loaded)
     if as_json:
         emit_json(rows)
@@ -178,18 +185,13 @@ def _relations(project: Project) -> list[dict[str, object]]:
     ]
 
 
-def _entities(project: Project, store: str | None, as_json: bool) -> int:
-    from ds_dagster.cli.environment import resolver
+def _entities(project: Project, store: str | None, path: tuple[str, ...], details: bool, as_json: bool) -> int:
+    from ds_dagster.cli.entity_list import detailed, listed
 
     if store is None:
         raise click.UsageError("ls entities needs a store: ds ls entities STORE")
     definition = project.catalog.store(store)
-    admin = store_admin(project, definition.name, resolver(project.settings, definition.name))
-    try:
-        found = list(admin.entities())
-    finally:
-        admin.close()
-    rows = [{"name": e.name, **dict(e.counts), "record time": e.record_time, "size": e.size} for e in found]
+    rows = detailed(project, definition, path) if details else listed(project, definition, path)
     if as_json:
         emit_json(rows)
     else:

@@ -35,7 +35,7 @@ ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 WORKSPACE = """{ workspaceOrError { ... on Workspace { locationEntries { name loadStatus
   locationOrLoadError { __typename ... on PythonError { message }
     ... on RepositoryLocation { repositories { name } } } } } } }"""
-ASSETS = "{ assetNodes { assetKey { path } isExecutable } }"
+ASSETS = "{ assetNodes { assetKey { path } isMaterializable } }"
 LAUNCH = """mutation Launch($params: ExecutionParams!) { launchPipelineExecution(executionParams: $params) { __typename
   ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
   ... on RunConfigValidationInvalid { errors { message } } } }"""
@@ -114,7 +114,7 @@ class DagsterDev:
 
     def executable_assets(self) -> list[AssetPath]:
         """Keys of what can be materialized."""
-        return [tuple(node["assetKey"]["path"]) for node in self.call(ASSETS)["assetNodes"] if node["isExecutable"]]
+        return [tuple(node["assetKey"]["path"]) for node in self.call(ASSETS)["assetNodes"] if node["isMaterializable"]]
 
     def materialize(self, assets: Sequence[AssetPath]) -> str:
         """Start one run over these assets; returns its id.

@@ -80,7 +80,7 @@ def everything(studio: DagsterHouse) -> str:
     studio.run("user_clicks")
     studio.put("users", [user(f"User_{number}", 1) for number in range(40)], key="userid")
     studio.send("clicks", clicks(random.Random(1), 500, 0))
-    names = [name for name, node in studio.dev.nodes().items() if node["isExecutable"]]
+    names = [name for name, node in studio.dev.nodes().items() if node["isMaterializable"]]
     run = studio.dev.materialize(*names)
     assert run["status"] == "SUCCESS", run
     return str(run["runId"])

@@ -118,6 +118,18 @@ def test_select_answers_from_views(ds: Ds, views: ViewWriter) -> None:
     )
 
 
+def test_ls_entities_tells_the_same(ds: Ds, views: ViewWriter) -> None:
+    views.write("visits", {"url": ["./a"], "device": ["m"], "n": [3]})
+    levels = ds("ls", "entities", "sqlite", "d", "--json").json
+    assert levels == [{"name": "public", "kind": "schema"}]
+    (row,) = ds("ls", "entities", "sqlite", "d", "public", "--details", "--json").json
+    (described,) = lines(ds("sql", "--json", "-c", "DESCRIBE ENTITY d.public.visits IN STORE sqlite"))
+    assert (row["name"], row["size"], row["bytes"]) == ("visits", described["size"], described["bytes"])
+    assert row["relations"] == described["relations"] == ["d.public.visits"]
+    assert row["schema_fingerprint"].startswith("1:")
+    assert [found["name"] for found in ds("ls", "entities", "sqlite", "--json").json] == ["d.public.visits"]
+
+
 def test_use_holds_for_the_script(ds: Ds, tmp_path: Path) -> None:
     script = tmp_path / "script.sql"
     script.write_text(

@@ -73,7 +73,9 @@ SENSOR = """query S($selector: SensorSelector!) { sensorOrError(sensorSelector: 
   sensorState { status ticks(limit: 20) { status skipReason timestamp runIds error { message } } } } } }"""
 RELOAD = """mutation M($name: String!) { reloadRepositoryLocation(repositoryLocationName: $name) { __typename
   ... on WorkspaceLocationEntry { loadStatus } } }"""
-NODES = "{ assetNodes { assetKey { path } isExecutable groupName kinds opNames dependencyKeys { path } } }"
+NODES = (
+    "{ assetNodes { assetKey { path } isMaterializable isObservable groupName kinds opNames dependencyKeys { path } } }"
+)
 REPOSITORY = "__repository__"
 ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 READY_SECONDS = max(WAIT, 300.0)

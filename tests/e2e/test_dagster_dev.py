@@ -45,7 +45,8 @@ def events_of(run: dict[str, Any]) -> str:
 def test_the_project_loads_as_a_graph(studio: DagsterHouse) -> None:
     nodes = studio.dev.nodes()
     assert set(nodes) == STREAMS | DECLARED | LOADS | {"click_sample"}
-    assert {name for name, node in nodes.items() if node["isExecutable"]} == STREAMS | LOADS | {"click_sample"}
+    assert {name for name, node in nodes.items() if node["isMaterializable"]} == STREAMS | LOADS | {"click_sample"}
+    assert {name for name, node in nodes.items() if node["isObservable"]} == DECLARED
     assert nodes["user_clicks"]["groupName"] == "clickstream"
     assert sorted(nodes["user_clicks"]["kinds"]) == ["kafka", "spark", "stream"]
     sources = {key["path"][-1] for key in nodes["user_clicks"]["dependencyKeys"]}

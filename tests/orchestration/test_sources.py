@@ -163,7 +163,8 @@ def streaming(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     CREATE STORE n WITH ('type' = KINESIS, 'access_region' = 'us-east-2');
     CREATE STREAM clicks (url VARCHAR) WITH ('topic' = 'clicks', 'value.format' = 'json', 'topic.partitions' = 2,
       'topic.replicas' = 1);
-    CREATE STREAM users (id VARCHAR) WITH ('store' = 'n', 'topic' = 'users', 'value.format' = 'json', 'topic.shards' = 3);
+    CREATE STREAM users (id VARCHAR) WITH ('store' = 'n', 'topic' = 'users', 'value.format' = 'json',
+      'topic.shards' = 3);
     CREATE STREAM copied AS SELECT url FROM clicks;"""
     root = write_project(tmp_path_factory.mktemp("streaming"), all=text)
     try:

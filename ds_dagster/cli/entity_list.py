@@ -1,0 +1,52 @@
+"""Rows of ``ds ls entities``: the same facts that DESCRIBE ENTITY shows and observations of assets tell."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from ds_dagster.catalog.entity_operations import EntityOperations, EntityPath
+from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.cli.environment import resolver
+from ds_dagster.observation import fingerprint_of
+from ds_dagster.project import Project, store_admin
+
+Row = dict[str, Any]
+
+
+def listed(project: Project, store: StoreDefinition, path: EntityPath) -> list[Row]:
+    """Entities of a store with what one call tells; below a path what is right there."""
+    with closing(store_admin(project, store.name, resolver(project.settings, store.name))) as admin:
+        if path:
+            with closing(admin.operations()) as operations:
+                return [{"name": node.path[-1], "kind": node.kind} for node in operations.children(path)]
+        found = list(admin.entities())
+    return [{"name": e.name, **dict(e.counts), "record time": e.record_time, "size": e.size} for e in found]
+
+
+def detailed(project: Project, store: StoreDefinition, path: EntityPath) -> list[Row]:
+    """What is right below a path, each described: a few calls per entity. Levels come without figures."""
+    with (
+        closing(store_admin(project, store.name, resolver(project.settings, store.name))) as admin,
+        closing(admin.operations()) as operations,
+    ):
+        places = [(node.path, node.kind, node.is_level) for node in operations.children(path)]
+        return [_row(project, store, operations, *place) for place in places]
+
+
+def _row(
+    project: Project, store: StoreDefinition, operations: EntityOperations, path: EntityPath, kind: str, is_level: bool
+) -> Row:
+    found = None if is_level else operations.describe(path)
+    on_store = [relation for relation in project.catalog.relations.values() if relation.store == store.name]
+    relations = [relation for relation in on_store if operations.path_of(relation) == path]
+    return {
+        "name": path[-1],
+        "kind": kind,
+        "counts": dict(found.facts.counts) if found else None,
+        "size": found.facts.size if found else None,
+        "bytes": found.bytes if found else None,
+        "newest": dict(found.newest) if found else None,
+        "relations": [str(relation.name) for relation in relations],
+        "schema_fingerprint": fingerprint_of(relations[0], found) if relations and found else None,
+    }
