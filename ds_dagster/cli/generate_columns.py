@@ -95,7 +95,15 @@ def _from_registry(settings: Settings, store: StoreDefinition, found: EntityDesc
 
 
 def _from_table(store: StoreDefinition, found: EntityDescription) -> Generated:
-    """CREATE TABLE over the table's columns; those without a type of ours are left out with a remark."""
+    """CREATE TABLE over the table's columns; those without a type of ours are VARCHAR with a remark.
+
+    Raises:
+        UnsupportedError: ENTITY_STATEMENT_REFUSED in a store that holds no tables.
+    """
+    if not KINDS[store.kind].capabilities.writes_tables:
+        reason, fix = "a view's columns stand in its query", "DESCRIBE RELATION shows them"
+        place = {"store": store.name, "type": store.kind}
+        raise error("ENTITY_STATEMENT_REFUSED", statement="GENERATE COLUMNS", reason=reason, fix=fix, **place)
     lines = [
         Line(
             column.name,

@@ -13,7 +13,7 @@ from ds_dagster.catalog.properties import property_index
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.cli.sql_session import Executor, Session
-from ds_dagster.errors import ProjectError, error
+from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.project import Project
 from ds_dagster.sql.commands import (
     DescribeEntity,
@@ -88,6 +88,17 @@ def _relations(
     return [relation for relation in on_store if operations.path_of(relation) == path]
 
 
+def _canonical(operations: EntityOperations, path: EntityPath) -> EntityPath:
+    """A path as the store spells it; a level, which is no entity, as it was written."""
+    try:
+        found = operations.describe(path)
+    except DsError as problem:
+        if problem.condition != "ENTITY_PATH_INVALID":
+            raise
+        return path
+    return path if found is None else found.path
+
+
 def print_entity(session: Session, statement: PrintEntity) -> None:
     """Records as they come until Ctrl-C or the limit, with ``from_beginning`` those that are there too; of a table some
     rows, once."""
@@ -101,7 +112,8 @@ def print_entity(session: Session, statement: PrintEntity) -> None:
                 text = (record.value or b"null").decode()
                 session.output.line({"kind": "ROW", "value": _parsed(text)}, text)
             return
-        described_by = next(iter(_relations(session.project(), store, operations, path)), None)
+        place = _canonical(operations, path)
+        described_by = next(iter(_relations(session.project(), store, operations, place)), None)
     with until_interrupted():
         _follow(session, store, statement, described_by)
 
@@ -188,7 +200,7 @@ def drop_entity(session: Session, statement: DropEntity) -> None:
     """
     store, path = session.store(statement.store), statement.path.parts
     with session.operations(store) as operations:
-        relations = _relations(session.project(), store, operations, path)
+        relations = _relations(session.project(), store, operations, _canonical(operations, path))
         users = _running(session, relations)
         if users:
             raise error("ENTITY_IN_USE", span=statement.path.span, entity=path_text(path), queries=users)
@@ -215,7 +227,7 @@ def insert_entity(session: Session, statement: InsertIntoEntity) -> None:
     """
     store, path = session.store(statement.store), statement.path.parts
     with session.operations(store) as operations:
-        for relation in _relations(session.project(), store, operations, path):
+        for relation in _relations(session.project(), store, operations, _canonical(operations, path)):
             formats = {relation.value_format, relation.key.format} - {"json", "none", "primitive"}
             if formats:
                 raise error("ENTITY_INSERT_FORMAT", entity=path_text(path), format=formats, relation=str(relation.name))

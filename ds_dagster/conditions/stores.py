@@ -149,7 +149,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ENTITY_PATH_INVALID",
         "user",
         "{path} cannot be an entity of the store {store}",
-        "write it as {shape}",
+        "a path there is {shape}",
         "3D007",
     ),
     Condition(

@@ -47,7 +47,7 @@ class KafkaEntities:
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
         """All topics but the broker's own."""
         if path:
-            raise path_invalid(self.store, path, "nothing: topics have no levels, leave IN out")
+            raise path_invalid(self.store, path, "empty: topics have no levels, leave IN out")
         return [EntityNode((facts.name,), "topic") for facts in self._admin.entities()]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:

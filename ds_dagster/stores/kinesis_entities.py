@@ -43,7 +43,7 @@ class KinesisEntities:
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
         """All streams."""
         if path:
-            raise path_invalid(self.store, path, "nothing: streams have no levels, leave IN out")
+            raise path_invalid(self.store, path, "empty: streams have no levels, leave IN out")
         return [EntityNode((facts.name,), "stream") for facts in self._admin.entities()]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:

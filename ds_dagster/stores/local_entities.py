@@ -117,7 +117,7 @@ class MemoryEntities(TableOperations):
     def children(self, path: EntityPath) -> Sequence[EntityNode]:
         """Tables that were written."""
         if path:
-            raise path_invalid(self.store, path, "nothing: tables in memory have no levels")
+            raise path_invalid(self.store, path, "empty: tables in memory have no levels")
         return [EntityNode((name,), "table") for name in self._names()]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:

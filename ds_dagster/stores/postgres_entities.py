@@ -67,6 +67,7 @@ class PostgresEntities(TableOperations):
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address
         self._connections: dict[str, Any] = {}
+        self._own = ""
         self.store = address.store
 
     def path_of(self, relation: Relation) -> EntityPath:
@@ -186,7 +187,9 @@ class PostgresEntities(TableOperations):
 
     def path_of_database(self) -> str:
         """The database the store connects to."""
-        return str(self._query("", "SELECT current_database()")[0][0])
+        if not self._own:
+            self._own = str(self._query("", "SELECT current_database()")[0][0])
+        return self._own
 
     @staticmethod
     def _inside(path: EntityPath) -> str:

@@ -84,6 +84,7 @@ def test_a_topic_from_nothing_to_a_query(sql: Sql, root: Path, name: str) -> Non
         f") WITH ('store' = 'k', 'topic' = '{name}', 'value.format' = 'json', 'key.format' = 'primitive', "
         "'key.columns' = '\"userId\"');"
     )
+    assert sql(f"DESCRIBE {generated['ddl']}")[0]["rows"][0]["kind"] == "CREATE_STREAM"
     (root / "sql" / "pasted.sql").write_text(generated["ddl"], encoding="utf-8")
     rows = [line["row"] for line in sql(f"SELECT n, place->zip AS zip FROM {name} LIMIT 3")]
     assert rows == [{"n": 0, "zip": None}, {"n": 1, "zip": 1}, {"n": 2, "zip": 2}]
@@ -111,6 +112,7 @@ def test_deletes_make_a_changelog(sql: Sql, name: str) -> None:
         f") WITH ('store' = 'k', 'topic' = '{name}', 'value.format' = 'json', 'key.format' = 'json');",
     ]
     assert (generated["source"], generated["records"]) == ("samples", 3)
+    assert sql(f"DESCRIBE {generated['ddl']}")[0]["rows"][0]["kind"] == "CREATE_CHANGELOG"
 
 
 def test_a_kinesis_stream(sql: Sql, name: str) -> None:
@@ -124,6 +126,7 @@ def test_a_kinesis_stream(sql: Sql, name: str) -> None:
     assert [line["kind"] for line in lines] == kinds
     assert (lines[3]["key"], lines[3]["value"]) == ("k", {"a": [1]})
     assert "a ARRAY<BIGINT>" in lines[4]["ddl"]
+    assert sql(f"DESCRIBE {lines[4]['ddl']}")[0]["rows"][0]["kind"] == "CREATE_STREAM"
 
 
 def test_tables_of_postgres(sql: Sql, root: Path, name: str) -> None:
@@ -156,6 +159,7 @@ def test_tables_of_postgres(sql: Sql, root: Path, name: str) -> None:
         "  PRIMARY KEY (url)",
         f") WITH ('store' = 'pg', 'postgresql.schema.name' = '{name}', 'postgresql.table.name' = 'visits');",
     ]
+    assert sql(f"DESCRIBE {generated['ddl']}")[0]["rows"][0]["kind"] == "CREATE_TABLE"
     assert refused(sql(f'DROP ENTITY {database}."{name}" IN STORE pg'))  # it is not empty
     sql(f'DROP ENTITY {path} IN STORE pg; DROP ENTITY {database}."{name}" IN STORE pg')
     assert name not in [row["name"] for row in sql(f"LIST ENTITIES IN {database} IN STORE pg")[0]["rows"]]
@@ -167,6 +171,7 @@ def test_what_queries_use_is_kept(sql: Sql, root: Path, name: str, monkeypatch: 
     CREATE STREAM {name}_2 AS SELECT x FROM {name};"""
     (root / "sql" / "used.sql").write_text(text, encoding="utf-8")
     sql(f"CREATE ENTITY {name} WITH ('kafka.partitions' = 1)")
+    assert sql(f"DESCRIBE ENTITY {name}")[0]["relations"] == [f"shop.public.{name}"]
     project = load_project(root)
     control = Control.open(project.settings)
     control.ensure(project, [f"{name}_2"], requested_by="test")

@@ -263,7 +263,7 @@ def test_settings_are_settings(block: Block, tmp_path: Path, monkeypatch: pytest
         assert load_settings(tmp_path).file == "pyproject.toml"
 
 
-TYPES_AND_KEYWORDS = frozenset({"TIMESTAMP_LTZ", "TRY_CAST", "MATCH_RECOGNIZE", "COMPUTE_POOL"})
+TYPES_AND_KEYWORDS = frozenset({"TIMESTAMP_LTZ", "TRY_CAST", "MATCH_RECOGNIZE", "COMPUTE_POOL", "SCHEMA_REGISTRIES"})
 
 
 def test_conditions_that_are_named_exist() -> None:

@@ -71,6 +71,16 @@ def test_what_others_fill_is_observable_and_nothing_else(project: DsProject) -> 
     assert found.keys == {key("visits"), key("none")}
 
 
+def test_a_topic_that_a_query_writes_is_observable_behind_it(tmp_path: Path) -> None:
+    text = """CREATE STORE prod_kafka WITH ('type' = KAFKA, 'uris' = 'localhost:1');
+    CREATE STREAM a (x BIGINT) WITH ('topic'='a', 'value.format'='json', 'topic.partitions'=1, 'topic.replicas'=1);
+    CREATE STREAM b AS SELECT x FROM a;
+    CREATE STREAM again (x BIGINT) WITH ('topic'='b', 'value.format'='json');"""
+    found = build_ds_definitions(DsProject(write_project(tmp_path, all=text))).resolve_assets_def(key("again"))
+    assert found.keys == {key("a"), key("again")}
+    assert key("b") in found.asset_deps[key("again")]
+
+
 def test_an_observation_by_hand(project: DsProject, lake: Path) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         result = observe(project, instance, "visits")
