@@ -102,8 +102,14 @@ def _from_table(store: StoreDefinition, found: EntityDescription) -> Generated:
     """
     if not KINDS[store.kind].capabilities.writes_tables:
         reason, fix = "a view's columns stand in its query", "DESCRIBE RELATION shows them"
-        place = {"store": store.name, "type": store.kind}
-        raise error("ENTITY_STATEMENT_REFUSED", statement="GENERATE COLUMNS", reason=reason, fix=fix, **place)
+        raise error(
+            "ENTITY_STATEMENT_REFUSED",
+            statement="GENERATE COLUMNS",
+            store=store.name,
+            type=store.kind,
+            reason=reason,
+            fix=fix,
+        )
     lines = [
         Line(
             column.name,

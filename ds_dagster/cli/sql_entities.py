@@ -88,6 +88,14 @@ def _relations(
     return [relation for relation in on_store if operations.path_of(relation) == path]
 
 
+def _standing_on(
+    project: Project, store: StoreDefinition, operations: EntityOperations, path: EntityPath
+) -> list[Relation]:
+    """Relations on an entity however its path is spelled; the store is asked where the written one names none."""
+    found = _relations(project, store, operations, path)
+    return found or _relations(project, store, operations, _canonical(operations, path))
+
+
 def _canonical(operations: EntityOperations, path: EntityPath) -> EntityPath:
     """A path as the store spells it; a level, which is no entity, as it was written."""
     try:
@@ -112,8 +120,7 @@ def print_entity(session: Session, statement: PrintEntity) -> None:
                 text = (record.value or b"null").decode()
                 session.output.line({"kind": "ROW", "value": _parsed(text)}, text)
             return
-        place = _canonical(operations, path)
-        described_by = next(iter(_relations(session.project(), store, operations, place)), None)
+        described_by = next(iter(_standing_on(session.project(), store, operations, path)), None)
     with until_interrupted():
         _follow(session, store, statement, described_by)
 
@@ -200,7 +207,7 @@ def drop_entity(session: Session, statement: DropEntity) -> None:
     """
     store, path = session.store(statement.store), statement.path.parts
     with session.operations(store) as operations:
-        relations = _relations(session.project(), store, operations, _canonical(operations, path))
+        relations = _standing_on(session.project(), store, operations, path)
         users = _running(session, relations)
         if users:
             raise error("ENTITY_IN_USE", span=statement.path.span, entity=path_text(path), queries=users)
@@ -227,7 +234,7 @@ def insert_entity(session: Session, statement: InsertIntoEntity) -> None:
     """
     store, path = session.store(statement.store), statement.path.parts
     with session.operations(store) as operations:
-        for relation in _relations(session.project(), store, operations, _canonical(operations, path)):
+        for relation in _standing_on(session.project(), store, operations, path):
             formats = {relation.value_format, relation.key.format} - {"json", "none", "primitive"}
             if formats:
                 raise error("ENTITY_INSERT_FORMAT", entity=path_text(path), format=formats, relation=str(relation.name))
