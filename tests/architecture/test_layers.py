@@ -253,7 +253,7 @@ def test_every_third_party_import_is_a_declared_dependency() -> None:
     undeclared = {
         top
         for top in found - OF_DEVELOPERS - {"tomli"}
-        if not {name.lower() for name in distributions.get(THROUGH.get(top, top), (top,))} & declared
+        if not {_distribution(name) for name in distributions.get(THROUGH.get(top, top), (top,))} & declared
     }
     assert not undeclared, f"imported, not in pyproject.toml's dependencies: {sorted(undeclared)}"
 
