@@ -91,7 +91,7 @@ class KafkaEntities:
         topic = self._topic(path)
         self._found(path)
         self._future("delete_topics", [topic], f"delete the topic {topic}", topic, operation_timeout=CALL_SECONDS)
-        self._await(lambda: self._admin.describe(topic) is None, f"forget the topic {topic}")
+        self._await(lambda: self._is_gone(topic), f"forget the topic {topic}")
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
         """One record, acknowledged by all replicas in step; returns ``partition/offset``."""
@@ -132,6 +132,11 @@ class KafkaEntities:
         if facts is None:
             raise not_found(self.store, path, [found.name for found in self._admin.entities()])
         return facts
+
+    def _is_gone(self, topic: str) -> bool:
+        """Whether the metadata no longer names it; its settings and its id are gone a moment earlier."""
+        found = self._admin._metadata(topic).topics.get(topic)
+        return found is None or found.error is not None or not found.partitions
 
     def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
         consumer = self._admin._consumer()
