@@ -174,9 +174,9 @@ DATABRICKS: tuple[PropertySpec, ...] = (
         "databricks.mode",
         "word",
         ("store",),
-        "how tables are loaded; default delta: their files are written straight into the bucket",
-        choices=("delta",),
-        choices_not_yet=(("warehouse", "give a bucket and load with 'delta'"),),
+        "how tables are loaded; default delta: their files are written straight into the bucket; warehouse: through a "
+        "volume, by statements of the warehouse",
+        choices=("delta", "warehouse"),
     ),
     PropertySpec("databricks.app_token", "text", ("store",), "personal access token", secret=True),
     PropertySpec("databricks.client_id", "text", ("store",), "service principal that logs in by OAuth"),

@@ -6,6 +6,7 @@ Loads through ``databricks_loader.py``, control through ``databricks_admin.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,7 +37,12 @@ from ds_dagster.stores.options import (
     word,
 )
 
-LOADER = "ds_dagster.stores.databricks_loader:open_loader"
+LOADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "delta": "ds_dagster.stores.databricks_loader:open_loader",
+        "warehouse": "ds_dagster.stores.databricks_loader:open_warehouse_loader",
+    }
+)
 APP_TOKEN, CLIENT, CLIENT_SECRET = "databricks.app_token", "databricks.client_id", "databricks.client_secret"
 WAREHOUSE, BUCKET, LOCATION = "databricks.warehouse_id", "databricks.cloud.s3.bucket", "table.data.file.location"
 NAMES = ("databricks.catalog.name", "databricks.schema.name", "databricks.table.name")
@@ -59,8 +65,7 @@ class Databricks:
         entity_parts=((NAMES[0], DEFAULT_CATALOG), (NAMES[1], DEFAULT_SCHEMA), (NAMES[2], "")),
         not_built=(
             ("source of streams", "read the topic its query reads"),
-            ("'databricks.mode' = 'warehouse'", "give a bucket that is an external location of the workspace"),
-            ("tables managed by Unity Catalog", "tables are external: their files stay in the bucket"),
+            ("tables managed by Unity Catalog, in mode delta", "write 'databricks.mode' = 'warehouse'"),
         ),
     )
     store_properties: tuple[PropertySpec, ...] = specs(
@@ -105,13 +110,13 @@ class Databricks:
         """Each batch in one commit with its ledger; the name is registered once."""
         check_columns(self.name, relation)
         path = _path(relation)
-        options = {**connection(store), "location": _location(store, relation, path)}
+        options = {**connection(store), **_mode(store, relation, path)}
         return WriteSpec(
             kind="batch",
             entity=f"{store.name}.{'.'.join(path)}",
             delivery=delivery(relation.kind, relation.properties, self),
             options=make_options({**options, "shared": relation.declared, "store": store.name}),
-            loader=LOADER,
+            loader=LOADERS[mode_of(store)],
             table=target_table(self, relation, refresh, path, "string"),
         )
 
@@ -164,6 +169,33 @@ def _path(relation: Relation) -> tuple[str, str, str]:
     catalog = relation.option(NAMES[0]) or DEFAULT_CATALOG
     schema = relation.option(NAMES[1]) or DEFAULT_SCHEMA
     return str(catalog), str(schema), str(relation.option(NAMES[2]) or relation.name.name)
+
+
+def mode_of(store: StoreDefinition) -> str:
+    """``delta`` or ``warehouse``."""
+    return word(store, "databricks.mode") or "delta"
+
+
+def _mode(store: StoreDefinition, relation: Relation, path: tuple[str, ...]) -> Mapping[str, PropertyValue]:
+    """Where the files of a table are; in the mode ``warehouse`` the workspace keeps them.
+
+    Raises:
+        UserError: STORE_PROPERTIES_CONTRADICT, what :func:`_location` raises.
+    """
+    written = relation.properties.get(LOCATION)
+    if mode_of(store) == "delta":
+        return {"location": _location(store, relation, path)}
+    if written is not None:
+        raise error(
+            "STORE_PROPERTIES_CONTRADICT",
+            span=written.span or relation.span,
+            store=store.name,
+            first=LOCATION,
+            second="'databricks.mode' = 'warehouse'",
+            reason="the workspace keeps the files of tables it loads",
+            fix="leave out the location, or load with 'databricks.mode' = 'delta'",
+        )
+    return {}
 
 
 def _location(store: StoreDefinition, relation: Relation, path: tuple[str, ...]) -> PropertyValue:

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlencode, urlsplit
 
 from sqlglot import exp
@@ -105,18 +105,12 @@ class WorkspaceAddress:
             UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED, TARGET_SCHEMA_MISSING, TARGET_DATABASE_MISSING,
             DATABRICKS_WAREHOUSE_MISSING, STORE_DRIVER_MISSING. ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED.
         """
-        module = self.driver()
-        import urllib3.exceptions
+        with closing(self.session(seconds)) as session:
+            return session.run(statement.sql(dialect=DIALECT), action, table)
 
-        arguments = self.client_arguments(seconds)
-        if "credentials_provider" in arguments:
-            arguments["credentials_provider"]()()  # a refused login is told as such; in the connector it is wrapped
-        try:
-            with closing(module.connect(**arguments)) as connection, connection.cursor() as cursor:
-                cursor.execute(statement.sql(dialect=DIALECT))
-                return list(cursor.fetchall()) if cursor.description else []
-        except (module.exc.Error, urllib3.exceptions.HTTPError, OSError) as problem:
-            raise self.failure(problem, action, table) from None
+    def session(self, seconds: int = LOAD_SECONDS) -> WorkspaceSession:
+        """A session for several statements; connects at the first one."""
+        return WorkspaceSession(self, seconds)
 
     def location(self, name: Sequence[str], seconds: int = LOAD_SECONDS) -> str | None:
         """Where the files of a registered table are, None when there is no table of that name."""
@@ -152,10 +146,11 @@ class WorkspaceAddress:
             raise error("STORE_DRIVER_MISSING", type="DATABRICKS", package="databricks-sql-connector") from problem
         return sql
 
-    def failure(self, problem: Exception, action: str, table: str = "") -> DsError:
-        """A driver's exception as a condition; its text without tokens."""
+    def failure(self, problem: Exception, action: str, table: str = "", epoch: int | None = None) -> DsError:
+        """A driver's exception as a condition; its text without tokens, and without the rows it quotes."""
         context = getattr(problem, "context", None) or {}
         whole = redact(" ".join(f"{problem} {context.get('original-exception', '')}".split()))
+        whole = whole.partition(_ROWS)[0]
         code = context.get("http-code")
         name = STATUSES.get(code) or next((name for part, name in TEXTS if part in whole), "")
         if not name:
@@ -175,8 +170,53 @@ class WorkspaceAddress:
             warehouse=self.warehouse_id,
             reason=whole[:DETAIL_CHARACTERS],
             missing="its location",
+            epoch="(none)" if epoch is None else str(epoch),
             relation=table,
         )
+
+
+class WorkspaceSession:
+    """Statements one behind the other in one session of the warehouse."""
+
+    def __init__(self, address: WorkspaceAddress, seconds: int) -> None:
+        self._address = address
+        self._seconds = seconds
+        self._connection: Any = None
+
+    def run(
+        self, text: str, action: str, table: str = "", stream: BinaryIO | None = None, epoch: int | None = None
+    ) -> list[Any]:
+        """Run one statement; its rows, which have an attribute per column. ``stream``: what a PUT sends.
+
+        Raises:
+            DsError: see ``WorkspaceAddress.rows``.
+        """
+        module = self._address.driver()
+        import urllib3.exceptions
+
+        try:
+            with self._connected(module).cursor() as cursor:
+                if stream is not None or text.startswith("REMOVE "):
+                    cursor.execute(text, input_stream=stream)  # what comes back was used up by the connector
+                    return []
+                cursor.execute(text)
+                return list(cursor.fetchall()) if cursor.description else []
+        except (module.exc.Error, urllib3.exceptions.HTTPError, OSError) as problem:
+            raise self._address.failure(problem, action, table, epoch) from None
+
+    def close(self) -> None:
+        """End the session."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connected(self, module: Any) -> Any:
+        if self._connection is None:
+            arguments = self._address.client_arguments(self._seconds)
+            if "credentials_provider" in arguments:
+                arguments["credentials_provider"]()()  # a refused login is told as such; in the connector it is wrapped
+            self._connection = module.connect(**arguments)
+        return self._connection
 
 
 class ServicePrincipal:
@@ -253,6 +293,7 @@ def is_workspace_url(url: str, *, tls: bool) -> bool:
 
 _SETTINGS = ("url", "warehouse_id", "port", "tls_disabled", "app_token", "client_id", "client_secret")
 UNREACHABLE = "STORE_UNREACHABLE"
+_ROWS = "violated by row with values"
 STATUSES: Mapping[int | None, str] = {
     401: "STORE_LOGIN_REFUSED",
     403: "STORE_LOGIN_REFUSED",
@@ -274,6 +315,8 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("INSUFFICIENT_PERMISSIONS", "STORE_PERMISSION_DENIED"),
     ("PERMISSION_DENIED", "STORE_PERMISSION_DENIED"),
     ("Invalid access token", "STORE_LOGIN_REFUSED"),
+    ("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", "TARGET_REJECTS_ROWS"),
+    ("DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", "TARGET_REJECTS_ROWS"),
 )
 """Error class of Databricks SQL in a message → condition; those of the connection are STORE_UNREACHABLE, others
 STORE_CALL_FAILED."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, WriteSpec
 from ds_dagster.errors import error
 from ds_dagster.stores.databricks_connection import WorkspaceAddress
+from ds_dagster.stores.databricks_warehouse import WarehouseLoader
 from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_loader import DeltaLoader
 
@@ -28,6 +29,15 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> D
     files = LakeAddress.of(store, {**settings, "url": url}, "DATABRICKS")
     shared = settings["shared"] == "true"
     return DatabricksLoader(workspace, DeltaLoader(files, files.root, spec.table, identity, shared=shared))
+
+
+def open_warehouse_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> WarehouseLoader:
+    """The loader of a table that the warehouse fills; connects at :meth:`WarehouseLoader.prepare`."""
+    if spec.table is None:
+        raise error("INTERNAL", where="a table without a target")
+    settings: Mapping[str, str] = {name: resolve(value) for name, value in spec.options.items()}
+    workspace = WorkspaceAddress.of(settings["store"], {**settings, "url": settings["workspace_url"]})
+    return WarehouseLoader(workspace, spec.table, identity, shared=settings["shared"] == "true")
 
 
 class DatabricksLoader:
