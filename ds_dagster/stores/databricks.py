@@ -46,6 +46,8 @@ LOADERS: Mapping[str, str] = MappingProxyType(
 APP_TOKEN, CLIENT, CLIENT_SECRET = "databricks.app_token", "databricks.client_id", "databricks.client_secret"
 WAREHOUSE, BUCKET, LOCATION = "databricks.warehouse_id", "databricks.cloud.s3.bucket", "table.data.file.location"
 NAMES = ("databricks.catalog.name", "databricks.schema.name", "databricks.table.name")
+OF_A_BUCKET = (BUCKET, "databricks.cloud.region", KEY, SECRET, TOKEN, ENDPOINT)
+"""Properties that mean nothing in the mode ``warehouse``."""
 DEFAULT_CATALOG, DEFAULT_SCHEMA = "main", "default"
 ALLOWED_LOCATION = "'s3://bucket/folder'"
 
@@ -76,7 +78,7 @@ class Databricks:
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """Workspace, warehouse, one way to log in; a key and its secret together; a bucket that is one."""
-        found = [*self._check_address(store), *_check_login(store), *check_keys(store)]
+        found = [*self._check_address(store), *_check_login(store), *check_keys(store), *_check_mode(store)]
         if WAREHOUSE not in store.properties:
             found.append(missing(store, WAREHOUSE, "the warehouse that registers tables", "'1234567890abcdef'"))
         bucket = store.properties.get(BUCKET)
@@ -162,6 +164,23 @@ def _check_login(store: StoreDefinition) -> Sequence[Diagnostic]:
         )
         found.append(problem.diagnostic())
     return found
+
+
+def _check_mode(store: StoreDefinition) -> Sequence[Diagnostic]:
+    """Nothing of a bucket is used where the warehouse keeps the files."""
+    given = [store.properties[name] for name in OF_A_BUCKET if name in store.properties]
+    if mode_of(store) == "delta" or not given:
+        return ()
+    problem = error(
+        "STORE_PROPERTIES_CONTRADICT",
+        span=given[0].span or store.span,
+        store=store.name,
+        first=next(name for name in OF_A_BUCKET if name in store.properties),
+        second="'databricks.mode' = 'warehouse'",
+        reason="the workspace keeps the files of tables it loads",
+        fix="leave it out, or load with 'databricks.mode' = 'delta'",
+    )
+    return (problem.diagnostic(),)
 
 
 def _path(relation: Relation) -> tuple[str, str, str]:

@@ -43,7 +43,7 @@ class Statements:
         self.written = self.new if target.refresh == "full" else target.path
         self.folder = f"/Volumes/{catalog}/{schema}/{VOLUME}/{tag}/v{identity.version}/{table}"
 
-    # --- places --------------------------------------------------------------------------------------------------------
+    # --- places -------------------------------------------------------------------------------------------------------
 
     def file(self, epoch: int) -> str:
         """Where a batch is put: the same for every attempt, another one for every job, version and batch."""
@@ -57,7 +57,7 @@ class Statements:
         """REMOVE of a batch's file."""
         return " ".join(("REMOVE", _text(self.file(epoch)).sql(DIALECT)))
 
-    # --- what is made --------------------------------------------------------------------------------------------------
+    # --- what is made -------------------------------------------------------------------------------------------------
 
     def create_volume(self) -> str:
         """The volume batches are put into."""
@@ -91,7 +91,7 @@ class Statements:
         place = exp.table_("tables", db="information_schema", catalog="system")
         return exp.select("table_name").from_(place).where(condition).sql(DIALECT)
 
-    # --- ledger --------------------------------------------------------------------------------------------------------
+    # --- ledger -------------------------------------------------------------------------------------------------------
 
     def state(self) -> str:
         """Newest version of the job in this table, newest epoch and rows of this version."""
@@ -140,7 +140,7 @@ class Statements:
             exp.Values(expressions=[values]), table_of((*self.schema, LEDGER)), columns=list(LEDGER_COLUMNS)
         ).sql(DIALECT)
 
-    # --- a batch -------------------------------------------------------------------------------------------------------
+    # --- a batch ------------------------------------------------------------------------------------------------------
 
     def copy(self, epoch: int) -> str:
         """COPY INTO: the rows of a batch's file, once."""
@@ -189,7 +189,7 @@ class Statements:
         rows = exp.select(*(_column(column.name) for column in self.target.columns)).from_(table_of(self.new))
         return exp.Create(this=table_of(self.target.path), kind="TABLE", replace=True, expression=rows).sql(DIALECT)
 
-    # --- inside --------------------------------------------------------------------------------------------------------
+    # --- inside -------------------------------------------------------------------------------------------------------
 
     def _target(self) -> exp.Table:
         return table_of(self.target.path)

@@ -1,5 +1,5 @@
-"""Loads batches through a SQL warehouse alone: each is put as one Parquet file into a volume and taken from there by one
-statement. For workspaces without a bucket that both sides may use; tables are managed by Unity Catalog.
+"""Loads batches through a SQL warehouse alone: each is put as one Parquet file into a volume and taken from there by
+one statement. For workspaces without a bucket that both sides may use; tables are managed by Unity Catalog.
 
 A warehouse has no transactions, so rows and ledger are two statements. Between them a batch may be repeated: its file
 has the same name, COPY INTO has loaded that name already, and MERGE by key changes nothing.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.io_spec import LoadResult, SinkIdentity, TableTarget
@@ -111,9 +112,9 @@ class WarehouseLoader:
             return
         if self.shared and newest is not None and newest < self.identity.version:
             raise error("TARGET_SHARED_RESET", table=self.table)
-        if newest is None and not self.shared and self._counted(self.statements.others()):
-            if self._counted(self.statements.count()):
-                raise error("TARGET_OF_OTHER_JOB", table=self.table)
+        is_first = newest is None and not self.shared
+        if is_first and self._counted(self.statements.others()) and self._counted(self.statements.count()):
+            raise error("TARGET_OF_OTHER_JOB", table=self.table)
 
     def _prepare_new(self) -> None:
         """The new table of this run; those of earlier versions of this job go."""
@@ -138,7 +139,7 @@ class WarehouseLoader:
         for row in rows:
             if not row.col_name or str(row.col_name).startswith("#"):
                 break  # what follows tells of partitions
-            found[str(row.col_name)] = (str(row.data_type).lower(), False)
+            found[str(row.col_name)] = (str(row.data_type), False)
         return found
 
     # --- a batch ------------------------------------------------------------------------------------------------------
@@ -201,11 +202,14 @@ class WarehouseLoader:
             raise
 
 
+@dataclass(frozen=True, slots=True)
 class _State:
     """Newest version, newest epoch and rows of this version, rows it published (None: not yet)."""
 
-    def __init__(self, newest: int | None, epoch: int, total: int, published: int | None) -> None:
-        self.newest, self.epoch, self.total, self.published = newest, epoch, total, published
+    newest: int | None
+    epoch: int
+    total: int
+    published: int | None
 
     def begins_anew(self, identity: SinkIdentity) -> bool:
         """Whether the rows in the table are those of a version before."""

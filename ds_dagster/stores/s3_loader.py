@@ -1,10 +1,10 @@
 """Writes batches as files, exactly once.
 
 A file appears as a whole or not at all, under a name made of job, checkpoint version and batch, so a batch that is run
-again meets its own files. Beside the entities lies the ledger of the job: before the first file of a batch is written it names
-them all, after the last one it says that the batch is done. A batch that is done is never written again; one that was
-cut off is written anew, and files that its second attempt does not write are removed. Readers of the plain files need
-not know of it: a batch of one file shows all at once, one of several files file by file.
+again meets its own files. Beside the entities lies the ledger of the job: before the first file of a batch is written
+it names them all, after the last one it says that the batch is done. A batch that is done is never written again; one
+that was cut off is written anew, and files that its second attempt does not write are removed. Readers of the plain
+files need not know of it: a batch of one file shows all at once, one of several files file by file.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from ds_dagster.spark.session import build_session
 from ds_dagster.stores import memory_loader
 from ds_dagster.stores.databricks_connection import WorkspaceAddress, table_of
 from ds_dagster.stores.databricks_loader import DatabricksLoader
+from ds_dagster.stores.databricks_warehouse import WarehouseLoader
 from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_loader import DeltaLoader
 from ds_dagster.stores.memory_loader import MemoryLoader
@@ -49,6 +50,7 @@ KINDS = (
     "delta",
     pytest.param("delta_s3", marks=pytest.mark.servers),
     pytest.param("databricks", marks=pytest.mark.servers),
+    pytest.param("databricks_warehouse", marks=pytest.mark.servers),
     pytest.param(
         "databricks_workspace",
         marks=[
@@ -85,6 +87,7 @@ class Sink:
             "delta": ("string", "bigint", "timestamp"),
             "delta_s3": ("string", "bigint", "timestamp"),
             "databricks": ("string", "bigint", "timestamp"),
+            "databricks_warehouse": ("string", "bigint", "timestamp"),
             "databricks_workspace": ("string", "bigint", "timestamp"),
         }[self.kind]
         columns = (
@@ -228,6 +231,8 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
         made = _delta_s3(request.getfixturevalue("s3_settings"))
     elif request.param == "databricks":
         made = _databricks(request.getfixturevalue("dbx"))
+    elif request.param == "databricks_warehouse":
+        made = _databricks_warehouse(request.getfixturevalue("dbx"))
     else:
         local = {"memory": _memory, "sqlite": _sqlite, "delta": _delta, "databricks_workspace": _databricks_workspace}
         made = local[request.param](tmp_path)
@@ -302,6 +307,18 @@ def _databricks(made: Workspace) -> Iterator[Sink]:
         return DatabricksLoader(WorkspaceAddress.of("dbx", {**made.settings, "url": made.url}), files)
 
     yield Sink("databricks", name, opened, read)
+
+
+def _databricks_warehouse(made: Workspace) -> Iterator[Sink]:
+    """Tables the workspace keeps; COPY INTO, MERGE and INSERT OVERWRITE are those of the double."""
+    name = ("main", "default", f"visits_{uuid.uuid4().hex[:8]}")
+    address = WorkspaceAddress.of("dbx", {**made.settings, "url": made.url})
+    yield Sink(
+        "databricks_warehouse",
+        name,
+        lambda t, i: WarehouseLoader(address, t, i),
+        lambda: made.managed.rows(".".join(name)),
+    )
 
 
 def _databricks_workspace(tmp_path: Path) -> Iterator[Sink]:

@@ -477,7 +477,8 @@ def test_a_window_over_files_uses_their_column_of_time(local: World) -> None:
         "CREATE STREAM events (id BIGINT, at TIMESTAMP_LTZ(3)) WITH ('store' = 'f', 'value.format' = 'csv', "
         "'timestamp' = 'at', 'files.discovery.millis' = 100);\n"
         "CREATE TABLE counts WITH ('store' = 'm') AS SELECT window_start, window_end, COUNT(*) AS n "
-        "FROM TUMBLE(events, SIZE 10 SECONDS) WITH ('source.allow.latency.millis' = 1) GROUP BY window_start, window_end;"
+        "FROM TUMBLE(events, SIZE 10 SECONDS) WITH ('source.allow.latency.millis' = 1) "
+        "GROUP BY window_start, window_end;"
     )
 
     def counts() -> list[int]:

@@ -84,6 +84,8 @@ def test_a_failed_batch_leaves_nothing(sink: Any, batch: Any, monkeypatch: pytes
         pytest.skip("a dict has no transaction to break")
     if sink.kind in ("delta_s3", "databricks", "databricks_workspace"):
         pytest.skip("a commit fails the same way in a folder, where it can be made to")
+    if sink.kind == "databricks_warehouse":
+        pytest.skip("rows and ledger are two statements; see test_databricks.py for a batch cut off between them")
     loader: Any = sink.loader()
     loader.load(batch([("./a", 1)]), 0)
     with sink.failing_commit(loader, monkeypatch) as raised, pytest.raises(raised):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,20 @@ import pyarrow
 import pytest
 
 from ds_dagster.catalog.entity import EntityPlan
-from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
+from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget, WriteSpec
+from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.project import Project, compile_texts, store_admin
 from ds_dagster.settings import Settings
 from ds_dagster.stores.databricks_admin import DatabricksAdmin
 from ds_dagster.stores.databricks_connection import WorkspaceAddress
-from ds_dagster.stores.databricks_loader import DatabricksLoader, open_loader
+from ds_dagster.stores.databricks_loader import DatabricksLoader, open_loader, open_warehouse_loader
+from ds_dagster.stores.databricks_statements import Statements
 from ds_dagster.stores.delta_connection import LakeAddress
+from ds_dagster.stores.options import make_options
 from ds_dagster.stores.registry import KINDS
 from tests.fixtures.lake import read_lake
-from tests.fixtures.warehouse import CLIENT, SECRET, TOKEN, WAREHOUSE, Workspace, workspace
+from tests.fixtures.warehouse import CLIENT, SECRET, TOKEN, WAREHOUSE, RefusedError, Workspace, workspace
 
 ADDRESS = "'uris' = 'https://dbc-1.cloud.databricks.com'"
 LOGIN = "'databricks.app_token' = '${DBX}'"
@@ -92,7 +96,8 @@ WAREHOUSE_ID = "'databricks.warehouse_id' = 'w'"
         ),
         (f"'uris' = 'http://dbc-1', {LOGIN}, {WAREHOUSE_ID}", "PROPERTY_INVALID", "https://"),
         (f"'uris' = 'https://me:x@dbc-1', {LOGIN}, {WAREHOUSE_ID}", "PROPERTY_INVALID", "https://"),
-        (f"{STORE}, 'databricks.mode' = 'warehouse'", "PROPERTY_VALUE_NOT_YET", "load with 'delta'"),
+        (f"{STORE}, 'databricks.mode' = 'managed'", "PROPERTY_INVALID", "delta, warehouse"),
+        (f"{STORE}, 'databricks.mode' = 'warehouse'", "STORE_PROPERTIES_CONTRADICT", "databricks.cloud.s3.bucket"),
         (f"{STORE}, 'aws.access_key_id' = 'k'", "STORE_PROPERTY_MISSING", "aws.secret_access_key"),
         (f"{ADDRESS}, {LOGIN}, {WAREHOUSE_ID}, 'databricks.cloud.s3.bucket' = 'gs://b'", "PROPERTY_INVALID", "bucket"),
     ],
@@ -285,3 +290,118 @@ def test_error_classes_of_statements(text: str, condition: str) -> None:
     found = address.failure(address.driver().exc.ServerOperationError(text), "register the table", "c.s.t")
     assert found.condition == condition
     assert "{" not in found.message + found.hint
+
+
+# --- mode warehouse ---------------------------------------------------------------------------------------------------
+
+MODE = "'databricks.mode' = 'warehouse'"
+
+
+def test_a_table_of_the_warehouse_needs_no_place(tmp_path: Path) -> None:
+    by_warehouse = f"{ADDRESS}, {LOGIN}, {WAREHOUSE_ID}, {MODE}"
+    spec = write_spec(compiled(tmp_path, by_warehouse))
+    assert (spec.loader.rpartition(":")[2], spec.delivery) == ("open_warehouse_loader", "exactly_once")
+    assert "location" not in spec.options
+    written = ", 'table.data.file.location' = 's3://lake/visits'"
+    problem = refused(lambda: write_spec(compiled(tmp_path, by_warehouse, written)))
+    assert problem.condition == "STORE_PROPERTIES_CONTRADICT"
+
+
+def warehouse_loader(made: Workspace, name: str, mode: str = "append", version: int = 1, **target: Any) -> Any:
+    columns = (TableColumn("k", VARCHAR, "string", mode != "upsert"), TableColumn("n", BIGINT, "bigint"))
+    key = ("k",) if mode == "upsert" else ()
+    made_target = TableTarget(("main", "default", name), columns, key, mode, **{"refresh": "incremental", **target})
+    spec = WriteSpec("batch", f"dbx.{name}", "exactly_once", options=make_options(made.settings), table=made_target)
+    return open_warehouse_loader(spec, SinkIdentity("test/j/q", version), resolved)
+
+
+def rows_of(mode: str, *pairs: tuple[str, int], deleted: bool = False) -> pyarrow.Table:
+    made = pyarrow.table({"k": [k for k, _ in pairs], "n": [n for _, n in pairs]})
+    return made.append_column("__deleted", pyarrow.array([deleted] * len(pairs))) if mode == "upsert" else made
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_batch_cut_off_between_rows_and_ledger_is_loaded_once(dbx: Workspace, mode: str, version: int) -> None:
+    """The rows are there, the ledger does not know it: the next attempt changes nothing and notes the batch."""
+    name = f"cut_{mode}_{version}"
+    first = warehouse_loader(dbx, name, mode)
+    first.prepare()
+    first.load(rows_of(mode, ("a", 1), ("b", 1)), 0)
+    second = warehouse_loader(dbx, name, mode, version)
+    second.prepare()
+    dbx.fault = failing_at("INSERT INTO `main`.`default`.`ds_ledger`", dbx)
+    problem = refused(lambda: second.load(rows_of(mode, ("a", 2)), 1))
+    dbx.fault = None
+    assert problem.condition in ("STORE_CALL_FAILED", "STORE_UNREACHABLE")
+    again = warehouse_loader(dbx, name, mode, version)
+    again.prepare()
+    assert not again.load(rows_of(mode, ("a", 2)), 1).replayed
+    assert again.load(rows_of(mode, ("a", 2)), 1).replayed
+    found = sorted((row["k"], row["n"]) for row in dbx.managed.rows(f"main.default.{name}"))
+    kept = {("append", 1): [("a", 1), ("a", 2), ("b", 1)], ("upsert", 1): [("a", 2), ("b", 1)]}
+    assert found == kept.get((mode, version), [("a", 2)])
+    assert not [path for path in dbx.volumes if path.endswith(".parquet")], "what was loaded is removed"
+
+
+def failing_at(text: str, made: Workspace) -> Any:
+    def fault() -> None:
+        if made.statements[-1].startswith(text):
+            raise RefusedError("the warehouse went away")
+
+    return fault
+
+
+@pytest.mark.servers
+def test_publishing_again_changes_nothing(dbx: Workspace) -> None:
+    loader = warehouse_loader(dbx, "published", refresh="full")
+    loader.prepare()
+    loader.load(rows_of("append", ("a", 1)), 0)
+    dbx.fault = failing_at("INSERT INTO `main`.`default`.`ds_ledger`", dbx)
+    refused(loader.finish)
+    dbx.fault = None
+    again = warehouse_loader(dbx, "published", refresh="full")
+    again.prepare()
+    assert again.load(rows_of("append", ("a", 1)), 0).replayed
+    assert again.finish() == 1
+    assert again.finish() == 1
+    assert [row["n"] for row in dbx.managed.rows("main.default.published")] == [1]
+    assert not [name for name in dbx.managed.columns if "__ds_new_" in name]
+
+
+@pytest.mark.servers
+def test_a_warehouse_that_refuses(dbx: Workspace) -> None:
+    loader = warehouse_loader(dbx, "refusing")
+    loader.prepare()
+    row = "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL constraint violated by row with values: secret-value"
+
+    def violated() -> None:
+        if dbx.statements[-1].startswith("COPY INTO"):
+            raise RefusedError(row)
+
+    dbx.fault = violated
+    problem = refused(lambda: loader.load(rows_of("append", ("a", 1)), 4))
+    dbx.fault = None
+    assert (problem.condition, problem.params["epoch"]) == ("TARGET_REJECTS_ROWS", "4")
+    assert "secret-value" not in str(problem)
+    other = warehouse_loader(dbx, "refusing", "upsert")
+    other.prepare()
+    columns = (TableColumn("k", VARCHAR, "string"), TableColumn("n", VARCHAR, "string"))
+    changed = replace(loader.target, columns=columns)
+    loader.target = changed
+    assert refused(loader.prepare).condition == "TARGET_DIFFERS"
+    lost = warehouse_loader(dbx, "lost")
+    lost.statements = Statements(replace(lost.target, path=("main", "nowhere", "t")), lost.identity)
+    assert refused(lost.prepare).condition == "TARGET_SCHEMA_MISSING"
+
+
+@pytest.mark.servers
+def test_a_table_another_project_has_loaded(dbx: Workspace) -> None:
+    first = warehouse_loader(dbx, "other")
+    first.prepare()
+    first.load(rows_of("append", ("a", 1)), 0)
+    other = warehouse_loader(dbx, "other")
+    other.identity = SinkIdentity("another/j/q", 1)
+    other.statements = Statements(other.target, other.identity)
+    assert refused(other.prepare).condition == "TARGET_OF_OTHER_JOB"
