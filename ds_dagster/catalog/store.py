@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpec
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.relation import Relation
@@ -74,6 +75,9 @@ class StoreAdmin(Protocol):
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
         """Records between these read positions and the end (lag)."""
+
+    def operations(self) -> EntityOperations:
+        """Entity statements over this connection; its life ends with the admin's."""
 
     def close(self) -> None:
         """Release the connection; never raises."""

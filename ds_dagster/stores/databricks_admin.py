@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from sqlglot import exp
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.databricks_connection import CONTROL_SECONDS, WorkspaceAddress, table_of
 
@@ -68,6 +69,12 @@ class DatabricksAdmin:
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
         """Nothing lags behind a table."""
         return 0
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.databricks_entities import DatabricksEntities
+
+        return DatabricksEntities(self.address)
 
     def close(self) -> None:
         """Nothing is open."""

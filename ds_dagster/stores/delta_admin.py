@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.delta_connection import CONTROL_LIMITS, LakeAddress
 
@@ -61,6 +62,12 @@ class DeltaAdmin:
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
         """Nothing lags behind a table."""
         return 0
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.delta_entities import DeltaEntities
+
+        return DeltaEntities(self.address)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores import kafka_faults
 
@@ -222,6 +223,12 @@ class KafkaAdmin:
             return behind
         finally:
             consumer.close()
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.kafka_entities import KafkaEntities
+
+        return KafkaEntities(self)
 
     def close(self) -> None:
         """Forget the client; librdkafka closes its sockets with it."""

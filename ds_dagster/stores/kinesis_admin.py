@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError, error
 
 SHARDS = "topic.shards"
@@ -200,6 +201,12 @@ class KinesisAdmin:
             answer = self._call("read a shard", "get_records", ShardIterator=iterator["ShardIterator"], Limit=10_000)
             behind += len(answer["Records"])
         return behind
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.kinesis_entities import KinesisEntities
+
+        return KinesisEntities(self)
 
     def close(self) -> None:
         """Close the sockets."""

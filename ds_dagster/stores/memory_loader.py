@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.errors import error
 
@@ -156,6 +157,12 @@ class MemoryAdmin:
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
         """Nothing lags."""
         return 0
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.local_entities import MemoryEntities
+
+        return MemoryEntities(self.store)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.postgres_connection import CONTROL_MILLIS, PostgresAddress
 
@@ -97,6 +98,12 @@ class PostgresAdmin:
             self.close()
             raise failure from None
         return [(name, types.get(code, "")) for name, code in zip(names, codes, strict=True)], rows
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.postgres_entities import PostgresEntities
+
+        return PostgresEntities(self.address)
 
     def close(self) -> None:
         """Close the connection."""

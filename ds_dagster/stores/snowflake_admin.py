@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.snowflake_connection import CONTROL_SECONDS, SnowflakeAddress, driver
 from ds_dagster.stores.snowflake_names import identifier, shown_path, split_path
@@ -75,6 +76,12 @@ class SnowflakeAdmin:
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
         """Nothing lags behind a table."""
         return 0
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.snowflake_entities import SnowflakeEntities
+
+        return SnowflakeEntities(self)
 
     def close(self) -> None:
         """End the session."""

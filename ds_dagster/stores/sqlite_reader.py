@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 from sqlglot import exp
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores.sqlite_loader import view_error
@@ -50,6 +51,12 @@ def view_columns(folder: Path, view: QualifiedName) -> tuple[ViewColumn, ...]:
     if not found:
         raise error("VIEW_MISSING", view=str(view))
     return tuple(ViewColumn(name, type_, bool(nullable), key is not None) for name, type_, nullable, key in found)
+
+
+def view_names(folder: Path) -> list[QualifiedName]:
+    """Views that have a file, sorted."""
+    names = sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
+    return [QualifiedName(*(unquote(part) for part in name.split("."))) for name in names]
 
 
 def open_views(folder: Path, views: Mapping[str, QualifiedName]) -> sqlite3.Connection:
@@ -121,9 +128,7 @@ class SqliteAdmin:
 
     def entities(self) -> Sequence[EntityFacts]:
         """All views that have a file."""
-        names = sorted(path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}"))
-        full = [".".join(unquote(part) for part in name.split(".")) for name in names]
-        return [facts for name in full if (facts := self.describe(name)) is not None]
+        return [facts for name in view_names(self.folder) if (facts := self.describe(str(name))) is not None]
 
     def records(
         self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
@@ -134,6 +139,12 @@ class SqliteAdmin:
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
         """Nothing lags behind a view."""
         return 0
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.local_entities import SqliteEntities
+
+        return SqliteEntities(self.store, self.folder)
 
     def close(self) -> None:
         """Nothing is open."""

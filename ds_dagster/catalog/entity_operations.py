@@ -1,0 +1,148 @@
+"""What people may do with the entities of a store: look around, describe, create, change, drop, put a record in, look
+at some. One implementation per store kind, in ``stores/<kind>_entities.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, RawRecord
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.datatypes import DataType
+
+EntityPath = tuple[str, ...]
+"""Parts of a path from the outside in: ``("db", "schema", "table")``, ``("topic",)``. Empty: the store itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityNode:
+    """One line of LIST ENTITIES.
+
+    Attributes:
+        path: full, from the store.
+        kind: topic, stream, database, schema, catalog, folder, table, view.
+        is_level: it holds further nodes (``LIST ENTITIES IN path``) and no rows of its own.
+    """
+
+    path: EntityPath
+    kind: str
+    is_level: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EntityColumn:
+    """A column as the store knows it.
+
+    Attributes:
+        name: as the store spells it.
+        type: ours, None where no type of ours holds it.
+        native: the store's own type.
+        nullable: may be NULL.
+        key: part of the primary key.
+    """
+
+    name: str
+    type: DataType | None
+    native: str
+    nullable: bool = True
+    key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EntityDescription:
+    """Everything that is cheap to know of one entity.
+
+    Attributes:
+        path, kind: as in :class:`EntityNode`.
+        facts: counts, settings, size in records or rows.
+        columns: empty where the store knows none (topics, Kinesis streams).
+        bytes: size in bytes, None where the store does not tell.
+        newest: part (partition, ``version``) → newest position in it.
+    """
+
+    path: EntityPath
+    kind: str
+    facts: EntityFacts
+    columns: tuple[EntityColumn, ...] = ()
+    bytes: int | None = None
+    newest: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to put in.
+
+    Attributes:
+        value: JSON as it was written; None deletes the key.
+        key: text of the key, None for none.
+    """
+
+    value: str | None
+    key: str | None = None
+
+
+class EntityOperations(Protocol):
+    """Entity statements of one store. Calls are time-boxed and fail with the same conditions as ``StoreAdmin``; what a
+    kind cannot do raises UnsupportedError ENTITY_STATEMENT_REFUSED, a path it cannot have UserError
+    ENTITY_PATH_INVALID."""
+
+    follows: bool
+    """Records keep coming and can be followed (topics, streams); else rows, shown once."""
+
+    def path_of(self, relation: Relation) -> EntityPath:
+        """Where a relation's entity is."""
+
+    def children(self, path: EntityPath) -> Sequence[EntityNode]:
+        """What is right below a path, sorted by name.
+
+        Raises:
+            UserError: ENTITY_NOT_FOUND, ENTITY_PATH_INVALID.
+        """
+
+    def describe(self, path: EntityPath) -> EntityDescription | None:
+        """Facts and columns, None when it does not exist."""
+
+    def create(self, path: EntityPath, plan: EntityPlan) -> None:
+        """Make it.
+
+        Args:
+            path: of the new entity.
+            plan: counts and settings that were written; its name is not read.
+
+        Raises:
+            UserError: ENTITY_EXISTS, ENTITY_NAME_INVALID, ENTITY_REFUSED, ENTITY_MISSING (a count is needed).
+        """
+
+    def update(self, path: EntityPath, plan: EntityPlan) -> None:
+        """Change the counts and settings that are in the plan.
+
+        Raises:
+            UserError: ENTITY_NOT_FOUND, ENTITY_NOT_CHANGED.
+        """
+
+    def drop(self, path: EntityPath) -> None:
+        """Remove it with everything in it; a level only when it is empty.
+
+        Raises:
+            UserError: ENTITY_NOT_FOUND.
+        """
+
+    def insert(self, path: EntityPath, record: NewRecord) -> str:
+        """Put one record in; returns where it is, empty where the store does not tell.
+
+        Raises:
+            UserError: ENTITY_NOT_FOUND, ENTITY_RECORD_INVALID.
+        """
+
+    def sample(self, path: EntityPath, limit: int) -> Sequence[RawRecord]:
+        """Up to ``limit`` records, the newest ones where the store can find them. Rows come as records whose value is
+        one JSON object.
+
+        Raises:
+            UserError: ENTITY_NOT_FOUND.
+        """
+
+    def close(self) -> None:
+        """Release what was opened; never raises."""
