@@ -28,7 +28,7 @@ def check_files(relation: Relation, kind: StoreKind, span: Span | None) -> None:
     if able.rows_only and relation.kind == "changelog":
         raise error("FILES_HOLD_NO_CHANGELOG", span=relation.span, relation=name, store=relation.store)
     for format_ in (relation.value_format, relation.key.format):
-        if not _holds(kind, format_):
+        if not _holds(kind, format_) and not (format_ == "avro" and not able.avro):  # check_avro has told it
             allowed = ", ".join(able.file_formats if able.rows_only else ("json", "primitive", "avro"))
             raise error(
                 "VALUE_FORMAT_OTHER_STORE", span=span, type=kind.name, format=format_, relation=name, allowed=allowed

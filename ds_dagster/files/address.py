@@ -136,6 +136,26 @@ class FileStore:
         names = (info.base_name for info in found if info.type == fs.FileType.Directory)
         return sorted(name for name in names if not is_hidden(name))
 
+    def has_files(self, place: str) -> bool:
+        """Whether files that readers see stand directly in a folder."""
+        from pyarrow import fs
+
+        with self.guarded("look at its files", place):
+            found = self.system().get_file_info(fs.FileSelector(place, allow_not_found=True))
+        return any(info.type == fs.FileType.File and not is_hidden(info.base_name) for info in found)
+
+    def is_folder(self, place: str) -> bool:
+        """Whether there is a folder; in a bucket: whether anything is below it."""
+        from pyarrow import fs
+
+        with self.guarded("look at a folder", place):
+            return bool(self.system().get_file_info(place).type == fs.FileType.Directory)
+
+    def delete_folder(self, place: str) -> None:
+        """Remove a folder with everything in it."""
+        with self.guarded("delete a folder", place), suppress(FileNotFoundError):
+            self.system().delete_dir(place)
+
     def check_root(self) -> None:
         """The bucket exists; nothing but a folder stands at the address.
 
@@ -154,10 +174,9 @@ class FileStore:
             raise error("STORE_FOLDER_INVALID", store=address.store, address=place, reason="it is a file")
 
     def make_folder(self, place: str) -> None:
-        """A folder, where folders have to be made."""
-        if self.address.is_local:
-            with self.guarded("make a folder", place):
-                Path(place).mkdir(parents=True, exist_ok=True)
+        """A folder; in a bucket an empty object stands for it."""
+        with self.guarded("make a folder", place):
+            self.system().create_dir(place, recursive=True)
 
     def size(self, place: str) -> int | None:
         """Bytes of a file, None where there is none."""

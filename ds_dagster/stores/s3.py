@@ -250,6 +250,13 @@ def _compression(relation: Relation) -> str:
 
 
 def _check_partitions(relation: Relation) -> None:
+    """Columns of folders have one spelling, and something is left for the files.
+
+    Raises:
+        UserError: FILES_PARTITION_TYPE, VALUE_COLUMNS_ALL_EXCLUDED.
+    """
+    if len(relation.key.columns) == len(relation.columns):
+        raise error("VALUE_COLUMNS_ALL_EXCLUDED", span=relation.span, relation=str(relation.name))
     for column in relation.columns:
         name = column.type.name if isinstance(column.type, Scalar) else ""
         if column.name in relation.key.columns and name not in PARTITION_TYPES:

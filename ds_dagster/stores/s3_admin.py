@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError
 from ds_dagster.files.address import FileFacts, FilesAddress, FileStore
 from ds_dagster.files.rows import Family, FileFormat, read_rows
@@ -45,9 +46,14 @@ class S3Admin:
     def describe(self, entity: str) -> EntityFacts | None:
         """A folder with files, None without any; its settings are how many files and bytes there are, and the newest
         modification time (epoch ms)."""
+        found = self.ensured(entity)
+        return found if found.settings else None
+
+    def ensured(self, entity: str) -> EntityFacts:
+        """The same for a folder that is there, be it empty."""
         files = list(self.store.listed(self.address.place(entity)))
         if not files:
-            return None
+            return EntityFacts(entity, record_time="producer")
         settings = {
             "files": str(len(files)),
             "bytes": str(sum(file.size for file in files)),
@@ -56,13 +62,15 @@ class S3Admin:
         return EntityFacts(entity, settings=MappingProxyType(settings), record_time="producer")
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
-        """The place can be reached; a folder of this machine is made, one in a bucket comes with its first file.
+        """The place can be reached and the folder is there; a local one is made, one in a bucket comes with its first
+        file.
 
         Raises:
             UserError: STORE_BUCKET_MISSING, STORE_FOLDER_INVALID, STORE_PERMISSION_DENIED.
         """
         self.store.check_root()
-        self.store.make_folder(self.address.place(plan.name))
+        if self.address.is_local:
+            self.store.make_folder(self.address.place(plan.name))
         return EntityFacts(plan.name, record_time="producer")
 
     def entities(self) -> Sequence[EntityFacts]:
@@ -81,7 +89,7 @@ class S3Admin:
                 if file.path in known:
                     continue
                 known.add(file.path)
-                for record in self._rows(place, file):
+                for record in self.rows(place, file):
                     if limit is not None and given >= limit:
                         return
                     yield record
@@ -94,14 +102,20 @@ class S3Admin:
         """Rows that were not read cannot be counted without reading them."""
         return 0
 
+    def operations(self) -> EntityOperations:
+        """Folders and files."""
+        from ds_dagster.stores.s3_entities import FilesEntities
+
+        return FilesEntities(self)
+
     def close(self) -> None:
         """Nothing is open."""
 
-    def _rows(self, place: str, file: FileFacts) -> Iterator[RawRecord]:
-        suffixes = [suffix for suffix in PurePosixPath(file.path).suffixes if suffix in FORMATS]
-        if not suffixes:
+    def rows(self, place: str, file: FileFacts) -> Iterator[RawRecord]:
+        """Rows of a file as JSON; none of a file whose name tells no format."""
+        format_ = format_of(file.path)
+        if not format_:
             return
-        format_ = FORMATS[suffixes[-1]]
         at = f"{place}/{file.path}"
         with self.store.guarded("read a file", at):
             columns = self._columns(at, format_)
@@ -128,6 +142,11 @@ class S3Admin:
             from pyarrow import csv
 
             return dict.fromkeys(csv.open_csv(source).schema.names, "text")
+
+
+def format_of(path: str) -> str:
+    """What the name of a file tells, empty where it tells nothing."""
+    return next((FORMATS[suffix] for suffix in reversed(PurePosixPath(path).suffixes) if suffix in FORMATS), "")
 
 
 def _wait(stopped: Callable[[], bool]) -> None:
