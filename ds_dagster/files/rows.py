@@ -208,7 +208,7 @@ def _map_key(key: Any) -> str:
 
 
 def _other(value: Any) -> Any:
-    """Of values orjson does not know: decimals keep their digits, bytes become base64."""
+    """Of values orjson does not know: decimals keep their digits, bytes become base64, others (durations) text."""
     import decimal
 
     import orjson
@@ -217,7 +217,7 @@ def _other(value: Any) -> Any:
         return orjson.Fragment(format(value, "f"))
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    raise TypeError
+    return str(value)
 
 
 # --- texts of values --------------------------------------------------------------------------------------------------

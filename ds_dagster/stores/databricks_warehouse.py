@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.io_spec import LoadResult, SinkIdentity, TableTarget
 from ds_dagster.errors import DsError, error
-from ds_dagster.stores.databricks_connection import WorkspaceAddress
+from ds_dagster.stores.databricks_connection import WorkspaceAddress, WorkspaceSession
 from ds_dagster.stores.databricks_statements import PUBLISHED, Statements
 from ds_dagster.stores.delta_tables import shape_difference, storable
 
@@ -36,7 +36,7 @@ class WarehouseLoader:
         self.identity = identity
         self.shared = shared
         self.statements = Statements(target, identity)
-        self._session: Any = None
+        self._session: WorkspaceSession | None = None
         self._loaded = 0
 
     @property

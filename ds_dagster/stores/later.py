@@ -20,8 +20,8 @@ from ds_dagster.errors import DsError, error
 
 REASONS: tuple[tuple[str, str], ...] = (
     ("CLICKHOUSE", "keep views in the embedded store or in a POSTGRESQL store"),
-    ("ICEBERG_GLUE", "load into a POSTGRESQL store"),
-    ("ICEBERG_REST", "load into a POSTGRESQL store"),
+    ("ICEBERG_GLUE", "there is no Iceberg runtime for this Spark; load into a DELTA store"),
+    ("ICEBERG_REST", "there is no Iceberg runtime for this Spark; load into a DELTA store"),
     ("ORACLE", "read its changes into a Kafka topic first"),
 )
 

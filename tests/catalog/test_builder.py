@@ -55,7 +55,7 @@ REFUSED = [
     ("CREATE STREAM db.publik.s (a BIGINT);", "UNKNOWN_SCHEMA", "db.public"),
     ("CREATE STORE s WITH ('type'=KAFKAA, 'uris'='x');", "STORE_TYPE_UNKNOWN", "KAFKA"),
     ("CREATE STORE s WITH ('uris'='x');", "STORE_TYPE_MISSING", "KAFKA"),
-    ("CREATE STORE s WITH ('type'=ICEBERG_GLUE, 'uris'='x');", "STORE_TYPE_NOT_YET", "POSTGRESQL"),
+    ("CREATE STORE s WITH ('type'=ICEBERG_GLUE, 'uris'='x');", "STORE_TYPE_NOT_YET", "DELTA"),
     ("CREATE STORE s WITH ('type'=KAFKA);", "STORE_PROPERTY_MISSING", "uris"),
     ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','kafka.sasl.hash_function'=SHA512);", "STORE_PROPERTY_MISSING", "${NAME}"),
     ("CREATE STORE s WITH ('type'=KAFKA,'uris'='x','kafka.sasl.hash_function'=AWS_MSK_IAM);", "STORE_PROPERTY_MISSING", "us-east-1"),

@@ -312,7 +312,19 @@ def warehouse_loader(made: Workspace, name: str, mode: str = "append", version: 
     key = ("k",) if mode == "upsert" else ()
     made_target = TableTarget(("main", "default", name), columns, key, mode, **{"refresh": "incremental", **target})
     spec = WriteSpec("batch", f"dbx.{name}", "exactly_once", options=make_options(made.settings), table=made_target)
-    return open_warehouse_loader(spec, SinkIdentity("test/j/q", version), resolved)
+    OPENED.append(open_warehouse_loader(spec, SinkIdentity("test/j/q", version), resolved))
+    return OPENED[-1]
+
+
+OPENED: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """A session nobody ends is ended by the connector, which is patient with a server that is gone."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
 
 
 def rows_of(mode: str, *pairs: tuple[str, int], deleted: bool = False) -> pyarrow.Table:
