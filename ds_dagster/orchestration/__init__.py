@@ -15,6 +15,7 @@ from ds_dagster.orchestration.resources import build_pyspark_resource as build_p
 from ds_dagster.orchestration.sensors import build_ds_health_sensor as build_ds_health_sensor
 from ds_dagster.orchestration.store_resources import DatabricksStoreResource as DatabricksStoreResource
 from ds_dagster.orchestration.store_resources import DeltaStoreResource as DeltaStoreResource
+from ds_dagster.orchestration.store_resources import FilesStoreResource as FilesStoreResource
 from ds_dagster.orchestration.store_resources import KafkaStoreResource as KafkaStoreResource
 from ds_dagster.orchestration.store_resources import KinesisStoreResource as KinesisStoreResource
 from ds_dagster.orchestration.store_resources import PostgresStoreResource as PostgresStoreResource

@@ -16,6 +16,7 @@ from ds_dagster.orchestration import (
     DatabricksStoreResource,
     DeltaStoreResource,
     DsProject,
+    FilesStoreResource,
     KafkaStoreResource,
     KinesisStoreResource,
     PostgresStoreResource,
@@ -135,6 +136,17 @@ def test_a_lakes_tables_are_read_by_name(stores: Path, tmp_path: Path) -> None:
     assert resource.probe().ok
     with resource.admin() as admin:
         assert [facts.name for facts in admin.entities()] == ["shop/visits"]
+
+
+def test_files_of_a_store_in_an_asset(tmp_path: Path) -> None:
+    write_project(tmp_path, stores=f"CREATE STORE landing WITH ('type' = S3, 'uris' = '{tmp_path.as_uri()}/raw');")
+    folder = tmp_path / "raw" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text("id\n1\n")
+    resource = FilesStoreResource().bind(DsProject(tmp_path), "landing")
+    with resource.filesystem().open_input_stream(f"{resource.folder('orders')}/a.csv") as stream:
+        assert stream.read() == b"id\n1\n"
+    assert RESOURCE_CLASSES["s3"] is FilesStoreResource
 
 
 def test_a_users_resource_replaces_values(stores: Path) -> None:
