@@ -34,7 +34,7 @@ from ds_dagster.stores.s3_loader import FilesLoader
 from tests.fixtures.lake import s3_bucket
 
 pytestmark = [pytest.mark.conformance, pytest.mark.spark]
-DEADLINE = 90.0
+DEADLINE = 240.0
 EVENTS = (
     "CREATE STREAM events (id BIGINT, region VARCHAR, price DOUBLE) WITH ('store' = 'f', 'value.format' = '{0}'{1});\n"
 )
