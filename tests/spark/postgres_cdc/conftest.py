@@ -116,6 +116,23 @@ def database(server: Database) -> Iterator[Database]:
         server.sql(f'DROP PUBLICATION "{name}"')
 
 
+@pytest.fixture
+def other_server(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Database]]:
+    """A server of its own, (re)started with other settings."""
+    home = Home(tmp_path_factory.mktemp("other"), "postgres", {"postgres": free_port()})
+
+    def start(**settings: str) -> Database:
+        stop_server(local_postgres.SERVER, home)
+        monkeypatch.setattr(local_postgres, "SETTINGS", {**local_postgres.SETTINGS, **settings})
+        start_server(local_postgres.SERVER, home, lambda text: None)
+        return Database(home)
+
+    yield start
+    stop_server(local_postgres.SERVER, home)
+
+
 @dataclass
 class Kept:
     """A loader that keeps tables as they come; a replayed epoch is a no-op, as the contract asks."""

@@ -488,3 +488,32 @@ def test_a_snapshot_that_was_removed_or_cannot_be_written(database, open_reader,
     (tmp_path / "file").write_text("")
     blocked = open_reader(KEYED, "id", slot="blocked", state=str(tmp_path / "file"))
     assert condition(blocked.step) == "CDC_SNAPSHOT_FAILED"
+
+
+def test_no_slot_is_left(database, open_reader):
+    database.sql(TABLE)
+    database.sql("SELECT pg_create_physical_replication_slot('p' || g) FROM generate_series(1, 20) g")
+    assert condition(open_reader(KEYED, "id").step) == "CDC_NO_SLOT_FREE"
+
+
+def test_an_old_server(database, open_reader, monkeypatch):
+    database.sql(TABLE)
+    monkeypatch.setattr(server_module, "LEAST_VERSION", 990_000)
+    assert condition(open_reader(KEYED, "id").step) == "CDC_SERVER_TOO_OLD"
+
+
+def test_a_slot_whose_log_was_removed_and_a_server_that_logs_too_little(other_server, open_reader):
+    database = other_server(max_slot_wal_keep_size="1MB", max_wal_size="32MB")
+    database.sql("CREATE SCHEMA s")
+    database.sql(TABLE)
+    reader = open_reader(KEYED, "id", url=database.url, password=database.password)
+    reader.drain()
+    for _ in range(4):
+        database.sql("INSERT INTO s.t SELECT coalesce(max(id), 0) + 1 FROM s.t")
+        database.sql("SELECT pg_switch_wal()")
+    database.sql("CHECKPOINT")
+    assert condition(reader.step) == "CDC_SLOT_LOST"
+    reader.reader.stop()
+    database.sql("SELECT pg_drop_replication_slot('reader')")
+    database = other_server(wal_level="replica")
+    assert condition(open_reader(KEYED, "id", url=database.url, password=database.password).step) == "CDC_WAL_LEVEL"
