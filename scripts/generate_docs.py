@@ -88,6 +88,7 @@ TOPICS: Mapping[str, str] = {
     "stores": "Looking at and writing into stores",
     "secret": "Secrets and updates",
     "cdc": "Changes of database tables",
+    "files": "Files",
     "registry": "Schema registries, descriptors and their formats",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "runtime": "Jobs, engine and journal",

@@ -338,31 +338,6 @@ class FilesStoreResource(StoreResource):
         return f"{self.client_settings()['root']}/{name}"
 
 
-class FilesStoreResource(StoreResource):
-    """Files in a folder or a bucket. ``filesystem()`` is pyarrow's, logged in: read with Arrow, copy, delete."""
-
-    property_names: ClassVar[Mapping[str, str]] = {
-        "uris": "uris",
-        "access_key_id": "aws.access_key_id",
-        "secret_access_key": "aws.secret_access_key",
-        "session_token": "aws.session_token",
-        "endpoint_url": "aws.endpoint_url",
-    }
-
-    access_key_id: str | None = Field(default=None, description="AWS access key id")
-    secret_access_key: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
-    session_token: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
-    endpoint_url: str | None = Field(default=None, description="address of an S3 service other than Amazon's")
-
-    def filesystem(self) -> Any:
-        """``pyarrow.fs.FileSystem`` of the store."""
-        return self.client_settings()["filesystem"]
-
-    def folder(self, name: str) -> str:
-        """Path of an entity in that file system."""
-        return f"{self.client_settings()['root']}/{name}"
-
-
 RESOURCE_CLASSES: Mapping[str, type[StoreResource]] = {
     "kafka": KafkaStoreResource,
     "kinesis": KinesisStoreResource,
