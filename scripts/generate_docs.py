@@ -22,6 +22,7 @@ from ds_dagster.catalog.properties import PLACES, PropertySpec
 from ds_dagster.catalog.property_table import (
     DATABRICKS,
     ENTITY,
+    FILES,
     PROPERTIES,
     QUERY,
     REGISTRY,
@@ -218,6 +219,7 @@ GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
     ("Secrets", "`CREATE SECRET … WITH`", SECRET),
     ("Databricks", "`CREATE STORE … WITH` of that type, and its tables", DATABRICKS),
     ("Topics, Kinesis streams and tables", "what a relation's data stands in", ENTITY),
+    ("Files", "how a stream's files are written and found", FILES),
     ("Relations", "what the data means", RELATION),
     ("Sources", "how one query reads a relation: WITH behind its name in FROM or JOIN", SOURCE),
     ("Queries", "`QUERY WITH` behind the SELECT", QUERY),

@@ -49,6 +49,10 @@ CREATE STORE src_tls WITH ('type' = KAFKA, 'uris' = '{CLOSED}', 'tls.client.cert
 CREATE STORE src_kinesis WITH ('type' = KINESIS, 'access_region' = 'us-east-1', 'uris' = 'http://{CLOSED}',
   'tls.disabled' = TRUE, 'aws.access_key_id' = 'me', 'aws.secret_access_key' = <aws.secret_access_key>,
   'aws.session_token' = <aws.session_token>);
+CREATE STORE src_files WITH ('type' = S3, 'uris' = 's3://bucket/x', 'access_region' = 'us-east-1',
+  'aws.access_key_id' = 'me', 'aws.secret_access_key' = <aws.secret_access_key>,
+  'aws.iam_role_arn' = 'arn:aws:iam::123456789012:role/r', 'aws.iam_external_id' = <aws.iam_external_id>,
+  'aws.endpoint_url' = 'http://{CLOSED}');
 """
 SINKS = f"""
 CREATE STORE to_pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://{CLOSED}/db', 'tls.disabled' = TRUE,
@@ -111,8 +115,8 @@ def statements(bootstrap: str) -> str:
     queries = [f"CREATE STORE live WITH ('type' = KAFKA, 'uris' = '{bootstrap}', 'tls.disabled' = TRUE);"]
     queries.append("CREATE STREAM rows (a VARCHAR) WITH ('store' = 'live', 'topic' = 'rows', 'topic.partitions' = 1);")
     for store in stores_of(SOURCES, "src_"):
-        size = "'topic.shards' = 1" if store == "src_kinesis" else "'topic.partitions' = 1"
-        queries.append(f"CREATE STREAM of_{store} (a VARCHAR) WITH ('store' = '{store}', 'topic' = 't', {size});")
+        size = SIZES.get(store, ", 'topic.partitions' = 1")
+        queries.append(f"CREATE STREAM of_{store} (a VARCHAR) WITH ('store' = '{store}', 'topic' = 't'{size});")
         queries.append(f"CREATE MATERIALIZED VIEW view_{store} AS SELECT a FROM of_{store};")
     for store in SINK_STORES:
         place = ", 'snowflake.db.name' = 'D'" if "snow" in store else ""
@@ -120,6 +124,7 @@ def statements(bootstrap: str) -> str:
     return "\n".join([*declared, text, *queries])
 
 
+SIZES = {"src_kinesis": ", 'topic.shards' = 1", "src_files": ""}
 SINK_STORES = stores_of(SINKS, "to_")
 
 
