@@ -12,6 +12,8 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime.status import FiniteResult, JobStatus, outlook
 
 PREFIX = "ds_dagster"
+SUMMED = frozenset({"lag_records", "lag_seconds", "lost_records", "lost"})
+"""Figures of sources that stand in the sums of their query; the others are told source by source."""
 
 
 def status_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
@@ -45,7 +47,20 @@ def status_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
     ):
         if known_times := [moment for moment in times if moment is not None]:
             metadata[name] = _timestamp(min(known_times) if name == "watermark" else max(known_times))
+    metadata |= _of_sources(statuses)
     return {f"{PREFIX}/{name}": value for name, value in metadata.items()}
+
+
+def _of_sources(statuses: Sequence[JobStatus]) -> dict[str, Any]:
+    """What only some sources tell of themselves (``wal_status``, ``lag_bytes`` of a replication slot), as
+    ``source/figure``."""
+    return {
+        f"{source}/{figure}": value
+        for status in statuses
+        for source, figures in status.details.get("sources", {}).items()
+        for figure, value in figures.items()
+        if figure not in SUMMED
+    }
 
 
 def finite_metadata(results: Sequence[FiniteResult], queries: Sequence[BoundQuery]) -> dict[str, Any]:

@@ -96,6 +96,7 @@ def _figures(source: SourceProgress, look: LagLook | None, batch: int, now: floa
         "lag_seconds": 0.0 if records == 0 else seconds,
         "lost_records": source.lost_records,
         "lost": source.lost or None,
+        **source.facts,
     }
     return {name: value for name, value in known.items() if value is not None}
 
