@@ -185,10 +185,14 @@ def infer_sink(
         like=like,
     )
     made = _with_schemas(made, draft, kind, store, catalog, findings)
-    findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
-    findings.extend(relation_problems(kind, made))
+    _check_made(made, draft, kind, findings)
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
     return (None if refused else made), findings.diagnostics
+
+
+def _check_made(made: Relation, draft: Draft, kind: StoreKind, findings: Findings) -> None:
+    findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
+    findings.extend(relation_problems(kind, made))
 
 
 def _with_schemas(

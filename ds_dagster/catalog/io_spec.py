@@ -219,6 +219,7 @@ class WriteSpec:
         table: kind batch.
         delivery: guarantee, shown by ``ds check``.
         transactional: the format keeps one transaction per batch; the compiler adds the job's identity options.
+        interval_millis: least time between two batches of a query that does not end; 0: as they come.
         max_key_characters: refuse longer keys on write.
         entity: shown in errors, ``store.entity``.
         schemas: what of the records needs a schema; None for none.
@@ -236,6 +237,7 @@ class WriteSpec:
     transactional: bool = False
     max_key_characters: int | None = None
     schemas: SchemaSpec | None = None
+    interval_millis: int = 0
 
 
 @dataclass(frozen=True, slots=True)

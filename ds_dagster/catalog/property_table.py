@@ -270,7 +270,7 @@ ENTITY: tuple[PropertySpec, ...] = (
         "snowflake.buffer.millis",
         "millis",
         _WRITTEN,
-        "most time rows may wait for a load; a scheduled load writes what came since the last one at once",
+        "how long rows of a continuous load wait for the next batch; default 10000. A scheduled load writes at once",
         minimum=0,
     ),
     PropertySpec("databricks.catalog.name", "text", _WRITTEN, "catalog of the table; default main"),

@@ -17,6 +17,8 @@ from ds_dagster.spark.jvm import operators, recent_progress
 from ds_dagster.spark.progress import BatchProgress, read_progress
 from ds_dagster.spark.query import PreparedQuery
 
+WAITING = ("Waiting for data", "Waiting for next trigger")
+"""What Spark says of a query with nothing to do, without and with a time between its batches."""
 POLL_SECONDS = 0.5
 """How often a running query is looked at: a few calls into the JVM each."""
 
@@ -139,7 +141,7 @@ class HostedQuery:
         Spark looks several times between ours."""
         status = query.status
         waits = not status["isTriggerActive"] and not status["isDataAvailable"]
-        waits = waits and str(status["message"]).startswith("Waiting for data")
+        waits = waits and str(status["message"]).startswith(WAITING)
         if waits and self._idle_since is not None:
             before = self.progress
             caught_up = max(self._idle_since, before.caught_up or 0.0)

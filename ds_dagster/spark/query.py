@@ -203,6 +203,8 @@ def _started(prepared: PreparedQuery, checkpoint: str, trigger: Trigger) -> Stre
     writer = _to_sink(writer, prepared, checkpoint).option("checkpointLocation", checkpoint)
     if trigger == "available_now":
         writer = writer.trigger(availableNow=True)
+    elif prepared.write.interval_millis:
+        writer = writer.trigger(processingTime=f"{prepared.write.interval_millis} milliseconds")
     if prepared.unnamed:
         prepared.session.conf.set(_EVOLUTION, "false")
     try:

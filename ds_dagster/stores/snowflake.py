@@ -57,6 +57,9 @@ LOGINS: Mapping[str, str] = MappingProxyType(
 )
 """Property of a way to log in → connection option; exactly one of them is written."""
 
+BUFFER_MILLIS = 10_000
+"""How long rows of a continuous load wait for the next batch: every batch wakes the warehouse."""
+
 
 class Snowflake:
     """A Snowflake account, used through one warehouse and one role."""
@@ -135,6 +138,7 @@ class Snowflake:
             options=make_options({**connection(store), "shared": relation.declared, "store": store.name}),
             loader=LOADER,
             table=target_table(self, relation, refresh, path, JSON_TYPE),
+            interval_millis=_interval(relation) if refresh == "continuous" else 0,
         )
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
@@ -225,3 +229,8 @@ def _contradiction(store: StoreDefinition, first: str, second: str, reason: str)
         reason=reason,
         fix="remove one of the two",
     ).diagnostic()
+
+
+def _interval(relation: Relation) -> int:
+    written = relation.option("snowflake.buffer.millis")
+    return BUFFER_MILLIS if written is None else int(written)

@@ -288,7 +288,7 @@ def property_words() -> set[str]:
     return {choice.upper() for spec in index.by_name.values() for choice in spec.choices}
 
 
-EXAMPLE_PROPERTIES = frozenset({"json_lines.suffix"})
+EXAMPLE_PROPERTIES = frozenset({"json_lines.suffix", "shop.desc"})
 """Of the kind of store that docs/adding-a-store.md adds."""
 
 

@@ -36,8 +36,8 @@ def compiled(tmp_path: Path, sql: str, overlay: Overlay | None = None) -> Projec
 
 def options_of(store: StoreDefinition) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Of Java clients and of librdkafka, through the doors queries and control use."""
-    relation: Any = type("R", (), {"entity": "t", "properties": {}, "declared": True, "value_format": "json"})
-    relation.key = RecordKey()
+    facts = {"entity": "t", "properties": {}, "declared": True, "value_format": "json", "key": RecordKey()}
+    relation: Any = type("R", (), {**facts, "value_descriptor": None, "key_descriptor": None})
     read = KAFKA.read_spec(store, relation, ReadOptions(), None).options
     java = {name: resolve(value, ENVIRONMENT, "k") for name, value in read.items() if name.startswith("kafka.")}
     return java, KAFKA.client_settings(store, lambda value: resolve(value, ENVIRONMENT, "k"))

@@ -87,7 +87,7 @@ COUNTS = "CREATE CHANGELOG c WITH ('store' = 'f') AS SELECT region, COUNT(*) AS 
             "VALUE_FORMAT_OTHER_STORE",
             "json, csv, parquet",
         ),
-        ("CREATE STREAM s WITH ('value.format' = 'avro') AS SELECT id FROM events;", "AVRO_STORE_NOT_YET", "S3"),
+        ("CREATE STREAM s WITH ('value.format' = 'avro') AS SELECT id FROM events;", "FORMAT_STORE_NOT_YET", "S3"),
         (
             "CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'h:1'); CREATE STREAM s (id BIGINT) "
             "WITH ('store' = 'k', 'value.format' = 'parquet', 'topic.partitions' = 1, 'topic.replicas' = 1);",

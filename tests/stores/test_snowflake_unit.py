@@ -166,12 +166,23 @@ def test_a_table_as_published(project: Callable[[str], Project]) -> None:
         kind.read_spec(store, relation, None, None)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("millis", "interval"), [(None, 10_000), ("0", 0), ("60000", 60_000)])
+def test_a_continuous_load_wakes_the_warehouse_that_often(
+    project: Callable[[str], Project], millis: str | None, interval: int
+) -> None:
+    more = {"snowflake__db__name": "D", "refresh__mode": "continuous"}
+    found = project(table_sql(**more, **({} if millis is None else {"snowflake__buffer__millis": millis})))
+    (relation,) = [r for r in found.catalog.relations.values() if r.name.name == "counts"]
+    store = found.catalog.store("sf")
+    assert Snowflake().write_spec(store, relation, "continuous").interval_millis == interval
+    assert Snowflake().write_spec(store, relation, "incremental").interval_millis == 0
+
+
 @pytest.mark.parametrize(
     ("text", "condition"),
     [
         (table_sql(snowflake__schema__name="S"), "RELATION_PROPERTY_MISSING"),
         ("CREATE TABLE counts (k VARCHAR) WITH ('store' = 'sf');", "RELATION_PROPERTY_MISSING"),
-        (table_sql(snowflake__db__name="D", refresh__mode="continuous"), "PROPERTY_VALUE_NOT_YET"),
         (table_sql(snowflake__db__name="D", snowflake__buffer__millis="soon"), "PROPERTY_INVALID"),
         (table_sql(snowflake__db__name="D", postgresql__table__name="t"), "PROPERTY_OF_OTHER_STORE"),
         ("CREATE MATERIALIZED VIEW counts WITH ('store' = 'sf', 'snowflake.db.name' = 'D') AS SELECT k FROM events;",
