@@ -108,12 +108,12 @@ def describe_query(session: Session, statement: DescribeQuery) -> None:
     if statement.part == "events":
         session.output.table("DESCRIBE_QUERY_EVENTS", [_event(asdict(t)) for t in control.transitions(name)])
         return
-    status = asdict(control.status(name))
-    shown = QUERY_FIELDS[statement.part]
-    values = {field: clock(status[field]) if field in TIMES and status[field] else status[field] for field in shown}
+    status = control.status(name)
+    found = {field: getattr(status, field) for field in QUERY_FIELDS[statement.part]}
+    values = {field: clock(value) if field in TIMES and value else value for field, value in found.items()}
     if not statement.part:
         query = project.queries.get(name)
-        values["relation"] = str(query.sink.name) if query else status["relation"]
+        values["relation"] = str(query.sink.name) if query else status.relation
         values["query"] = " ".join(query.statement.origin.text.split()) if query else None
     session.output.document(f"DESCRIBE_QUERY{'_' if statement.part else ''}{statement.part.upper()}", values)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal
 
 JobState = Literal[
@@ -82,7 +81,7 @@ class JobStatus:
     late_rows: int = 0
     bad_records: int = 0
     lost_records: int = 0
-    details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    details: Mapping[str, Any] = field(default_factory=dict)
     beat: float | None = None
     next_retry: float | None = None
     attempts: int = 0
