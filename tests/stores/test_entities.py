@@ -75,8 +75,8 @@ def service() -> Iterator[KinesisAdmin]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    login = {"access_key_id": "a", "secret_access_key": "b"}
-    admin = KinesisAdmin("n", {"endpoint_url": f"http://{host}:{port}", "region": "us-east-1", **login})
+    login = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    admin = KinesisAdmin("n", {"endpoint_url": f"http://{host}:{port}", "region_name": "us-east-1", **login})
     try:
         with closing(admin):
             yield admin

@@ -231,7 +231,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       }
     }
     found.sort(Values::compare);
-    return found.isEmpty() ? null : CollectionConverters.asScala(found).toSeq();
+    return found.isEmpty() ? null : CollectionConverters.asScala(found.iterator()).toSeq();
   }
 
   private List<Row> output(Row key, Row old, Row now) {
