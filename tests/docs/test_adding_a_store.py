@@ -51,7 +51,7 @@ def project(tmp_path: Path) -> Path:
     (root / "ds.toml").write_text('store = "files"\n[spark]\n"spark.ui.enabled" = "false"\n')
     (root / "sql" / "lines.sql").write_text(block("sql"))
     (tmp_path / "lines" / "visits").mkdir(parents=True)
-    (root / ".env").write_text(f"LINES={tmp_path / 'lines'}\n")
+    (root / ".env").write_text(f"LINE_FILES={tmp_path / 'lines'}\n")
     return root
 
 
