@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -54,6 +55,8 @@ def test_a_query_begins_at_a_moment_in_every_shard_and_every_child(new_stream, r
     stream.put(tools.numbered(40, keys=20, start=40))
     expected = sorted(data for data, arrived in arrivals(stream).items() if arrived >= moment)
     assert len(expected) < 81, "the first records are older than the moment"
+    # a moment ahead of the server's clock would mean its newest record
+    tools.eventually(lambda: time.time() * 1000 > moment, "the clock reaches the stamp")
     batches = read_from(stream, starting_position="timestamp", starting_timestamp=moment, max_records=7)
     assert batches.position[stream.name][SHARD] == {"time": moment}
 
