@@ -61,6 +61,7 @@ def loaded(house: ThreeServers) -> Counter[tuple[Any, ...]]:
 def test_every_version_of_a_row_arrives_once(house: ThreeServers) -> None:
     with sql(house.snowflake) as run:
         run("CREATE DATABASE IF NOT EXISTS DEMO_DB")
+        run("CREATE SCHEMA IF NOT EXISTS DEMO_DB.PUBLIC")
     with house.warehouse() as cursor:
         cursor.execute("CREATE TABLE source_table (viewtime bigint PRIMARY KEY, userid text, pageid text)")
         cursor.execute("INSERT INTO source_table SELECT g, 'u' || g % 7, 'p0' FROM generate_series(1, 500) g")
