@@ -106,8 +106,8 @@ def _kafka(request: pytest.FixtureRequest, name: str) -> Ground:
 
 def _kinesis(request: pytest.FixtureRequest, name: str) -> Ground:
     servers = request.getfixturevalue("streaming")
-    settings = {"endpoint_url": str(servers.kinesis), "region": "us-east-2", "access_key_id": "l"}
-    admin = KinesisAdmin("n", {**settings, "secret_access_key": "l"})
+    settings = {"endpoint_url": str(servers.kinesis), "region_name": "us-east-2", "aws_access_key_id": "l"}
+    admin = KinesisAdmin("n", {**settings, "aws_secret_access_key": "l"})
     plan = EntityPlan(name, MappingProxyType({"topic.shards": 2}))
     admin.ensure(plan)
     return Ground("kinesis", admin.operations(), (name,), (), (f"{name}_2",), plan)
