@@ -22,7 +22,6 @@ from ds_dagster import local
 from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.io_spec import Resolver, SinkIdentity
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.cli.environment import resolver
 from ds_dagster.jars import driver_jars
 from ds_dagster.project import Project, compile_texts, kind_of_store, store_admin
@@ -147,10 +146,8 @@ class House:
         reads = {}
         for scan in query.scans:
             kind, store = kind_of_store(project, scan.relation), project.catalog.store(scan.relation.store)
-            options = ReadOptions(scan.starting_position, scan.max_records_per_batch, scan.slot)
-            reads[scan.source_name] = kind.read_spec(
-                store, scan.relation, options, self._ensured(project, scan.relation)
-            )
+            facts = self._ensured(project, scan.relation)
+            reads[scan.source_name] = kind.read_spec(store, scan.relation, scan.reading, facts)
         sink, store = query.sink, project.catalog.store(query.sink.store)
         if sink.kind in ("stream", "changelog"):
             self._ensured(project, sink)

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity
-from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.catalog.values import resolve as resolve_value
 from ds_dagster.local import postgres as local_postgres
@@ -208,7 +207,7 @@ class Bench:
     def read_spec(self, name: str, scan: Scan) -> ReadSpec:
         assert self.project is not None
         store = self.project.catalog.store(scan.relation.store)
-        options = ReadOptions(scan.starting_position, scan.max_records_per_batch, scan.slot)
+        options = scan.reading
         spec = KINDS[store.kind].read_spec(store, scan.relation, options, None)
         assert spec.rows is not None
         own: Mapping[str, PropertyValue] = {
