@@ -74,12 +74,7 @@ class FilesAddress:
             UserError: PROPERTY_INVALID for an address that is neither a folder nor a bucket.
         """
         made = cls(**{name: settings[name] for name in cls.__slots__ if name in settings})
-        if not is_lake_url(made.url):
-            raise error("PROPERTY_INVALID", name="uris", value=made.url, allowed=ALLOWED_URIS)
-        if made.endpoint_url and urlsplit(made.endpoint_url).scheme not in ("http", "https"):
-            raise error(
-                "PROPERTY_INVALID", name="aws.endpoint_url", value=made.endpoint_url, allowed="http(s)://host:port"
-            )
+        check_place(made.url, made.endpoint_url)
         return made
 
     @property
@@ -332,6 +327,18 @@ def is_lake_url(url: str) -> bool:
     if parts.scheme == "file":
         return not parts.netloc and parts.path.startswith("/") and bool(parts.path.strip("/"))
     return parts.scheme in SCHEMES and bool(parts.netloc) and "@" not in parts.netloc and ":" not in parts.netloc
+
+
+def check_place(url: str, endpoint_url: str) -> None:
+    """An address of files or tables, and of the service that keeps them where it is not Amazon's.
+
+    Raises:
+        UserError: PROPERTY_INVALID for an address that is neither a folder nor a bucket, or a service without http(s).
+    """
+    if not is_lake_url(url):
+        raise error("PROPERTY_INVALID", name="uris", value=url, allowed=ALLOWED_URIS)
+    if endpoint_url and urlsplit(endpoint_url).scheme not in ("http", "https"):
+        raise error("PROPERTY_INVALID", name="aws.endpoint_url", value=endpoint_url, allowed="http(s)://host:port")
 
 
 ERRNOS: Mapping[int, str] = {

@@ -252,8 +252,8 @@ class SnowflakeStoreResource(StoreResource):
             return cursor.execute(query).fetch_arrow_all()
 
 
-class DeltaStoreResource(StoreResource):
-    """A folder or bucket of Delta tables. ``table(name)`` is deltalake's own: read with Arrow, compact, vacuum."""
+class BucketStoreResource(StoreResource):
+    """A folder or a bucket, whatever stands in it."""
 
     property_names: ClassVar[Mapping[str, str]] = {
         "uris": "uris",
@@ -267,6 +267,10 @@ class DeltaStoreResource(StoreResource):
     secret_access_key: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
     session_token: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
     endpoint_url: str | None = Field(default=None, description="address of an S3 service other than Amazon's")
+
+
+class DeltaStoreResource(BucketStoreResource):
+    """A folder or bucket of Delta tables. ``table(name)`` is deltalake's own: read with Arrow, compact, vacuum."""
 
     def storage_options(self) -> dict[str, str]:
         """Settings of deltalake's object store, keys in them; empty for a folder."""
@@ -313,21 +317,8 @@ class DatabricksStoreResource(StoreResource):
             return cursor.fetchall_arrow()
 
 
-class FilesStoreResource(StoreResource):
+class FilesStoreResource(BucketStoreResource):
     """Files in a folder or a bucket. ``filesystem()`` is pyarrow's, logged in: read with Arrow, copy, delete."""
-
-    property_names: ClassVar[Mapping[str, str]] = {
-        "uris": "uris",
-        "access_key_id": "aws.access_key_id",
-        "secret_access_key": "aws.secret_access_key",
-        "session_token": "aws.session_token",
-        "endpoint_url": "aws.endpoint_url",
-    }
-
-    access_key_id: str | None = Field(default=None, description="AWS access key id")
-    secret_access_key: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
-    session_token: str | None = Field(default=None, json_schema_extra=SECRET, description="dg.EnvVar only")
-    endpoint_url: str | None = Field(default=None, description="address of an S3 service other than Amazon's")
 
     def filesystem(self) -> Any:
         """``pyarrow.fs.FileSystem`` of the store."""

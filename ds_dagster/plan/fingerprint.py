@@ -206,10 +206,14 @@ def _window(_shaper: _Shaper, node: Node) -> Shape:
     return [node.function, node.size_millis, *([node.step_millis] if node.step_millis else [])]
 
 
+def _groups_and_calls(shaper: _Shaper, node: Aggregate | DeltaAggregate) -> Shape:
+    calls = [[c.function, shaper.text(c.argument), shaper.text(c.filter), c.distinct, str(c.type)] for c in node.calls]
+    return [[shaper.text(named.expression) for named in node.group], calls]
+
+
 def _aggregate(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, Aggregate)
-    calls = [[c.function, shaper.text(c.argument), shaper.text(c.filter), c.distinct, str(c.type)] for c in node.calls]
-    return [[shaper.text(named.expression) for named in node.group], calls, node.updates, node.window is not None]
+    return [*_groups_and_calls(shaper, node), node.updates, node.window is not None]
 
 
 def _join(shaper: _Shaper, node: Node) -> Shape:
@@ -225,8 +229,7 @@ def _weigh(_shaper: _Shaper, node: Node) -> Shape:
 
 def _delta_aggregate(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, DeltaAggregate)
-    calls = [[c.function, shaper.text(c.argument), shaper.text(c.filter), c.distinct, str(c.type)] for c in node.calls]
-    return [[shaper.text(named.expression) for named in node.group], calls, node.weighted]
+    return [*_groups_and_calls(shaper, node), node.weighted]
 
 
 def _delta_join(shaper: _Shaper, node: Node) -> Shape:

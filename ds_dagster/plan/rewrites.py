@@ -9,7 +9,18 @@ from dataclasses import replace
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
 from ds_dagster.plan.expressions import conjunction, conjuncts
-from ds_dagster.plan.nodes import Aggregate, Filter, IntervalJoin, Node, Project, Scan, Sink, TemporalJoin, Window
+from ds_dagster.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    IntervalJoin,
+    Node,
+    Project,
+    Scan,
+    Sink,
+    TemporalJoin,
+    Window,
+)
 
 Needed = frozenset[str]
 
@@ -88,12 +99,17 @@ def _prune_window(node: Node, needed: Needed) -> Node:
     return replace(node, input=_prune(node.input, needed))
 
 
-def _prune_aggregate(node: Node, needed: Needed) -> Node:
-    assert isinstance(node, Aggregate)
+def _kept_calls(node: Aggregate | DeltaAggregate, needed: Needed) -> tuple[tuple[AggregateCall, ...], Needed]:
+    """The calls somebody needs, at least one, and the fields that groups and calls read."""
     calls = tuple(call for call in node.calls if call.name in needed) or node.calls[:1]
     parts = [named.expression for named in node.group]
     parts += [part for call in calls for part in (call.argument, call.filter) if part is not None]
-    used = frozenset().union(*(part.columns() for part in parts))
+    return calls, frozenset().union(*(part.columns() for part in parts))
+
+
+def _prune_aggregate(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, Aggregate)
+    calls, used = _kept_calls(node, needed)
     below = _prune(node.input, used)
     window = next((n for n in below.walk() if isinstance(n, Window)), None) if node.window is not None else None
     return replace(node, input=below, calls=calls, window=window)
@@ -101,10 +117,7 @@ def _prune_aggregate(node: Node, needed: Needed) -> Node:
 
 def _prune_delta_aggregate(node: Node, needed: Needed) -> Node:
     assert isinstance(node, DeltaAggregate)
-    calls = tuple(call for call in node.calls if call.name in needed) or node.calls[:1]
-    parts = [named.expression for named in node.group]
-    parts += [part for call in calls for part in (call.argument, call.filter) if part is not None]
-    used = frozenset().union(*(part.columns() for part in parts))
+    calls, used = _kept_calls(node, needed)
     return replace(node, input=_prune(node.input, used), calls=calls)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 EVENT_TIME: Final = "__event_time"
@@ -28,6 +28,16 @@ FAULT_MARK: Final = "[ds:"
 def field(name: str) -> Column:
     """A column by its exact name (``a$b``, ``a.b``)."""
     return sf.col("`" + name.replace("`", "``") + "`")
+
+
+def deleted(frame: DataFrame) -> Column:
+    """Whether a row deletes its key; false on flows that never do."""
+    return sf.col(DELETED) if DELETED in frame.columns else sf.lit(False)
+
+
+def with_missing(frame: DataFrame, name: str, other: DataFrame) -> DataFrame:
+    """The frame with a column of the other one, all NULL, so that both can be one stream."""
+    return frame.withColumn(name, sf.lit(None).cast(other.schema[name].dataType))
 
 
 def opaque(value: Column) -> Column:

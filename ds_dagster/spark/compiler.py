@@ -35,7 +35,7 @@ from ds_dagster.plan.weights import has_weights
 from ds_dagster.spark import columns as names
 from ds_dagster.spark import deltas
 from ds_dagster.spark.clock import clocked_sources, tick_source_name
-from ds_dagster.spark.columns import field
+from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
@@ -142,7 +142,7 @@ class PlanCompiler:
         holds = compile_condition(flow.frame, node.condition)
         if not node.emits_deletes:
             return Flow(flow.frame.where(holds), flow.timed)
-        deleted = _deleted(flow.frame) | ~sf.coalesce(holds, sf.lit(False))
+        deleted = names.deleted(flow.frame) | ~sf.coalesce(holds, sf.lit(False))
         return Flow(flow.frame.withColumn(names.DELETED, deleted), flow.timed)
 
     def visit_project(self, node: Project, wants: Wants) -> Flow:
@@ -196,7 +196,7 @@ class PlanCompiler:
         """Both sides as one stream, keyed alike; the operator keeps versions and emits when time has passed a row."""
         left = self._temporal_side(node, node.left, 0)
         right = self._temporal_side(node, node.right, 1)
-        both = (_with_missing(left, "r", right), _with_missing(right, "l", left))
+        both = (with_missing(left, "r", right), with_missing(right, "l", left))
         if node.immediate:
             frame = both[0].unionByName(both[1])
         else:
@@ -273,18 +273,10 @@ class PlanCompiler:
             sf.lit(side).alias("side"),
             sf.unix_micros(sf.col(names.EVENT_TIME)).alias("ts"),
             (sf.col(names.ORDER) if side else sf.lit("")).alias("ord"),
-            (_deleted(frame) if side else sf.lit(False)).alias("deleted"),
+            (names.deleted(frame) if side else sf.lit(False)).alias("deleted"),
             sf.struct(*row).alias("r" if side else "l"),
             sf.col(names.EVENT_TIME).alias("et"),
         )
-
-
-def _with_missing(frame: DataFrame, name: str, other: DataFrame) -> DataFrame:
-    return frame.withColumn(name, sf.lit(None).cast(other.schema[name].dataType))
-
-
-def _deleted(frame: DataFrame) -> Column:
-    return sf.col(names.DELETED) if names.DELETED in frame.columns else sf.lit(False)
 
 
 def _technical(frame: DataFrame) -> list[Column]:

@@ -15,7 +15,7 @@ from ds_dagster.datatypes import common_type
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh, appends_only
 from ds_dagster.plan.nodes import AggregateCall, Field
 from ds_dagster.spark import columns as names
-from ds_dagster.spark.columns import field
+from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.typemap import to_spark
@@ -30,11 +30,10 @@ def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
     if not node.is_stateful:
         rows = frame.select(*[field(f.name) for f in node.output])
         return rows.withColumn(names.WEIGHT, sf.lit(1).cast("bigint"))
-    deleted = sf.col(names.DELETED) if names.DELETED in frame.columns else sf.lit(False)
     keyed = frame.select(
         *[field(name).alias(f"k{index}") for index, name in enumerate(node.key)],
         sf.coalesce(sf.col(names.ORDER), sf.lit("")).cast("binary").alias("ord"),
-        deleted.alias("deleted"),
+        names.deleted(frame).alias("deleted"),
         _row(node.output).alias("row"),
     )
     made = operators(spark).upsert_to_delta(keyed, len(node.key))
@@ -81,7 +80,7 @@ def _call(frame: DataFrame, call: AggregateCall, arguments: dict[str, Column]) -
 def join(spark: SparkSession, node: DeltaJoin, left: DataFrame, right: DataFrame) -> DataFrame:
     """Pairs of rows with weights, and the rows without partner of outer joins."""
     sides = (_side(node, left, 0), _side(node, right, 1))
-    both = _with_missing(sides[0], "r", sides[1]).unionByName(_with_missing(sides[1], "l", sides[0]))
+    both = with_missing(sides[0], "r", sides[1]).unionByName(with_missing(sides[1], "l", sides[0]))
     keys = len(node.left_keys)
     ordered = both.select(*[f"k{index}" for index in range(keys)], "side", "l", "r", "w")
     made = operators(spark).delta_join(ordered, keys, node.kind)
@@ -115,7 +114,3 @@ def _row(fields: tuple[Field, ...]) -> Column:
 
 def _fields(struct: str, fields: tuple[Field, ...]) -> list[Column]:
     return [sf.col(struct).getField(f.name).alias(f.name) for f in fields]
-
-
-def _with_missing(frame: DataFrame, name: str, other: DataFrame) -> DataFrame:
-    return frame.withColumn(name, sf.lit(None).cast(other.schema[name].dataType))

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ds_dagster.errors import DsError, error
-from ds_dagster.files.address import ALLOWED_URIS, is_lake_url
+from ds_dagster.files.address import check_place
 from ds_dagster.redaction import redact
 
 DETAIL_CHARACTERS = 400
@@ -60,12 +60,7 @@ class LakeAddress:
             UserError: PROPERTY_INVALID for an address that is neither a folder nor a bucket.
         """
         made = cls(store, kind=kind, **{name: settings[name] for name in _SETTINGS if name in settings})
-        if not is_lake_url(made.url):
-            raise error("PROPERTY_INVALID", name="uris", value=made.url, allowed=ALLOWED_URIS)
-        if made.endpoint_url and urlsplit(made.endpoint_url).scheme not in ("http", "https"):
-            raise error(
-                "PROPERTY_INVALID", name="aws.endpoint_url", value=made.endpoint_url, allowed="http(s)://host:port"
-            )
+        check_place(made.url, made.endpoint_url)
         return made
 
     @property
