@@ -479,9 +479,8 @@ QUERY: tuple[PropertySpec, ...] = (
         "state.ttl.millis",
         "millis",
         ("query",),
-        "age at which state of a key is forgotten",
+        "how long state is kept that no change touches; default 0, for ever",
         minimum=0,
-        not_yet="state is kept for ever; group by a window to bound it",
     ),
     PropertySpec(
         "emit.mode",

@@ -199,6 +199,13 @@ AGGREGATES: tuple[Condition, ...] = (
         "state grows with every record: it is grouped by {name} of type {type} without a window",
         "read from TUMBLE({relation}, SIZE n MINUTES) and group by window_start and window_end",
     ),
+    Condition(
+        "STATE_TTL_WITHOUT_STATE",
+        "user",
+        "'state.ttl.millis' bounds nothing here: no step keeps state by key without end",
+        "leave it out; windows and joins over time end by event time, old versions of a temporal join by "
+        "'temporal.join.retention.millis'",
+    ),
 )
 
 WINDOWS: tuple[Condition, ...] = (

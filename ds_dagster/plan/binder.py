@@ -18,6 +18,7 @@ from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.arithmetic import widens
 from ds_dagster.plan.delta_nodes import Fold
+from ds_dagster.plan.expiry import STATE_TTL, expiring
 from ds_dagster.plan.expressions import Typed, widened
 from ds_dagster.plan.fingerprint import fingerprint, state_signature
 from ds_dagster.plan.grouping import window_of
@@ -83,7 +84,9 @@ class _Binder:
             root = self._insert(self.statement, selected)
         if root is None or self.findings.failed:
             return None
-        return self._query(root, choices)
+        made = root
+        kept = self.findings.collect(lambda: self._expiring(made, choices))
+        return None if kept is None else self._query(kept, choices)
 
     def _check_emit(self, choices: QueryChoices, selected: Selected) -> None:
         if "emit.mode" in choices.values and window_of(selected.node) is None:
@@ -188,6 +191,13 @@ class _Binder:
             self.findings.add(problem)
 
     # the record
+
+    def _expiring(self, root: Sink, choices: QueryChoices) -> Sink:
+        ttl = choices.values.get(STATE_TTL)
+        if not ttl:
+            return root
+        span = next(p.span for p in self.statement.body.query_properties if p.name == STATE_TTL)
+        return expiring(root, int(ttl), span)
 
     def _query(self, root: Sink, choices: QueryChoices) -> BoundQuery:
         relation = root.relation

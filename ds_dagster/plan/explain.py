@@ -221,18 +221,22 @@ def _temporal_join(node: Node) -> str:
 
 def _weigh(node: Node) -> str:
     assert isinstance(node, Weigh)
-    return f"keeps the last row by {', '.join(map(shown, node.key))}" if node.is_stateful else ""
+    return f"keeps the last row by {', '.join(map(shown, node.key))}{_ttl(node)}" if node.is_stateful else ""
+
+
+def _ttl(node: Weigh | DeltaAggregate | DeltaJoin) -> str:
+    return f" · forgets after {duration_text(node.ttl_millis)} without a change" if node.ttl_millis else ""
 
 
 def _delta_aggregate(node: Node) -> str:
     assert isinstance(node, DeltaAggregate)
-    return f"by {_named(node.group)} · {', '.join(_call(call) for call in node.calls)} · every change"
+    return f"by {_named(node.group)} · {', '.join(_call(call) for call in node.calls)} · every change{_ttl(node)}"
 
 
 def _delta_join(node: Node) -> str:
     assert isinstance(node, DeltaJoin)
     keys = zip(node.left_keys, node.right_keys, strict=True)
-    return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in keys)}"
+    return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in keys)}{_ttl(node)}"
 
 
 def _union(_node: Node) -> str:

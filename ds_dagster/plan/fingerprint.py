@@ -223,20 +223,26 @@ def _join(shaper: _Shaper, node: Node) -> Shape:
     return [node.kind, shaper.text(node.left_key), shaper.text(node.right_key), options]
 
 
+def _forgets(node: Weigh | DeltaAggregate | DeltaJoin) -> Shape:
+    """Whether state carries the time at which it is forgotten; how long may change with a restart. Where it does not,
+    nothing is added, so that other plans keep their hashes."""
+    return ["ttl"] if node.ttl_millis else []
+
+
 def _weigh(_shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, Weigh)
-    return [node.is_stateful]
+    return [node.is_stateful, *_forgets(node)]
 
 
 def _delta_aggregate(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, DeltaAggregate)
-    return [*_groups_and_calls(shaper, node), node.weighted]
+    return [*_groups_and_calls(shaper, node), node.weighted, *_forgets(node)]
 
 
 def _delta_join(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, DeltaJoin)
     keys = zip(node.left_keys, node.right_keys, strict=True)
-    return [node.kind, [[shaper.text(left), shaper.text(right)] for left, right in keys]]
+    return [node.kind, [[shaper.text(left), shaper.text(right)] for left, right in keys], *_forgets(node)]
 
 
 def _fold(_shaper: _Shaper, node: Node) -> Shape:

@@ -8,9 +8,11 @@ uses times of rows but never waits, so it has no clock either.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from ds_dagster.catalog.io_spec import ReadSpec
+from ds_dagster.plan.expiry import forgets
 from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
 from ds_dagster.spark.jvm import STEP_MICROS, ClockConfig, InputTime
 from ds_dagster.spark.windows import window_grid_millis
@@ -22,6 +24,15 @@ BROKER_LATENESS_MILLIS = 500
 """How far rows of a broker-timed input may be behind one another (``source.allow.latency.millis`` not given)."""
 LATENESS_MILLIS = 10_000
 """The same for times set by producers or in a column."""
+
+
+NO_EMPTY_BATCHES: Mapping[str, str] = MappingProxyType({"spark.sql.streaming.noDataMicroBatches.enabled": "false"})
+"""For plans that forget: behind an operator in processing time Spark would run one empty batch after the other."""
+
+
+def batch_settings(root: Node) -> Mapping[str, str]:
+    """Spark settings of a plan's session about when a batch runs."""
+    return NO_EMPTY_BATCHES if forgets(root) else MappingProxyType({})
 
 
 def needs_clock(node: Node) -> bool:
@@ -69,6 +80,7 @@ def clock_config(
         grid_micros=1000 * window_grid_millis(windows[0]) if only_windows else 0,
         mode="manual" if mode == "manual" else "auto",
         step_micros=0 if mode == "exact" else STEP_MICROS,
+        echoes=forgets(root),
     )
 
 

@@ -1,7 +1,7 @@
 """Rows with weights: the plan's delta nodes as calls of the operators in our jar.
 
-Spark takes no native stateful step behind these operators and needs none: each is a ``transformWithState`` without
-time, in append mode, and keeps its state in RocksDB.
+Spark takes no native stateful step behind these operators and needs none: each is a ``transformWithState`` in append
+mode, without time unless it forgets (``ttl_millis``), and keeps its state in RocksDB.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
         names.deleted(frame).alias("deleted"),
         _row(node.output).alias("row"),
     )
-    made = operators(spark).upsert_to_delta(keyed, len(node.key))
+    made = operators(spark).upsert_to_delta(keyed, len(node.key), ttl_millis=node.ttl_millis)
     return made.select(*_fields("row", node.output), sf.col("w").alias(names.WEIGHT))
 
 
@@ -52,6 +52,7 @@ def aggregate(spark: SparkSession, node: DeltaAggregate, frame: DataFrame) -> Da
         json.dumps(calls),
         appends_only=appends_only(node.input),
         weighted=node.weighted,
+        ttl_millis=node.ttl_millis,
     )
     output = [sf.col(f"k{index}").alias(named.name) for index, named in enumerate(node.group)]
     output += [sf.col(f"c{index}").alias(call.name) for index, call in enumerate(node.calls)]
@@ -83,7 +84,7 @@ def join(spark: SparkSession, node: DeltaJoin, left: DataFrame, right: DataFrame
     both = with_missing(sides[0], "r", sides[1]).unionByName(with_missing(sides[1], "l", sides[0]))
     keys = len(node.left_keys)
     ordered = both.select(*[f"k{index}" for index in range(keys)], "side", "l", "r", "w")
-    made = operators(spark).delta_join(ordered, keys, node.kind)
+    made = operators(spark).delta_join(ordered, keys, node.kind, ttl_millis=node.ttl_millis)
     output = _fields("l", node.left.output)
     if node.kind not in ("semi", "anti"):
         output += _fields("r", node.right.output)

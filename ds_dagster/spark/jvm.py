@@ -64,6 +64,7 @@ class ClockConfig:
             between window ends.
         mode: ``manual`` moves time by ``advance_clock`` only; ``auto`` by the rows, and by hand as well.
         step_micros: least time between two ticks.
+        echoes: every tick is said twice, for a query that runs no batches without data (``clock.batch_settings``).
     """
 
     inputs: Mapping[str, InputTime] = field(default_factory=dict)
@@ -71,6 +72,7 @@ class ClockConfig:
     grid_micros: int = 0
     mode: Literal["auto", "manual"] = "auto"
     step_micros: int = STEP_MICROS
+    echoes: bool = False
 
     def json(self) -> str:
         """The text ``dsdagster.time.Clocks.register`` reads."""
@@ -80,6 +82,7 @@ class ClockConfig:
                 "span_micros": self.span_micros,
                 "grid_micros": self.grid_micros,
                 "step_micros": self.step_micros,
+                "echoes": self.echoes,
                 "inputs": {name: asdict(time) for name, time in self.inputs.items()},
             }
         )
@@ -129,20 +132,21 @@ class Operators:
         joined = self._jvm.join.TemporalJoin.apply(_java(frame), outer, immediate, retention_micros, job)
         return DataFrame(joined, self.spark)
 
-    def upsert_to_delta(self, frame: DataFrame, keys: int) -> DataFrame:
+    def upsert_to_delta(self, frame: DataFrame, keys: int, *, ttl_millis: int = 0) -> DataFrame:
         """Upserts and deletes as rows with weights.
 
         Args:
             frame: ``keys`` key columns, then ``ord`` binary (the last of a batch counts), ``deleted`` boolean, ``row``
                 struct.
+            ttl_millis: a key without upsert for so long is forgotten; 0: never.
 
         Returns:
             Columns ``row`` and ``w``.
         """
-        return DataFrame(self._jvm.delta.UpsertToDelta.apply(_java(frame), keys), self.spark)
+        return DataFrame(self._jvm.delta.UpsertToDelta.apply(_java(frame), keys, ttl_millis), self.spark)
 
     def delta_aggregate(
-        self, frame: DataFrame, keys: int, calls: str, *, appends_only: bool, weighted: bool
+        self, frame: DataFrame, keys: int, calls: str, *, appends_only: bool, weighted: bool, ttl_millis: int = 0
     ) -> DataFrame:
         """GROUP BY over rows with weights.
 
@@ -152,24 +156,27 @@ class Operators:
                 ``COUNT(*)``.
             appends_only: no weight is below zero.
             weighted: the results come and go by ``w``; else the last column is ``deleted``.
+            ttl_millis: a group, and each value kept by itself, that no change touches for so long is forgotten; 0:
+                never.
 
         Returns:
             The group columns, ``c0`` … per call, then ``w`` or ``deleted``.
         """
-        made = self._jvm.delta.DeltaAggregate.apply(_java(frame), keys, calls, appends_only, weighted)
+        made = self._jvm.delta.DeltaAggregate.apply(_java(frame), keys, calls, appends_only, weighted, ttl_millis)
         return DataFrame(made, self.spark)
 
-    def delta_join(self, frame: DataFrame, keys: int, kind: str) -> DataFrame:
+    def delta_join(self, frame: DataFrame, keys: int, kind: str, *, ttl_millis: int = 0) -> DataFrame:
         """Join of rows with weights.
 
         Args:
             frame: ``keys`` key columns, then ``side`` int (0 left, 1 right), ``l`` struct, ``r`` struct, ``w`` bigint.
             kind: inner, left, full, semi or anti.
+            ttl_millis: a row that no change touches for so long is forgotten; 0: never.
 
         Returns:
             Columns ``l``, ``r`` (null where a row has no partner) and ``w``.
         """
-        return DataFrame(self._jvm.delta.DeltaJoin.apply(_java(frame), keys, kind), self.spark)
+        return DataFrame(self._jvm.delta.DeltaJoin.apply(_java(frame), keys, kind, ttl_millis), self.spark)
 
     def distinct(self, frame: DataFrame, *, appends_only: bool) -> DataFrame:
         """Each row with weights once.

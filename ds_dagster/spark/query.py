@@ -25,7 +25,7 @@ from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.nodes import Aggregate, Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.batch_writers import BatchWriter
-from ds_dagster.spark.clock import ClockMode, clock_config, clocked_sources
+from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config, clocked_sources
 from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
@@ -122,7 +122,7 @@ def prepare(
     Raises:
         DsError: what the loader's ``prepare``, the resolver and the compiler raise; a failure of Spark is classified.
     """
-    session = job_session(spark, {}, state_store(query.root))
+    session = job_session(spark, batch_settings(query.root), state_store(query.root))
     config = clock_config(query.root, reads, mode=clock, looks=provider is None)
     if config:
         operators(session).register_clock(job_name, config)

@@ -269,5 +269,5 @@ def test_query_properties() -> None:
     )
     assert not found
     assert (choices.name, choices.updates, choices.temporal_mode) == ("fill", True, "immediate")
-    _, wrong = resolve_query_properties(properties(state_ttl_millis=5, queri_name="x"))
+    _, wrong = resolve_query_properties(properties(resume_from_query_id="q", queri_name="x"))
     assert conditions(wrong) == ["PROPERTY_NOT_YET", "UNKNOWN_PROPERTY"]
