@@ -188,16 +188,11 @@ AGGREGATES: tuple[Condition, ...] = (
     ),
     Condition("HAVING_WITHOUT_GROUP", "user", "HAVING without GROUP BY", "write WHERE", "42803"),
     Condition(
-        "DISTINCT_STATE",
-        "user",
-        "{function}(DISTINCT …) without a window keeps every value of every group for ever",
-        "read from TUMBLE({relation}, SIZE n MINUTES) and group by window_start and window_end",
-    ),
-    Condition(
         "UNBOUNDED_STATE",
         "user",
-        "state grows with every record: it is grouped by {name} of type {type} without a window",
-        "read from TUMBLE({relation}, SIZE n MINUTES) and group by window_start and window_end",
+        "state grows with every record, for ever: {states}",
+        "QUERY WITH ('state.ttl.millis' = n) forgets what no record touches for n ms; or read from a window such as "
+        "TUMBLE(relation, SIZE n MINUTES) and group by window_start and window_end",
     ),
     Condition(
         "STATE_TTL_WITHOUT_STATE",

@@ -29,6 +29,7 @@ from ds_dagster.plan.rewrites import rewrite
 from ds_dagster.plan.select import SelectBinder
 from ds_dagster.plan.selected import RefusedSelectError, Selected, SelectItem, project
 from ds_dagster.plan.sources import World
+from ds_dagster.plan.unbounded import warn_unbounded
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import QueryTree
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
@@ -86,7 +87,10 @@ class _Binder:
             return None
         made = root
         kept = self.findings.collect(lambda: self._expiring(made, choices))
-        return None if kept is None else self._query(kept, choices)
+        if kept is None:
+            return None
+        warn_unbounded(kept, self.findings, self.statement.body.span)
+        return self._query(kept, choices)
 
     def _check_emit(self, choices: QueryChoices, selected: Selected) -> None:
         if "emit.mode" in choices.values and window_of(selected.node) is None:

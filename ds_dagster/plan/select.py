@@ -139,7 +139,7 @@ class SelectBinder:
         return node if condition is None else Filter(node, condition)
 
     def _grouped(self, tree: exp.Select, scope: Scope, first: Planned, node: Node, inner: bool) -> Selected:
-        grouping = Grouping(scope, tree, first, node, self.findings)
+        grouping = Grouping(scope, tree, first, node)
         try:
             grouping.bind()
         except DsError as problem:
