@@ -19,6 +19,7 @@ from ds_dagster.conditions import (
     registry,
     runtime,
     secret,
+    sets,
     spark,
     stores,
     syntax,
@@ -29,7 +30,7 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, stores, cdc, files, secret, registry, spark, runtime, orchestration, local,
+    syntax, project, catalog, query, sets, stores, cdc, files, secret, registry, spark, runtime, orchestration, local,
     testing, command,
 )  # fmt: skip
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, cast
 
-from sqlglot import exp
-
 from ds_dagster.catalog.declared import NamedQuery
 from ds_dagster.catalog.inference import QueryChoices, check_insert_kind, infer_sink, resolve_query_properties
 from ds_dagster.catalog.io_spec import RefreshMode
@@ -28,10 +26,12 @@ from ds_dagster.plan.lineage import column_lineage
 from ds_dagster.plan.nodes import BoundExpression, Named, Project, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.rewrites import rewrite
-from ds_dagster.plan.select import RefusedSelectError, SelectBinder, Selected, SelectItem, project
+from ds_dagster.plan.select import SelectBinder
+from ds_dagster.plan.selected import RefusedSelectError, Selected, SelectItem, project
 from ds_dagster.plan.sources import World
 from ds_dagster.plan.unbounded import warn_unbounded
 from ds_dagster.settings import Settings
+from ds_dagster.sql.expressions import QueryTree
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
 
 QUERY_NAME = "query.name"
@@ -75,7 +75,7 @@ class _Binder:
         context = self.statement.origin.context
         binder = SelectBinder(self.world, context, body.span, choices, self.findings)
         try:
-            selected = binder.bind(cast("exp.Select", body.tree))
+            selected = binder.bind(cast("QueryTree", body.tree))
         except RefusedSelectError:
             return None
         self._check_emit(choices, selected)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Weigh
 from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan
 
 JoinForm = Literal["interval", "temporal", "changelog"]
@@ -50,7 +50,7 @@ changelogs need none, see :func:`check_weights`."""
 
 def step_name(node: Node) -> str:
     """What :data:`CHAINS` calls a stateful node."""
-    if isinstance(node, Weigh | DeltaAggregate | DeltaJoin):
+    if isinstance(node, Weigh | DeltaAggregate | DeltaJoin | Distinct):
         return "step over a changelog"
     if isinstance(node, Aggregate):
         return "windowed aggregate" if node.window is not None else "aggregate"

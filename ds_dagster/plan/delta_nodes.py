@@ -117,6 +117,34 @@ class DeltaJoin(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Distinct(Node):
+    """Each row once. Where rows only come, the first of each value is appended; else rows come and go with weights, and
+    all their fields are their key."""
+
+    input: Node
+
+    def __post_init__(self) -> None:
+        if self.input.changelog != "weighted":
+            raise error("INTERNAL", where="distinct rows without weights")
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return self.input.output
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return "append" if appends_only(self.input) else "weighted"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return () if self.changelog == "append" else tuple(field.name for field in self.output)
+
+    @property
+    def is_stateful(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
 class Fold(Node):
     """Weighted rows → upserts and deletes by ``key_names``, at most one per key and batch. Keeps nothing."""
 

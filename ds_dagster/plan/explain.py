@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import count
 
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -33,6 +33,7 @@ from ds_dagster.plan.nodes import (
 )
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.set_nodes import Union
 from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.printing import print_statement
 
@@ -238,6 +239,15 @@ def _delta_join(node: Node) -> str:
     return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in keys)}{_ttl(node)}"
 
 
+def _union(_node: Node) -> str:
+    return "of all rows"
+
+
+def _distinct(node: Node) -> str:
+    assert isinstance(node, Distinct)
+    return "keeps every value" + (" · the first row of each" if node.changelog == "append" else "")
+
+
 def _fold(node: Node) -> str:
     assert isinstance(node, Fold)
     return f"to one change per {', '.join(map(shown, node.key))}"
@@ -255,5 +265,7 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     DeltaAggregate: _delta_aggregate,
     DeltaJoin: _delta_join,
     Fold: _fold,
+    Union: _union,
+    Distinct: _distinct,
 }
 """Node → what is to be said about it."""

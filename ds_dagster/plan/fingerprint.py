@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.nodes import (
     Aggregate,
     BoundExpression,
@@ -26,6 +26,7 @@ from ds_dagster.plan.nodes import (
     Window,
 )
 from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.set_nodes import Union
 
 FINGERPRINT_VERSION = "v1"
 STATE_VERSION = "s1"
@@ -262,6 +263,8 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     DeltaAggregate: _delta_aggregate,
     DeltaJoin: _delta_join,
     Fold: _fold,
+    Union: lambda _shaper, _node: [],
+    Distinct: lambda _shaper, node: [node.changelog],
 }
 
 
@@ -269,7 +272,7 @@ def _state(node: Node, store_kinds: StoreKinds) -> Shape:
     """What one stateful step keeps. Joins of streams keep rows: their types and the join itself. Aggregates keep
     results, and a join of changelogs must be told that a row goes in the words in which it came: everything below
     counts."""
-    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin):
+    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct):
         return [type(node).__name__, _without_reading(_shape(node, store_kinds))]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)
     types = [[str(field.type) for field in child.output] for child in node.inputs]

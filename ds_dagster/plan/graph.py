@@ -52,7 +52,11 @@ def query_node(named: NamedQuery, settings: Settings) -> QueryNode:
 
 
 def relation_refs(select: exp.Expression) -> Iterator[RelationRef]:
-    """References to relations in FROM and JOIN, left to right, sub-selects and windows included."""
+    """References to relations, left to right: in FROM, JOIN and conditions, sub-selects and windows included."""
+    if isinstance(select, exp.SetOperation | exp.Subquery):
+        for part in (select.this, select.args.get("expression")):
+            yield from relation_refs(part) if part is not None else ()
+        return
     for holder in (select.args.get("from_"), *(select.args.get("joins") or ())):
         source = holder.this if holder is not None else None
         while isinstance(source, WindowRef):
@@ -61,6 +65,9 @@ def relation_refs(select: exp.Expression) -> Iterator[RelationRef]:
             yield source
         elif isinstance(source, exp.Subquery):
             yield from relation_refs(source.this)
+    where = select.args.get("where")
+    for query in where.find_all(exp.Query, bfs=False) if where is not None else ():
+        yield from relation_refs(query)
 
 
 def place_of(node: QueryNode, source: QualifiedName, settings: Settings) -> Span:

@@ -25,7 +25,7 @@ from ds_dagster.plan.nodes import (
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.scope import Scope
 from ds_dagster.plan.sources import Planned
-from ds_dagster.plan.weights import weighted
+from ds_dagster.plan.weights import has_weights, weighted
 
 
 def is_grouped(tree: exp.Select) -> bool:
@@ -148,7 +148,7 @@ class Grouping:
         if self.source.window is not None:
             return True
         outer = any(isinstance(node, IntervalJoin) and node.kind == "left" for node in self.below.walk())
-        return self.below.changelog == "append" and not outer
+        return self.below.changelog == "append" and not outer and not has_weights(self.below)
 
     def check_session(self, updates: bool) -> None:
         """What a session's bounds are is known only to the aggregate: nothing below it may look at them. Once all calls

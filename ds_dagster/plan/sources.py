@@ -21,8 +21,9 @@ from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.plan.nodes import Filter, Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.record_fields import record_fields
 from ds_dagster.plan.scope import Source, visible
+from ds_dagster.plan.set_nodes import Union
 from ds_dagster.settings import Settings
-from ds_dagster.sql.expressions import RelationRef, WindowRef
+from ds_dagster.sql.expressions import QueryTree, RelationRef, WindowRef
 from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.lowering import span_of
 from ds_dagster.sql.statements import Context, Property, WrittenName
@@ -85,7 +86,7 @@ class Naming:
         return base if number == 1 else f"{base}_{number}"
 
 
-SubSelect = Callable[[exp.Select, str], tuple[Project, Relation]]
+SubSelect = Callable[[QueryTree, str], tuple[Project, Relation]]
 
 
 class SourceBinder:
@@ -181,7 +182,7 @@ class SourceBinder:
         if inner.node.changelog != "append":
             kind = KIND_WORDS[inner.relation.kind]
             raise error("WINDOW_OVER_CHANGELOG", span=self._place(node), kind=kind, relation=inner.source.shown)
-        stateful = next((n for n in inner.node.walk() if not isinstance(n, Scan | Filter | Project)), None)
+        stateful = next((n for n in inner.node.walk() if not isinstance(n, Scan | Filter | Project | Union)), None)
         if stateful is not None:
             what = "a join or an aggregate" if stateful.is_stateful else "a window"
             raise error("WINDOW_OF_JOIN", span=self._place(node), what=what)
@@ -205,7 +206,7 @@ class SourceBinder:
         if properties:
             raise error("CLAUSE_UNSUPPORTED", span=properties[0].span, clause="WITH behind a sub-select")
         internal = self.naming.alias(alias)
-        assert isinstance(node.this, exp.Select)
+        assert isinstance(node.this, QueryTree)
         project, relation = self.sub_select(node.this, internal)
         prefix = len(internal) + 1
         columns = visible((field_.name[prefix:], field_) for field_ in project.output)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import reduce
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
@@ -17,7 +18,7 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.datatypes import common_type
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -31,6 +32,7 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import has_weights
 from ds_dagster.spark import columns as names
 from ds_dagster.spark import deltas
@@ -232,6 +234,17 @@ class PlanCompiler:
         """Weights become upserts and deletes."""
         return Flow(deltas.fold(self.spark, node, self.visit(node.input, NOTHING).frame))
 
+    def visit_union(self, node: Union, wants: Wants) -> Flow:
+        """All rows. Where time is wanted no branch carries it yet: it is told over all of them together."""
+        frames = [self.visit(branch, wants).frame for branch in node.branches]
+        beside = [column for column in frames[0].columns if column in names.TECHNICAL]
+        fields = [field(name) for name in (*(f.name for f in node.output), *beside)]
+        return Flow(reduce(DataFrame.union, [frame.select(*fields) for frame in frames]))
+
+    def visit_distinct(self, node: Distinct, _wants: Wants) -> Flow:
+        """Each row once."""
+        return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
+
     def visit_sink(self, node: Sink, wants: Wants) -> Flow:
         """The relation's columns in its order, each in its type."""
         flow = self.visit(node.input, wants)
@@ -315,6 +328,8 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         DeltaAggregate: _visits(PlanCompiler.visit_delta_aggregate),
         DeltaJoin: _visits(PlanCompiler.visit_delta_join),
         Fold: _visits(PlanCompiler.visit_fold),
+        Union: _visits(PlanCompiler.visit_union),
+        Distinct: _visits(PlanCompiler.visit_distinct),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )

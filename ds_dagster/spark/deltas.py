@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.datatypes import common_type
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh, appends_only
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh, appends_only
 from ds_dagster.plan.nodes import AggregateCall, Field
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field, with_missing
@@ -99,6 +99,15 @@ def _side(node: DeltaJoin, frame: DataFrame, side: int) -> DataFrame:
         keys.append(compile_expression(frame, pair[side]).cast(shared).alias(f"k{index}"))
     row = _row(input_.output).alias("r" if side else "l")
     return frame.select(*keys, sf.lit(side).alias("side"), row, sf.col(names.WEIGHT).alias("w"))
+
+
+def distinct(spark: SparkSession, node: Distinct, frame: DataFrame) -> DataFrame:
+    """Each row once: with weights, or appended for good where none ever goes."""
+    keys = [field(f.name).alias(f"k{index}") for index, f in enumerate(node.output)]
+    rows = frame.select(*keys, sf.col(names.WEIGHT).alias("w"))
+    made = operators(spark).distinct(rows, appends_only=node.changelog == "append")
+    output = [sf.col(f"k{index}").alias(f.name) for index, f in enumerate(node.output)]
+    return made.select(*output, *([] if node.changelog == "append" else [sf.col("w").alias(names.WEIGHT)]))
 
 
 def fold(spark: SparkSession, node: Fold, frame: DataFrame) -> DataFrame:

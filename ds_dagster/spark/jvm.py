@@ -178,6 +178,18 @@ class Operators:
         """
         return DataFrame(self._jvm.delta.DeltaJoin.apply(_java(frame), keys, kind, ttl_millis), self.spark)
 
+    def distinct(self, frame: DataFrame, *, appends_only: bool) -> DataFrame:
+        """Each row with weights once.
+
+        Args:
+            frame: columns of the row, then ``w`` bigint.
+            appends_only: no weight is below zero.
+
+        Returns:
+            The same columns; ``w`` is 1 when a row comes, -1 when its last copy goes.
+        """
+        return DataFrame(self._jvm.delta.Distinct.apply(_java(frame), appends_only), self.spark)
+
     def fold(self, frame: DataFrame, keys: int) -> DataFrame:
         """At most one upsert or delete per key and batch.
 

@@ -7,6 +7,9 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 
+QueryTree = exp.Select | exp.SetOperation | exp.Subquery
+"""What a query is: one SELECT, several, or one of both in parentheses."""
+
 
 class RelationRef(exp.Table):
     """``name [[AS] alias] [WITH ('p' = v)]`` in FROM or JOIN. ``properties``: list of ``statements.Property``."""
