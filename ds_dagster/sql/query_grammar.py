@@ -14,8 +14,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.cursor import RESERVED
-from ds_dagster.sql.expression_grammar import ExpressionParser
 from ds_dagster.sql.expressions import RelationRef, StreamJoin, WindowRef
+from ds_dagster.sql.match_grammar import MatchParser
 from ds_dagster.sql.mistakes import RefusedError
 from ds_dagster.sql.statements import Property, SelectBody, ValueKind, WrittenName
 
@@ -70,7 +70,6 @@ REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
     "union": ("SET_OPERATION_NOT_YET", "operation", "UNION"),
     "intersect": ("SET_OPERATION_NOT_YET", "operation", "INTERSECT"),
     "except": ("SET_OPERATION_NOT_YET", "operation", "EXCEPT"),
-    "match_recognize": ("MATCH_RECOGNIZE_NOT_YET", "clause", "MATCH_RECOGNIZE"),
     "emit": ("EMIT_UNSUPPORTED", "clause", "EMIT"),
     "fetch": ("FETCH_UNSUPPORTED", "clause", "FETCH"),
     **{
@@ -81,10 +80,10 @@ REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
         )
     },
 }  # fmt: skip
-_NO_ALIAS = RESERVED | frozenset(REFUSED_CLAUSES) | {"semi", "anti", "asof", "straight"}
+_NO_ALIAS = RESERVED | frozenset(REFUSED_CLAUSES) | {"semi", "anti", "asof", "straight", "match_recognize"}
 
 
-class QueryParser(ExpressionParser):
+class QueryParser(MatchParser):
     """The grammar of SELECT."""
 
     def select_body(self) -> SelectBody:
@@ -260,12 +259,12 @@ class QueryParser(ExpressionParser):
         if self.at("with") and self.ahead().token_type is TokenType.L_PAREN:
             node.set("properties", list(self.with_properties()))
         if self.at("match_recognize"):
-            raise self.refuse("MATCH_RECOGNIZE_NOT_YET")
+            return self._alias_and_properties(self.match(node), alias.copy())
         return node
 
-    def duration(self) -> int:
-        """``n unit`` in milliseconds, above zero."""
-        token = self.need_symbol(TokenType.NUMBER, "a whole number")
+    def duration(self, kind: TokenType = TokenType.NUMBER) -> int:
+        """``n unit`` in milliseconds, above zero; ``kind``: of the token that holds the number."""
+        token = self.need_symbol(kind, "a whole number")
         millis = UNITS.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
         if not token.text.isdecimal() or int(token.text) == 0 or millis is None:
             shown = token.text if self.ended else f"{token.text} {self.found()}"
