@@ -9,6 +9,7 @@ from dataclasses import replace
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
 from ds_dagster.plan.expressions import conjunction, conjuncts
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -145,6 +146,12 @@ def _prune_join(node: Node, needed: Needed) -> Node:
     return replace(node, left=left, right=right)
 
 
+def _prune_match(node: Node, _needed: Needed) -> Node:
+    """All its measures stay: what a match keeps of its rows is part of its state."""
+    assert isinstance(node, Match)
+    return replace(node, input=_prune(node.input, node.read_columns()))
+
+
 def _prune_scan(node: Node, needed: Needed) -> Node:
     """Besides what is needed: key, NOT NULL and event-time columns (a record without them is a bad one), and never
     nothing."""
@@ -175,5 +182,6 @@ PRUNERS: dict[type[Node], Pruner] = {
     DeltaAggregate: _prune_delta_aggregate,
     DeltaJoin: _prune_delta_join,
     Fold: _prune_fold,
+    Match: _prune_match,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)
