@@ -24,7 +24,7 @@ from ds_dagster.plan.functions import FUNCTIONS
 from ds_dagster.plan.nodes import Field
 from ds_dagster.plan.scope import Scope, Source, Visible, visible
 from ds_dagster.project import Project
-from ds_dagster.sql.expressions import FieldAccess, RelationRef, WindowRef
+from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, WindowRef
 from ds_dagster.sql.lowering import own_span
 from ds_dagster.sql.statements import SelectBody
 
@@ -236,6 +236,8 @@ class _Select:
         alias = str(node.alias)
         if isinstance(node, WindowRef):
             raise error("QUESTION_CLAUSE", span=self.scope.place(node), clause=str(node.args["function"]))
+        if isinstance(node, MatchRef):
+            raise error("QUESTION_CLAUSE", span=self.scope.place(node), clause="MATCH_RECOGNIZE")
         if node.args.get("properties"):
             raise error("QUESTION_CLAUSE", span=node.args["properties"][0].span, clause="WITH behind a source")
         if isinstance(node, RelationRef):

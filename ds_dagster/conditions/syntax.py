@@ -182,11 +182,18 @@ QUERIES: tuple[Condition, ...] = (
         "42601",
     ),
     Condition(
-        "MATCH_RECOGNIZE_NOT_YET",
-        "not_yet",
-        "MATCH_RECOGNIZE is not built yet",
-        "use joins and windows until it is there",
-        "0A000",
+        "MATCH_SOURCE",
+        "user",
+        "MATCH_RECOGNIZE over something that is neither a relation nor a sub-select",
+        "match the rows of a relation or of (SELECT …), each once; a window can stand over a relation of the matches",
+        "42601",
+    ),
+    Condition(
+        "MATCH_WITHOUT_ORDER",
+        "user",
+        "MATCH_RECOGNIZE without ORDER BY",
+        "write ORDER BY and the event-time column behind PARTITION BY",
+        "42601",
     ),
     Condition("FROM_MISSING", "user", "SELECT without FROM", "name a relation: SELECT … FROM relation", "42601"),
     Condition(

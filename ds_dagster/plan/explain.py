@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from itertools import count
 
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.match_node import Match, MatchValue
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -31,9 +32,11 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.pattern import pattern_text
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.sql.expressions import SKIPS
 from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.printing import print_statement
 
@@ -253,6 +256,34 @@ def _fold(node: Node) -> str:
     return f"to one change per {', '.join(map(shown, node.key))}"
 
 
+def _match(node: Node) -> str:
+    assert isinstance(node, Match)
+    values = {value.name: _value(value) for value in node.values}
+    facts = [f"by {_named(node.partition)}"] if node.partition else ["all rows in one partition"]
+    if node.order:
+        ordered = [_text(one.expression) + (" DESC" if one.descending else "") for one in node.order]
+        facts.append(f"then in the order of {', '.join(ordered)}")
+    facts.append(f"({pattern_text(node.pattern)})")
+    if node.within_millis is not None:
+        facts.append(f"within {duration_text(node.within_millis)}")
+    facts += [f"{one.variable}: {_with(one.condition, values)}" for one in node.definitions]
+    facts.append(f"skip {' '.join(SKIPS[node.skip])} {node.skip_variable}".rstrip())
+    facts.append(
+        ", ".join(f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in node.measures)
+    )
+    return " · ".join(facts)
+
+
+def _value(value: MatchValue) -> str:
+    argument = "*" if value.argument is None else _text(value.argument)
+    offset = f", {value.offset}" if value.offset else ""
+    return f"{value.function}({argument}{offset} OF {value.variable or 'all'})"
+
+
+def _with(expression: BoundExpression, values: Mapping[str, str]) -> str:
+    return expression_text(expression.tree, lambda name: values.get(name) or shown(name))
+
+
 DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     Scan: _scan,
     Filter: _filter,
@@ -267,5 +298,6 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     Fold: _fold,
     Union: _union,
     Distinct: _distinct,
+    Match: _match,
 }
 """Node → what is to be said about it."""

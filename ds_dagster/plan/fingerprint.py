@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
     BoundExpression,
@@ -25,6 +27,7 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.pattern import pattern_text, variables
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.set_nodes import Union
 
@@ -33,6 +36,7 @@ STATE_VERSION = "s1"
 """Changes when operators of this package lay their state out in another way."""
 
 Shape = list[object]
+NOTHING: Mapping[str, str] = MappingProxyType({})
 StoreKinds = Mapping[str, str]
 
 
@@ -154,11 +158,12 @@ class _Shaper:
         positions = {field.name: index for index, field in enumerate(root.input.output)}
         return [positions[name] for name in root.columns]
 
-    def text(self, expression: BoundExpression | None) -> object:
-        """An expression with its type."""
+    def text(self, expression: BoundExpression | None, own: Mapping[str, str] = NOTHING) -> object:
+        """An expression with its type. ``own``: names that are no fields of an input, and what stands for them."""
         if expression is None:
             return None
-        return [expression_text(expression.tree, self._position, strict=True), str(expression.type)]
+        position = (lambda name: own.get(name) or self._position(name)) if own else self._position
+        return [expression_text(expression.tree, position, strict=True), str(expression.type)]
 
     def _position(self, name: str) -> str:
         if self._positions is None:
@@ -251,6 +256,22 @@ def _fold(_shaper: _Shaper, node: Node) -> Shape:
     return [[positions.index(name) for name in node.key_names]]
 
 
+def _match(shaper: _Shaper, node: Node) -> Shape:
+    """Variables and values by their numbers: what they are called means nothing."""
+    assert isinstance(node, Match)
+    names = {name: f"v{index}" for index, name in enumerate(variables(node.pattern))} | {"": ""}
+    values = {value.name: f"@{index}" for index, value in enumerate(node.values)}
+    return [
+        [shaper.text(named.expression) for named in node.partition],
+        [[shaper.text(one.expression), one.descending] for one in node.order],
+        pattern_text(node.pattern, names),
+        [[names[one.variable], shaper.text(one.condition, values)] for one in node.definitions],
+        [node.skip, names[node.skip_variable], node.within_millis],
+        [[v.function, names[v.variable], shaper.text(v.argument), v.offset, str(v.type)] for v in node.values],
+        [shaper.text(named.expression, values) for named in node.measures],
+    ]
+
+
 SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     Scan: _scan,
     Filter: _filter,
@@ -265,6 +286,7 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     Fold: _fold,
     Union: lambda _shaper, _node: [],
     Distinct: lambda _shaper, node: [node.changelog],
+    Match: _match,
 }
 
 

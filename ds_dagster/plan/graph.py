@@ -15,7 +15,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.sources import written_name
 from ds_dagster.settings import Settings
-from ds_dagster.sql.expressions import RelationRef, WindowRef
+from ds_dagster.sql.expressions import MatchRef, RelationRef, WindowRef
 from ds_dagster.sql.lowering import span_of
 
 Edges = Mapping[QualifiedName, Sequence[QualifiedName]]
@@ -59,7 +59,7 @@ def relation_refs(select: exp.Expression) -> Iterator[RelationRef]:
         return
     for holder in (select.args.get("from_"), *(select.args.get("joins") or ())):
         source = holder.this if holder is not None else None
-        while isinstance(source, WindowRef):
+        while isinstance(source, WindowRef | MatchRef):
             source = source.this
         if isinstance(source, RelationRef):
             yield source

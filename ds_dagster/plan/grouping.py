@@ -13,6 +13,7 @@ from ds_dagster.plan.calls import AGGREGATES, Aggregates
 from ds_dagster.plan.check_joins import check_chain, check_weights
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
     BoundExpression,
@@ -147,8 +148,9 @@ class Grouping:
         """Whether Spark's own aggregate can do it: over appended rows, as the one stateful step that updates."""
         if self.source.window is not None:
             return True
-        outer = any(isinstance(node, IntervalJoin) and node.kind == "left" for node in self.below.walk())
-        return self.below.changelog == "append" and not outer and not has_weights(self.below)
+        below = list(self.below.walk())
+        ours = any(isinstance(n, Match) or (isinstance(n, IntervalJoin) and n.kind == "left") for n in below)
+        return self.below.changelog == "append" and not ours and not has_weights(self.below)
 
     def check_session(self, updates: bool) -> None:
         """What a session's bounds are is known only to the aggregate: nothing below it may look at them. Once all calls

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from ds_dagster.plan.delta_nodes import DeltaAggregate
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Node, Project, Scan, Sink, Window
 from ds_dagster.plan.query import ColumnSource
 from ds_dagster.plan.set_nodes import Union
@@ -43,6 +44,9 @@ def _lineage(node: Node) -> Sources:
         return groups | {
             c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls
         }
+    if isinstance(node, Match):
+        found = below | {v.name: _merged(below, [v.argument] if v.argument is not None else []) for v in node.values}
+        return {named.name: _merged(found, [named.expression]) for named in (*node.partition, *node.measures)}
     if isinstance(node, Window):
         return {**below, node.start: (), node.end: ()}
     return below

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.expressions import conjunction, conjuncts
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -161,6 +162,12 @@ def _prune_join(node: Node, needed: Needed) -> Node:
     return replace(node, left=left, right=right)
 
 
+def _prune_match(node: Node, _needed: Needed) -> Node:
+    """All its measures stay: what a match keeps of its rows is part of its state."""
+    assert isinstance(node, Match)
+    return replace(node, input=_prune(node.input, node.read_columns()))
+
+
 def _prune_scan(node: Node, needed: Needed) -> Node:
     """Besides what is needed: key, NOT NULL and event-time columns (a record without them is a bad one), and never
     nothing."""
@@ -193,5 +200,6 @@ PRUNERS: dict[type[Node], Pruner] = {
     Fold: _prune_fold,
     Union: _prune_union,
     Distinct: _prune_distinct,
+    Match: _prune_match,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

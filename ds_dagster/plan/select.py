@@ -16,6 +16,7 @@ from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
 from ds_dagster.plan.grouping import Grouping, is_grouped, key_names, window_of
 from ds_dagster.plan.joins import bind_join
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Filter, Named, Node, Project
 from ds_dagster.plan.scope import Scope, Visible
 from ds_dagster.plan.selected import RefusedSelectError, Selected, SelectItem, project
@@ -85,6 +86,7 @@ class SelectBinder:
         if first.window is not None and first.window.function == "SESSION":
             self.findings.add(error("SESSION_BOUNDS", span=scope.place(tree), where="without GROUP BY"))
             raise RefusedSelectError
+        self._check_star(tree, scope, first)
         binder = ExpressionBinder(scope, "the SELECT list")
         items = tuple(self._items(tree, scope, binder, None))
         self._done()
@@ -179,6 +181,13 @@ class SelectBinder:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             return item
         return None
+
+    def _check_star(self, tree: exp.Select, scope: Scope, first: Planned) -> None:
+        """Columns of a match are told one by one, as in the dialect."""
+        star = next((item for item in tree.expressions if self._star(item) is not None), None)
+        if star is not None and isinstance(first.node, Match):
+            self.findings.add(error("MATCH_STAR", span=scope.place(star), columns=list(first.source.columns)))
+            raise RefusedSelectError
 
     def _expanded(self, star: exp.Expression, scope: Scope, grouping: Grouping | None) -> Iterator[SelectItem]:
         place = scope.place(star)

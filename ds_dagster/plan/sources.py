@@ -18,12 +18,13 @@ from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
+from ds_dagster.plan.matching import bind_match, columns_of
 from ds_dagster.plan.nodes import Filter, Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.record_fields import record_fields
 from ds_dagster.plan.scope import Source, visible
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.settings import Settings
-from ds_dagster.sql.expressions import QueryTree, RelationRef, WindowRef
+from ds_dagster.sql.expressions import MatchRef, QueryTree, RelationRef, WindowRef
 from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.lowering import span_of
 from ds_dagster.sql.statements import Context, Property, WrittenName
@@ -121,6 +122,8 @@ class SourceBinder:
             return self._relation(node, alias, properties)
         if isinstance(node, WindowRef):
             return self._window(node, alias, properties)
+        if isinstance(node, MatchRef):
+            return self._match(node, alias, properties)
         if isinstance(node, exp.Subquery):
             return self._sub_select(node, alias, properties)
         raise error("SOURCE_UNSUPPORTED", span=self._place(node), source=type(node).__name__.upper())
@@ -184,7 +187,7 @@ class SourceBinder:
             raise error("WINDOW_OVER_CHANGELOG", span=self._place(node), kind=kind, relation=inner.source.shown)
         stateful = next((n for n in inner.node.walk() if not isinstance(n, Scan | Filter | Project | Union)), None)
         if stateful is not None:
-            what = "a join or an aggregate" if stateful.is_stateful else "a window"
+            what = "a join, a pattern match or an aggregate" if stateful.is_stateful else "a window"
             raise error("WINDOW_OF_JOIN", span=self._place(node), what=what)
         window = Window(inner.node, self.naming.alias(f"{alias}_window"), size, function, step)
         fields = {f.name: f for f in window.output}
@@ -201,6 +204,12 @@ class SourceBinder:
             raise error(
                 "WINDOWS_TOO_MANY", span=self._place(node), function=function, windows=windows, limit=MOST_WINDOWS
             )
+
+    def _match(self, node: MatchRef, alias: str, properties: Sequence[Property]) -> Planned:
+        inner = self._bind(node.this, node.this.alias, properties)
+        match = bind_match(node, inner.node, inner.source, self.naming.alias(alias), self.span, self.findings)
+        source = replace(columns_of(match), alias=alias, shown=alias)
+        return Planned(match, source, inner.relation, inner.choices)
 
     def _sub_select(self, node: exp.Subquery, alias: str, properties: Sequence[Property]) -> Planned:
         if properties:

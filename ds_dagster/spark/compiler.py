@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from ds_dagster.datatypes import common_type
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -42,6 +43,7 @@ from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.jvm import RETENTION_MICROS, operators
+from ds_dagster.spark.matching import match
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
@@ -87,7 +89,7 @@ def output_mode(root: Sink) -> OutputMode:
 
 def state_store(root: Node) -> StateStore:
     """Where the plan keeps its state: our operators need RocksDB, native ones are faster on the heap."""
-    ours = any(isinstance(node, TemporalJoin) for node in root.walk()) or has_weights(root)
+    ours = any(isinstance(node, TemporalJoin | Match) for node in root.walk()) or has_weights(root)
     return "rocksdb" if ours else "heap"
 
 
@@ -216,6 +218,10 @@ class PlanCompiler:
             fields.append(carry_time(sf.col("l").getField(names.EVENT_TIME), names.EVENT_TIME))
         return Flow(joined.select(*fields), timed=not node.immediate)
 
+    def visit_match(self, node: Match, _wants: Wants) -> Flow:
+        """Rows in the order of event time and position; those behind time are dropped, and counted, by Spark."""
+        return Flow(match(self.spark, node, self._timed(node.input, TIME | POSITION).frame))
+
     def visit_weigh(self, node: Weigh, _wants: Wants) -> Flow:
         """Rows with weights; of upserts the last of a batch counts."""
         flow = self.visit(node.input, POSITION if node.is_stateful else NOTHING)
@@ -324,6 +330,7 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         Aggregate: _visits(PlanCompiler.visit_aggregate),
         IntervalJoin: _visits(PlanCompiler.visit_interval_join),
         TemporalJoin: _visits(PlanCompiler.visit_temporal_join),
+        Match: _visits(PlanCompiler.visit_match),
         Weigh: _visits(PlanCompiler.visit_weigh),
         DeltaAggregate: _visits(PlanCompiler.visit_delta_aggregate),
         DeltaJoin: _visits(PlanCompiler.visit_delta_join),

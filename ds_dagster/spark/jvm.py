@@ -132,6 +132,22 @@ class Operators:
         joined = self._jvm.join.TemporalJoin.apply(_java(frame), outer, immediate, retention_micros, job)
         return DataFrame(joined, self.spark)
 
+    def match_recognize(self, frame: DataFrame, keys: int, conditions: DataFrame | None, settings: str) -> DataFrame:
+        """Patterns in the rows of a key.
+
+        Args:
+            frame: ``keys`` key columns, then ``ts`` bigint microseconds, ``ord`` string that sorts by source position,
+                ``row`` struct, ``et`` timestamp with the watermark on it.
+            conditions: a projection over the fields of ``row`` and the values of a match; never run; None without one.
+            settings: JSON, see ``dsdagster.match.MatchSettings``.
+
+        Returns:
+            The key columns, ``m`` struct of the values ``v0`` …, ``ts`` of the last row.
+        """
+        over = None if conditions is None else _java(conditions)
+        made = self._jvm.match.MatchRecognize.apply(_java(frame), keys, over, settings)
+        return DataFrame(made, self.spark)
+
     def upsert_to_delta(self, frame: DataFrame, keys: int, *, ttl_millis: int = 0) -> DataFrame:
         """Upserts and deletes as rows with weights.
 

@@ -14,8 +14,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.cursor import RESERVED
-from ds_dagster.sql.expression_grammar import ExpressionParser
 from ds_dagster.sql.expressions import QueryTree, RelationRef, StreamJoin, WindowRef
+from ds_dagster.sql.match_grammar import MatchParser
 from ds_dagster.sql.mistakes import RefusedError
 from ds_dagster.sql.statements import Property, SelectBody, ValueKind, WrittenName
 
@@ -77,7 +77,6 @@ _REFUSED_JOINS: tuple[tuple[str, ...], ...] = (
 _JOIN_WORDS = frozenset(words[0] for words in (*JOINS, *_REFUSED_JOINS))
 _REFUSED_SOURCES = frozenset({"lateral", "values"})
 REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
-    "match_recognize": ("MATCH_RECOGNIZE_NOT_YET", "clause", "MATCH_RECOGNIZE"),
     "emit": ("EMIT_UNSUPPORTED", "clause", "EMIT"),
     "fetch": ("FETCH_UNSUPPORTED", "clause", "FETCH"),
     **{
@@ -94,12 +93,13 @@ SET_OPERATIONS: dict[str, tuple[int, type[exp.SetOperation]]] = {
     "intersect": (2, exp.Intersect),
 }
 """Word → how tight it binds, and its node."""
-_NO_ALIAS = RESERVED | frozenset(REFUSED_CLAUSES) | frozenset(SET_OPERATIONS) | {"semi", "anti", "asof", "straight"}
+_OTHER_WORDS = frozenset({"semi", "anti", "asof", "straight", "match_recognize"})
+_NO_ALIAS = RESERVED | frozenset(REFUSED_CLAUSES) | frozenset(SET_OPERATIONS) | _OTHER_WORDS
 MOST_NAMED_PARTS = 64
 """Sub-selects that names of WITH may stand for in one query: each is computed on its own."""
 
 
-class QueryParser(ExpressionParser):
+class QueryParser(MatchParser):
     """The grammar of SELECT."""
 
     def select_body(self) -> SelectBody:
@@ -348,12 +348,12 @@ class QueryParser(ExpressionParser):
         if self.at("with") and self.ahead().token_type is TokenType.L_PAREN:
             node.set("properties", list(self.with_properties()))
         if self.at("match_recognize"):
-            raise self.refuse("MATCH_RECOGNIZE_NOT_YET")
+            return self._alias_and_properties(self.match(node), alias.copy())
         return node
 
-    def duration(self) -> int:
-        """``n unit`` in milliseconds, above zero."""
-        token = self.need_symbol(TokenType.NUMBER, "a whole number")
+    def duration(self, kind: TokenType = TokenType.NUMBER) -> int:
+        """``n unit`` in milliseconds, above zero; ``kind``: of the token that holds the number."""
+        token = self.need_symbol(kind, "a whole number")
         millis = UNITS.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
         if not token.text.isdecimal() or int(token.text) == 0 or millis is None:
             shown = token.text if self.ended else f"{token.text} {self.found()}"

@@ -12,7 +12,6 @@ import pytest
 from ds_dagster.spark.kinesis import admin
 from ds_dagster.spark.kinesis.decode import RECORD_DDL
 from ds_dagster.spark.kinesis.spool import LOCK, _is_unlocked
-from ds_dagster.spark.session import active
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
