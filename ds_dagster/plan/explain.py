@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import count
 
+from ds_dagster.catalog.row_log import log_name
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.match_node import Match, MatchValue
 from ds_dagster.plan.nodes import (
@@ -156,7 +157,7 @@ def _scan(node: Node) -> str:
     facts = [f"{relation.name.name}{alias} ← {relation.store}.{relation.entity}", _changelog(node)]
     facts += [_time(node.time), f"from {start_text(node)}", shown_columns]
     if node.bad_records == "ignore":
-        facts.append("bad records ignored")
+        facts.append("bad records ignored" if node.log is None else f"bad records logged in {log_name(node.log)}")
     if node.data_loss == "skip":
         facts.append("lost records skipped")
     if node.max_records_per_batch is not None:

@@ -77,6 +77,10 @@ def _slot(scan: Scan) -> Shape:
     return [scan.slot] if scan.slot else []
 
 
+def _log(scan: Scan) -> Shape:
+    return [] if scan.log is None else [["log", scan.log.store, scan.log.entity]]
+
+
 def _scans(root: Node) -> list[Scan]:
     return [node for node in root.walk() if isinstance(node, Scan)]
 
@@ -187,6 +191,7 @@ def _scan(shaper: _Shaper, node: Node) -> Shape:
         [node.starting_position, node.bad_records, node.max_records_per_batch, node.rowtime, *_start(node)[1:]]
         + (["skip"] if node.data_loss == "skip" else [])
         + _slot(node)
+        + _log(node)
         + [field.name.partition("$")[2] for field in node.record_fields],
     ]
 

@@ -127,7 +127,8 @@ def entity_edges(
     filled: set[QualifiedName] = set()
     for query in queries:
         filled.add(query.sink.name)
-        writers.setdefault((query.sink.store, query.sink.entity), query.sink.name)
+        for written in (query.sink, *query.logs):
+            writers.setdefault((written.store, written.entity), query.sink.name)
     found: dict[QualifiedName, QualifiedName] = {}
     for name, relation in relations.items():
         writer = writers.get((relation.store, relation.entity))

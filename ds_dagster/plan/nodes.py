@@ -199,7 +199,7 @@ class Scan(Node):
 
     ``source_name`` names the Spark source inside its checkpoint (letters, digits, underscore; unique in the query and
     stable under edits of the projection). A changelog scan yields upserts and deletes by ``key``. ``slot`` names the
-    place its store keeps for this reader; empty: the job's own.
+    place its store keeps for this reader; empty: the job's own. ``log``: where bad records that are ignored are kept.
     """
 
     relation: Relation
@@ -215,6 +215,7 @@ class Scan(Node):
     data_loss: DataLoss = "fail"
     record_fields: tuple[Field, ...] = ()
     slot: str = ""
+    log: Relation | None = None
 
     @property
     def output(self) -> tuple[Field, ...]:

@@ -13,6 +13,7 @@ from ds_dagster.catalog.declared import KIND_WORDS, qualify
 from ds_dagster.catalog.inference import ReadChoices, resolve_source
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import check_log
 from ds_dagster.catalog.starting import check_reading
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Span
@@ -140,6 +141,8 @@ class SourceBinder:
         self.findings.extend(diagnostics)
         store = self.world.kinds[self.world.catalog.store(relation.store).kind]
         self.findings.extend(check_reading(store, choices, self._place(node)))
+        if choices.log is not None:
+            check_log(choices.log, relation, self.world.catalog, self.world.kinds)
         scan = self._scan(relation, alias, choices, store)
         columns = visible((c.name, f) for c, f in zip(relation.columns, scan.output, strict=False))
         beside = {found.name.partition("$")[2]: found for found in scan.record_fields}
@@ -173,6 +176,7 @@ class SourceBinder:
             record_fields=record_fields(internal, relation, kind),
             rowtime=True,
             slot=choices.slot,
+            log=choices.log,
         )
 
     def _window(self, node: WindowRef, alias: str, properties: Sequence[Property]) -> Planned:

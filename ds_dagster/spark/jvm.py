@@ -333,6 +333,40 @@ class Operators:
         parts = [_java(part.cast("string")) for part in (partition, position, reason)]
         return cast(Column, ClassicColumn(self._jvm.record.BadRecord.column(entity, relation, *parts)))
 
+    def register_row_log(self, job: str, log: str, options: Mapping[str, str]) -> None:
+        """Give the next run of a job a log; before its frames are built.
+
+        Args:
+            job: unique among running jobs.
+            log: name of the log in it.
+            options: of :data:`KAFKA_SINK`; none for a log whose rows are taken by :meth:`take_logged_rows`.
+        """
+        context = self.spark.sparkContext._jsc.sc()
+        self._jvm.rowlog.RowLogs.register(context, job, log, self._map(options))
+
+    def log_row(self, job: str, log: str, row: Column) -> Column:
+        """A condition that is never true and puts ``row`` (text) into the log where it is evaluated."""
+        made = self._jvm.rowlog.LogRow.column(self.spark._jsparkSession, job, log, _java(row))
+        return cast(Column, ClassicColumn(made))
+
+    def take_logged_rows(self, job: str, log: str) -> list[bytes]:
+        """The rows of the batch that has just been computed; the log keeps none."""
+        return [bytes(row) for row in self._jvm.rowlog.RowLogs.take(job, log)]
+
+    def flush_row_logs(self, job: str, epoch: int) -> None:
+        """Write the rows of a batch into their topics; a replayed batch is a no-op."""
+        self._jvm.rowlog.RowLogs.flush(job, epoch)
+
+    def remove_row_logs(self, job: str) -> None:
+        """Forget the logs of a job that has ended, and close their producers."""
+        self._jvm.rowlog.RowLogs.remove(job)
+
+    def _map(self, values: Mapping[str, str]) -> Any:
+        made = cast(Any, self.spark._jvm).java.util.HashMap()
+        for name, value in values.items():
+            made.put(name, value)
+        return made
+
     def _array(self, type_name: str, values: Sequence[object]) -> Any:
         gateway = cast(Any, self.spark.sparkContext)._gateway
         java_type = reduce(getattr, type_name.split("."), gateway.jvm)
@@ -373,10 +407,7 @@ class Operators:
             transactional_id: the job's.
             client: Kafka client options without prefix (``bootstrap.servers``, security).
         """
-        options = cast(Any, self.spark._jvm).java.util.HashMap()
-        for name, value in client.items():
-            options.put(name, value)
-        self._jvm.kafka.JobTransactions.fence(transactional_id, options)
+        self._jvm.kafka.JobTransactions.fence(transactional_id, self._map(client))
 
     def set_fault(self, fault: str) -> None:
         """Tests: fail once at ``before-commit@N`` or ``after-commit@N`` of the Kafka sink; empty removes it."""

@@ -188,7 +188,7 @@ def test_source_properties(declared: Callable[..., Declared]) -> None:
     _, wrong = resolve_source(
         clicks, properties(timestamp="url", topic="x", source_deserialization_error_handling="ignore_and_log")
     )
-    assert sorted(conditions(wrong)) == ["PROPERTY_MISPLACED", "PROPERTY_VALUE_NOT_YET", "TIMESTAMP_COLUMN_TYPE"]
+    assert sorted(conditions(wrong)) == ["PROPERTY_MISPLACED", "TIMESTAMP_COLUMN_TYPE"]
     assert all(diagnostic.span == HERE for diagnostic in wrong)
 
 
