@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.nexmark.dataset import Dataset
 from benchmarks.nexmark.generator import BASE, DISORDER_MILLIS, events
-from benchmarks.nexmark.queries import HERE, NAMES, batch_answer, compiled
+from benchmarks.nexmark.queries import HERE, NAMES, Compiled, batch_answer, compiled
 from benchmarks.nexmark.running import compare
 from ds_dagster.testing.session import shared_session
 
@@ -20,8 +20,7 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(("q6", "q9", "q18", "q19"), "OVER_NOT_YET"),
     "q7": "WINDOW_IN_JOIN",
 }
-"""Queries that are not built → the condition that says so. May only shrink."""
-RUNNING = [name for name in NAMES if name not in REFUSED]
+"""Queries that may be refused → the condition that says so. May only shrink."""
 EVENTS, PARTS = 2_500, 3
 """Half a minute of events around midnight."""
 MANY_EVENTS, MANY_PARTS = 10_000, 8
@@ -47,26 +46,34 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(tmp_path)
 
 
+def built(name: str, folder: Path) -> Compiled:
+    query = compiled(name, folder)
+    if query.refused and query.refused == REFUSED.get(name):
+        pytest.skip(f"not built yet: {query.refused}")
+    assert not query.refused, query.reason
+    return query
+
+
 @pytest.mark.cases
-@pytest.mark.parametrize("name", RUNNING)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_stream_with_a_restart_gives_the_batch_answer(name: str, small: Dataset, folder: Path) -> None:
-    found = compare(compiled(name, folder), small, shared_session(), folder, restart=True)
+    found = compare(built(name, folder), small, shared_session(), folder, restart=True)
     assert found.rows, "the events have an answer"
     assert found.is_equal, found.text()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("restart", [False, True], ids=["straight", "restart"])
-@pytest.mark.parametrize("name", RUNNING)
+@pytest.mark.parametrize("name", NAMES)
 def test_more_events_give_the_batch_answer(name: str, restart: bool, many: Dataset, folder: Path) -> None:
-    found = compare(compiled(name, folder), many, shared_session(), folder, restart=restart)
+    found = compare(built(name, folder), many, shared_session(), folder, restart=restart)
     assert found.is_equal, found.text()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_not_built_is_refused_by_its_name(name: str, tmp_path: Path) -> None:
     query = compiled(name, tmp_path)
-    assert query.refused == REFUSED.get(name, ""), query.reason
+    assert query.refused in ("", REFUSED.get(name)), query.reason
 
 
 def test_every_query_has_its_texts() -> None:
