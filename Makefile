@@ -45,6 +45,14 @@ soak: setup ## kill and load the example for an hour (DS_SOAK_MINUTES)
 bench: setup ## ours against hand-written PySpark, as ratios
 	@$(BIN)/python -m benchmarks
 
+.PHONY: nexmark
+nexmark: setup ## the Nexmark queries: compared with DuckDB, and their speed (NEXMARK='--only q4 --speed-events 0')
+	@$(BIN)/python -m benchmarks.nexmark $(NEXMARK)
+
+.PHONY: nexmark-peers
+nexmark-peers: setup ## the same, and PyFlink where it is installed
+	@$(BIN)/python -m benchmarks.nexmark --peers $(NEXMARK)
+
 .PHONY: demo
 demo: setup ## the example pipelines on real local servers, under dagster dev; Ctrl-C ends it all
 	@$(BIN)/ds demo

@@ -1,0 +1,1 @@
+SELECT auction, bidder, price, datetime, extra FROM bid

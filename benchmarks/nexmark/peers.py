@@ -1,0 +1,60 @@
+"""PyFlink beside us, where it is installed: in an environment of its own, since its dependencies are not ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.measure import say
+from benchmarks.nexmark.dataset import Dataset
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PYTHON = Path(os.environ.get("NEXMARK_FLINK_PYTHON", ROOT / ".cache" / "flink" / "bin" / "python"))
+INSTALL = (
+    "python3 -m venv .cache/flink && .cache/flink/bin/pip install 'apache-flink>=2.3,<2.4'   "
+    "(Python 3.10 to 3.12, about 500 MB; NEXMARK_FLINK_PYTHON names another interpreter)"
+)
+
+
+def why_not() -> str:
+    """Why there is no PyFlink here, empty when there is one."""
+    if not PYTHON.is_file():
+        return f"PyFlink is not installed: no {PYTHON}. To install it: {INSTALL}"
+    probe = [str(PYTHON), "-c", "import pyflink.version as v; print(v.__version__)"]
+    done = subprocess.run(probe, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"PyFlink does not load: {done.stderr.strip().splitlines()[-1]}. To install it: {INSTALL}"
+    say(f"peer: PyFlink {done.stdout.strip()}")
+    return ""
+
+
+def seconds(query: str, dataset: Dataset, limit: float = 1800.0) -> float | None:
+    """How long PyFlink takes over the same events; None when it cannot, the reason goes to standard error.
+
+    Args:
+        query: ``q0`` to ``q22``.
+        dataset: with JSON lines.
+        limit: seconds after which it is given up.
+    """
+    with TemporaryDirectory(prefix="ds-nexmark-flink-") as checkpoints:
+        files = (
+            dataset.folder / "lines",
+            HERE / "flink" / "relations.sql",
+            HERE / "flink" / f"{query}.sql",
+            checkpoints,
+        )
+        command = [str(PYTHON), str(HERE / "flink_job.py"), *map(str, files)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
+        except subprocess.TimeoutExpired:
+            say(f"{query} on PyFlink: not ready after {limit:.0f} s")
+            return None
+    if done.returncode:
+        problem = [line for line in done.stderr.splitlines() if "Exception" in line] or done.stderr.splitlines()[-1:]
+        say(f"{query} on PyFlink: {' '.join(problem)[:300]}")
+        return None
+    return float(json.loads(done.stdout.strip().splitlines()[-1])["seconds"])

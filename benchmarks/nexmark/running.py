@@ -1,0 +1,235 @@
+"""Runs a query over a dataset: step by step with a restart, to compare; or as fast as it goes, to measure.
+
+Records come from Parquet files that hold them as a topic would hand them over, keys and values as bytes, so decoding
+JSON, the plan and encoding of the result are part of it, a broker is not. Results are kept in memory to be compared,
+and thrown away behind the encoding to be measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from benchmarks.nexmark.dataset import RECORDS, Dataset
+from benchmarks.nexmark.queries import Compiled, batch_answer
+from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
+from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project import kind_of_store
+from ds_dagster.spark import query as face
+from ds_dagster.spark.jvm import TICK_SOURCE
+from ds_dagster.testing.contents import changes_of, folded
+from ds_dagster.testing.running import RunningQuery, plain, unbounded
+from ds_dagster.testing.topics import Topic
+from ds_dagster.testing.values import normal
+
+Row = Mapping[str, Any]
+FIRST_TOPICS = ("side_input",)
+"""Topics that are full before a query starts."""
+
+
+class FileSource:
+    """One scan's view of a topic in files; handed over file by file. Outlives restarts of its query.
+
+    Args:
+        spark: shared session.
+        name: of the source.
+        files: of the topic, in order.
+        folder: empty; what was handed over stands in it.
+    """
+
+    def __init__(self, spark: SparkSession, name: str, files: Iterable[Path], folder: Path) -> None:
+        self.spark = spark
+        self.name = name
+        self.files = list(files)
+        self.folder = folder
+        folder.mkdir(parents=True)
+
+    def feed(self) -> bool:
+        """Hand over the next file; whether there was one."""
+        if not self.files:
+            return False
+        path = self.files.pop(0)
+        os.link(path, self.folder / path.name)
+        return True
+
+    def frame(self) -> DataFrame:
+        """In the shape of :data:`ds_dagster.spark.sources.SourceProvider`."""
+        reader = self.spark.readStream.format("parquet").name(self.name).schema(from_arrow_schema(RECORDS))
+        return reader.option("maxFilesPerTrigger", "1").load(str(self.folder))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A result beside the batch answer.
+
+    Attributes:
+        rows: of the result, folded by key.
+        missing, extra: rows that only the batch answer, only the result has, as JSON.
+    """
+
+    rows: int
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.missing and not self.extra
+
+    def text(self) -> str:
+        """A few of the rows that differ."""
+        shown = [*("- " + row for row in self.missing[:5]), *("+ " + row for row in self.extra[:5])]
+        return f"{len(self.missing)} rows missing, {len(self.extra)} too many\n" + "\n".join(shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What one run over everything took. ``seconds`` of wall time, input ``rows``."""
+
+    rows: int
+    seconds: float
+
+
+def compare(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Path, *, restart: bool) -> Comparison:
+    """Run a query over all parts and compare what it holds then with the batch answer.
+
+    Args:
+        query: not refused.
+        dataset: written.
+        spark: shared session.
+        folder: for checkpoints and handed-over files.
+        restart: stop it in the middle and go on from the checkpoint.
+
+    Raises:
+        DsError: the query failed.
+    """
+    found = _contents(query, dataset, spark, folder / uuid.uuid4().hex, restart)
+    given = Counter(map(_shown, found))
+    wanted = Counter(map(_shown, batch_answer(query.name, dataset)))
+    missing, extra = (tuple(sorted(side.elements())) for side in (wanted - given, given - wanted))
+    return Comparison(len(found), missing, extra)
+
+
+def _shown(row: Row) -> str:
+    """Times without zone: the batch side has none."""
+    values = {name: normal(value) for name, value in row.items()}
+    return json.dumps({n: v.removesuffix("Z") if isinstance(v, str) else v for n, v in values.items()}, sort_keys=True)
+
+
+def _contents(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Path, restart: bool) -> list[Row]:
+    (bound,) = query.project.queries.values()
+    topic = Topic(bound.sink.entity)
+    running = RunningQuery(
+        spark=spark,
+        query=bound,
+        job=f"{query.name}_{uuid.uuid4().hex[:8]}",
+        reads=_reads(query, bound),
+        write=_write(query, bound),
+        sources={scan.source_name: _source(spark, dataset, scan, folder) for scan in bound.scans},  # type: ignore[misc]
+        checkpoint=folder / "checkpoint",
+        topic=topic,
+        now=lambda: 0,
+    )
+    _fill_first(running, bound)
+    try:
+        running.start()
+        running.settle()
+        for part in range(dataset.parts):
+            fed = [source.feed() for source in running.sources.values()]
+            if any(fed):
+                running.settle()
+            if restart and part == dataset.parts // 2:
+                running.restart()
+        running.advance(dataset.end_millis)
+        if running.failure is not None:
+            raise running.failure
+    finally:
+        running.stop()
+    changes = list(changes_of(bound.sink, topic))
+    return folded(changes, bound.sink.primary_key) if bound.sink.is_changelog else list(changes)
+
+
+def _source(spark: SparkSession, dataset: Dataset, scan: Scan, folder: Path) -> FileSource:
+    return FileSource(spark, scan.source_name, dataset.files(scan.relation.entity), folder / scan.source_name)
+
+
+def _fill_first(running: RunningQuery, bound: BoundQuery) -> None:
+    for scan in bound.scans:
+        if scan.relation.entity in FIRST_TOPICS:
+            running.sources[scan.source_name].feed()
+
+
+def _reads(query: Compiled, bound: BoundQuery) -> dict[str, ReadSpec]:
+    return {scan.source_name: _read(query, scan) for scan in bound.scans}
+
+
+def _read(query: Compiled, scan: Scan) -> ReadSpec:
+    store = query.project.catalog.store(scan.relation.store)
+    return kind_of_store(query.project, scan.relation).read_spec(store, scan.relation, scan.reading, None)
+
+
+def _write(query: Compiled, bound: BoundQuery) -> WriteSpec:
+    store = query.project.catalog.store(bound.sink.store)
+    return unbounded(kind_of_store(query.project, bound.sink).write_spec(store, bound.sink, bound.refresh))
+
+
+# speed
+
+
+def measure(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Path) -> Speed:
+    """Run a query over everything there is, part by part, and throw its records away.
+
+    Args:
+        query: not refused.
+        dataset: written.
+        spark: the session of this process.
+        folder: for the checkpoint.
+
+    Raises:
+        DsError: the query failed.
+    """
+    (bound,) = query.project.queries.values()
+    job = f"{query.name}_{uuid.uuid4().hex[:8]}"
+
+    def provide(scan: Scan, _spec: ReadSpec | None) -> DataFrame:
+        source = FileSource(
+            spark, scan.source_name, dataset.files(scan.relation.entity), folder / job / scan.source_name
+        )
+        while source.feed():
+            pass
+        return source.frame()
+
+    prepared = face.prepare(
+        spark,
+        bound,
+        reads=_reads(query, bound),
+        write=_write(query, bound),
+        identity=SinkIdentity(job, 1),
+        resolve=plain,
+        job_name=job,
+        provider=provide,
+        capture=lambda batch, _epoch: batch.write.format("noop").mode("overwrite").save(),
+    )
+    try:
+        begun = time.perf_counter()
+        running = face.start(prepared, str(folder / job / "checkpoint"), "available_now")
+        running.awaitTermination()
+        seconds = time.perf_counter() - begun
+        problem = face.failure(prepared, running)
+        if problem is not None:
+            raise problem
+        sources = [source for batch in running.recentProgress for source in batch["sources"]]
+    finally:
+        face.close(prepared)
+    rows = sum(source["numInputRows"] for source in sources if source["description"] != TICK_SOURCE)
+    return Speed(rows, seconds)

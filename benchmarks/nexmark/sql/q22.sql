@@ -1,0 +1,5 @@
+-- The folders of every bid's address.
+CREATE STREAM q22 WITH ('store' = nexmark) AS
+  SELECT auction, bidder, price, channel,
+         SPLIT_INDEX(url, '/', 3) AS dir1, SPLIT_INDEX(url, '/', 4) AS dir2, SPLIT_INDEX(url, '/', 5) AS dir3
+  FROM bid;

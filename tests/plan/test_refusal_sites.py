@@ -1,0 +1,115 @@
+"""Every place of plan/ that refuses something is met by a fixture or a refused case."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import pytest
+
+from ds_dagster import errors, plan
+from ds_dagster.conditions import CONDITIONS
+from ds_dagster.plan.check_joins import JOIN_FORMS
+from ds_dagster.project import compile_texts
+from ds_dagster.settings import Settings
+from ds_dagster.testing.compiling import compile_case
+from ds_dagster.testing.format import load_case
+from tests.plan.conftest import PRELUDE
+from tests.plan.test_refused import CASES, places
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "ds_dagster" / "plan"
+RAISING = ("error", "refuse")
+"""Functions and methods that make an error of a condition that stands in the call."""
+GUARDS: Mapping[tuple[str, str], str] = {
+    ("calls.py", "FUNCTION_NOT_YET"): "every function of the table is built; for the next one that is not",
+    ("expressions.py", "SUBQUERY_NOT_YET"): "the grammar refuses it before",
+    ("sources.py", "SOURCE_UNSUPPORTED"): "the grammar refuses it before",
+}
+"""(file, condition) of places nothing can reach → why they are there. May only shrink."""
+
+
+class Site(NamedTuple):
+    """One call that refuses."""
+
+    file: str
+    first: int
+    last: int
+    condition: str
+
+    def __str__(self) -> str:
+        return f"plan/{self.file}:{self.first} {self.condition}"
+
+
+def sites() -> Iterator[Site]:
+    for path in sorted(FOLDER.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+                condition = CONDITIONS.get(str(node.args[0].value))
+                if name in RAISING and condition is not None and condition.kind != "internal":
+                    yield Site(path.name, node.lineno, node.end_lineno or node.lineno, condition.name)
+
+
+@pytest.fixture
+def met(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int, str]]:
+    """(file, line, condition) of every error that plan/ makes from now on."""
+    found: set[tuple[str, int, str]] = set()
+    original = errors.error
+
+    def spy(condition: str, /, **params: Any) -> errors.DsError:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_name in RAISING:
+            frame = frame.f_back
+        if frame is not None:
+            found.add((Path(frame.f_code.co_filename).name, frame.f_lineno, condition))
+        return original(condition, **params)
+
+    for info in pkgutil.iter_modules(plan.__path__):
+        module = importlib.import_module(f"{plan.__name__}.{info.name}")
+        if getattr(module, "error", None) is original:
+            monkeypatch.setattr(module, "error", spy)
+    return found
+
+
+def refuse_everything(folder: Path) -> list[str]:
+    """Compile all that is meant to be refused; the texts of what was said."""
+    settings = Settings(root=folder, sql=folder / "sql", state=folder / ".ds", store="kafka")
+    said = []
+    for _, sql in CASES:
+        project = compile_texts([("prelude.sql", PRELUDE), ("a.sql", places(sql)[0])], settings)
+        said += [found.text() for found in project.diagnostics]
+    for path in sorted((ROOT / "tests" / "cases").rglob("*.case.yaml")):
+        case = load_case(path)
+        if case.error is not None and not case.error.query:
+            said += [found.text() for found in compile_case(case, folder / ".ds").project.diagnostics]
+    return said
+
+
+def test_every_refusal_has_a_fixture_or_a_case(met: set[tuple[str, int, str]], tmp_path: Path) -> None:
+    said = refuse_everything(tmp_path)
+    unmet = [
+        site
+        for site in sites()
+        if not any(
+            file == site.file and site.first <= line <= site.last and condition == site.condition
+            for file, line, condition in met
+        )
+    ]
+    assert [str(site) for site in unmet if (site.file, site.condition) not in GUARDS] == []
+    assert {(site.file, site.condition) for site in unmet} == set(GUARDS), "what is met is no guard"
+    for (left, right), (form, _) in JOIN_FORMS.items():
+        shown = [text for text in said if f"join of {left} " in text and f" with {right} " in text]
+        assert form or shown, f"no case joins a {left} with a {right}"
+
+
+def test_a_place_that_refuses_is_seen() -> None:
+    found = list(sites())
+    assert any(site.condition == "JOIN_CONDITION" for site in found)
+    assert len(found) > 50
