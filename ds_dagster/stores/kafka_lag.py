@@ -47,7 +47,8 @@ def ends_of(admin: Any, topic: str, partitions: list[int], seconds: float) -> Ma
 def watermarks(consumer: Any, part: TopicPartition, seconds: float) -> tuple[int, int]:
     """First offset that is there and the end of a partition. One that has no leader yet, as those of a topic made a
     moment ago, is asked again for about three seconds."""
-    return repeated(lambda: consumer.get_watermark_offsets(part, timeout=seconds), _has_no_leader, 10, 0.5)
+    low, high = repeated(lambda: consumer.get_watermark_offsets(part, timeout=seconds), _has_no_leader, 10, 0.5)
+    return low, high
 
 
 def _has_no_leader(problem: BaseException) -> bool:
