@@ -169,9 +169,7 @@ class MatchBinder(ExpressionBinder):
         """``MATCH_ROWTIME()``: event time of the last row of the match."""
         if node.expressions:
             count = len(node.expressions)
-            raise self.refuse(
-                "FUNCTION_ARGUMENT_COUNT", node, function="MATCH_ROWTIME", count=count, expected="()"
-            )
+            raise self.refuse("FUNCTION_ARGUMENT_COUNT", node, function="MATCH_ROWTIME", count=count, expected="()")
         if self.defined is not None:
             instead = "use the event-time column"
             raise self.refuse("PATTERN_FUNCTION", node, function="MATCH_ROWTIME in DEFINE", instead=instead)
