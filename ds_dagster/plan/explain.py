@@ -269,9 +269,8 @@ def _match(node: Node) -> str:
         facts.append(f"within {duration_text(node.within_millis)}")
     facts += [f"{one.variable}: {_with(one.condition, values)}" for one in node.definitions]
     facts.append(f"skip {' '.join(SKIPS[node.skip])} {node.skip_variable}".rstrip())
-    facts.append(
-        ", ".join(f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in node.measures)
-    )
+    made = [f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in node.measures]
+    facts.append(", ".join(made))
     return " · ".join(facts)
 
 

@@ -74,9 +74,8 @@ def clock_config(
     windows = [node for node in root.walk() if isinstance(node, Window)]
     joins = [node.within_millis or 0 for node in root.walk() if isinstance(node, IntervalJoin | Match)]
     edge = lateness_edge_millis(root)
-    only_windows = len(windows) == 1 and not any(
-        isinstance(node, IntervalJoin | TemporalJoin | Match) for node in root.walk()
-    )
+    others = any(isinstance(node, IntervalJoin | TemporalJoin | Match) for node in root.walk())
+    only_windows = len(windows) == 1 and not others
     return ClockConfig(
         inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks, edge) for scan in scans},
         span_micros=1000 * max([*(window.size_millis for window in windows), *joins], default=0),
