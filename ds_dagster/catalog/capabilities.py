@@ -31,6 +31,7 @@ class Capabilities:
         record_time: who sets a record's timestamp.
         starts_at_timestamp: reads from ``'starting.timestamp'`` on.
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts what it skips.
+        keeps_row_logs: may hold the logs of rows that queries leave out, each batch of them once.
         looks_at_lag: its connection for control is a ``catalog.lag.LagProbe``: lag is looked up beside the query.
         avro: how Avro records are read and written: ``registry`` (wire format with the schemas of the store's
             registry), ``as_json`` (test rows stand for them) or empty (not at all).
@@ -69,6 +70,7 @@ class Capabilities:
     starts_at_timestamp: bool = False
     skips_lost_records: bool = False
     looks_at_lag: bool = False
+    keeps_row_logs: bool = False
     avro: Literal["", "registry", "as_json"] = ""
     file_formats: tuple[str, ...] = ()
     rows_only: bool = False

@@ -37,6 +37,7 @@ from ds_dagster.catalog.relations_declared import (
     pull_for_store,
     relation_problems,
 )
+from ds_dagster.catalog.row_log import HANDLING, log_relation
 from ds_dagster.catalog.starting import LOSS, DataLoss, StartingPoint, starting_point
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
 from ds_dagster.catalog.table_properties import check_table_properties
@@ -78,6 +79,7 @@ class ReadChoices:
         lateness_millis: None = default of the time authority.
         idle_millis: default 10,000.
         bad_records: terminate (default) or ignore.
+        log: where bad records are kept, None for nowhere.
         max_records_per_batch: None for none.
         data_loss: what records that are gone do: fail (default) or skip.
         slot: replication slot; empty: the job's own.
@@ -89,6 +91,7 @@ class ReadChoices:
     lateness_millis: int | None = None
     idle_millis: int = DEFAULT_IDLE_MILLIS
     bad_records: Literal["terminate", "ignore"] = "terminate"
+    log: Relation | None = None
     max_records_per_batch: int | None = None
     data_loss: DataLoss = "fail"
     slot: str = ""
@@ -375,7 +378,8 @@ def resolve_source(
         event_time=time,
         lateness_millis=_whole(pulled.values, "source.allow.latency.millis"),
         idle_millis=_whole(pulled.values, "source.idle.timeout.millis") or DEFAULT_IDLE_MILLIS,
-        bad_records="ignore" if draft.text("source.deserialization.error.handling") == "ignore" else "terminate",
+        bad_records="terminate" if draft.text(HANDLING) in (None, "terminate") else "ignore",
+        log=findings.collect(lambda: log_relation(relation, pulled.values)),
         max_records_per_batch=_whole(pulled.values, "max.records.per.batch"),
         data_loss="skip" if draft.text(LOSS) == "skip" else "fail",
         slot=draft.text(SLOT) or str(relation.option(SLOT) or ""),

@@ -24,7 +24,8 @@ from ds_dagster.plan.functions import FUNCTIONS
 from ds_dagster.plan.nodes import Field
 from ds_dagster.plan.scope import Scope, Source, Visible, visible
 from ds_dagster.project import Project
-from ds_dagster.sql.expressions import FieldAccess, RelationRef, WindowRef
+from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, WindowRef
+from ds_dagster.sql.lowering import own_span
 from ds_dagster.sql.statements import SelectBody
 
 AGGREGATES: Mapping[type[exp.Expression], str] = MappingProxyType(
@@ -83,7 +84,6 @@ def bind_question(project: Project, body: SelectBody) -> Question:
     if body.query_properties:
         raise error("QUESTION_CLAUSE", span=body.query_properties[0].span, clause="QUERY WITH")
     relations: dict[QualifiedName, Relation] = {}
-    assert isinstance(body.tree, exp.Select)
     tree, columns = _Select(project, body.span, relations).bind(body.tree, top=True)
     return Question(tree, columns, tuple(relations.values()))
 
@@ -187,8 +187,11 @@ class _Select:
         self.scope = Scope(span)
         self.fields: dict[str, tuple[str, str]] = {}
 
-    def bind(self, tree: exp.Select, *, top: bool = False) -> tuple[exp.Select, tuple[tuple[str, DataType], ...]]:
+    def bind(self, tree: exp.Expression, *, top: bool = False) -> tuple[exp.Select, tuple[tuple[str, DataType], ...]]:
         """The neutral tree and its columns."""
+        if not isinstance(tree, exp.Select):
+            word = "a SELECT in parentheses" if isinstance(tree, exp.Subquery) else type(tree).__name__.upper()
+            raise error("QUESTION_CLAUSE", span=own_span(tree, self.span), clause=word)
         made = exp.Select()
         made.set("from_", exp.From(this=self._source(tree.args["from_"].this)))
         made.set("joins", [self._join(join) for join in tree.args.get("joins") or ()])
@@ -233,6 +236,8 @@ class _Select:
         alias = str(node.alias)
         if isinstance(node, WindowRef):
             raise error("QUESTION_CLAUSE", span=self.scope.place(node), clause=str(node.args["function"]))
+        if isinstance(node, MatchRef):
+            raise error("QUESTION_CLAUSE", span=self.scope.place(node), clause="MATCH_RECOGNIZE")
         if node.args.get("properties"):
             raise error("QUESTION_CLAUSE", span=node.args["properties"][0].span, clause="WITH behind a source")
         if isinstance(node, RelationRef):

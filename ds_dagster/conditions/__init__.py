@@ -17,8 +17,10 @@ from ds_dagster.conditions import (
     project,
     query,
     registry,
+    row_logs,
     runtime,
     secret,
+    sets,
     spark,
     stores,
     syntax,
@@ -29,8 +31,8 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, stores, cdc, files, secret, registry, spark, runtime, orchestration, local,
-    testing, command,
+    syntax, project, catalog, query, sets, stores, cdc, files, secret, registry, row_logs, spark, runtime,
+    orchestration, local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

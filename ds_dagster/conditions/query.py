@@ -188,16 +188,18 @@ AGGREGATES: tuple[Condition, ...] = (
     ),
     Condition("HAVING_WITHOUT_GROUP", "user", "HAVING without GROUP BY", "write WHERE", "42803"),
     Condition(
-        "DISTINCT_STATE",
-        "user",
-        "{function}(DISTINCT …) without a window keeps every value of every group for ever",
-        "read from TUMBLE({relation}, SIZE n MINUTES) and group by window_start and window_end",
-    ),
-    Condition(
         "UNBOUNDED_STATE",
         "user",
-        "state grows with every record: it is grouped by {name} of type {type} without a window",
-        "read from TUMBLE({relation}, SIZE n MINUTES) and group by window_start and window_end",
+        "state grows with every record, for ever: {states}",
+        "QUERY WITH ('state.ttl.millis' = n) forgets what no record touches for n ms; or read from a window such as "
+        "TUMBLE(relation, SIZE n MINUTES) and group by window_start and window_end",
+    ),
+    Condition(
+        "STATE_TTL_WITHOUT_STATE",
+        "user",
+        "'state.ttl.millis' bounds nothing here: no step keeps state by key without end",
+        "leave it out; windows and joins over time end by event time, old versions of a temporal join by "
+        "'temporal.join.retention.millis'",
     ),
 )
 
@@ -260,6 +262,113 @@ WINDOWS: tuple[Condition, ...] = (
         "'emit.mode' on a query without a window",
         "remove it: every change is emitted",
         "42601",
+    ),
+)
+
+PATTERNS: tuple[Condition, ...] = (
+    Condition(
+        "MATCH_OVER_CHANGELOG",
+        "user",
+        "MATCH_RECOGNIZE over {relation}, whose rows replace one another",
+        "re-declare its topic as a STREAM and match the rows of that",
+        "42809",
+    ),
+    Condition(
+        "MATCH_ORDER_TIME",
+        "user",
+        "ORDER BY of MATCH_RECOGNIZE begins with {found}, not with event time, ascending",
+        "write ORDER BY {time}; another column becomes event time by WITH ('timestamp' = 'column') behind the source",
+        "42601",
+    ),
+    Condition(
+        "MATCH_PARTITION",
+        "user",
+        "PARTITION BY {expression} of type {type}",
+        "partition by columns or struct fields of primitive types; compute others in a sub-select before",
+        "42601",
+    ),
+    Condition(
+        "MATCH_STAR",
+        "user",
+        "SELECT * over MATCH_RECOGNIZE",
+        "name the columns: {columns}",
+        "42601",
+    ),
+    Condition(
+        "PATTERN_EMPTY",
+        "user",
+        "no row at all would be a match of the PATTERN",
+        "ask for at least one row: + instead of *, or a variable without a quantifier",
+        "42601",
+    ),
+    Condition(
+        "PATTERN_OPEN_END",
+        "user",
+        "the PATTERN may end with one row more, so a match could wait for ever for the row behind it",
+        "add WITHIN n unit behind the PATTERN, make the last quantifier reluctant, or end with a variable without one",
+        "42601",
+    ),
+    Condition(
+        "PATTERN_TOO_LARGE",
+        "user",
+        "the PATTERN has {size} states when its quantifiers are written out, more than {limit}",
+        "use smaller numbers in its quantifiers",
+        "54000",
+    ),
+    Condition(
+        "PATTERN_SKIP",
+        "user",
+        "AFTER MATCH SKIP {words} {name}: {reason}",
+        "name a variable that every match has behind its first row, or SKIP TO NEXT ROW or PAST LAST ROW",
+        "42601",
+    ),
+    Condition(
+        "PATTERN_VARIABLE_UNKNOWN",
+        "user",
+        "{name} is no variable of the PATTERN",
+        "its variables are {known}; columns of the source stand without a name in front",
+        "42703",
+    ),
+    Condition(
+        "PATTERN_VARIABLE_TWICE",
+        "user",
+        "pattern variable {name} is defined twice",
+        "join the conditions with AND or OR",
+        "42701",
+    ),
+    Condition(
+        "PATTERN_VARIABLES_MIXED",
+        "user",
+        "{expression} is over rows of {variables} at once",
+        "take the rows of one variable in each call",
+        "42601",
+    ),
+    Condition(
+        "PATTERN_NESTED",
+        "user",
+        "{inner} inside of {outer}",
+        "use the columns of one variable in FIRST, LAST and aggregates",
+        "42601",
+    ),
+    Condition(
+        "PATTERN_FUNCTION",
+        "unsupported",
+        "{function} in MATCH_RECOGNIZE is not supported",
+        "{instead}",
+        _ZERO,
+    ),
+    Condition(
+        "PATTERN_NOT_FIXED",
+        "user",
+        "{function} in DEFINE: the same row could answer otherwise when it is asked again",
+        "compute it in a query before, into a column",
+        "42601",
+    ),
+    Condition(
+        "PATTERN_STATE",
+        "user",
+        "the rows of {relation} that a match may still need are kept without a limit",
+        "add WITHIN n unit behind the PATTERN",
     ),
 )
 
@@ -361,4 +470,6 @@ RECORD_FIELDS: tuple[Condition, ...] = (
         "rowtime() every record has; keys in Avro are columns, not text",
     ),
 )
-CONDITIONS: tuple[Condition, ...] = RECORD_FIELDS + NAMES + TYPES + JOINS + AGGREGATES + WINDOWS + SINKS + GRAPH
+CONDITIONS: tuple[Condition, ...] = (
+    RECORD_FIELDS + NAMES + TYPES + JOINS + AGGREGATES + WINDOWS + PATTERNS + SINKS + GRAPH
+)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, cast
 
-from sqlglot import exp
-
 from ds_dagster.catalog.declared import NamedQuery
 from ds_dagster.catalog.inference import QueryChoices, check_insert_kind, infer_sink, resolve_query_properties
 from ds_dagster.catalog.io_spec import RefreshMode
@@ -20,6 +18,7 @@ from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.arithmetic import widens
 from ds_dagster.plan.delta_nodes import Fold
+from ds_dagster.plan.expiry import STATE_TTL, expiring
 from ds_dagster.plan.expressions import Typed, widened
 from ds_dagster.plan.fingerprint import fingerprint, state_signature
 from ds_dagster.plan.grouping import window_of
@@ -27,9 +26,12 @@ from ds_dagster.plan.lineage import column_lineage
 from ds_dagster.plan.nodes import BoundExpression, Named, Project, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.rewrites import rewrite
-from ds_dagster.plan.select import RefusedSelectError, SelectBinder, Selected, SelectItem, project
+from ds_dagster.plan.select import SelectBinder
+from ds_dagster.plan.selected import RefusedSelectError, Selected, SelectItem, project
 from ds_dagster.plan.sources import World
+from ds_dagster.plan.unbounded import warn_unbounded
 from ds_dagster.settings import Settings
+from ds_dagster.sql.expressions import QueryTree
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
 
 QUERY_NAME = "query.name"
@@ -73,7 +75,7 @@ class _Binder:
         context = self.statement.origin.context
         binder = SelectBinder(self.world, context, body.span, choices, self.findings)
         try:
-            selected = binder.bind(cast("exp.Select", body.tree))
+            selected = binder.bind(cast("QueryTree", body.tree))
         except RefusedSelectError:
             return None
         self._check_emit(choices, selected)
@@ -83,7 +85,12 @@ class _Binder:
             root = self._insert(self.statement, selected)
         if root is None or self.findings.failed:
             return None
-        return self._query(root, choices)
+        made = root
+        kept = self.findings.collect(lambda: self._expiring(made, choices))
+        if kept is None:
+            return None
+        warn_unbounded(kept, self.findings, self.statement.body.span)
+        return self._query(kept, choices)
 
     def _check_emit(self, choices: QueryChoices, selected: Selected) -> None:
         if "emit.mode" in choices.values and window_of(selected.node) is None:
@@ -188,6 +195,13 @@ class _Binder:
             self.findings.add(problem)
 
     # the record
+
+    def _expiring(self, root: Sink, choices: QueryChoices) -> Sink:
+        ttl = choices.values.get(STATE_TTL)
+        if not ttl:
+            return root
+        span = next(p.span for p in self.statement.body.query_properties if p.name == STATE_TTL)
+        return expiring(root, int(ttl), span)
 
     def _query(self, root: Sink, choices: QueryChoices) -> BoundQuery:
         relation = root.relation

@@ -8,7 +8,8 @@ from typing import Literal
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Weigh
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan
 
 JoinForm = Literal["interval", "temporal", "changelog"]
@@ -34,7 +35,11 @@ CHAINS: Mapping[tuple[str, str], str] = MappingProxyType(
         **{
             (upper, lower): _OWN_STREAM
             for upper in ("interval join", "LEFT interval join", "temporal join", "windowed aggregate")
-            for lower in ("interval join", "LEFT interval join", "temporal join")
+            for lower in ("interval join", "LEFT interval join", "temporal join", "pattern match")
+        },
+        **{
+            ("pattern match", lower): _OWN_STREAM
+            for lower in ("interval join", "LEFT interval join", "temporal join", "pattern match")
         },
         **{
             (upper, lower): _OWN_CHANGELOG
@@ -50,7 +55,9 @@ changelogs need none, see :func:`check_weights`."""
 
 def step_name(node: Node) -> str:
     """What :data:`CHAINS` calls a stateful node."""
-    if isinstance(node, Weigh | DeltaAggregate | DeltaJoin):
+    if isinstance(node, Match):
+        return "pattern match"
+    if isinstance(node, Weigh | DeltaAggregate | DeltaJoin | Distinct):
         return "step over a changelog"
     if isinstance(node, Aggregate):
         return "windowed aggregate" if node.window is not None else "aggregate"

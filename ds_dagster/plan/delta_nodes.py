@@ -2,6 +2,8 @@
 
 Weights live between these nodes only; a sink sees appended rows, or upserts and deletes by key. Operators:
 ``jvm/src/dsdagster/delta``.
+
+``ttl_millis`` of a node: what no change touches for so long it forgets; 0: never. ``plan/expiry.py`` sets it.
 """
 
 # ruff: noqa: D102 — properties of nodes are described once, in Node
@@ -22,6 +24,7 @@ class Weigh(Node):
     goes and the new one that comes, for which the last row of every key is kept."""
 
     input: Node
+    ttl_millis: int = 0
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -49,6 +52,7 @@ class DeltaAggregate(Node):
     group: tuple[Named, ...]
     calls: tuple[AggregateCall, ...]
     weighted: bool = False
+    ttl_millis: int = 0
 
     def __post_init__(self) -> None:
         if self.input.changelog != "weighted":
@@ -82,6 +86,7 @@ class DeltaJoin(Node):
     kind: DeltaJoinKind
     left_keys: tuple[BoundExpression, ...]
     right_keys: tuple[BoundExpression, ...]
+    ttl_millis: int = 0
 
     def __post_init__(self) -> None:
         if {self.left.changelog, self.right.changelog} != {"weighted"}:
@@ -105,6 +110,34 @@ class DeltaJoin(Node):
         if self.kind == "inner" and _covers(self.left_keys, self.left):
             return self.right.key
         return (*self.left.key, *self.right.key) if self.left.key and self.right.key else ()
+
+    @property
+    def is_stateful(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(Node):
+    """Each row once. Where rows only come, the first of each value is appended; else rows come and go with weights, and
+    all their fields are their key."""
+
+    input: Node
+
+    def __post_init__(self) -> None:
+        if self.input.changelog != "weighted":
+            raise error("INTERNAL", where="distinct rows without weights")
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return self.input.output
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return "append" if appends_only(self.input) else "weighted"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return () if self.changelog == "append" else tuple(field.name for field in self.output)
 
     @property
     def is_stateful(self) -> bool:

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import count
 
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
+from ds_dagster.catalog.row_log import log_name
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.match_node import Match, MatchValue
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -31,8 +33,11 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.pattern import pattern_text
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.set_nodes import Union
+from ds_dagster.sql.expressions import SKIPS
 from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.printing import print_statement
 
@@ -152,7 +157,7 @@ def _scan(node: Node) -> str:
     facts = [f"{relation.name.name}{alias} ← {relation.store}.{relation.entity}", _changelog(node)]
     facts += [_time(node.time), f"from {start_text(node)}", shown_columns]
     if node.bad_records == "ignore":
-        facts.append("bad records ignored")
+        facts.append("bad records ignored" if node.log is None else f"bad records logged in {log_name(node.log)}")
     if node.data_loss == "skip":
         facts.append("lost records skipped")
     if node.max_records_per_batch is not None:
@@ -220,23 +225,64 @@ def _temporal_join(node: Node) -> str:
 
 def _weigh(node: Node) -> str:
     assert isinstance(node, Weigh)
-    return f"keeps the last row by {', '.join(map(shown, node.key))}" if node.is_stateful else ""
+    return f"keeps the last row by {', '.join(map(shown, node.key))}{_ttl(node)}" if node.is_stateful else ""
+
+
+def _ttl(node: Weigh | DeltaAggregate | DeltaJoin) -> str:
+    return f" · forgets after {duration_text(node.ttl_millis)} without a change" if node.ttl_millis else ""
 
 
 def _delta_aggregate(node: Node) -> str:
     assert isinstance(node, DeltaAggregate)
-    return f"by {_named(node.group)} · {', '.join(_call(call) for call in node.calls)} · every change"
+    return f"by {_named(node.group)} · {', '.join(_call(call) for call in node.calls)} · every change{_ttl(node)}"
 
 
 def _delta_join(node: Node) -> str:
     assert isinstance(node, DeltaJoin)
     keys = zip(node.left_keys, node.right_keys, strict=True)
-    return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in keys)}"
+    return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in keys)}{_ttl(node)}"
+
+
+def _union(_node: Node) -> str:
+    return "of all rows"
+
+
+def _distinct(node: Node) -> str:
+    assert isinstance(node, Distinct)
+    return "keeps every value" + (" · the first row of each" if node.changelog == "append" else "")
 
 
 def _fold(node: Node) -> str:
     assert isinstance(node, Fold)
     return f"to one change per {', '.join(map(shown, node.key))}"
+
+
+def _match(node: Node) -> str:
+    assert isinstance(node, Match)
+    values = {value.name: _value(value) for value in node.values}
+    facts = [f"by {_named(node.partition)}"] if node.partition else ["all rows in one partition"]
+    if node.order:
+        ordered = [_text(one.expression) + (" DESC" if one.descending else "") for one in node.order]
+        facts.append(f"then in the order of {', '.join(ordered)}")
+    facts.append(f"({pattern_text(node.pattern)})")
+    if node.within_millis is not None:
+        facts.append(f"within {duration_text(node.within_millis)}")
+    facts += [f"{one.variable}: {_with(one.condition, values)}" for one in node.definitions]
+    facts.append(f"skip {' '.join(SKIPS[node.skip])} {node.skip_variable}".rstrip())
+    facts.append(
+        ", ".join(f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in node.measures)
+    )
+    return " · ".join(facts)
+
+
+def _value(value: MatchValue) -> str:
+    argument = "*" if value.argument is None else _text(value.argument)
+    offset = f", {value.offset}" if value.offset else ""
+    return f"{value.function}({argument}{offset} OF {value.variable or 'all'})"
+
+
+def _with(expression: BoundExpression, values: Mapping[str, str]) -> str:
+    return expression_text(expression.tree, lambda name: values.get(name) or shown(name))
 
 
 DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
@@ -251,5 +297,8 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     DeltaAggregate: _delta_aggregate,
     DeltaJoin: _delta_join,
     Fold: _fold,
+    Union: _union,
+    Distinct: _distinct,
+    Match: _match,
 }
 """Node → what is to be said about it."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
     BoundExpression,
@@ -25,13 +27,16 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.pattern import pattern_text, variables
 from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.set_nodes import Union
 
 FINGERPRINT_VERSION = "v1"
 STATE_VERSION = "s1"
 """Changes when operators of this package lay their state out in another way."""
 
 Shape = list[object]
+NOTHING: Mapping[str, str] = MappingProxyType({})
 StoreKinds = Mapping[str, str]
 
 
@@ -70,6 +75,10 @@ def _hash(version: str, shape: Shape) -> str:
 def _slot(scan: Scan) -> Shape:
     """Where no slot is named nothing is added, so that other sources keep their hashes."""
     return [scan.slot] if scan.slot else []
+
+
+def _log(scan: Scan) -> Shape:
+    return [] if scan.log is None else [["log", scan.log.store, scan.log.entity]]
 
 
 def _scans(root: Node) -> list[Scan]:
@@ -153,11 +162,12 @@ class _Shaper:
         positions = {field.name: index for index, field in enumerate(root.input.output)}
         return [positions[name] for name in root.columns]
 
-    def text(self, expression: BoundExpression | None) -> object:
-        """An expression with its type."""
+    def text(self, expression: BoundExpression | None, own: Mapping[str, str] = NOTHING) -> object:
+        """An expression with its type. ``own``: names that are no fields of an input, and what stands for them."""
         if expression is None:
             return None
-        return [expression_text(expression.tree, self._position, strict=True), str(expression.type)]
+        position = (lambda name: own.get(name) or self._position(name)) if own else self._position
+        return [expression_text(expression.tree, position, strict=True), str(expression.type)]
 
     def _position(self, name: str) -> str:
         if self._positions is None:
@@ -181,6 +191,7 @@ def _scan(shaper: _Shaper, node: Node) -> Shape:
         [node.starting_position, node.bad_records, node.max_records_per_batch, node.rowtime, *_start(node)[1:]]
         + (["skip"] if node.data_loss == "skip" else [])
         + _slot(node)
+        + _log(node)
         + [field.name.partition("$")[2] for field in node.record_fields],
     ]
 
@@ -222,26 +233,48 @@ def _join(shaper: _Shaper, node: Node) -> Shape:
     return [node.kind, shaper.text(node.left_key), shaper.text(node.right_key), options]
 
 
+def _forgets(node: Weigh | DeltaAggregate | DeltaJoin) -> Shape:
+    """Whether state carries the time at which it is forgotten; how long may change with a restart. Where it does not,
+    nothing is added, so that other plans keep their hashes."""
+    return ["ttl"] if node.ttl_millis else []
+
+
 def _weigh(_shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, Weigh)
-    return [node.is_stateful]
+    return [node.is_stateful, *_forgets(node)]
 
 
 def _delta_aggregate(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, DeltaAggregate)
-    return [*_groups_and_calls(shaper, node), node.weighted]
+    return [*_groups_and_calls(shaper, node), node.weighted, *_forgets(node)]
 
 
 def _delta_join(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, DeltaJoin)
     keys = zip(node.left_keys, node.right_keys, strict=True)
-    return [node.kind, [[shaper.text(left), shaper.text(right)] for left, right in keys]]
+    return [node.kind, [[shaper.text(left), shaper.text(right)] for left, right in keys], *_forgets(node)]
 
 
 def _fold(_shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, Fold)
     positions = [field.name for field in node.output]
     return [[positions.index(name) for name in node.key_names]]
+
+
+def _match(shaper: _Shaper, node: Node) -> Shape:
+    """Variables and values by their numbers: what they are called means nothing."""
+    assert isinstance(node, Match)
+    names = {name: f"v{index}" for index, name in enumerate(variables(node.pattern))} | {"": ""}
+    values = {value.name: f"@{index}" for index, value in enumerate(node.values)}
+    return [
+        [shaper.text(named.expression) for named in node.partition],
+        [[shaper.text(one.expression), one.descending] for one in node.order],
+        pattern_text(node.pattern, names),
+        [[names[one.variable], shaper.text(one.condition, values)] for one in node.definitions],
+        [node.skip, names[node.skip_variable], node.within_millis],
+        [[v.function, names[v.variable], shaper.text(v.argument), v.offset, str(v.type)] for v in node.values],
+        [shaper.text(named.expression, values) for named in node.measures],
+    ]
 
 
 SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
@@ -256,6 +289,9 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     DeltaAggregate: _delta_aggregate,
     DeltaJoin: _delta_join,
     Fold: _fold,
+    Union: lambda _shaper, _node: [],
+    Distinct: lambda _shaper, node: [node.changelog],
+    Match: _match,
 }
 
 
@@ -263,7 +299,7 @@ def _state(node: Node, store_kinds: StoreKinds) -> Shape:
     """What one stateful step keeps. Joins of streams keep rows: their types and the join itself. Aggregates keep
     results, and a join of changelogs must be told that a row goes in the words in which it came: everything below
     counts."""
-    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin):
+    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct):
         return [type(node).__name__, _without_reading(_shape(node, store_kinds))]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)
     types = [[str(field.type) for field in child.output] for child in node.inputs]

@@ -15,7 +15,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.sources import written_name
 from ds_dagster.settings import Settings
-from ds_dagster.sql.expressions import RelationRef, WindowRef
+from ds_dagster.sql.expressions import MatchRef, RelationRef, WindowRef
 from ds_dagster.sql.lowering import span_of
 
 Edges = Mapping[QualifiedName, Sequence[QualifiedName]]
@@ -52,15 +52,22 @@ def query_node(named: NamedQuery, settings: Settings) -> QueryNode:
 
 
 def relation_refs(select: exp.Expression) -> Iterator[RelationRef]:
-    """References to relations in FROM and JOIN, left to right, sub-selects and windows included."""
+    """References to relations, left to right: in FROM, JOIN and conditions, sub-selects and windows included."""
+    if isinstance(select, exp.SetOperation | exp.Subquery):
+        for part in (select.this, select.args.get("expression")):
+            yield from relation_refs(part) if part is not None else ()
+        return
     for holder in (select.args.get("from_"), *(select.args.get("joins") or ())):
         source = holder.this if holder is not None else None
-        while isinstance(source, WindowRef):
+        while isinstance(source, WindowRef | MatchRef):
             source = source.this
         if isinstance(source, RelationRef):
             yield source
         elif isinstance(source, exp.Subquery):
             yield from relation_refs(source.this)
+    where = select.args.get("where")
+    for query in where.find_all(exp.Query, bfs=False) if where is not None else ():
+        yield from relation_refs(query)
 
 
 def place_of(node: QueryNode, source: QualifiedName, settings: Settings) -> Span:
@@ -120,7 +127,8 @@ def entity_edges(
     filled: set[QualifiedName] = set()
     for query in queries:
         filled.add(query.sink.name)
-        writers.setdefault((query.sink.store, query.sink.entity), query.sink.name)
+        for written in (query.sink, *query.logs):
+            writers.setdefault((written.store, written.entity), query.sink.name)
     found: dict[QualifiedName, QualifiedName] = {}
     for name, relation in relations.items():
         writer = writers.get((relation.store, relation.entity))

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from ds_dagster.catalog.records import Findings
-from ds_dagster.datatypes import BIGINT, is_primitive, is_temporal
+from ds_dagster.datatypes import BIGINT, is_primitive
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.calls import AGGREGATES, Aggregates
 from ds_dagster.plan.check_joins import check_chain, check_weights
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
     BoundExpression,
@@ -21,13 +21,12 @@ from ds_dagster.plan.nodes import (
     IntervalJoin,
     Named,
     Node,
-    Scan,
     Window,
 )
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.scope import Scope
 from ds_dagster.plan.sources import Planned
-from ds_dagster.plan.weights import weighted
+from ds_dagster.plan.weights import has_weights, weighted
 
 
 def is_grouped(tree: exp.Select) -> bool:
@@ -45,12 +44,11 @@ def _has_aggregate(item: exp.Expression) -> bool:
 class Grouping:
     """The groups of one SELECT and the aggregates found on the way."""
 
-    def __init__(self, scope: Scope, tree: exp.Select, source: Planned, below: Node, findings: Findings) -> None:
+    def __init__(self, scope: Scope, tree: exp.Select, source: Planned, below: Node) -> None:
         self.scope = scope
         self.tree = tree
         self.source = source
         self.below = below
-        self.findings = findings
         self.aggregates = Aggregates()
         self.group: list[Named] = []
         self._by_text: dict[str, Named] = {}
@@ -142,7 +140,6 @@ class Grouping:
         if not self.aggregates.calls:
             self.aggregates.add("COUNT", None, None, BIGINT)
         calls = tuple(self.aggregates.calls.values())
-        self._warn_unbounded()
         if self._is_native():
             return Aggregate(self.below, tuple(self.group), calls, self.source.window, updates)
         return DeltaAggregate(weighted(self.below), tuple(self.group), calls)
@@ -151,8 +148,9 @@ class Grouping:
         """Whether Spark's own aggregate can do it: over appended rows, as the one stateful step that updates."""
         if self.source.window is not None:
             return True
-        outer = any(isinstance(node, IntervalJoin) and node.kind == "left" for node in self.below.walk())
-        return self.below.changelog == "append" and not outer
+        below = list(self.below.walk())
+        ours = any(isinstance(n, Match) or (isinstance(n, IntervalJoin) and n.kind == "left") for n in below)
+        return self.below.changelog == "append" and not ours and not has_weights(self.below)
 
     def check_session(self, updates: bool) -> None:
         """What a session's bounds are is known only to the aggregate: nothing below it may look at them. Once all calls
@@ -177,25 +175,6 @@ class Grouping:
         for where, expressions in uses.items():
             if any(bounds & expression.columns() for expression in expressions):
                 raise error("SESSION_BOUNDS", span=self.span, where=where)
-
-    def _warn_unbounded(self) -> None:
-        if self.source.window is not None:
-            return
-        relation = self.source.relation.name.name
-        distinct = next((call.function for call in self.aggregates.calls.values() if call.distinct), None)
-        if distinct is not None:
-            self.findings.warn(error("DISTINCT_STATE", span=self.span, function=distinct, relation=relation))
-        scans = [node for node in self.below.walk() if isinstance(node, Scan)]
-        times = {scan.time.column for scan in scans} | {scan.rowtime_field for scan in scans}
-        for named in self.group:
-            reads_time = bool(times & named.expression.columns()) and named.name in times
-            if is_temporal(named.expression.type) or reads_time:
-                shown = named.name.partition("$")[2] or named.name
-                problem = error(
-                    "UNBOUNDED_STATE", span=self.span, name=shown, type=named.expression.type, relation=relation
-                )
-                self.findings.warn(problem)
-                return
 
 
 def window_of(node: Node) -> Window | None:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from ds_dagster.plan.delta_nodes import DeltaAggregate
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Node, Project, Scan, Sink, Window
 from ds_dagster.plan.query import ColumnSource
+from ds_dagster.plan.set_nodes import Union
 
 Sources = Mapping[str, tuple[ColumnSource, ...]]
 
@@ -26,6 +28,12 @@ def _lineage(node: Node) -> Sources:
             node.field_name(c.name): ((name, c.name),) for c in node.read_columns
         }
         return {**found, node.rowtime_field: (), **{field.name: () for field in node.record_fields}}
+    if isinstance(node, Union):
+        branches = [_lineage(branch) for branch in node.branches]
+        return {
+            f.name: tuple(dict.fromkeys(source for branch in branches for source in branch[f.name]))
+            for f in node.output
+        }
     below: dict[str, tuple[ColumnSource, ...]] = {}
     for child in node.inputs:
         below |= _lineage(child)
@@ -36,6 +44,9 @@ def _lineage(node: Node) -> Sources:
         return groups | {
             c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls
         }
+    if isinstance(node, Match):
+        found = below | {v.name: _merged(below, [v.argument] if v.argument is not None else []) for v in node.values}
+        return {named.name: _merged(found, [named.expression]) for named in (*node.partition, *node.measures)}
     if isinstance(node, Window):
         return {**below, node.start: (), node.end: ()}
     return below

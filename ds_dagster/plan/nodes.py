@@ -148,7 +148,7 @@ class Node:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Direct inputs, left to right."""
-        return tuple(getattr(self, name) for name in _input_names(type(self)))
+        return tuple(getattr(self, name) for name in input_names(type(self)))
 
     def walk(self) -> Iterator[Node]:
         """This node and everything below it, top down, left to right."""
@@ -161,7 +161,7 @@ class Node:
         return any(field.name == name for field in self.output)
 
 
-def _input_names(kind: type[Node]) -> tuple[str, ...]:
+def input_names(kind: type[Node]) -> tuple[str, ...]:
     """Names of the fields of a node class that hold its inputs, left to right."""
     if kind not in _INPUT_NAMES:
         _INPUT_NAMES[kind] = tuple(field.name for field in fields(kind) if field.type == "Node")
@@ -199,7 +199,7 @@ class Scan(Node):
 
     ``source_name`` names the Spark source inside its checkpoint (letters, digits, underscore; unique in the query and
     stable under edits of the projection). A changelog scan yields upserts and deletes by ``key``. ``slot`` names the
-    place its store keeps for this reader; empty: the job's own.
+    place its store keeps for this reader; empty: the job's own. ``log``: where bad records that are ignored are kept.
     """
 
     relation: Relation
@@ -215,6 +215,7 @@ class Scan(Node):
     data_loss: DataLoss = "fail"
     record_fields: tuple[Field, ...] = ()
     slot: str = ""
+    log: Relation | None = None
 
     @property
     def output(self) -> tuple[Field, ...]:

@@ -54,6 +54,12 @@ class BoundQuery:
         return tuple(node for node in self.root.walk() if isinstance(node, Scan))
 
     @property
+    def logs(self) -> tuple[Relation, ...]:
+        """Where it keeps rows that it leaves out, each place once."""
+        found = (scan.log for scan in self.scans if scan.log is not None)
+        return tuple({(log.store, log.entity): log for log in found}.values())
+
+    @property
     def sources(self) -> tuple[QualifiedName, ...]:
         """Names of the relations it reads, left-most first, each once."""
         return tuple(dict.fromkeys(scan.relation.name for scan in self.scans))

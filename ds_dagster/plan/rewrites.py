@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.expressions import conjunction, conjuncts
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -21,6 +22,7 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.set_nodes import Union
 
 Needed = frozenset[str]
 
@@ -47,9 +49,11 @@ def push_filters(root: Sink) -> Sink:
 def _push(node: Node) -> Node:
     if isinstance(node, Filter) and isinstance(node.input, TemporalJoin):
         return _pushed(node, node.input)
-    if isinstance(node, Filter | Project | Aggregate | Window | Weigh | DeltaAggregate | Fold):
+    if isinstance(node, Filter | Project | Aggregate | Window | Weigh | DeltaAggregate | Fold | Distinct):
         inner = _push(node.input)
         return node if inner is node.input else replace(node, input=inner)
+    if isinstance(node, Union):
+        return replace(node, branches=tuple(map(_push, node.branches)))
     return node
 
 
@@ -138,11 +142,30 @@ def _prune_fold(node: Node, needed: Needed) -> Node:
     return replace(node, input=_prune(node.input, needed | frozenset(node.key_names)))
 
 
+def _prune_union(node: Node, needed: Needed) -> Node:
+    """All branches keep the same fields: they are projections with the same names."""
+    assert isinstance(node, Union)
+    kept = needed | frozenset(node.key_names)
+    return replace(node, branches=tuple(_prune(branch, kept) for branch in node.branches))
+
+
+def _prune_distinct(node: Node, _needed: Needed) -> Node:
+    """Every field tells rows apart."""
+    assert isinstance(node, Distinct)
+    return replace(node, input=_prune(node.input, frozenset(field.name for field in node.output)))
+
+
 def _prune_join(node: Node, needed: Needed) -> Node:
     assert isinstance(node, IntervalJoin | TemporalJoin)
     left = _prune(node.left, needed | node.left_key.columns())
     right = _prune(node.right, needed | node.right_key.columns())
     return replace(node, left=left, right=right)
+
+
+def _prune_match(node: Node, _needed: Needed) -> Node:
+    """All its measures stay: what a match keeps of its rows is part of its state."""
+    assert isinstance(node, Match)
+    return replace(node, input=_prune(node.input, node.read_columns()))
 
 
 def _prune_scan(node: Node, needed: Needed) -> Node:
@@ -175,5 +198,8 @@ PRUNERS: dict[type[Node], Pruner] = {
     DeltaAggregate: _prune_delta_aggregate,
     DeltaJoin: _prune_delta_join,
     Fold: _prune_fold,
+    Union: _prune_union,
+    Distinct: _prune_distinct,
+    Match: _prune_match,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -17,35 +16,16 @@ from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
 from ds_dagster.plan.grouping import Grouping, is_grouped, key_names, window_of
 from ds_dagster.plan.joins import bind_join
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Filter, Named, Node, Project
 from ds_dagster.plan.scope import Scope, Visible
+from ds_dagster.plan.selected import RefusedSelectError, Selected, SelectItem, project
+from ds_dagster.plan.set_operations import SetBinder
 from ds_dagster.plan.sources import Naming, Planned, SourceBinder, World
 from ds_dagster.plan.weights import weighted
-from ds_dagster.sql.expressions import FieldAccess
+from ds_dagster.sql.expressions import FieldAccess, QueryTree
+from ds_dagster.sql.lowering import own_span
 from ds_dagster.sql.statements import Context
-
-
-class RefusedSelectError(Exception):
-    """The findings say why; never leaves this package."""
-
-
-@dataclass(frozen=True, slots=True)
-class SelectItem:
-    """One output column: visible name, expression over the source's plan, place."""
-
-    name: str
-    expression: BoundExpression
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Selected:
-    """A bound SELECT before its projection. ``relation``: the left-most one."""
-
-    node: Node
-    items: tuple[SelectItem, ...]
-    relation: Relation
-    key: tuple[str, ...]
 
 
 class SelectBinder:
@@ -67,12 +47,37 @@ class SelectBinder:
         self.findings = findings
         self.naming = Naming()
 
-    def bind(self, tree: exp.Select, *, inner: bool = False) -> Selected:
-        """Bind a SELECT. ``inner``: in FROM, where it needs no key: rows without one come and go by weights.
+    def bind(self, tree: QueryTree, *, inner: bool = False) -> Selected:
+        """Bind a SELECT or a set operation. ``inner``: in FROM, where it needs no key: rows without one come and go by
+        weights.
 
         Raises:
             RefusedSelectError: mistakes are in the findings.
         """
+        if isinstance(tree, exp.Subquery):
+            return self.bind(tree.this, inner=inner)
+        if isinstance(tree, exp.Select) and not tree.args.get("distinct"):
+            return self._select(tree, inner=inner)
+        sets = SetBinder(lambda part: self.bind(part, inner=True), self.naming, self.findings, self.span)
+        try:
+            if isinstance(tree, exp.SetOperation):
+                selected = sets.operation(tree)
+            else:
+                assert isinstance(tree, exp.Select)
+                selected = sets.distinct(self._select(tree, inner=True), own_span(tree.args["distinct"], self.span))
+        except DsError as problem:
+            self.findings.add(problem)
+            raise RefusedSelectError from problem
+        return self._without_key(selected, inner)
+
+    def _without_key(self, selected: Selected, inner: bool) -> Selected:
+        """What is selected, unless it is a changelog of its own and nothing tells its rows apart."""
+        if not inner and selected.node.changelog == "weighted" and not selected.key:
+            self.findings.add(error("RESULT_WITHOUT_KEY", span=self.span))
+        self._done()
+        return selected
+
+    def _select(self, tree: exp.Select, *, inner: bool) -> Selected:
         scope = Scope(self.span)
         first, node = self._from(tree, scope)
         node = self._where(tree, scope, node)
@@ -81,6 +86,7 @@ class SelectBinder:
         if first.window is not None and first.window.function == "SESSION":
             self.findings.add(error("SESSION_BOUNDS", span=scope.place(tree), where="without GROUP BY"))
             raise RefusedSelectError
+        self._check_star(tree, scope, first)
         binder = ExpressionBinder(scope, "the SELECT list")
         items = tuple(self._items(tree, scope, binder, None))
         self._done()
@@ -117,7 +123,7 @@ class SelectBinder:
             raise RefusedSelectError from problem
         return first, node
 
-    def sub_select(self, tree: exp.Select, alias: str) -> tuple[Project, Relation]:
+    def sub_select(self, tree: QueryTree, alias: str) -> tuple[Project, Relation]:
         """A SELECT in FROM: its projection makes fields ``alias$column``."""
         selected = self.bind(tree, inner=True)
         seen: set[str] = set()
@@ -135,7 +141,7 @@ class SelectBinder:
         return node if condition is None else Filter(node, condition)
 
     def _grouped(self, tree: exp.Select, scope: Scope, first: Planned, node: Node, inner: bool) -> Selected:
-        grouping = Grouping(scope, tree, first, node, self.findings)
+        grouping = Grouping(scope, tree, first, node)
         try:
             grouping.bind()
         except DsError as problem:
@@ -175,6 +181,13 @@ class SelectBinder:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             return item
         return None
+
+    def _check_star(self, tree: exp.Select, scope: Scope, first: Planned) -> None:
+        """Columns of a match are told one by one, as in the dialect."""
+        star = next((item for item in tree.expressions if self._star(item) is not None), None)
+        if star is not None and isinstance(first.node, Match):
+            self.findings.add(error("MATCH_STAR", span=scope.place(star), columns=list(first.source.columns)))
+            raise RefusedSelectError
 
     def _expanded(self, star: exp.Expression, scope: Scope, grouping: Grouping | None) -> Iterator[SelectItem]:
         place = scope.place(star)
@@ -221,9 +234,3 @@ class SelectBinder:
             bounds = {window.start: "window_start", window.end: "window_end"} if window else {}
             return error("GROUP_KEY_NOT_SELECTED", span=self.span, name=bounds.get(field, shown))
         return error("CHANGELOG_KEY_LOST", span=self.span, name=shown, relation=first.relation.name.name)
-
-
-def project(selected: Selected, prefix: str = "") -> Project:
-    """The projection of a bound SELECT; ``prefix`` before every name."""
-    columns = tuple(Named(prefix + item.name, item.expression) for item in selected.items)
-    return Project(selected.node, columns, tuple(prefix + name for name in selected.key))

@@ -62,7 +62,7 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
 
     if isinstance(query.statement, InsertInto) and query.sink.name not in {r.name for r in relations}:
         relations.append(query.sink)
-    stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in relations] + [query.sink.store])]
+    stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in (*relations, query.sink, *query.logs)])]
     origin = query.statement.origin
     names = [query.sink.name, *(relation.name for relation in relations)]
     used = [one for r in (*relations, query.sink) for one in (r.value_descriptor, r.key_descriptor) if one is not None]

@@ -13,16 +13,19 @@ from ds_dagster.catalog.declared import KIND_WORDS, qualify
 from ds_dagster.catalog.inference import ReadChoices, resolve_source
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import check_log
 from ds_dagster.catalog.starting import check_reading
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
+from ds_dagster.plan.matching import bind_match, columns_of
 from ds_dagster.plan.nodes import Filter, Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.record_fields import record_fields
 from ds_dagster.plan.scope import Source, visible
+from ds_dagster.plan.set_nodes import Union
 from ds_dagster.settings import Settings
-from ds_dagster.sql.expressions import RelationRef, WindowRef
+from ds_dagster.sql.expressions import MatchRef, QueryTree, RelationRef, WindowRef
 from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.lowering import span_of
 from ds_dagster.sql.statements import Context, Property, WrittenName
@@ -85,7 +88,7 @@ class Naming:
         return base if number == 1 else f"{base}_{number}"
 
 
-SubSelect = Callable[[exp.Select, str], tuple[Project, Relation]]
+SubSelect = Callable[[QueryTree, str], tuple[Project, Relation]]
 
 
 class SourceBinder:
@@ -120,6 +123,8 @@ class SourceBinder:
             return self._relation(node, alias, properties)
         if isinstance(node, WindowRef):
             return self._window(node, alias, properties)
+        if isinstance(node, MatchRef):
+            return self._match(node, alias, properties)
         if isinstance(node, exp.Subquery):
             return self._sub_select(node, alias, properties)
         raise error("SOURCE_UNSUPPORTED", span=self._place(node), source=type(node).__name__.upper())
@@ -136,6 +141,8 @@ class SourceBinder:
         self.findings.extend(diagnostics)
         store = self.world.kinds[self.world.catalog.store(relation.store).kind]
         self.findings.extend(check_reading(store, choices, self._place(node)))
+        if choices.log is not None:
+            check_log(choices.log, relation, self.world.catalog, self.world.kinds)
         scan = self._scan(relation, alias, choices, store)
         columns = visible((c.name, f) for c, f in zip(relation.columns, scan.output, strict=False))
         beside = {found.name.partition("$")[2]: found for found in scan.record_fields}
@@ -169,6 +176,7 @@ class SourceBinder:
             record_fields=record_fields(internal, relation, kind),
             rowtime=True,
             slot=choices.slot,
+            log=choices.log,
         )
 
     def _window(self, node: WindowRef, alias: str, properties: Sequence[Property]) -> Planned:
@@ -181,9 +189,9 @@ class SourceBinder:
         if inner.node.changelog != "append":
             kind = KIND_WORDS[inner.relation.kind]
             raise error("WINDOW_OVER_CHANGELOG", span=self._place(node), kind=kind, relation=inner.source.shown)
-        stateful = next((n for n in inner.node.walk() if not isinstance(n, Scan | Filter | Project)), None)
+        stateful = next((n for n in inner.node.walk() if not isinstance(n, Scan | Filter | Project | Union)), None)
         if stateful is not None:
-            what = "a join or an aggregate" if stateful.is_stateful else "a window"
+            what = "a join, a pattern match or an aggregate" if stateful.is_stateful else "a window"
             raise error("WINDOW_OF_JOIN", span=self._place(node), what=what)
         window = Window(inner.node, self.naming.alias(f"{alias}_window"), size, function, step)
         fields = {f.name: f for f in window.output}
@@ -201,11 +209,17 @@ class SourceBinder:
                 "WINDOWS_TOO_MANY", span=self._place(node), function=function, windows=windows, limit=MOST_WINDOWS
             )
 
+    def _match(self, node: MatchRef, alias: str, properties: Sequence[Property]) -> Planned:
+        inner = self._bind(node.this, node.this.alias, properties)
+        match = bind_match(node, inner.node, inner.source, self.naming.alias(alias), self.span, self.findings)
+        source = replace(columns_of(match), alias=alias, shown=alias)
+        return Planned(match, source, inner.relation, inner.choices)
+
     def _sub_select(self, node: exp.Subquery, alias: str, properties: Sequence[Property]) -> Planned:
         if properties:
             raise error("CLAUSE_UNSUPPORTED", span=properties[0].span, clause="WITH behind a sub-select")
         internal = self.naming.alias(alias)
-        assert isinstance(node.this, exp.Select)
+        assert isinstance(node.this, QueryTree)
         project, relation = self.sub_select(node.this, internal)
         prefix = len(internal) + 1
         columns = visible((field_.name[prefix:], field_) for field_ in project.output)

@@ -34,4 +34,4 @@ def weighted(node: Node) -> Node:
 
 def has_weights(node: Node) -> bool:
     """Whether some operator below works on weights."""
-    return any(isinstance(below, Weigh | DeltaAggregate) for below in node.walk())
+    return any(below.changelog == "weighted" or isinstance(below, DeltaAggregate) for below in node.walk())

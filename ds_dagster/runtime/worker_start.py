@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, WriteSpec
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
 from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import error
@@ -29,6 +30,7 @@ from ds_dagster.runtime.worker_schemas import known_schemas, with_schemas
 from ds_dagster.settings import load_overlay
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.query import PreparedQuery, prepare
+from ds_dagster.spark.row_logs import transactional_id
 from ds_dagster.spark.sources import resolved
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.secret_values import SecretBook
@@ -109,12 +111,13 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
 class Specs:
     """How Spark reads and writes the entities of a job, which exist.
 
-    ``watched``: sources whose lag can be looked at.
+    ``watched``: sources whose lag can be looked at. ``logs``: of rows the query leaves out, by name.
     """
 
     reads: Mapping[str, ReadSpec]
     write: WriteSpec
     watched: Mapping[str, WatchedSource] = field(default_factory=dict, repr=False)
+    logs: Mapping[str, WriteSpec] = field(default_factory=dict, repr=False)
 
 
 def specs(job: Compiled) -> Specs:
@@ -131,9 +134,8 @@ def specs(job: Compiled) -> Specs:
     write = kind.write_spec(store, job.query.sink, job.query.refresh)
     seen = {scan.source_name: _watched(job, scan, by_name[scan.source_name]) for scan in scans}
     watched = {name: source for name, source in seen.items() if source is not None}
-    return Specs(
-        by_name, write if write.schemas is None else with_schemas(write, job.query.sink, job.resolver), watched
-    )
+    write = write if write.schemas is None else with_schemas(write, job.query.sink, job.resolver)
+    return Specs(by_name, write, watched, {log_name(log): _log_spec(job, log) for log in job.query.logs})
 
 
 def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
@@ -152,6 +154,7 @@ def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
             identity=job.order.identity,
             resolve=resolver_of_all(job),
             job_name=job.order.name,
+            logs=given.logs,
         )
         sink.result()
     return made
@@ -165,12 +168,27 @@ def resolver_of_all(job: Compiled) -> Resolver:
 
 def fence(spark: SparkSession, job: Compiled) -> None:
     """Abort what a dead job left open in a transactional sink."""
-    store, kind, resolver = job.store(job.query.sink)
+    store, kind, _ = job.store(job.query.sink)
     write = kind.write_spec(store, job.query.sink, job.query.refresh)
+    identity = job.order.identity
     if write.transactional:
-        options = resolved(write.options, resolver)
-        client = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
-        operators(spark).fence_transaction(job.order.identity.job, client)
+        _fence(spark, job, job.query.sink, identity.job)
+    for log in job.query.logs:
+        _fence(spark, job, log, transactional_id(log_name(log), identity))
+
+
+def _fence(spark: SparkSession, job: Compiled, relation: Relation, transaction: str) -> None:
+    store, kind, resolver = job.store(relation)
+    options = resolved(kind.write_spec(store, relation, "continuous").options, resolver)
+    client = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
+    operators(spark).fence_transaction(transaction, client)
+
+
+def _log_spec(job: Compiled, log: Relation) -> WriteSpec:
+    """How a log is written; its topic exists then."""
+    store, kind, _ = job.store(log)
+    _ensured(job, log)
+    return kind.write_spec(store, log, "continuous")
 
 
 def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:

@@ -8,9 +8,12 @@ uses times of rows but never waits, so it has no clock either.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from ds_dagster.catalog.io_spec import ReadSpec
+from ds_dagster.plan.expiry import forgets
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
 from ds_dagster.spark.jvm import STEP_MICROS, ClockConfig, InputTime
 from ds_dagster.spark.windows import window_grid_millis
@@ -24,15 +27,24 @@ LATENESS_MILLIS = 10_000
 """The same for times set by producers or in a column."""
 
 
+NO_EMPTY_BATCHES: Mapping[str, str] = MappingProxyType({"spark.sql.streaming.noDataMicroBatches.enabled": "false"})
+"""For plans that forget: behind an operator in processing time Spark would run one empty batch after the other."""
+
+
+def batch_settings(root: Node) -> Mapping[str, str]:
+    """Spark settings of a plan's session about when a batch runs."""
+    return NO_EMPTY_BATCHES if forgets(root) else MappingProxyType({})
+
+
 def needs_clock(node: Node) -> bool:
     """Whether this node itself waits for event time."""
-    return isinstance(node, Window | IntervalJoin) or (isinstance(node, TemporalJoin) and not node.immediate)
+    return isinstance(node, Window | IntervalJoin | Match) or (isinstance(node, TemporalJoin) and not node.immediate)
 
 
 def lateness_edge_millis(root: Node) -> int:
-    """How far ticks stay behind event time. In front of an interval join Spark drops rows stamped at the watermark
-    itself, yet a row that is exactly as late as the bound allows is in time."""
-    return 1 if any(isinstance(node, IntervalJoin) for node in root.walk()) else 0
+    """How far ticks stay behind event time. In front of an interval join and of a pattern Spark drops rows stamped at
+    the watermark itself, yet a row that is exactly as late as the bound allows is in time."""
+    return 1 if any(isinstance(node, IntervalJoin | Match) for node in root.walk()) else 0
 
 
 def clocked_sources(root: Node) -> frozenset[str]:
@@ -60,15 +72,18 @@ def clock_config(
         return None
     scans = [node for node in root.walk() if isinstance(node, Scan) and node.source_name in clocked]
     windows = [node for node in root.walk() if isinstance(node, Window)]
-    joins = [node.within_millis for node in root.walk() if isinstance(node, IntervalJoin)]
+    joins = [node.within_millis or 0 for node in root.walk() if isinstance(node, IntervalJoin | Match)]
     edge = lateness_edge_millis(root)
-    only_windows = len(windows) == 1 and not any(isinstance(node, IntervalJoin | TemporalJoin) for node in root.walk())
+    only_windows = len(windows) == 1 and not any(
+        isinstance(node, IntervalJoin | TemporalJoin | Match) for node in root.walk()
+    )
     return ClockConfig(
         inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks, edge) for scan in scans},
         span_micros=1000 * max([*(window.size_millis for window in windows), *joins], default=0),
         grid_micros=1000 * window_grid_millis(windows[0]) if only_windows else 0,
         mode="manual" if mode == "manual" else "auto",
         step_micros=0 if mode == "exact" else STEP_MICROS,
+        echoes=forgets(root),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import reduce
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
@@ -17,7 +18,8 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.datatypes import common_type
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -31,6 +33,7 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import has_weights
 from ds_dagster.spark import columns as names
 from ds_dagster.spark import deltas
@@ -40,6 +43,7 @@ from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.jvm import RETENTION_MICROS, operators
+from ds_dagster.spark.matching import match
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
@@ -85,7 +89,7 @@ def output_mode(root: Sink) -> OutputMode:
 
 def state_store(root: Node) -> StateStore:
     """Where the plan keeps its state: our operators need RocksDB, native ones are faster on the heap."""
-    ours = any(isinstance(node, TemporalJoin) for node in root.walk()) or has_weights(root)
+    ours = any(isinstance(node, TemporalJoin | Match) for node in root.walk()) or has_weights(root)
     return "rocksdb" if ours else "heap"
 
 
@@ -214,6 +218,10 @@ class PlanCompiler:
             fields.append(carry_time(sf.col("l").getField(names.EVENT_TIME), names.EVENT_TIME))
         return Flow(joined.select(*fields), timed=not node.immediate)
 
+    def visit_match(self, node: Match, _wants: Wants) -> Flow:
+        """Rows in the order of event time and position; those behind time are dropped, and counted, by Spark."""
+        return Flow(match(self.spark, node, self._timed(node.input, TIME | POSITION).frame))
+
     def visit_weigh(self, node: Weigh, _wants: Wants) -> Flow:
         """Rows with weights; of upserts the last of a batch counts."""
         flow = self.visit(node.input, POSITION if node.is_stateful else NOTHING)
@@ -231,6 +239,17 @@ class PlanCompiler:
     def visit_fold(self, node: Fold, _wants: Wants) -> Flow:
         """Weights become upserts and deletes."""
         return Flow(deltas.fold(self.spark, node, self.visit(node.input, NOTHING).frame))
+
+    def visit_union(self, node: Union, wants: Wants) -> Flow:
+        """All rows. Where time is wanted no branch carries it yet: it is told over all of them together."""
+        frames = [self.visit(branch, wants).frame for branch in node.branches]
+        beside = [column for column in frames[0].columns if column in names.TECHNICAL]
+        fields = [field(name) for name in (*(f.name for f in node.output), *beside)]
+        return Flow(reduce(DataFrame.union, [frame.select(*fields) for frame in frames]))
+
+    def visit_distinct(self, node: Distinct, _wants: Wants) -> Flow:
+        """Each row once."""
+        return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
 
     def visit_sink(self, node: Sink, wants: Wants) -> Flow:
         """The relation's columns in its order, each in its type."""
@@ -311,10 +330,13 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         Aggregate: _visits(PlanCompiler.visit_aggregate),
         IntervalJoin: _visits(PlanCompiler.visit_interval_join),
         TemporalJoin: _visits(PlanCompiler.visit_temporal_join),
+        Match: _visits(PlanCompiler.visit_match),
         Weigh: _visits(PlanCompiler.visit_weigh),
         DeltaAggregate: _visits(PlanCompiler.visit_delta_aggregate),
         DeltaJoin: _visits(PlanCompiler.visit_delta_join),
         Fold: _visits(PlanCompiler.visit_fold),
+        Union: _visits(PlanCompiler.visit_union),
+        Distinct: _visits(PlanCompiler.visit_distinct),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )

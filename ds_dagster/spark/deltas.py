@@ -1,7 +1,7 @@
 """Rows with weights: the plan's delta nodes as calls of the operators in our jar.
 
-Spark takes no native stateful step behind these operators and needs none: each is a ``transformWithState`` without
-time, in append mode, and keeps its state in RocksDB.
+Spark takes no native stateful step behind these operators and needs none: each is a ``transformWithState`` in append
+mode, without time unless it forgets (``ttl_millis``), and keeps its state in RocksDB.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.datatypes import common_type
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh, appends_only
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh, appends_only
 from ds_dagster.plan.nodes import AggregateCall, Field
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field, with_missing
@@ -36,7 +36,7 @@ def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
         names.deleted(frame).alias("deleted"),
         _row(node.output).alias("row"),
     )
-    made = operators(spark).upsert_to_delta(keyed, len(node.key))
+    made = operators(spark).upsert_to_delta(keyed, len(node.key), ttl_millis=node.ttl_millis)
     return made.select(*_fields("row", node.output), sf.col("w").alias(names.WEIGHT))
 
 
@@ -52,6 +52,7 @@ def aggregate(spark: SparkSession, node: DeltaAggregate, frame: DataFrame) -> Da
         json.dumps(calls),
         appends_only=appends_only(node.input),
         weighted=node.weighted,
+        ttl_millis=node.ttl_millis,
     )
     output = [sf.col(f"k{index}").alias(named.name) for index, named in enumerate(node.group)]
     output += [sf.col(f"c{index}").alias(call.name) for index, call in enumerate(node.calls)]
@@ -83,7 +84,7 @@ def join(spark: SparkSession, node: DeltaJoin, left: DataFrame, right: DataFrame
     both = with_missing(sides[0], "r", sides[1]).unionByName(with_missing(sides[1], "l", sides[0]))
     keys = len(node.left_keys)
     ordered = both.select(*[f"k{index}" for index in range(keys)], "side", "l", "r", "w")
-    made = operators(spark).delta_join(ordered, keys, node.kind)
+    made = operators(spark).delta_join(ordered, keys, node.kind, ttl_millis=node.ttl_millis)
     output = _fields("l", node.left.output)
     if node.kind not in ("semi", "anti"):
         output += _fields("r", node.right.output)
@@ -98,6 +99,15 @@ def _side(node: DeltaJoin, frame: DataFrame, side: int) -> DataFrame:
         keys.append(compile_expression(frame, pair[side]).cast(shared).alias(f"k{index}"))
     row = _row(input_.output).alias("r" if side else "l")
     return frame.select(*keys, sf.lit(side).alias("side"), row, sf.col(names.WEIGHT).alias("w"))
+
+
+def distinct(spark: SparkSession, node: Distinct, frame: DataFrame) -> DataFrame:
+    """Each row once: with weights, or appended for good where none ever goes."""
+    keys = [field(f.name).alias(f"k{index}") for index, f in enumerate(node.output)]
+    rows = frame.select(*keys, sf.col(names.WEIGHT).alias("w"))
+    made = operators(spark).distinct(rows, appends_only=node.changelog == "append")
+    output = [sf.col(f"k{index}").alias(f.name) for index, f in enumerate(node.output)]
+    return made.select(*output, *([] if node.changelog == "append" else [sf.col("w").alias(names.WEIGHT)]))
 
 
 def fold(spark: SparkSession, node: Fold, frame: DataFrame) -> DataFrame:

@@ -27,6 +27,7 @@ from ds_dagster.spark.columns import field, opaque, opaque_condition, required
 from ds_dagster.spark.jvm import CheckedColumn, operators
 from ds_dagster.spark.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
 from ds_dagster.spark.record_fields import record_field
+from ds_dagster.spark.row_logs import RowLogs, bad_record
 from ds_dagster.spark.schemas import Part, Raw, ResolvedSchemas, decoded_part, encoded, framed, payload
 from ds_dagster.spark.typemap import to_spark
 
@@ -50,6 +51,7 @@ class SourceFrame:
         envelope: expressions over them.
         entity: shown in errors, ``store.entity``.
         empty_is_delete: an empty value counts as a null one.
+        logs: those of the job, None where it keeps none.
         rows: they have the relation's columns already; see :mod:`ds_dagster.spark.typed_rows`.
         schemas: of the records, None where they need none.
     """
@@ -60,6 +62,7 @@ class SourceFrame:
     empty_is_delete: bool = False
     schemas: ResolvedSchemas | None = None
     rows: RowSource | None = None
+    logs: RowLogs | None = None
 
     def raw(self, part: Part) -> Raw:
         """Value or key as they come."""
@@ -217,7 +220,11 @@ def judged(frame: DataFrame, source: SourceFrame, scan: Scan, reason: SparkColum
     """Rows without a reason against them; the others fail the batch, or are dropped and counted."""
     if scan.bad_records == "ignore":
         bad = sf.count(sf.when(reason.isNotNull(), sf.lit(1)))
-        return frame.observe(bad_records_metric(scan.source_name), bad.alias("rows")).where(reason.isNull())
+        counted = frame.observe(bad_records_metric(scan.source_name), bad.alias("rows"))
+        if scan.log is None or source.logs is None:
+            return counted.where(reason.isNull())
+        logged = source.logs.put(scan.log, bad_record(scan, source.envelope, reason))
+        return counted.where(opaque_condition(sf.when(reason.isNull(), sf.lit(True)).otherwise(logged)))
     partition, position = sf.expr(source.envelope.partition), sf.expr(source.envelope.order)
     fails = operators(frame.sparkSession).bad_record(
         source.entity, str(scan.relation.name), partition, position, reason

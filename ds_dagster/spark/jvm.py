@@ -64,6 +64,7 @@ class ClockConfig:
             between window ends.
         mode: ``manual`` moves time by ``advance_clock`` only; ``auto`` by the rows, and by hand as well.
         step_micros: least time between two ticks.
+        echoes: every tick is said twice, for a query that runs no batches without data (``clock.batch_settings``).
     """
 
     inputs: Mapping[str, InputTime] = field(default_factory=dict)
@@ -71,6 +72,7 @@ class ClockConfig:
     grid_micros: int = 0
     mode: Literal["auto", "manual"] = "auto"
     step_micros: int = STEP_MICROS
+    echoes: bool = False
 
     def json(self) -> str:
         """The text ``dsdagster.time.Clocks.register`` reads."""
@@ -80,6 +82,7 @@ class ClockConfig:
                 "span_micros": self.span_micros,
                 "grid_micros": self.grid_micros,
                 "step_micros": self.step_micros,
+                "echoes": self.echoes,
                 "inputs": {name: asdict(time) for name, time in self.inputs.items()},
             }
         )
@@ -129,20 +132,37 @@ class Operators:
         joined = self._jvm.join.TemporalJoin.apply(_java(frame), outer, immediate, retention_micros, job)
         return DataFrame(joined, self.spark)
 
-    def upsert_to_delta(self, frame: DataFrame, keys: int) -> DataFrame:
+    def match_recognize(self, frame: DataFrame, keys: int, conditions: DataFrame | None, settings: str) -> DataFrame:
+        """Patterns in the rows of a key.
+
+        Args:
+            frame: ``keys`` key columns, then ``ts`` bigint microseconds, ``ord`` string that sorts by source position,
+                ``row`` struct, ``et`` timestamp with the watermark on it.
+            conditions: a projection over the fields of ``row`` and the values of a match; never run; None without one.
+            settings: JSON, see ``dsdagster.match.MatchSettings``.
+
+        Returns:
+            The key columns, ``m`` struct of the values ``v0`` …, ``ts`` of the last row.
+        """
+        over = None if conditions is None else _java(conditions)
+        made = self._jvm.match.MatchRecognize.apply(_java(frame), keys, over, settings)
+        return DataFrame(made, self.spark)
+
+    def upsert_to_delta(self, frame: DataFrame, keys: int, *, ttl_millis: int = 0) -> DataFrame:
         """Upserts and deletes as rows with weights.
 
         Args:
             frame: ``keys`` key columns, then ``ord`` binary (the last of a batch counts), ``deleted`` boolean, ``row``
                 struct.
+            ttl_millis: a key without upsert for so long is forgotten; 0: never.
 
         Returns:
             Columns ``row`` and ``w``.
         """
-        return DataFrame(self._jvm.delta.UpsertToDelta.apply(_java(frame), keys), self.spark)
+        return DataFrame(self._jvm.delta.UpsertToDelta.apply(_java(frame), keys, ttl_millis), self.spark)
 
     def delta_aggregate(
-        self, frame: DataFrame, keys: int, calls: str, *, appends_only: bool, weighted: bool
+        self, frame: DataFrame, keys: int, calls: str, *, appends_only: bool, weighted: bool, ttl_millis: int = 0
     ) -> DataFrame:
         """GROUP BY over rows with weights.
 
@@ -152,24 +172,39 @@ class Operators:
                 ``COUNT(*)``.
             appends_only: no weight is below zero.
             weighted: the results come and go by ``w``; else the last column is ``deleted``.
+            ttl_millis: a group, and each value kept by itself, that no change touches for so long is forgotten; 0:
+                never.
 
         Returns:
             The group columns, ``c0`` … per call, then ``w`` or ``deleted``.
         """
-        made = self._jvm.delta.DeltaAggregate.apply(_java(frame), keys, calls, appends_only, weighted)
+        made = self._jvm.delta.DeltaAggregate.apply(_java(frame), keys, calls, appends_only, weighted, ttl_millis)
         return DataFrame(made, self.spark)
 
-    def delta_join(self, frame: DataFrame, keys: int, kind: str) -> DataFrame:
+    def delta_join(self, frame: DataFrame, keys: int, kind: str, *, ttl_millis: int = 0) -> DataFrame:
         """Join of rows with weights.
 
         Args:
             frame: ``keys`` key columns, then ``side`` int (0 left, 1 right), ``l`` struct, ``r`` struct, ``w`` bigint.
             kind: inner, left, full, semi or anti.
+            ttl_millis: a row that no change touches for so long is forgotten; 0: never.
 
         Returns:
             Columns ``l``, ``r`` (null where a row has no partner) and ``w``.
         """
-        return DataFrame(self._jvm.delta.DeltaJoin.apply(_java(frame), keys, kind), self.spark)
+        return DataFrame(self._jvm.delta.DeltaJoin.apply(_java(frame), keys, kind, ttl_millis), self.spark)
+
+    def distinct(self, frame: DataFrame, *, appends_only: bool) -> DataFrame:
+        """Each row with weights once.
+
+        Args:
+            frame: columns of the row, then ``w`` bigint.
+            appends_only: no weight is below zero.
+
+        Returns:
+            The same columns; ``w`` is 1 when a row comes, -1 when its last copy goes.
+        """
+        return DataFrame(self._jvm.delta.Distinct.apply(_java(frame), appends_only), self.spark)
 
     def fold(self, frame: DataFrame, keys: int) -> DataFrame:
         """At most one upsert or delete per key and batch.
@@ -298,6 +333,40 @@ class Operators:
         parts = [_java(part.cast("string")) for part in (partition, position, reason)]
         return cast(Column, ClassicColumn(self._jvm.record.BadRecord.column(entity, relation, *parts)))
 
+    def register_row_log(self, job: str, log: str, options: Mapping[str, str]) -> None:
+        """Give the next run of a job a log; before its frames are built.
+
+        Args:
+            job: unique among running jobs.
+            log: name of the log in it.
+            options: of :data:`KAFKA_SINK`; none for a log whose rows are taken by :meth:`take_logged_rows`.
+        """
+        context = self.spark.sparkContext._jsc.sc()
+        self._jvm.rowlog.RowLogs.register(context, job, log, self._map(options))
+
+    def log_row(self, job: str, log: str, row: Column) -> Column:
+        """A condition that is never true and puts ``row`` (text) into the log where it is evaluated."""
+        made = self._jvm.rowlog.LogRow.column(self.spark._jsparkSession, job, log, _java(row))
+        return cast(Column, ClassicColumn(made))
+
+    def take_logged_rows(self, job: str, log: str) -> list[bytes]:
+        """The rows of the batch that has just been computed; the log keeps none."""
+        return [bytes(row) for row in self._jvm.rowlog.RowLogs.take(job, log)]
+
+    def flush_row_logs(self, job: str, epoch: int) -> None:
+        """Write the rows of a batch into their topics; a replayed batch is a no-op."""
+        self._jvm.rowlog.RowLogs.flush(job, epoch)
+
+    def remove_row_logs(self, job: str) -> None:
+        """Forget the logs of a job that has ended, and close their producers."""
+        self._jvm.rowlog.RowLogs.remove(job)
+
+    def _map(self, values: Mapping[str, str]) -> Any:
+        made = cast(Any, self.spark._jvm).java.util.HashMap()
+        for name, value in values.items():
+            made.put(name, value)
+        return made
+
     def _array(self, type_name: str, values: Sequence[object]) -> Any:
         gateway = cast(Any, self.spark.sparkContext)._gateway
         java_type = reduce(getattr, type_name.split("."), gateway.jvm)
@@ -338,10 +407,7 @@ class Operators:
             transactional_id: the job's.
             client: Kafka client options without prefix (``bootstrap.servers``, security).
         """
-        options = cast(Any, self.spark._jvm).java.util.HashMap()
-        for name, value in client.items():
-            options.put(name, value)
-        self._jvm.kafka.JobTransactions.fence(transactional_id, options)
+        self._jvm.kafka.JobTransactions.fence(transactional_id, self._map(client))
 
     def set_fault(self, fault: str) -> None:
         """Tests: fail once at ``before-commit@N`` or ``after-commit@N`` of the Kafka sink; empty removes it."""

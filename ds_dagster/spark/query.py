@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,12 +26,13 @@ from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.nodes import Aggregate, Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.batch_writers import BatchWriter
-from ds_dagster.spark.clock import ClockMode, clock_config, clocked_sources
+from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config, clocked_sources
 from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.jvm import NO_REPLAY, RETENTION_MICROS, operators
 from ds_dagster.spark.progress import BatchProgress, read_progress
+from ds_dagster.spark.row_logs import JOB_OPTION, LogCapture, RowLogs, open_logs
 from ds_dagster.spark.session import active, in_pool, job_session
 from ds_dagster.spark.sinks import encode_records
 from ds_dagster.spark.source_identity import check_identities, local_folder
@@ -67,6 +69,7 @@ class PreparedQuery:
         capture: see :func:`prepare`.
         unnamed: its sources have no names in the checkpoint (tests).
         reads: as given.
+        logs: of rows it leaves out, None for none.
     """
 
     query: BoundQuery
@@ -82,6 +85,7 @@ class PreparedQuery:
     capture: Capture | None = None
     unnamed: bool = False
     reads: Mapping[str, ReadSpec] = field(default_factory=dict, repr=False)
+    logs: RowLogs | None = None
 
     @property
     def loader(self) -> BatchLoader | None:
@@ -102,6 +106,8 @@ def prepare(
     provider: SourceProvider | None = None,
     loader: BatchLoader | None = None,
     capture: Capture | None = None,
+    logs: Mapping[str, WriteSpec] = MappingProxyType({}),
+    log_capture: LogCapture | None = None,
 ) -> PreparedQuery:
     """Compile a query in a session of its own; no data is read.
 
@@ -118,15 +124,19 @@ def prepare(
         the checkpoint.
         loader: takes the batches of a table sink instead of the one ``write.loader`` names (tests).
         capture: takes the records of a stream sink, batch by batch, instead of its store (tests).
+        logs: specs of the query's row logs, by name.
+        log_capture: takes their records instead of their stores (tests).
 
     Raises:
         DsError: what the loader's ``prepare``, the resolver and the compiler raise; a failure of Spark is classified.
     """
-    session = job_session(spark, {}, state_store(query.root))
+    session = job_session(spark, batch_settings(query.root), state_store(query.root))
     config = clock_config(query.root, reads, mode=clock, looks=provider is None)
     if config:
         operators(session).register_clock(job_name, config)
     clocked = clocked_sources(query.root)
+    sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
+    kept = open_logs(session, job_name, query.name, sinks, identity, log_capture)
     default_rows = TABLE_BATCH_ROWS if write.kind == "batch" else STREAM_BATCH_ROWS
 
     def read(scan: Scan) -> SourceFrame:
@@ -141,7 +151,9 @@ def prepare(
     with active(session), ExitStack() as undo:
         if config:
             undo.callback(operators(session).remove_clock, job_name)
-        frame = _frame(session, query, write, job_name, read)
+        if kept:
+            undo.callback(kept.close)
+        frame = _frame(session, query, write, job_name, lambda scan: replace(read(scan), logs=kept))
         options = _sink_options(write, identity, resolve)
         writer = _writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
         frame = writer.planned(frame) if writer else frame
@@ -160,6 +172,7 @@ def prepare(
         capture=capture,
         unnamed=provider is not None,
         reads=reads,
+        logs=kept,
     )
 
 
@@ -219,6 +232,8 @@ def close(prepared: PreparedQuery) -> None:
     try:
         if prepared.clock:
             operators(prepared.session).remove_clock(prepared.job_name)
+        if prepared.logs is not None:
+            prepared.logs.close()
         if prepared.write.transactional:
             operators(prepared.session).release_transaction(prepared.identity.job)
     except SPARK_ERRORS:
@@ -285,18 +300,34 @@ def _writer(
 def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery, checkpoint: str) -> DataStreamWriter:
     batches = prepared.writer or prepared.capture or _by_batches(prepared)
     if batches is not None:
-        return writer.foreachBatch(batches)
+        return writer.foreachBatch(_logged(batches, prepared.logs))
     options = dict(prepared.options)
+    if prepared.logs is not None:
+        options[JOB_OPTION] = prepared.job_name
     if prepared.write.transactional:
         replay = unfinished_batch(checkpoint)
         options |= {} if replay is None else {"replay.epoch": str(replay)}
     return writer.format(prepared.write.format).options(**options)
 
 
+def _logged(batches: Capture, logs: RowLogs | None) -> Capture:
+    """The same with what the batch has left out written behind it."""
+    if logs is None:
+        return batches
+
+    def both(batch: DataFrame, epoch: int) -> None:
+        batches(batch, epoch)
+        logs.write(epoch)
+
+    return both
+
+
 def _by_batches(prepared: PreparedQuery) -> Capture | None:
-    """Spark refuses refined groups (update mode) to a Python stream sink; it then writes each batch on its own."""
+    """Spark refuses refined groups (update mode) to a Python stream sink; it then writes each batch on its own. So
+    does a query with row logs whose sink does not write them itself."""
     write, options = prepared.write, dict(prepared.options)
-    if prepared.output_mode == "append" or not write.provider:
+    is_refined = prepared.output_mode == "update" and bool(write.provider)
+    if not is_refined and (prepared.logs is None or write.transactional):
         return None
 
     def put(batch: DataFrame, _epoch: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from ds_dagster.sql.expressions import QueryTree
 from ds_dagster.sql.typetext import TypeParser, type_node
 
 OR, AND, NOT, COMPARISON, SUM, PRODUCT = range(1, 7)
@@ -35,7 +36,7 @@ class CallParser(TypeParser):
         """An expression; the grammar of expressions has it."""
         raise NotImplementedError
 
-    def query(self) -> exp.Select:
+    def query(self) -> QueryTree:
         """A SELECT; the grammar of queries has it."""
         raise NotImplementedError
 
@@ -78,7 +79,6 @@ class CallParser(TypeParser):
         return call
 
     def _over(self, call: exp.Expression) -> exp.Expression:
-        self._finite = True
         over = self.next_token()
         self._advance()
         partition: list[exp.Expression] = []
@@ -226,8 +226,7 @@ class CallParser(TypeParser):
         nulls_first = first if first is not None else not descending
         return exp.Ordered(this=this, desc=descending or None, nulls_first=nulls_first)
 
-    def _inner_query(self) -> exp.Select:
-        self._finite = True
+    def _inner_query(self) -> QueryTree:
         query = self.query()
         self.need_symbol(TokenType.R_PAREN, "')'")
         return query

@@ -7,9 +7,9 @@ that does not (a duplicate property, a clause that has no meaning) is noted, so 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlglot import exp
 from sqlglot.parser import Parser
@@ -46,6 +46,7 @@ class CursorParser(Parser):
         self._depth = 0
         self._sub_selects = 0
         self._finite = False
+        self._named: dict[str, Any] = {}
         self._tokens = list(tokens)
         self._tokens_size = len(self._tokens)
         self._advance(0)
@@ -55,7 +56,7 @@ class CursorParser(Parser):
     ) -> list[exp.Expr | None]:
         """sqlglot's own way in (``sqlglot.parse_one``, ``exp.condition``): the rest of what :meth:`begin` does."""
         self.source = Source("<text>", self.sql)
-        self.notes, self._depth, self._sub_selects, self._finite = [], 0, 0, False
+        self.notes, self._depth, self._sub_selects, self._finite, self._named = [], 0, 0, False, {}
         return super()._parse_batch_statements(parse_method, sep_first_statement)
 
     # looking
@@ -65,7 +66,7 @@ class CursorParser(Parser):
         token = self._curr
         return token.text == word and token.token_type is TokenType.VAR
 
-    def at_any(self, words: frozenset[str] | dict[str, object]) -> bool:
+    def at_any(self, words: frozenset[str] | Mapping[str, object]) -> bool:
         """Whether the next token is one of these words."""
         return self._curr.token_type is TokenType.VAR and self._curr.text in words
 

@@ -52,6 +52,8 @@ INTERVAL_UNITS = {
     for name in (unit.lower(), unit.lower() + "s")
 }
 MAX_COLUMN_PARTS = 4
+QUERY_WORDS = frozenset({"select", "with"})
+"""What a sub-select begins with."""
 
 
 class ExpressionParser(CallParser):
@@ -119,7 +121,7 @@ class ExpressionParser(CallParser):
         raise self.expected("NULL, TRUE, FALSE or DISTINCT FROM")
 
     def _in(self, left: exp.Expression) -> exp.Expression:
-        if self.at_symbol(TokenType.L_PAREN) and self.ahead().text == "select":
+        if self.at_symbol(TokenType.L_PAREN) and self.ahead().text in QUERY_WORDS:
             self._advance()
             query = self._inner_query()
             return exp.In(this=left, query=exp.Subquery(this=query))
@@ -235,7 +237,7 @@ class ExpressionParser(CallParser):
 
     def _parentheses(self) -> exp.Expression:
         self._advance()
-        if self.at("select"):
+        if self.at_any(QUERY_WORDS):
             return exp.Subquery(this=self._inner_query())
         inner = self.expr()
         if self.at_symbol(TokenType.COMMA):

@@ -7,6 +7,9 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 
+QueryTree = exp.Select | exp.SetOperation | exp.Subquery
+"""What a query is: one SELECT, several, or one of both in parentheses."""
+
 
 class RelationRef(exp.Table):
     """``name [[AS] alias] [WITH ('p' = v)]`` in FROM or JOIN. ``properties``: list of ``statements.Property``."""
@@ -42,3 +45,60 @@ class FieldAccess(exp.Expression):
     """``value->field``: ``this`` the struct, ``expression`` the field's Identifier."""
 
     arg_types: ClassVar[dict[str, Any]] = {"this": True, "expression": True}
+
+
+class MatchRef(exp.Expression):
+    """``source MATCH_RECOGNIZE (…) [AS alias] [WITH ('p' = v)]`` as a source.
+
+    Args: ``this`` the source whose rows are matched (RelationRef or Subquery), ``partition`` columns, ``order`` an
+    ``exp.Order``, ``measures`` and ``definitions`` lists of ``exp.Alias`` (of a definition the alias is its variable),
+    ``skip`` one of :data:`SKIPS` (text) with ``variable`` (Identifier) where it names one, ``pattern`` a tree of the
+    classes below, ``within`` milliseconds, ``alias``, ``properties`` as in RelationRef.
+    """
+
+    arg_types: ClassVar[dict[str, Any]] = {
+        "this": True,
+        "partition": False,
+        "order": True,
+        "measures": True,
+        "skip": True,
+        "variable": False,
+        "pattern": True,
+        "within": False,
+        "definitions": True,
+        "alias": False,
+        "properties": False,
+    }
+
+
+SKIPS: dict[str, tuple[str, ...]] = {
+    "past_last": ("past", "last", "row"),
+    "to_next": ("to", "next", "row"),
+    "to_first": ("to", "first"),
+    "to_last": ("to", "last"),
+}
+"""Where the search goes on behind a match → the words after SKIP; the last two name a variable."""
+
+
+class PatternVariable(exp.Expression):
+    """A row of this variable: ``this`` its Identifier."""
+
+    arg_types: ClassVar[dict[str, Any]] = {"this": True}
+
+
+class PatternSequence(exp.Expression):
+    """Parts one behind the other."""
+
+    arg_types: ClassVar[dict[str, Any]] = {"expressions": True}
+
+
+class PatternChoice(exp.Expression):
+    """``a | b``: the first that leads to a match."""
+
+    arg_types: ClassVar[dict[str, Any]] = {"expressions": True}
+
+
+class PatternRepeat(exp.Expression):
+    """``this`` from ``least`` to ``most`` times (None: any number), as often as possible or, ``reluctant``, as rarely."""
+
+    arg_types: ClassVar[dict[str, Any]] = {"this": True, "least": True, "most": False, "reluctant": False}

@@ -11,7 +11,18 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.generator import Generator
 
-from ds_dagster.sql.expressions import FieldAccess, RelationRef, StreamJoin, WindowRef
+from ds_dagster.sql.expressions import (
+    SKIPS,
+    FieldAccess,
+    MatchRef,
+    PatternChoice,
+    PatternRepeat,
+    PatternSequence,
+    PatternVariable,
+    RelationRef,
+    StreamJoin,
+    WindowRef,
+)
 from ds_dagster.sql.statements import Property
 from ds_dagster.sql.typetext import type_of_node
 
@@ -22,6 +33,7 @@ _WINDOW_WORDS = {
     "CUMULATE": ("SIZE", "STEP"),
     "SESSION": ("GAP", ""),
 }
+_QUANTIFIERS: dict[tuple[int, int | None], str] = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 _NEGATABLE = (exp.Is, exp.In, exp.Between, exp.Like)
 
 
@@ -81,6 +93,11 @@ class DeltaStreamGenerator(Generator):
         RelationRef: lambda self, node: self.relationref_sql(node),
         WindowRef: lambda self, node: self.windowref_sql(node),
         StreamJoin: lambda self, node: self.streamjoin_sql(node),
+        MatchRef: lambda self, node: self.matchref_sql(node),
+        PatternVariable: lambda self, node: self.sql(node, "this"),
+        PatternSequence: lambda self, node: " ".join(self.pattern_part(part) for part in node.expressions),
+        PatternChoice: lambda self, node: " | ".join(self.sql(part) for part in node.expressions),
+        PatternRepeat: lambda self, node: self.patternrepeat_sql(node),
         FieldAccess: lambda self, node: self.fieldaccess_sql(node),
         exp.Subquery: lambda self, node: self.source_subquery_sql(node),
         exp.Not: lambda self, node: self.negation_sql(node),
@@ -108,6 +125,38 @@ class DeltaStreamGenerator(Generator):
     def source_subquery_sql(self, node: exp.Subquery) -> str:
         """``(SELECT …) [AS alias] [WITH (…)]``."""
         return self._behind_source(self.wrap(node.this), node, not node.args.get("alias"))
+
+    def matchref_sql(self, node: MatchRef) -> str:
+        """``source MATCH_RECOGNIZE (…) [AS alias] [WITH (…)]``."""
+        arguments = node.args
+        partition = arguments.get("partition") or []
+        variable = f" {self.sql(node, 'variable')}" if arguments.get("variable") else ""
+        clauses = [
+            f"PARTITION BY {', '.join(map(self.sql, partition))}" if partition else "",
+            self.sql(node, "order").strip(),
+            "MEASURES " + ", ".join(map(self.sql, arguments["measures"])),
+            f"AFTER MATCH SKIP {' '.join(SKIPS[arguments['skip']]).upper()}{variable}",
+            f"PATTERN ({self.sql(node, 'pattern')})",
+            f"WITHIN {duration_text(arguments['within'])}" if arguments.get("within") is not None else "",
+            "DEFINE "
+            + ", ".join(f"{self.sql(one, 'alias')} AS {self.sql(one, 'this')}" for one in arguments["definitions"]),
+        ]
+        text = f"{self.sql(node, 'this')} MATCH_RECOGNIZE ({' '.join(filter(None, clauses))})"
+        return self._behind_source(text, node, node.this.alias == node.alias)
+
+    def patternrepeat_sql(self, node: PatternRepeat) -> str:
+        """``part`` with its quantifier."""
+        least, most = node.args["least"], node.args.get("most")
+        shown = _QUANTIFIERS.get((least, most)) or (
+            f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
+        )
+        inner = node.this
+        part = self.sql(inner) if isinstance(inner, PatternVariable) else f"({self.sql(inner)})"
+        return part + shown + ("?" if node.args.get("reluctant") else "")
+
+    def pattern_part(self, node: exp.Expr) -> str:
+        """A part of a sequence, in parentheses where it would come apart."""
+        return f"({self.sql(node)})" if isinstance(node, PatternChoice | PatternSequence) else self.sql(node)
 
     def _behind_source(self, text: str, node: exp.Expr, default_alias: bool) -> str:
         alias = "" if default_alias else " AS " + self.sql(node.args["alias"].this)

@@ -21,7 +21,6 @@ _FINITE_ONLY: dict[str, tuple[str, dict[str, str]]] = {
     "order": ("ORDER_BY_IN_PERSISTENT_QUERY", {}),
     "limit": ("LIMIT_IN_PERSISTENT_QUERY", {"clause": "LIMIT"}),
     "offset": ("LIMIT_IN_PERSISTENT_QUERY", {"clause": "OFFSET"}),
-    "distinct": ("DISTINCT_NOT_YET", {}),
 }
 
 
@@ -67,25 +66,26 @@ def span_of(node: exp.Expr, otherwise: Span) -> Span:
     return Span(otherwise.file, line, column, line, column + length)
 
 
+def own_span(node: exp.Expr, otherwise: Span) -> Span:
+    """Where the word stands that a node was made of, such as UNION or OVER; without one as :func:`span_of`."""
+    meta = node.meta
+    if "start" not in meta:
+        return span_of(node, otherwise)
+    line, column = int(meta["line"]), int(meta["col"])
+    return Span(otherwise.file, line, column, line, column + int(meta["end"]) - int(meta["start"]) + 1)
+
+
 def refuse_in_persistent_query(tree: exp.Expr, source: Source) -> list[Mistake]:
     """Clauses that only a question asked once can have."""
     found: list[Mistake] = []
     for node in tree.walk():
-        if isinstance(node, exp.Select):
+        if isinstance(node, exp.Select | exp.SetOperation):
             found.extend(
                 _at(argument_node, source, condition, params)
                 for argument, (condition, params) in _FINITE_ONLY.items()
                 if (argument_node := node.args.get(argument)) is not None
             )
-        elif isinstance(node, exp.Window):
-            found.append(_at(node, source, "OVER_NOT_YET", {}))
-        elif isinstance(node, exp.Exists) or _is_expression_subquery(node):
-            found.append(_at(node, source, "SUBQUERY_NOT_YET", {}))
     return found
-
-
-def _is_expression_subquery(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Subquery) and node.args.get("alias") is None
 
 
 def _at(node: exp.Expr, source: Source, condition: str, params: dict[str, str]) -> Mistake:

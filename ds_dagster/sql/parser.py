@@ -306,7 +306,7 @@ class DeltaStreamParser(QueryParser):
     # sqlglot's own door (sqlglot.parse_one, exp.select(...).where(...))
 
     def _parse_statement(self) -> exp.Expression:
-        if self.at("select"):
+        if self.at("select") or self.at("with"):
             return self.query()
         return self.expr()
 
@@ -317,6 +317,7 @@ _STATEMENTS: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
     "insert": DeltaStreamParser._insert,
     "use": DeltaStreamParser._use,
     "select": DeltaStreamParser._select,
+    "with": DeltaStreamParser._select,
     "print": DeltaStreamParser._question,
     "list": DeltaStreamParser._question,
     "show": DeltaStreamParser._question,

@@ -69,7 +69,6 @@ _FIRST_WORDS: dict[str, str] = {
     "values": "CHANGE_DATA_UNSUPPORTED",
     "analyze": "SESSION_STATEMENT_UNSUPPORTED",
     "call": "SESSION_STATEMENT_UNSUPPORTED",
-    "with": "CTE_NOT_YET",
     "from": "SYNTAX_UNEXPECTED",
     "start": "RESTART_IN_FILE",
     "stop": "TERMINATE_IN_FILE",

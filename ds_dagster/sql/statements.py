@@ -87,7 +87,8 @@ class SelectBody:
     """A SELECT and what belongs to the query around it.
 
     Attributes:
-        tree: ``exp.Select`` (later also set operations). Sources in FROM and JOIN are ``expressions.RelationRef``,
+        tree: ``exp.Select``, or a set operation (``exp.Union``, ``exp.Except``, ``exp.Intersect``) of selects; a name
+            of WITH has become the sub-select it stands for. Sources in FROM and JOIN are ``expressions.RelationRef``,
             ``expressions.WindowRef`` or ``exp.Subquery``, each with an alias; WITH after a source is in the node's
             ``properties`` argument (a list of :class:`Property`); ``WITHIN`` is the ``within`` argument
             (milliseconds) of ``expressions.StreamJoin``.

@@ -74,6 +74,7 @@ class Kafka:
         starts_at_timestamp=True,
         skips_lost_records=True,
         looks_at_lag=True,
+        keeps_row_logs=True,
         dagster_kinds=("kafka",),
         row_metadata=TOPIC_METADATA,
         alias_defaults=(("CONFLUENT_KAFKA", ((PROFILE, "confluent_cloud"),)),),

@@ -182,12 +182,13 @@ class KafkaAdmin:
         consumer = self._consumer()
         try:
             parts = self._partitions(entity)
-            ends = {part.partition: self._watermarks(consumer, part)[1] for part in parts}
+            marks = {part.partition: self._watermarks(consumer, part) for part in parts}
             for part in parts:
-                part.offset = self._watermarks(consumer, part)[0] if from_beginning else ends[part.partition]
+                part.offset = marks[part.partition][0 if from_beginning else 1]
             consumer.assign(parts)
-            until = ends if limit is not None and from_beginning else None
-            yield from self._polled(consumer, entity, until, limit, stopped)
+            until = {number: high for number, (low, high) in marks.items() if high > low}
+            ends = until if limit is not None and from_beginning else None
+            yield from self._polled(consumer, entity, ends, limit, stopped)
         finally:
             consumer.close()
 
@@ -199,19 +200,24 @@ class KafkaAdmin:
         limit: int | None,
         stopped: Callable[[], bool],
     ) -> Iterator[RawRecord]:
+        """Records as they come; with ``ends`` until every partition was seen to its end. One that holds markers of
+        transactions only behind its last record tells its end, and no record."""
         given = 0
-        open_parts = {p for p, end in (ends or {}).items() if end > 0}
-        while not stopped() and (limit is None or given < limit):
+        waiting = set(ends or ())
+        while not stopped() and (limit is None or given < limit) and (ends is None or waiting):
             message = consumer.poll(POLL_SECONDS)
-            if message is not None and message.error() is None:
+            if message is None:
+                continue
+            number = message.partition()
+            if message.error() is None:
                 yield _raw(message)
                 given += 1
-            elif message is not None and message.error().name() != "_PARTITION_EOF":
+                if ends is not None and message.offset() + 1 >= ends.get(number, 0):
+                    waiting.discard(number)
+            elif message.error().name() == "_PARTITION_EOF":
+                waiting.discard(number)
+            else:
                 raise self._failure(message.error(), f"read records of {entity} as consumer group {PRINT_GROUP}")
-            if ends is not None:
-                open_parts = {p.partition for p in consumer.position(consumer.assignment()) if _is_open(p, ends)}
-                if not open_parts:
-                    return
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
         """Records (transaction markers among them) between read positions and the end of committed data; partitions
@@ -368,10 +374,9 @@ class KafkaAdmin:
         from confluent_kafka import KafkaException
 
         try:
-            low, high = consumer.get_watermark_offsets(part, timeout=CALL_SECONDS)
+            return kafka_lag.watermarks(consumer, part, CALL_SECONDS)
         except KafkaException as problem:
             raise self._failure(problem.args[0], f"read the ends of {part.topic}") from problem
-        return low, high
 
     def _failure(self, problem: Any, action: str) -> DsError:
         """A librdkafka error as a condition."""
@@ -380,12 +385,6 @@ class KafkaAdmin:
             self._unreachable_since = self._unreachable_since or time.monotonic()
             seconds = int(time.monotonic() - self._unreachable_since)
         return kafka_faults.failure(self.store, self._config, problem, action, tuple(self._told), seconds)
-
-
-def _is_open(position: Any, ends: Mapping[int, int]) -> bool:
-    """Whether a partition has more before the end that was seen at the beginning."""
-    end = ends.get(position.partition, 0)
-    return end > 0 and position.offset < end if position.offset >= 0 else end > 0
 
 
 def _raw(message: Any) -> RawRecord:

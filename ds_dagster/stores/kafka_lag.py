@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.lag import SourceLag
+from ds_dagster.stores.repeating import repeated
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
@@ -24,6 +25,8 @@ CONSUMER: Mapping[str, Any] = {
     "fetch.wait.max.ms": 100,
 }
 """Settings of a client that looks at one record at a time."""
+WITHOUT_LEADER = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"})
+"""Errors that pass when a leader is chosen or known."""
 
 
 def ends_of(admin: Any, topic: str, partitions: list[int], seconds: float) -> Mapping[int, tuple[int, int]]:
@@ -39,6 +42,18 @@ def ends_of(admin: Any, topic: str, partitions: list[int], seconds: float) -> Ma
         found.append({part.partition: answer.result(2 * seconds).offset for part, answer in answers.items()})
     first, last = found
     return {number: (first[number], last[number]) for number in partitions}
+
+
+def watermarks(consumer: Any, part: TopicPartition, seconds: float) -> tuple[int, int]:
+    """First offset that is there and the end of a partition. One that has no leader yet, as those of a topic made a
+    moment ago, is asked again for about three seconds."""
+    low, high = repeated(lambda: consumer.get_watermark_offsets(part, timeout=seconds), _has_no_leader, 10, 0.5)
+    return low, high
+
+
+def _has_no_leader(problem: BaseException) -> bool:
+    names = {getattr(argument, "name", str)() for argument in problem.args}
+    return bool(names & WITHOUT_LEADER)
 
 
 def lag_of(consumer: Any, topic: str, ends: Mapping[int, tuple[int, int]], positions: Mapping[str, int]) -> SourceLag:

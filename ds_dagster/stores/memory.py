@@ -52,6 +52,7 @@ class Memory:
         record_time="producer",
         starts_at_timestamp=True,
         skips_lost_records=True,
+        keeps_row_logs=True,
         row_metadata=TOPIC_METADATA,
         dagster_kinds=("memory",),
         storage_kind="memory",

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.io_spec import ReadSpec, WriteSpec
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
@@ -96,6 +97,7 @@ class CaseRun:
             checkpoint=self.folder / query.name,
             topic=self._topic(sink) if write.kind == "stream" else None,
             now=lambda: self.moment,
+            logs={log_name(log): self._topic(log) for log in query.logs},
         )
 
     def _source(self, scan: Scan) -> MemorySource:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+LOG = WriteSpec("stream", "", "exactly_once")
+"""A log whose records the case takes."""
+
+
 def plain(value: PropertyValue) -> str:
     """Options of memory stores are plain."""
     return str(value.value)
@@ -132,6 +136,7 @@ class RunningQuery:
         sources: by source name.
         checkpoint: folder.
         topic: of a stream sink.
+        logs: topics of its row logs, by name.
         now: the case's clock, epoch milliseconds.
         failure: why it ended for good.
     """
@@ -145,6 +150,7 @@ class RunningQuery:
     checkpoint: Path
     topic: Topic | None
     now: Callable[[], int]
+    logs: Mapping[str, Topic] = field(default_factory=dict)
     crashes: Crashes = field(default_factory=Crashes)
     failure: DsError | None = None
     advanced: int | None = None
@@ -171,10 +177,15 @@ class RunningQuery:
             provider=self._provide,
             loader=CrashingLoader(open_loader(self.write, identity, plain), self.crashes) if is_table else None,
             capture=None if self.topic is None else TopicSink(self.topic, self.job, self.write, self.now, self.crashes),
+            logs=dict.fromkeys(self.logs, LOG),
+            log_capture=self._log,
         )
         self.streaming = face.start(self.prepared, str(self.checkpoint))
         if self.advanced is not None:
             self._advance(self.advanced)
+
+    def _log(self, name: str, rows: list[bytes], epoch: int) -> None:
+        self.logs[name].write(self.job, epoch, [(None, row) for row in rows], self.now())
 
     def _provide(self, scan: Scan, _spec: ReadSpec | None) -> DataFrame:
         return self.sources[scan.source_name].frame()

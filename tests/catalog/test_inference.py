@@ -188,7 +188,7 @@ def test_source_properties(declared: Callable[..., Declared]) -> None:
     _, wrong = resolve_source(
         clicks, properties(timestamp="url", topic="x", source_deserialization_error_handling="ignore_and_log")
     )
-    assert sorted(conditions(wrong)) == ["PROPERTY_MISPLACED", "PROPERTY_VALUE_NOT_YET", "TIMESTAMP_COLUMN_TYPE"]
+    assert sorted(conditions(wrong)) == ["PROPERTY_MISPLACED", "TIMESTAMP_COLUMN_TYPE"]
     assert all(diagnostic.span == HERE for diagnostic in wrong)
 
 
@@ -269,5 +269,5 @@ def test_query_properties() -> None:
     )
     assert not found
     assert (choices.name, choices.updates, choices.temporal_mode) == ("fill", True, "immediate")
-    _, wrong = resolve_query_properties(properties(state_ttl_millis=5, queri_name="x"))
+    _, wrong = resolve_query_properties(properties(resume_from_query_id="q", queri_name="x"))
     assert conditions(wrong) == ["PROPERTY_NOT_YET", "UNKNOWN_PROPERTY"]

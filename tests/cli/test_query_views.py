@@ -160,6 +160,7 @@ def test_a_view_without_a_file_is_an_error_with_the_way_out(ds) -> None:
         ("SELECT n FROM visits ORDER BY 3", "QUESTION_ORDER_POSITION", 31),
         ("SELECT frobnicate(n) FROM visits", "UNKNOWN_FUNCTION", 8),
         ("SELECT n FROM TUMBLE(visits, SIZE 1 MINUTE)", "QUESTION_CLAUSE", 15),
+        ("SELECT n FROM visits UNION ALL SELECT n FROM visits", "QUESTION_CLAUSE", 22),
         ("SELECT load_extension('x') FROM visits", "UNKNOWN_FUNCTION", 8),
     ],
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.conditions import CONDITIONS, query
+from ds_dagster.conditions import CONDITIONS, query, sets
 from tests.plan.conftest import Compile
 
-WARNINGS = ("UNBOUNDED_STATE", "DISTINCT_STATE", "STATEMENT_SKIPPED")
+WARNINGS = ("UNBOUNDED_STATE", "STATEMENT_SKIPPED")
 MARK = "‸"
 FOLDER = Path(__file__).parent.parent / "fixtures" / "refused" / "plan"
 ELSEWHERE = {"SQL_FILE_UNREADABLE"}  # tests/test_project.py
@@ -68,5 +68,5 @@ def test_a_refused_query_is_a_broken_relation(sql: str, compile_sql: Compile) ->
 
 def test_every_condition_of_queries_has_a_case() -> None:
     covered = {name for title, _ in CASES for name in title.split()}
-    assert {condition.name for condition in query.CONDITIONS} - covered == ELSEWHERE
+    assert {condition.name for condition in (*query.CONDITIONS, *sets.CONDITIONS)} - covered == ELSEWHERE
     assert covered <= set(CONDITIONS)

@@ -156,6 +156,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     down(made.root / ".ds")
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_whatever_is_killed(house: House) -> None:
     started = house.run("desktop", "visits")
     assert {status.state for status in started.values()} == {"RUNNING"}, started
@@ -218,6 +219,7 @@ def test_a_finite_load_loads_what_came_since_the_last_one(house: House) -> None:
     assert (second.state, second.rows) == ("FINISHED", sum(house.sent.values()) - before), second
 
 
+@pytest.mark.slow
 def test_a_step_goes_on_where_the_engine_ended(house: House) -> None:
     house.run("desktop")
     house.control.wait_run(house.control.request_run(house.project, "loaded", "test"), WAIT)

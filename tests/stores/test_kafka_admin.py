@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.errors import DsError
@@ -100,6 +102,26 @@ def test_prints_committed_records_only(admin: KafkaAdmin, topic: str, kafka_sett
 
 def test_printing_an_empty_topic_ends(admin: KafkaAdmin, topic: str) -> None:
     admin.ensure(plan(topic, 2))
+    assert list(admin.records(topic, from_beginning=True, limit=5, stopped=lambda: False)) == []
+
+
+def test_printing_a_topic_whose_records_are_gone_or_aborted_ends(
+    admin: KafkaAdmin, topic: str, kafka_settings: Mapping[str, str]
+) -> None:
+    admin.ensure(replace(plan(topic, 2), settings=MappingProxyType({})))
+    producer = Producer({**kafka_settings, "transactional.id": f"y-{topic}"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, value=b"deleted", partition=0)
+    producer.commit_transaction()
+    producer.begin_transaction()
+    producer.produce(topic, value=b"aborted", partition=1)
+    producer.flush()
+    producer.abort_transaction()
+    whole = [TopicPartition(topic, 0, OFFSET_END)]
+    client = AdminClient(dict(kafka_settings))
+    for done in client.delete_records(whole).values():
+        done.result(30)
     assert list(admin.records(topic, from_beginning=True, limit=5, stopped=lambda: False)) == []
 
 

@@ -46,6 +46,7 @@ def in_order(rows) -> bool:
     return all(values == sorted(values) for values in seen.values())
 
 
+@pytest.mark.slow
 def test_restarts_and_resharding_into_an_exactly_once_sink(spark, new_stream, options, tools, tmp_path):
     stream = new_stream(2)
     sent: list[tuple[str, bytes]] = []

@@ -74,6 +74,7 @@ def test_a_crash_on_either_side_of_the_load(bench, database, when):
     assert sorted(deletes) == list(range(2, 20)), "each change once"
 
 
+@pytest.mark.slow
 def test_a_new_checkpoint_begins_with_what_the_table_holds(bench, database):
     database.sql("CREATE TABLE s.t (id bigint PRIMARY KEY, v text)")
     database.sql("INSERT INTO s.t VALUES (1, 'a')")
@@ -106,6 +107,7 @@ VALUES = """
 """
 
 
+@pytest.mark.slow
 def test_every_type_is_the_same_from_snapshot_and_stream(bench, database):
     database.sql("CREATE TYPE s.level AS ENUM ('low', 'high')")
     database.sql(
@@ -138,6 +140,7 @@ def test_every_type_is_the_same_from_snapshot_and_stream(bench, database):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_fit_end_the_query_or_are_left_out(bench, database):
     database.sql("CREATE TABLE s.t (id bigint PRIMARY KEY, v text)")
     database.sql("INSERT INTO s.t VALUES (1, '7'), (2, 'seven')")
@@ -162,6 +165,7 @@ CREATE TABLE counts WITH ('store' = 'm') AS
 """
 
 
+@pytest.mark.slow
 def test_windows_close_by_the_servers_clock(bench, database, until):
     """A silent table closes its windows too: the server says until when everything was seen."""
     database.sql("CREATE TABLE s.t (id bigint PRIMARY KEY, v text)")

@@ -5,7 +5,6 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.OutputMode;
-import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -27,9 +26,11 @@ public final class DeltaAggregate {
    * @param calls JSON, see {@link Call#read}
    * @param appendOnly no row is ever taken back, so that extremes need no list of values
    * @param weighted the output's form
+   * @param ttl milliseconds after which what no change touches is forgotten; 0: never
    */
   public static Dataset<Row> apply(
-      Dataset<Row> input, int keys, String calls, boolean appendOnly, boolean weighted) {
+      Dataset<Row> input, int keys, String calls, boolean appendOnly, boolean weighted, long ttl) {
+    Expiry expiry = new Expiry(ttl);
     List<Call> read = Call.read(calls);
     StructType arguments = new StructType();
     StructField[] fields = input.schema().fields();
@@ -48,8 +49,8 @@ public final class DeltaAggregate {
         ? output.add(Keyed.WEIGHT, DataTypes.LongType)
         : output.add("deleted", DataTypes.BooleanType);
     DeltaAggregateProcessor processor =
-        new DeltaAggregateProcessor(read, keys, arguments, results, appendOnly, weighted);
+        new DeltaAggregateProcessor(read, keys, arguments, results, appendOnly, weighted, expiry);
     return Keyed.grouped(input, keys)
-        .transformWithState(processor, TimeMode.None(), OutputMode.Append(), Encoders.row(output));
+        .transformWithState(processor, expiry.timeMode(), OutputMode.Append(), Encoders.row(output));
   }
 }

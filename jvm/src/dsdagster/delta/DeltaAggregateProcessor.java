@@ -3,15 +3,16 @@ package dsdagster.delta;
 import dsdagster.OperatorFault;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
-import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
@@ -25,7 +26,9 @@ import scala.jdk.javaapi.CollectionConverters;
  * one by one a map of value → how often.
  *
  * <p>Rules: weights of a value are summed within a batch before the map is touched; only what changed the visible result
- * leaves; an extreme that went is looked up anew among the values.
+ * leaves; an extreme that went is looked up anew among the values. Where state is forgotten after a while, a group by
+ * its last change and each value by its own, a row that goes and is not known is left out; what remains of the group is
+ * what came since.
  */
 final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -36,18 +39,26 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final StructType results;
   private final boolean appendOnly;
   private final boolean weighted;
+  private final Expiry expiry;
   private final boolean[] valued;
   private transient ValueState<Row> stored;
   private transient List<MapState<Row, Long>> values;
 
   DeltaAggregateProcessor(
-      List<Call> calls, int keys, StructType arguments, StructType results, boolean appendOnly, boolean weighted) {
+      List<Call> calls,
+      int keys,
+      StructType arguments,
+      StructType results,
+      boolean appendOnly,
+      boolean weighted,
+      Expiry expiry) {
     this.calls = new ArrayList<>(calls);
     this.keys = keys;
     this.arguments = arguments;
     this.results = results;
     this.appendOnly = appendOnly;
     this.weighted = weighted;
+    this.expiry = expiry;
     this.valued = new boolean[arguments.size()];
     for (Call call : calls) {
       if (call.argument() >= 0 && call.needsValues(appendOnly)) {
@@ -59,13 +70,13 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
     StructType state = new StructType().add("totals", DataTypes.BinaryType).add("result", results);
-    stored = getHandle().getValueState("group", Encoders.row(state), TTLConfig.NONE());
+    stored = getHandle().getValueState("group", Encoders.row(state), expiry.config());
     values = new ArrayList<>();
     for (int i = 0; i < valued.length; i++) {
       StructType value = new StructType().add("value", arguments.fields()[i].dataType());
       values.add(
           valued[i]
-              ? getHandle().getMapState("values" + i, Encoders.row(value), Encoders.LONG(), TTLConfig.NONE())
+              ? getHandle().getMapState("values" + i, Encoders.row(value), Encoders.LONG(), expiry.config())
               : null);
     }
   }
@@ -79,8 +90,9 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     for (int i = 0; i < extremes.length; i++) {
       extremes[i] = old == null || !calls.get(i).function().isExtreme() ? null : old.get(i);
     }
-    List<Map<Object, long[]>> changes = take(rows, group, extremes);
-    if (group.rows < 0) {
+    boolean isForgotten = before == null && expiry.isSet();
+    List<Map<Object, long[]>> changes = take(isForgotten ? appeared(rows) : rows, group, extremes);
+    if (group.rows < 0 && !expiry.isSet()) {
       throw new OperatorFault("WEIGHT_NEGATIVE", "a group was told to forget a row it never had");
     }
     for (int i = 0; i < valued.length; i++) {
@@ -88,13 +100,51 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
         apply(i, changes.get(i), group, extremes, before == null);
       }
     }
-    Row now = group.rows == 0 ? null : result(group, extremes);
+    Row now = group.rows <= 0 ? null : result(group, extremes);
     if (now != null) {
       stored.update(RowFactory.create(group.encode(calls), now));
-    } else if (before != null) {
-      stored.clear();
+    } else {
+      forget(before != null);
     }
     return Keyed.iterator(output(key, old, now));
+  }
+
+  private void forget(boolean isStored) {
+    if (isStored) {
+      stored.clear();
+    }
+    if (expiry.isSet()) {
+      values.stream().filter(Objects::nonNull).forEach(MapState::clear);
+    }
+  }
+
+  /** Rows of a group nobody knows: those that come, without those that only go. */
+  private Iterator<Row> appeared(Iterator<Row> rows) {
+    Map<List<Object>, Row> first = new LinkedHashMap<>();
+    Map<List<Object>, long[]> weights = new HashMap<>();
+    int weightColumn = keys + arguments.size();
+    while (rows.hasNext()) {
+      Row row = rows.next();
+      List<Object> key = new ArrayList<>(arguments.size());
+      for (int i = 0; i < arguments.size(); i++) {
+        key.add(Values.key(row.get(keys + i)));
+      }
+      first.putIfAbsent(key, row);
+      weights.computeIfAbsent(key, unused -> new long[1])[0] += row.getLong(weightColumn);
+    }
+    List<Row> found = new ArrayList<>();
+    first.forEach((key, row) -> {
+      long weight = weights.get(key)[0];
+      if (weight > 0) {
+        Object[] made = new Object[weightColumn + 1];
+        for (int i = 0; i < weightColumn; i++) {
+          made[i] = row.get(i);
+        }
+        made[weightColumn] = weight;
+        found.add(RowFactory.create(made));
+      }
+    });
+    return Keyed.iterator(found);
   }
 
   /** Adds a batch to the totals; gives the changes of values that are kept one by one. */
@@ -158,7 +208,14 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       long before = known == null ? 0 : known;
       long now = before + weight;
       if (now < 0) {
-        throw new OperatorFault("WEIGHT_NEGATIVE", "an aggregate was told to forget a value it never had");
+        if (!expiry.isSet()) {
+          throw new OperatorFault("WEIGHT_NEGATIVE", "an aggregate was told to forget a value it never had");
+        }
+        now = 0;
+      }
+      if (before == 0 && now == 0) {
+        lose(argument, value.get(0), extremes, lost);
+        continue;
       }
       if (now == 0) {
         kept.removeKey(value);
@@ -173,6 +230,15 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       if (lost[i] && group.rows > 0) {
         extremes[i] = best(calls.get(i), kept);
       }
+    }
+  }
+
+  /** A value goes that was forgotten: an extreme that it was has to be looked up, nothing else knows of it. */
+  private void lose(int argument, Object value, Object[] extremes, boolean[] lost) {
+    for (int i = 0; i < lost.length; i++) {
+      Call call = calls.get(i);
+      boolean watches = call.argument() == argument && call.function().isExtreme();
+      lost[i] |= watches && extremes[i] != null && Values.compare(value, extremes[i]) == 0;
     }
   }
 

@@ -12,7 +12,6 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.OutputMode;
-import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
@@ -28,8 +27,13 @@ import org.apache.spark.sql.types.StructType;
 public final class DeltaJoin {
   private DeltaJoin() {}
 
-  /** @param kind inner, left, full, semi or anti */
-  public static Dataset<Row> apply(Dataset<Row> input, int keys, String kind) {
+  /**
+   * Applies the join.
+   *
+   * @param kind inner, left, full, semi or anti
+   * @param ttl milliseconds after which a row that no change touches is forgotten; 0: never
+   */
+  public static Dataset<Row> apply(Dataset<Row> input, int keys, String kind, long ttl) {
     StructType left = (StructType) input.schema().apply("l").dataType();
     StructType right = (StructType) input.schema().apply("r").dataType();
     List<Column> columns = new ArrayList<>();
@@ -53,10 +57,12 @@ public final class DeltaJoin {
             .add("l", DataTypes.BinaryType)
             .add("r", DataTypes.BinaryType)
             .add(Keyed.WEIGHT, DataTypes.LongType);
-    DeltaJoinProcessor processor = new DeltaJoinProcessor(keys, JoinKind.valueOf(kind.toUpperCase(Locale.ROOT)));
+    Expiry expiry = new Expiry(ttl);
+    JoinKind joinKind = JoinKind.valueOf(kind.toUpperCase(Locale.ROOT));
+    DeltaJoinProcessor processor = new DeltaJoinProcessor(keys, joinKind, expiry);
     Dataset<Row> joined =
         Keyed.grouped(packed, keys)
-            .transformWithState(processor, TimeMode.None(), OutputMode.Append(), Encoders.row(output));
+            .transformWithState(processor, expiry.timeMode(), OutputMode.Append(), Encoders.row(output));
     return joined.select(
         Expressions.unpack(joined.col("l"), left).as("l"),
         Expressions.unpack(joined.col("r"), right).as("r"),

@@ -2,6 +2,7 @@ package dsdagster.delta;
 
 import dsdagster.OperatorFault;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.Encoders;
@@ -10,7 +11,6 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
-import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
@@ -23,7 +23,8 @@ import scala.collection.Iterator;
  * One join key at a time. State: the rows of each side with how often they are there, and for joins that show lonely
  * rows how many rows each side has.
  *
- * <p>Rule: the change of the pairs is ΔL ⋈ R before + L after ⋈ ΔR, so that every pair is counted once.
+ * <p>Rule: the change of the pairs is ΔL ⋈ R before + L after ⋈ ΔR, so that every pair is counted once. Where rows are
+ * forgotten after a while, each by itself, both sides are kept and looked through instead of counted.
  */
 final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -32,24 +33,34 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
 
   private final int sideColumn;
   private final JoinKind kind;
+  private final Expiry expiry;
   private transient MapState<byte[], Long> left;
   private transient MapState<byte[], Long> right;
   private transient ValueState<Row> counts;
 
-  DeltaJoinProcessor(int keys, JoinKind kind) {
+  DeltaJoinProcessor(int keys, JoinKind kind, Expiry expiry) {
     this.sideColumn = keys;
     this.kind = kind;
+    this.expiry = expiry;
   }
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    left = getHandle().getMapState("left", Encoders.BINARY(), Encoders.LONG(), TTLConfig.NONE());
-    if (kind.pairs) {
-      right = getHandle().getMapState("right", Encoders.BINARY(), Encoders.LONG(), TTLConfig.NONE());
+    left = getHandle().getMapState("left", Encoders.BINARY(), Encoders.LONG(), expiry.config());
+    if (keepsRight()) {
+      right = getHandle().getMapState("right", Encoders.BINARY(), Encoders.LONG(), expiry.config());
     }
-    if (kind != JoinKind.INNER) {
-      counts = getHandle().getValueState("counts", Encoders.row(COUNTS), TTLConfig.NONE());
+    if (counts()) {
+      counts = getHandle().getValueState("counts", Encoders.row(COUNTS), expiry.config());
     }
+  }
+
+  private boolean keepsRight() {
+    return kind.pairs || expiry.isSet();
+  }
+
+  private boolean counts() {
+    return kind != JoinKind.INNER && !expiry.isSet();
   }
 
   @Override
@@ -61,8 +72,8 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
       matchable = row.getBoolean(sideColumn + 1);
       sides[row.getInt(sideColumn)].add(row.getAs(sideColumn + 2), row.getLong(sideColumn + 3));
     }
-    Map<byte[], Long> newLeft = sides[0].net();
-    Map<byte[], Long> newRight = sides[1].net();
+    Map<byte[], Long> newLeft = matchable ? known(left, sides[0].net()) : sides[0].net();
+    Map<byte[], Long> newRight = matchable ? known(right, sides[1].net()) : sides[1].net();
     List<Row> output = new ArrayList<>();
     if (!matchable) {
       alone(newLeft, kind.lonelyLeft, true, output);
@@ -73,7 +84,24 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     return Keyed.iterator(output);
   }
 
+  /** Changes without those of rows that were forgotten. */
+  private Map<byte[], Long> known(MapState<byte[], Long> side, Map<byte[], Long> changed) {
+    if (!expiry.isSet()) {
+      return changed;
+    }
+    Map<byte[], Long> found = new LinkedHashMap<>();
+    changed.forEach((row, weight) -> {
+      Long before = weight < 0 ? side.getValue(row) : Long.valueOf(0);
+      long kept = weight < 0 ? Math.max(weight, before == null ? 0 : -before) : weight;
+      if (kept != 0) {
+        found.put(row, kept);
+      }
+    });
+    return found;
+  }
+
   private void join(Map<byte[], Long> newLeft, Map<byte[], Long> newRight, List<Row> output) {
+    Row before = kind == JoinKind.INNER ? null : counted();
     if (kind.pairs && !newLeft.isEmpty()) {
       pairs(right.iterator(), newLeft, false, output);
     }
@@ -81,9 +109,9 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     if (kind.pairs && !newRight.isEmpty()) {
       pairs(left.iterator(), newRight, true, output);
     }
-    long moreRight = kind.pairs ? keep(right, newRight) : sum(newRight);
+    long moreRight = keepsRight() ? keep(right, newRight) : sum(newRight);
     if (kind != JoinKind.INNER) {
-      lonely(newLeft, newRight, moreLeft, moreRight, output);
+      lonely(newLeft, newRight, before, moreLeft, moreRight, output);
     }
   }
 
@@ -121,18 +149,38 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     return changed.values().stream().mapToLong(Long::longValue).sum();
   }
 
+  /** How many rows each side has, null for none. */
+  private Row counted() {
+    return counts() ? counts.get() : RowFactory.create(total(left), total(right));
+  }
+
+  private static long total(MapState<byte[], Long> side) {
+    long found = 0;
+    Iterator<Long> rows = side.values();
+    while (rows.hasNext()) {
+      found += rows.next();
+    }
+    return found;
+  }
+
   /** Rows that have, or had, no partner; semi and anti joins show left rows by whether they have one. */
   private void lonely(
-      Map<byte[], Long> newLeft, Map<byte[], Long> newRight, long moreLeft, long moreRight, List<Row> output) {
-    Row before = counts.get();
+      Map<byte[], Long> newLeft,
+      Map<byte[], Long> newRight,
+      Row before,
+      long moreLeft,
+      long moreRight,
+      List<Row> output) {
     long leftBefore = before == null ? 0 : before.getLong(0);
     long rightBefore = before == null ? 0 : before.getLong(1);
     long leftNow = leftBefore + moreLeft;
     long rightNow = rightBefore + moreRight;
-    if (leftNow == 0 && rightNow == 0) {
-      counts.clear();
-    } else if (moreLeft != 0 || moreRight != 0) {
-      counts.update(RowFactory.create(leftNow, rightNow));
+    if (counts()) {
+      if (leftNow == 0 && rightNow == 0) {
+        counts.clear();
+      } else if (moreLeft != 0 || moreRight != 0) {
+        counts.update(RowFactory.create(leftNow, rightNow));
+      }
     }
     if (kind.lonelyLeft) {
       shown(left, newLeft, rightBefore == 0, rightNow == 0, true, output);

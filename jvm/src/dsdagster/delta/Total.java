@@ -65,12 +65,12 @@ final class Total {
     return BigDecimal.valueOf(((Number) value).longValue());
   }
 
-  /** The result in the call's type; null without values. */
+  /** The result in the call's type; null without values. Where rows are forgotten, more may go than came. */
   Object result(Call call) {
     if (call.function() == Call.Function.COUNT) {
-      return count;
+      return Math.max(count, 0);
     }
-    if (count == 0) {
+    if (count <= 0) {
       return null;
     }
     if (nans > 0 || highest > 0 || lowest > 0) {
@@ -102,7 +102,7 @@ final class Total {
     }
     BigDecimal divisor = isSample ? number.subtract(BigDecimal.ONE) : number;
     BigDecimal deviation = squares.multiply(number).subtract(sum.multiply(sum));
-    double variance = deviation.divide(number.multiply(divisor), DIGITS).doubleValue();
+    double variance = Math.max(deviation.divide(number.multiply(divisor), DIGITS).doubleValue(), 0);
     boolean isRoot = function == Call.Function.STDDEV_POP || function == Call.Function.STDDEV_SAMP;
     return isRoot ? Math.sqrt(variance) : variance;
   }

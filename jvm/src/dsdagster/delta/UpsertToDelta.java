@@ -12,7 +12,6 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
-import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
@@ -25,12 +24,15 @@ import scala.collection.Iterator;
  *
  * <p>Input columns: the key's, then {@code ord} binary (position in the source; the last of a batch counts),
  * {@code deleted} boolean, {@code row} struct. Output: {@code row} struct, {@code w} long. State: the last row of each
- * key. A delete of an unknown key and an upsert that changes nothing give no row.
+ * key, as long as the {@link Expiry} says since its last upsert. A delete of an unknown key and an upsert that changes
+ * nothing give no row.
  */
 public final class UpsertToDelta {
   private UpsertToDelta() {}
 
-  public static Dataset<Row> apply(Dataset<Row> input, int keys) {
+  /** @param ttl milliseconds after which a key is forgotten; 0: never */
+  public static Dataset<Row> apply(Dataset<Row> input, int keys, long ttl) {
+    Expiry expiry = new Expiry(ttl);
     StructType rowType = (StructType) input.schema().apply("row").dataType();
     List<Column> columns = new ArrayList<>();
     for (int i = 0; i < keys; i++) {
@@ -43,7 +45,8 @@ public final class UpsertToDelta {
     StructType output = new StructType().add("row", DataTypes.BinaryType).add(Keyed.WEIGHT, DataTypes.LongType);
     Dataset<Row> weighted =
         Keyed.grouped(packed, keys)
-            .transformWithState(new Processor(keys), TimeMode.None(), OutputMode.Append(), Encoders.row(output));
+            .transformWithState(
+                new Processor(keys, expiry), expiry.timeMode(), OutputMode.Append(), Encoders.row(output));
     return weighted.select(
         Expressions.unpack(weighted.col("row"), rowType).as("row"), weighted.col(Keyed.WEIGHT));
   }
@@ -52,15 +55,17 @@ public final class UpsertToDelta {
   static final class Processor extends StatefulProcessor<Row, Row, Row> {
     private static final long serialVersionUID = 1L;
     private final int orderColumn;
+    private final Expiry expiry;
     private transient ValueState<byte[]> last;
 
-    Processor(int keys) {
+    Processor(int keys, Expiry expiry) {
       this.orderColumn = keys;
+      this.expiry = expiry;
     }
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-      last = getHandle().getValueState("row", Encoders.BINARY(), TTLConfig.NONE());
+      last = getHandle().getValueState("row", Encoders.BINARY(), expiry.config());
     }
 
     @Override
@@ -78,6 +83,9 @@ public final class UpsertToDelta {
       byte[] before = last.get();
       List<Row> output = new ArrayList<>(2);
       if (Arrays.equals(before, now)) {
+        if (now != null && expiry.isSet()) {
+          last.update(now);
+        }
         return Keyed.iterator(output);
       }
       if (before != null) {

@@ -1,6 +1,7 @@
 package dsdagster.kafka;
 
 import dsdagster.OperatorFault;
+import dsdagster.rowlog.RowLogs;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
@@ -32,6 +33,7 @@ final class BatchWrite implements StreamingWrite {
   public void commit(long epoch, WriterCommitMessage[] messages) {
     try {
       transaction.checkMarker(epoch);
+      RowLogs.flush(settings.rowLogJob, epoch);
       Faults.at("before-commit", epoch);
       transaction.commit(epoch);
       Faults.at("after-commit", epoch);

@@ -17,8 +17,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Options: {@code topic}; {@code transactional.id} (the job without version, so that a new version fences an old
  * one); {@code marker.group} (job and checkpoint version, so that a new checkpoint meets no old marker);
  * {@code replay.epoch} (the batch that the checkpoint began and did not finish, -1 for none; unknown when left out);
- * {@code kafka.*} for producer and admin client. Columns: {@code value} binary, and if wanted {@code key} binary,
- * {@code headers} array of (key string, value binary), {@code partition} int, {@code timestamp} timestamp.
+ * {@code row.log.job} (job whose row logs are written with each batch, none when left out); {@code kafka.*} for
+ * producer and admin client. Columns: {@code value} binary, and if wanted {@code key} binary, {@code headers} array of
+ * (key string, value binary), {@code partition} int, {@code timestamp} timestamp.
  */
 final class SinkSettings implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -29,6 +30,7 @@ final class SinkSettings implements Serializable {
   final String transactionalId;
   final String markerGroup;
   final long replayEpoch;
+  final String rowLogJob;
   final HashMap<String, Object> kafka;
   final int key;
   final int value;
@@ -41,6 +43,7 @@ final class SinkSettings implements Serializable {
     transactionalId = required(options, "transactional.id");
     markerGroup = options.getOrDefault("marker.group", transactionalId);
     replayEpoch = options.getLong("replay.epoch", REPLAY_UNKNOWN);
+    rowLogJob = options.getOrDefault("row.log.job", "");
     kafka = kafkaOptions(options.asCaseSensitiveMap());
     List<String> names = Arrays.asList(schema.fieldNames());
     key = binary(schema, names, "key");

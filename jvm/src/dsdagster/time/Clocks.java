@@ -11,7 +11,7 @@ import java.util.concurrent.ConcurrentHashMap;
  *
  * <pre>
  * {"mode": "auto" | "manual", "span_micros": largest window or WITHIN, "grid_micros": 0 or the slide of the windows when
- *  time matters at their ends only, "step_micros": 200000,
+ *  time matters at their ends only, "step_micros": 200000, "echoes": false,
  *  "inputs": {name: {"time": "broker" | "record", "bound_micros": n, "idle_micros": n, "looks": true}}}
  * </pre>
  *

@@ -1,0 +1,122 @@
+"""Row logs: topics that keep what a query leaves out, with the reason.
+
+A log is a stream of JSON in a store of records. Its columns are fixed, so that one topic can serve many queries; a
+relation that declares the topic again reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.datatypes import TIMESTAMP_LTZ, VARBINARY, VARCHAR, DataType, Scalar
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.names import QualifiedName, fold, safe_name
+from ds_dagster.sql.statements import Origin
+
+if TYPE_CHECKING:
+    from ds_dagster.catalog.catalog import Catalog
+    from ds_dagster.catalog.store import StoreKind
+
+HANDLING = "source.deserialization.error.handling"
+TOPIC, STORE = "source.deserialization.error.log.topic", "source.deserialization.error.log.store"
+COLUMNS: tuple[Column, ...] = (
+    Column("query", VARCHAR),
+    Column("relation", VARCHAR),
+    Column("store", VARCHAR),
+    Column("entity", VARCHAR),
+    Column("partition", VARCHAR),
+    Column("offset", VARCHAR),
+    Column("record_time", TIMESTAMP_LTZ),
+    Column("key", VARBINARY),
+    Column("value", VARBINARY),
+    Column("reason", VARCHAR),
+)
+"""Columns of a log. ``partition`` and ``offset`` (shard and sequence number) say where the record stands,
+``record_time`` is its own timestamp; in JSON ``key`` and ``value`` are base64 of its bytes."""
+DEFAULT_SUFFIX = "_bad_records"
+
+
+def log_relation(source: Relation, values: Mapping[str, PropertyValue]) -> Relation | None:
+    """The log that WITH behind a source asks for, None for none.
+
+    Args:
+        source: what is read; the log is in its store, called ``<entity>_bad_records``, where nothing else is written.
+        values: converted properties of the WITH.
+
+    Raises:
+        UserError: ROW_LOG_UNUSED.
+    """
+    handling = values.get(HANDLING)
+    if handling is None or handling.value != "ignore_and_log":
+        for name in (TOPIC, STORE):
+            if name in values:
+                raise error("ROW_LOG_UNUSED", span=values[name].span or source.span, name=name, handling=HANDLING)
+        return None
+    store, topic = values.get(STORE), values.get(TOPIC)
+    return make_log(
+        source,
+        store=fold(str(store.value)) if store is not None else source.store,
+        entity=str(topic.value) if topic is not None else source.entity + DEFAULT_SUFFIX,
+        span=handling.span or source.span,
+    )
+
+
+def make_log(source: Relation, *, store: str, entity: str, span: Span) -> Relation:
+    """The relation that a log is; a new topic is sized like the source's, where that is in a store of the same
+    kind."""
+    return Relation(
+        name=QualifiedName(source.name.database, source.name.schema, safe_name(entity)),
+        kind="stream",
+        store=store,
+        entity=entity,
+        columns=COLUMNS,
+        span=span,
+        origin=Origin(span, ""),
+        declared=False,
+        like=(source.store, source.entity),
+    )
+
+
+def log_name(log: Relation) -> str:
+    """``store.entity``: what messages and jobs call a log."""
+    return f"{log.store}.{log.entity}"
+
+
+def check_log(log: Relation, source: Relation, catalog: Catalog, kinds: Mapping[str, StoreKind]) -> None:
+    """A log can be kept where it shall be, and has something to keep.
+
+    Raises:
+        UserError: UNKNOWN_STORE, STORE_REFUSED, ROW_LOG_NOT_HERE, ROW_LOG_WITHOUT_RECORDS, ROW_LOG_IS_SOURCE,
+            ROW_LOG_COLUMNS.
+    """
+    kind = kinds[catalog.store(log.store, log.span).kind]
+    if not kind.capabilities.keeps_row_logs:
+        raise error("ROW_LOG_NOT_HERE", span=log.span, store=log.store, kind=kind.name)
+    read = kinds[catalog.store(source.store).kind]
+    if not read.capabilities.record_keys:
+        raise error("ROW_LOG_WITHOUT_RECORDS", span=log.span, relation=source.name.name, kind=read.name)
+    if (log.store, log.entity) == (source.store, source.entity):
+        raise error("ROW_LOG_IS_SOURCE", span=log.span, entity=log.entity)
+    _check_declared(log, catalog.relations.values())
+
+
+def _check_declared(log: Relation, relations: Iterable[Relation]) -> None:
+    """Relations that declare the log's topic can read what is written there."""
+    known = {column.name: _word(column.type) for column in COLUMNS}
+    for relation in relations:
+        if (relation.store, relation.entity) != (log.store, log.entity):
+            continue
+        wrong = [c.name for c in relation.columns if known.get(c.name) != _word(c.type)]
+        if wrong or relation.kind != "stream" or relation.value_format != "json" or not relation.declared:
+            columns = [f"{column.name} {column.type}" for column in COLUMNS]
+            shown = relation.name.name
+            raise error("ROW_LOG_COLUMNS", span=log.span, entity=log.entity, relation=shown, columns=columns)
+
+
+def _word(type_: DataType) -> str:
+    """A type without its length or precision."""
+    return type_.name if isinstance(type_, Scalar) else str(type_)

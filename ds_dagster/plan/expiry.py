@@ -1,0 +1,44 @@
+"""``'state.ttl.millis'``: which steps of a plan forget, and what else changes for it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.plan.delta_nodes import DeltaAggregate
+from ds_dagster.plan.nodes import Aggregate, Node, Sink, input_names
+from ds_dagster.plan.weights import weighted
+
+STATE_TTL = "state.ttl.millis"
+_FIELD = "ttl_millis"
+
+
+def expiring(root: Sink, ttl_millis: int, span: Span) -> Sink:
+    """The plan whose steps forget what no change touches for ``ttl_millis`` (above 0).
+
+    Every stateful node that has a field ``ttl_millis`` gets it. An aggregate without a window becomes one of ours,
+    since Spark's own never forgets. Windows, interval joins and temporal joins are bounded by event time and stay.
+
+    Raises:
+        UserError: STATE_TTL_WITHOUT_STATE: no step is such a one.
+    """
+    below = _expiring(root.input, ttl_millis)
+    if not forgets(below):
+        raise error("STATE_TTL_WITHOUT_STATE", span=span)
+    return replace(root, input=below)
+
+
+def forgets(root: Node) -> bool:
+    """Whether some step forgets."""
+    return any(getattr(node, _FIELD, 0) for node in root.walk())
+
+
+def _expiring(node: Node, ttl_millis: int) -> Node:
+    below = {name: _expiring(getattr(node, name), ttl_millis) for name in input_names(type(node))}
+    made = replace(node, **below) if below else node
+    if isinstance(made, Aggregate) and made.window is None:
+        return DeltaAggregate(weighted(made.input), made.group, made.calls, ttl_millis=ttl_millis)
+    if made.is_stateful and any(field.name == _FIELD for field in fields(made)):
+        return replace(made, **{_FIELD: ttl_millis})
+    return made

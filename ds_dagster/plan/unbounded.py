@@ -1,0 +1,86 @@
+"""State that grows without bound: which steps keep more with every record, for a warning once per query.
+
+The rule: a step is named when it keeps something of every *appended* row for ever. So not named are the groups of a
+plain GROUP BY (as many as there are keys, which is what people ask for), the last row of each key of a changelog, and
+whatever is made of changelogs only, since rows that are replaced or deleted are given back: their state is as large as
+the relations are. Named are groups by a moment in time (every record may begin one), values kept one by one of appended
+rows (DISTINCT, ARRAY_AGG, LISTAGG), and a join one of whose sides only ever grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ds_dagster.catalog.records import Findings
+from ds_dagster.datatypes import DATE, is_temporal
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, appends_only
+from ds_dagster.plan.nodes import Aggregate, AggregateCall, Named, Node, Scan, Sink
+from ds_dagster.plan.printing import expression_text
+
+KEEP_VALUES = frozenset({"ARRAY_AGG", "LISTAGG"})
+"""Aggregates that keep every value, DISTINCT or not."""
+
+
+def warn_unbounded(root: Sink, findings: Findings, span: Span) -> None:
+    """Warn of the steps of a plan that keep something of every appended row for ever: UNBOUNDED_STATE, once."""
+    found = [text for node in root.walk() if not getattr(node, "ttl_millis", 0) for text in unbounded_state(node)]
+    if found:
+        findings.warn(error("UNBOUNDED_STATE", span=span, states="; ".join(dict.fromkeys(found))))
+
+
+def unbounded_state(node: Node) -> tuple[str, ...]:
+    """What of the state of one node, for people, grows with every record."""
+    describe = GROWING.get(type(node))
+    return tuple(describe(node)) if describe else ()
+
+
+def grows(node: Node) -> bool:
+    """Whether the rows of a node only ever become more: none is replaced or goes."""
+    return appends_only(node) if node.changelog == "weighted" else node.is_final
+
+
+def _aggregate(node: Node) -> Iterator[str]:
+    assert isinstance(node, Aggregate | DeltaAggregate)
+    if (isinstance(node, Aggregate) and node.window is not None) or not grows(node.input):
+        return
+    groups = ", ".join(_shown(named.name) for named in node.group)
+    for call in node.calls:
+        if call.distinct or call.function in KEEP_VALUES:
+            yield f"{_call(call)} by {groups} keeps every value"
+    yield from (f"GROUP BY {groups} keeps a group per {_shown(g.name)}" for g in node.group if _is_moment(node, g))
+
+
+def _is_moment(node: Node, group: Named) -> bool:
+    """Whether a group is a point in time: of a type of that kind, or the event time itself."""
+    scans = [below for below in node.walk() if isinstance(below, Scan)]
+    times = {scan.time.column for scan in scans} | {scan.rowtime_field for scan in scans}
+    type_ = group.expression.type
+    return (is_temporal(type_) and type_ != DATE) or bool(times & {group.expression.tree.name})
+
+
+def _delta_join(node: Node) -> Iterator[str]:
+    assert isinstance(node, DeltaJoin)
+    sides = [name for name, side in (("left", node.left), ("right", node.right)) if grows(side)]
+    if sides:
+        pairs = zip(node.left_keys, node.right_keys, strict=True)
+        keys = " and ".join(f"{expression_text(a.tree, _shown)} = {expression_text(b.tree, _shown)}" for a, b in pairs)
+        yield f"the join on {keys} keeps every row of its {' and '.join(sides)} side{'s' * (len(sides) > 1)}"
+
+
+def _call(call: AggregateCall) -> str:
+    argument = "*" if call.argument is None else expression_text(call.argument.tree, _shown)
+    return f"{call.function}({'DISTINCT ' * call.distinct}{argument})"
+
+
+def _shown(name: str) -> str:
+    return name.partition("$")[2] or name
+
+
+GROWING: dict[type[Node], Callable[[Node], Iterator[str]]] = {
+    Aggregate: _aggregate,
+    DeltaAggregate: _aggregate,
+    DeltaJoin: _delta_join,
+}
+"""Node class → what of its state grows with every record; classes that are not here keep nothing that does."""

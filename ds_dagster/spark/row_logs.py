@@ -1,0 +1,116 @@
+"""Row logs of a job: rows that its plan leaves out, kept in a topic with the reason.
+
+The operators in our jar collect the rows while a batch is computed. When it has been computed, and before Spark notes
+it as done, they are written in one transaction that holds the batch's number: a batch that is replayed computes the
+same rows, and the log knows whether it has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+
+from ds_dagster.catalog.io_spec import Envelope, SinkIdentity
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import COLUMNS, log_name
+from ds_dagster.plan.nodes import Scan
+from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.typemap import to_spark
+
+LogCapture = Callable[[str, list[bytes], int], None]
+"""Takes the records of a log (its name, values, batch) instead of its store (tests)."""
+JOB_OPTION = "row.log.job"
+_TIME_FORMAT = "yyyy-MM-dd HH:mm:ss.SSSX"
+
+
+@dataclass(frozen=True, slots=True)
+class RowLogs:
+    """The logs of one run of one job.
+
+    Attributes:
+        spark: the job's session.
+        job: unique among running jobs.
+        query: name of the query, as the log shows it.
+        names: of its logs.
+        capture: see :data:`LogCapture`.
+    """
+
+    spark: SparkSession
+    job: str
+    query: str
+    names: tuple[str, ...]
+    capture: LogCapture | None = None
+
+    def put(self, log: Relation, row: Mapping[str, Column]) -> Column:
+        """A condition that is never true, and where it is evaluated puts a row into the log."""
+        values = {"query": sf.lit(self.query), **row}
+        struct = sf.struct(*[values[c.name].cast(to_spark(c.type)).alias(c.name) for c in COLUMNS])
+        text = sf.to_json(struct, {"ignoreNullFields": "false", "timestampFormat": _TIME_FORMAT})
+        return operators(self.spark).log_row(self.job, log_name(log), text)
+
+    def write(self, epoch: int) -> None:
+        """Write what the batch that has just been computed has put into the logs."""
+        if self.capture is None:
+            operators(self.spark).flush_row_logs(self.job, epoch)
+            return
+        for name in self.names:
+            rows = operators(self.spark).take_logged_rows(self.job, name)
+            if rows:
+                self.capture(name, rows, epoch)
+
+    def close(self) -> None:
+        """Give back what they hold."""
+        operators(self.spark).remove_row_logs(self.job)
+
+
+def open_logs(
+    spark: SparkSession,
+    job: str,
+    query: str,
+    options: Mapping[str, Mapping[str, str]],
+    identity: SinkIdentity,
+    capture: LogCapture | None,
+) -> RowLogs | None:
+    """The logs of a job that is about to be built, None where its query keeps none.
+
+    Args:
+        spark: the job's session.
+        job: unique among running jobs.
+        query: name of the query.
+        options: of the sink of each log, references resolved, by :func:`~ds_dagster.catalog.row_log.log_name`.
+        identity: of the job; each log has a transaction of its own, derived from it.
+        capture: see :data:`LogCapture`.
+    """
+    if not options:
+        return None
+    for name, of_sink in options.items():
+        operators(spark).register_row_log(job, name, {**of_sink, **_identity(name, identity)})
+    return RowLogs(spark, job, query, tuple(options), capture)
+
+
+def transactional_id(name: str, identity: SinkIdentity) -> str:
+    """Of a log: one that dies with its job is fenced like the job's own."""
+    return f"{identity.job}~{name}"
+
+
+def _identity(name: str, identity: SinkIdentity) -> Mapping[str, str]:
+    return {"transactional.id": transactional_id(name, identity), "marker.group": f"{identity.ledger}~{name}"}
+
+
+def bad_record(scan: Scan, envelope: Envelope, reason: Column) -> Mapping[str, Column]:
+    """The log's row of a record that cannot be read."""
+    position = sf.expr(envelope.order)
+    return {
+        "relation": sf.lit(str(scan.relation.name)),
+        "store": sf.lit(scan.relation.store),
+        "entity": sf.lit(scan.relation.entity),
+        "partition": sf.expr(envelope.partition),
+        "offset": sf.regexp_replace(position, "^0+(?=[0-9]+$)", ""),
+        "record_time": sf.expr(envelope.timestamp),
+        "key": sf.expr(envelope.key),
+        "value": sf.expr(envelope.value),
+        "reason": reason,
+    }

@@ -1,0 +1,92 @@
+package dsdagster.delta;
+
+import dsdagster.OperatorFault;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.Iterator;
+
+/**
+ * Each row once, whatever its weight: it comes with its first copy and goes with its last.
+ *
+ * <p>Input columns: the row's, then {@code w} long. Output: the same; {@code w} is 1 or -1. State: how many copies of a
+ * row there are.
+ */
+public final class Distinct {
+  private Distinct() {}
+
+  /** @param appendOnly no weight is below zero, so that a row that is known needs no count */
+  public static Dataset<Row> apply(Dataset<Row> input, boolean appendOnly) {
+    StructType schema = input.schema();
+    int keys = schema.size() - 1;
+    return Keyed.grouped(input, keys)
+        .transformWithState(new Processor(keys, appendOnly), TimeMode.None(), OutputMode.Append(), Encoders.row(schema));
+  }
+
+  /** One row at a time. */
+  static final class Processor extends StatefulProcessor<Row, Row, Row> {
+    private static final long serialVersionUID = 1L;
+    private final int keys;
+    private final boolean appendOnly;
+    private transient ValueState<Long> copies;
+
+    Processor(int keys, boolean appendOnly) {
+      this.keys = keys;
+      this.appendOnly = appendOnly;
+    }
+
+    @Override
+    public void init(OutputMode outputMode, TimeMode timeMode) {
+      copies = getHandle().getValueState("copies", Encoders.LONG(), TTLConfig.NONE());
+    }
+
+    @Override
+    public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
+      long change = 0;
+      while (rows.hasNext()) {
+        change += rows.next().getLong(keys);
+      }
+      List<Row> output = new ArrayList<>(1);
+      if (change == 0) {
+        return Keyed.iterator(output);
+      }
+      Long known = copies.get();
+      long before = known == null ? 0 : known;
+      long now = before + change;
+      if (now < 0 || appendOnly && change < 0) {
+        throw new OperatorFault("WEIGHT_NEGATIVE", "a row was told to go that never came");
+      }
+      if (appendOnly && before > 0) {
+        return Keyed.iterator(output);
+      }
+      if (now == 0) {
+        copies.clear();
+      } else {
+        copies.update(now);
+      }
+      if (before == 0 || now == 0) {
+        output.add(made(key, now == 0 ? -1L : 1L));
+      }
+      return Keyed.iterator(output);
+    }
+
+    private Row made(Row key, long weight) {
+      Object[] found = new Object[keys + 1];
+      for (int i = 0; i < keys; i++) {
+        found[i] = key.get(i);
+      }
+      found[keys] = weight;
+      return RowFactory.create(found);
+    }
+  }
+}

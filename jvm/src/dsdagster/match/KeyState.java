@@ -1,0 +1,169 @@
+package dsdagster.match;
+
+import dsdagster.OperatorFault;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+
+/**
+ * State of one key: rows that wait for time, rows in order that a match may still need, the searches that wait for more
+ * rows, and the timer that is set.
+ *
+ * <p>Rule: all of it is one value in the state store. The layout carries a number; an unknown one is refused.
+ */
+final class KeyState {
+  static final long NO_TIMER = Long.MAX_VALUE;
+  private static final byte LAYOUT = 1;
+
+  /** In the order in which they will be looked at. */
+  final ArrayList<MatchRow> waiting;
+  /** From the first row on that a search needs. */
+  final ArrayList<MatchRow> rows;
+  /** By the row they begin at. */
+  final ArrayList<Search> searches;
+  long timer;
+
+  private KeyState(ArrayList<MatchRow> waiting, ArrayList<MatchRow> rows, ArrayList<Search> searches, long timer) {
+    this.waiting = waiting;
+    this.rows = rows;
+    this.searches = searches;
+    this.timer = timer;
+  }
+
+  /**
+   * A search that has not ended: the row it begins at, and which step of each state it is at. What stands in front of
+   * these steps has failed, what stands behind them has not been tried.
+   */
+  static final class Search {
+    int start;
+    short[] choices;
+
+    Search(int start, short[] choices) {
+      this.start = start;
+      this.choices = choices;
+    }
+
+    Search(int start) {
+      this(start, new short[0]);
+    }
+  }
+
+  static KeyState empty() {
+    return new KeyState(new ArrayList<>(), new ArrayList<>(), new ArrayList<>(), NO_TIMER);
+  }
+
+  boolean isEmpty() {
+    return waiting.isEmpty() && rows.isEmpty() && searches.isEmpty() && timer == NO_TIMER;
+  }
+
+  /** Adds rows that have just come. */
+  void await(List<MatchRow> arrived, Comparator<MatchRow> order) {
+    waiting.addAll(arrived);
+    waiting.sort(order);
+  }
+
+  /** Moves the rows before {@code time} to those that are looked at. Returns whether there were any. */
+  boolean takeDue(long time) {
+    int count = 0;
+    while (count < waiting.size() && waiting.get(count).ts < time) {
+      count++;
+    }
+    rows.addAll(waiting.subList(0, count));
+    waiting.subList(0, count).clear();
+    return count > 0;
+  }
+
+  /** Forgets the rows in front of the first search. */
+  void trim() {
+    int first = searches.isEmpty() ? rows.size() : searches.get(0).start;
+    if (first > 0) {
+      rows.subList(0, first).clear();
+      searches.forEach(search -> search.start -= first);
+    }
+  }
+
+  static KeyState decode(byte[] bytes) {
+    if (bytes == null) {
+      return empty();
+    }
+    ByteBuffer in = ByteBuffer.wrap(bytes);
+    byte layout = in.get();
+    if (layout != LAYOUT) {
+      throw new OperatorFault("STATE_LAYOUT_UNKNOWN", "state of a pattern has layout " + layout);
+    }
+    long timer = in.getLong();
+    ArrayList<MatchRow> waiting = rows(in, true);
+    ArrayList<MatchRow> rows = rows(in, false);
+    int count = in.getInt();
+    ArrayList<Search> searches = new ArrayList<>(count + 1);
+    for (int i = 0; i < count; i++) {
+      int start = in.getInt();
+      short[] choices = new short[in.getInt()];
+      for (int j = 0; j < choices.length; j++) {
+        choices[j] = in.getShort();
+      }
+      searches.add(new Search(start, choices));
+    }
+    return new KeyState(waiting, rows, searches, timer);
+  }
+
+  private static ArrayList<MatchRow> rows(ByteBuffer in, boolean ordered) {
+    int count = in.getInt();
+    ArrayList<MatchRow> found = new ArrayList<>(count + 4);
+    for (int i = 0; i < count; i++) {
+      long ts = in.getLong();
+      byte[] order = ordered ? bytes(in) : null;
+      found.add(new MatchRow(ts, order, bytes(in)));
+    }
+    return found;
+  }
+
+  private static byte[] bytes(ByteBuffer in) {
+    byte[] found = new byte[in.getInt()];
+    in.get(found);
+    return found;
+  }
+
+  byte[] encode() {
+    ByteBuffer out = ByteBuffer.allocate(1 + Long.BYTES + size(waiting, true) + size(rows, false) + size(searches));
+    out.put(LAYOUT).putLong(timer);
+    put(out, waiting, true);
+    put(out, rows, false);
+    out.putInt(searches.size());
+    for (Search search : searches) {
+      out.putInt(search.start).putInt(search.choices.length);
+      for (short choice : search.choices) {
+        out.putShort(choice);
+      }
+    }
+    return out.array();
+  }
+
+  private static int size(List<Search> searches) {
+    int size = Integer.BYTES;
+    for (Search search : searches) {
+      size += 2 * Integer.BYTES + Short.BYTES * search.choices.length;
+    }
+    return size;
+  }
+
+  private static int size(List<MatchRow> rows, boolean ordered) {
+    int size = Integer.BYTES;
+    for (MatchRow row : rows) {
+      size += Long.BYTES + Integer.BYTES + row.payload.length + (ordered ? Integer.BYTES + row.order.length : 0);
+    }
+    return size;
+  }
+
+  private static void put(ByteBuffer out, List<MatchRow> rows, boolean ordered) {
+    out.putInt(rows.size());
+    for (MatchRow row : rows) {
+      out.putLong(row.ts);
+      if (ordered) {
+        out.putInt(row.order.length).put(row.order);
+      }
+      out.putInt(row.payload.length).put(row.payload);
+    }
+  }
+}

@@ -1,0 +1,181 @@
+package dsdagster.match;
+
+import dsdagster.Conditions;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection$;
+import org.apache.spark.sql.catalyst.util.TypeUtils$;
+import org.apache.spark.sql.streaming.ExpiredTimerInfo;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.math.Ordering;
+
+/**
+ * One key at a time. Rows come packed: the key's columns, then {@code ts}, {@code ord}, {@code row}, {@code et}.
+ *
+ * <p>Rules: a row is looked at when time has passed it, in the order of time, then of the further columns, then of its
+ * position. A match leaves as soon as it is decided, at the latest when time reaches the end of WITHIN behind its first
+ * row. Time stands strictly after everything it has passed: a row at the watermark still waits.
+ */
+final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
+  private static final long serialVersionUID = 1L;
+  private static final long NO_TIME = Long.MIN_VALUE;
+  private static final long MICROS_PER_MILLI = 1000;
+
+  private final MatchSettings settings;
+  private final Conditions conditions;
+  private final StructType rowType;
+  private final StructType valueTypes;
+  private final int keys;
+  private transient ValueState<byte[]> stored;
+  private transient Matcher matcher;
+  private transient Comparator<MatchRow> order;
+  private transient UnsafeProjection packing;
+
+  MatchProcessor(
+      MatchSettings settings, Conditions conditions, StructType rowType, StructType valueTypes, int keys) {
+    this.settings = settings;
+    this.conditions = conditions;
+    this.rowType = rowType;
+    this.valueTypes = valueTypes;
+    this.keys = keys;
+  }
+
+  @Override
+  public void init(OutputMode outputMode, TimeMode timeMode) {
+    stored = getHandle().getValueState("match", Encoders.BINARY(), TTLConfig.NONE());
+    matcher = new Matcher(settings, conditions, rowType);
+    order = order();
+    packing = UnsafeProjection$.MODULE$.create(valueTypes);
+  }
+
+  private Comparator<MatchRow> order() {
+    Comparator<MatchRow> made = Comparator.comparingLong(row -> row.ts);
+    for (MatchSettings.RowOrder one : settings.order()) {
+      DataType type = rowType.fields()[one.field()].dataType();
+      Ordering<Object> values = TypeUtils$.MODULE$.getInterpretedOrdering(type);
+      Comparator<Object> nullsFirst = Comparator.nullsFirst(values::compare);
+      Comparator<MatchRow> next =
+          (left, right) -> nullsFirst.compare(field(left, one.field(), type), field(right, one.field(), type));
+      made = made.thenComparing(one.descending() ? next.reversed() : next);
+    }
+    return made.thenComparing(row -> row.order, Arrays::compareUnsigned);
+  }
+
+  private Object field(MatchRow row, int field, DataType type) {
+    return row.fields(rowType.size()).isNullAt(field) ? null : row.fields(rowType.size()).get(field, type);
+  }
+
+  @Override
+  public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
+    List<MatchRow> arrived = new ArrayList<>();
+    while (rows.hasNext()) {
+      Row row = rows.next();
+      arrived.add(new MatchRow(row.getLong(keys), row.getAs(keys + 1), row.getAs(keys + 2)));
+    }
+    byte[] before = stored.get();
+    KeyState state = KeyState.decode(before);
+    state.await(arrived, order);
+    List<Row> output = new ArrayList<>();
+    advance(key, state, time(times), output);
+    setTimer(state);
+    store(state, before != null);
+    return CollectionConverters.asScala(output.iterator());
+  }
+
+  @Override
+  public Iterator<Row> handleExpiredTimer(Row key, TimerValues times, ExpiredTimerInfo expired) {
+    List<Row> output = new ArrayList<>();
+    byte[] before = stored.get();
+    if (before != null) {
+      KeyState state = KeyState.decode(before);
+      if (state.timer <= expired.getExpiryTimeInMs()) {
+        state.timer = KeyState.NO_TIMER;
+      }
+      advance(key, state, time(times), output);
+      setTimer(state);
+      store(state, true);
+    }
+    return CollectionConverters.asScala(output.iterator());
+  }
+
+  private static long time(TimerValues times) {
+    long millis = times.getCurrentWatermarkInMs();
+    return millis <= 0 ? NO_TIME : millis * MICROS_PER_MILLI;
+  }
+
+  private void advance(Row key, KeyState state, long time, List<Row> output) {
+    int started = state.rows.size();
+    boolean isDue = state.takeDue(time);
+    if (isDue || isOver(state, time)) {
+      matcher.run(state, started, time, path -> output.add(made(key, path)));
+    }
+  }
+
+  /** Whether a search that waits can wait no longer. */
+  private boolean isOver(KeyState state, long time) {
+    return !state.searches.isEmpty() && time >= end(state);
+  }
+
+  private long end(KeyState state) {
+    return settings.isLimited()
+        ? state.rows.get(state.searches.get(0).start).ts + settings.withinMicros()
+        : Long.MAX_VALUE;
+  }
+
+  private Row made(Row key, Path path) {
+    GenericInternalRow values = new GenericInternalRow(valueTypes.size());
+    for (int i = 0; i < valueTypes.size(); i++) {
+      values.update(i, path.value(i));
+    }
+    Object[] found = new Object[keys + 2];
+    for (int i = 0; i < keys; i++) {
+      found[i] = key.get(i);
+    }
+    found[keys] = packing.apply(values).getBytes();
+    found[keys + 1] = path.row(path.length() - 1).ts;
+    return RowFactory.create(found);
+  }
+
+  /**
+   * One timer for the first moment something happens; an earlier one that is set already does no harm. Spark fires a
+   * timer when time has reached it: a row needs time strictly behind it, the end of WITHIN is that moment itself.
+   */
+  private void setTimer(KeyState state) {
+    long next = KeyState.NO_TIMER;
+    if (!state.waiting.isEmpty()) {
+      next = Math.floorDiv(state.waiting.get(0).ts, MICROS_PER_MILLI) + 1;
+    }
+    if (!state.searches.isEmpty() && settings.isLimited()) {
+      next = Math.min(next, Math.floorDiv(end(state) + MICROS_PER_MILLI - 1, MICROS_PER_MILLI));
+    }
+    next = next == KeyState.NO_TIMER ? next : Math.max(1, next);
+    if (next < state.timer) {
+      getHandle().registerTimer(next);
+      state.timer = next;
+    }
+  }
+
+  private void store(KeyState state, boolean existed) {
+    if (!state.isEmpty()) {
+      stored.update(state.encode());
+    } else if (existed) {
+      stored.clear();
+    }
+  }
+}

@@ -1,0 +1,76 @@
+package dsdagster.match;
+
+import dsdagster.Conditions;
+import dsdagster.Expressions;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * MATCH_RECOGNIZE: patterns in the rows of a key, in the order of event time.
+ *
+ * <p>Input columns: key columns, then {@code ts} long (microseconds), {@code ord} string (source position, sorts as
+ * text), {@code row} struct, {@code et} timestamp: event time with the watermark metadata of the ticks, so that Spark
+ * drops and counts late rows. Output: the key columns, {@code m} struct of the values of a match, {@code ts} of its last
+ * row. Rows travel and are stored as packed bytes.
+ */
+public final class MatchRecognize {
+  private MatchRecognize() {}
+
+  /**
+   * Applies the operator.
+   *
+   * @param keys number of key columns
+   * @param conditions a projection whose columns are the conditions that look at rows of the match, over a relation of
+   *     the fields of {@code row} and then the values; never run
+   * @param settings JSON, see {@link MatchSettings}
+   */
+  public static Dataset<Row> apply(Dataset<Row> input, int keys, Dataset<Row> conditions, String settings) {
+    StructType row = (StructType) input.schema().apply("row").dataType();
+    MatchSettings read = MatchSettings.read(settings);
+    StructType values = read.valueTypes();
+    List<Column> columns = new ArrayList<>();
+    Column[] keyColumns = new Column[keys];
+    StructType keySchema = new StructType();
+    for (int i = 0; i < keys; i++) {
+      keyColumns[i] = input.col(input.columns()[i]);
+      keySchema = keySchema.add(input.schema().fields()[i]);
+    }
+    columns.addAll(Arrays.asList(keyColumns));
+    columns.add(input.col("ts"));
+    columns.add(functions.coalesce(input.col("ord"), functions.lit("")).cast(DataTypes.BinaryType).as("ord"));
+    columns.add(Expressions.pack(input.col("row"), row).as("row"));
+    columns.add(input.col("et"));
+    Dataset<Row> packed = input.select(columns.toArray(new Column[0]));
+    Column[] group = new Column[keys];
+    for (int i = 0; i < keys; i++) {
+      group[i] = packed.col(packed.columns()[i]);
+    }
+    StructType output = keySchema.add("m", DataTypes.BinaryType).add("ts", DataTypes.LongType);
+    Dataset<Row> matched =
+        packed
+            .groupBy(group)
+            .as(Encoders.row(keySchema), Encoders.row(packed.schema()))
+            .transformWithState(
+                new MatchProcessor(read, Conditions.of(conditions), row, values, keys),
+                TimeMode.EventTime(),
+                OutputMode.Append(),
+                Encoders.row(output));
+    List<Column> made = new ArrayList<>();
+    for (int i = 0; i < keys; i++) {
+      made.add(matched.col(matched.columns()[i]));
+    }
+    made.add(Expressions.unpack(matched.col("m"), values).as("m"));
+    made.add(matched.col("ts"));
+    return matched.select(made.toArray(new Column[0]));
+  }
+}

@@ -1,0 +1,26 @@
+package dsdagster.match;
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+
+/** A row of one key: event time in microseconds, position in its source, and its packed fields. */
+final class MatchRow {
+  final long ts;
+  final byte[] order;
+  final byte[] payload;
+  private UnsafeRow fields;
+
+  MatchRow(long ts, byte[] order, byte[] payload) {
+    this.ts = ts;
+    this.order = order;
+    this.payload = payload;
+  }
+
+  /** Its fields, read in place; values taken out of it stay valid, the bytes never change. */
+  UnsafeRow fields(int count) {
+    if (fields == null) {
+      fields = new UnsafeRow(count);
+      fields.pointTo(payload, payload.length);
+    }
+    return fields;
+  }
+}

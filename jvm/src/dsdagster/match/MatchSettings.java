@@ -1,0 +1,111 @@
+package dsdagster.match;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import dsdagster.OperatorFault;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * What is looked for.
+ *
+ * @param steps by state, by preference: pairs of a variable and the next state; variable {@link #ACCEPT} ends a match
+ * @param tests by variable
+ * @param values what a match gives, and what conditions look at
+ * @param order fields of a row that order rows of one time
+ * @param skip where the search goes on
+ * @param skipVariable for the last two of them
+ * @param withinMicros the last row is less than that behind the first; {@link #NO_LIMIT}: any time
+ */
+record MatchSettings(
+    int[][] steps,
+    List<Test> tests,
+    List<Value> values,
+    List<RowOrder> order,
+    Skip skip,
+    int skipVariable,
+    long withinMicros)
+    implements Serializable {
+  static final int ACCEPT = -1;
+  static final long NO_LIMIT = -1;
+
+  /** Where the search goes on behind a match. */
+  enum Skip {
+    PAST_LAST,
+    TO_NEXT,
+    TO_FIRST,
+    TO_LAST
+  }
+
+  /**
+   * What a row must fulfil.
+   *
+   * @param field boolean field of the row; negative for none
+   * @param condition index of a condition over row and values; negative for none
+   * @param needs the values it looks at
+   */
+  record Test(int field, int condition, int[] needs) implements Serializable {}
+
+  /** A field that orders rows of one time, nulls before all others (behind them when descending). */
+  record RowOrder(int field, boolean descending) implements Serializable {}
+
+  /** Settings of a JSON object with these names in snake_case. */
+  static MatchSettings read(String json) {
+    try {
+      JsonNode root = new ObjectMapper().readTree(json);
+      int[][] steps = new int[root.get("steps").size()][];
+      for (int i = 0; i < steps.length; i++) {
+        steps[i] = numbers(root.get("steps").get(i));
+      }
+      List<Test> tests = new ArrayList<>();
+      root.get("tests")
+          .forEach(
+              node ->
+                  tests.add(
+                      new Test(node.get("field").asInt(), node.get("condition").asInt(), numbers(node.get("needs")))));
+      List<Value> values = new ArrayList<>();
+      root.get("values").forEach(node -> values.add(Value.read(node)));
+      List<RowOrder> order = new ArrayList<>();
+      root.get("order")
+          .forEach(node -> order.add(new RowOrder(node.get("field").asInt(), node.get("descending").asBoolean())));
+      return new MatchSettings(
+          steps,
+          tests,
+          values,
+          order,
+          Skip.valueOf(root.get("skip").asText()),
+          root.get("skip_variable").asInt(),
+          root.get("within_micros").asLong());
+    } catch (JsonProcessingException failure) {
+      throw new OperatorFault("OPERATOR_SETTINGS", "a pattern is not JSON", failure);
+    }
+  }
+
+  private static int[] numbers(JsonNode list) {
+    int[] found = new int[list.size()];
+    for (int i = 0; i < found.length; i++) {
+      found[i] = list.get(i).asInt();
+    }
+    return found;
+  }
+
+  StructType valueTypes() {
+    StructType found = new StructType();
+    for (int i = 0; i < values.size(); i++) {
+      found = found.add("v" + i, values.get(i).type());
+    }
+    return found;
+  }
+
+  boolean isLimited() {
+    return withinMicros != NO_LIMIT;
+  }
+
+  /** No test looks at rows of the match: whether a row fits does not depend on how it was reached. */
+  boolean isPlain() {
+    return tests.stream().allMatch(test -> test.condition() < 0);
+  }
+}

@@ -1,0 +1,50 @@
+package dsdagster.match;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.Serializable;
+import org.apache.spark.sql.types.DataType;
+
+/**
+ * Something the rows of a match so far give.
+ *
+ * @param function FIRST and LAST take {@code field} of the row that is {@code offset} behind the variable's first or in
+ *     front of its last; ROWTIME is the time of the last row, the others aggregate
+ * @param variable whose rows; negative: all
+ * @param field of the row; negative for COUNT(*) and ROWTIME
+ * @param type of the result; the field has it already for all but COUNT and AVG
+ * @param isTested whether a condition looks at it, so that it is needed for every row that is tried
+ */
+record Value(Function function, int variable, int field, int offset, DataType type, boolean isTested)
+    implements Serializable {
+  static final int ALL = -1;
+
+  /** What is computed. */
+  enum Function {
+    FIRST,
+    LAST,
+    COUNT,
+    SUM,
+    AVG,
+    MIN,
+    MAX,
+    ROWTIME
+  }
+
+  static Value read(JsonNode node) {
+    return new Value(
+        Function.valueOf(node.get("function").asText()),
+        node.get("variable").asInt(),
+        node.get("field").asInt(),
+        node.get("offset").asInt(),
+        DataType.fromJson(node.get("type").toString()),
+        node.get("tested").asBoolean());
+  }
+
+  boolean isAggregate() {
+    return function != Function.FIRST && function != Function.LAST && function != Function.ROWTIME;
+  }
+
+  boolean takes(int mapped) {
+    return variable == ALL || variable == mapped;
+  }
+}

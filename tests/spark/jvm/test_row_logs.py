@@ -1,0 +1,83 @@
+"""Row logs in a real topic: what a batch leaves out is there once, whatever fails when."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from ds_dagster.spark.jvm import operator_error
+from tests.spark.jvm.test_jvm_sink import fill, ids, run, source, write
+
+pytestmark = [pytest.mark.spark, pytest.mark.servers]
+ROWS = 600
+LOG = "kafka.bad"
+
+
+def without_tens(lab: Any, frame: DataFrame) -> DataFrame:
+    """Every tenth row goes into the log."""
+    text = sf.col("value").cast("string")
+    is_ten = sf.get_json_object(text, "$.id").cast("int") % 10 == 0
+    return frame.where(sf.when(~is_ten, sf.lit(True)).otherwise(lab.operators.log_row(lab.job, LOG, text)))
+
+
+def logged(lab: Any, broker: Any, topic: str) -> None:
+    options = {
+        "kafka.bootstrap.servers": broker.address,
+        "topic": topic,
+        "transactional.id": f"{lab.job}~{LOG}",
+        "marker.group": f"{lab.job}-1~{LOG}",
+    }
+    lab.operators.remove_row_logs(lab.job)
+    lab.operators.register_row_log(lab.job, LOG, options)
+
+
+@pytest.mark.parametrize("fault", ["before-commit@0", "after-commit@1", "before-commit@2"])
+def test_a_replayed_batch_is_logged_once(lab: Any, broker: Any, fault: str) -> None:
+    origin, target, log = broker.topic(2), broker.topic(1), broker.topic(1)
+    fill(broker, origin, 2)
+
+    def attempt(**limits: str) -> Any:
+        logged(lab, broker, log)
+        frame = without_tens(lab, source(lab, broker, origin, **limits))
+        return write(lab, broker, frame, target, row_log_job=lab.job)
+
+    lab.operators.set_fault(fault)
+    run(lab, attempt(maxOffsetsPerTrigger="160"), expect="injected fault")
+    run(lab, attempt())
+    tens = {number for number in range(ROWS) if number % 10 == 0}
+    assert ids(broker, target) == Counter(set(range(ROWS)) - tens)
+    assert Counter(json.loads(message.value())["id"] for message in broker.read(log)) == Counter(tens)
+    assert broker.ends(log, "read_committed") == broker.ends(log, "read_uncommitted")
+    lab.operators.remove_row_logs(lab.job)
+
+
+def test_what_no_batch_left_out_opens_no_transaction(lab: Any, broker: Any) -> None:
+    origin, target, log = broker.topic(1), broker.topic(1), broker.topic(1)
+    fill(broker, origin, 1, first=1, count=9)
+    logged(lab, broker, log)
+    run(lab, write(lab, broker, without_tens(lab, source(lab, broker, origin)), target, row_log_job=lab.job))
+    assert ids(broker, target) == Counter(range(1, 10))
+    assert broker.ends(log, "read_uncommitted") == [0]
+    lab.operators.remove_row_logs(lab.job)
+
+
+def test_too_much_fails_the_batch(lab: Any, memory: Any) -> None:
+    rows = memory()
+    lab.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "false")
+    lab.operators.register_row_log(lab.job, LOG, {})
+    wide = sf.repeat(sf.col("value"), 40 << 20)
+    frame = rows.frame().where(lab.operators.log_row(lab.job, LOG, wide))
+    rows.add("x", "y")
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(lab.root / "full")).start()
+    lab.queries.append(query)
+    with pytest.raises(Exception, match="ROW_LOG_FULL"):
+        query.processAllAvailable()
+    failure = operator_error(query.exception())
+    assert failure is not None
+    assert failure.condition == "ROW_LOG_FULL"
+    lab.operators.remove_row_logs(lab.job)
