@@ -1,5 +1,5 @@
 -- Hot items: the auctions with the most bids of the last ten seconds, every two seconds.
-CREATE CHANGELOG q5 WITH ('store' = nexmark) AS
+CREATE STREAM q5 WITH ('store' = nexmark) AS
   SELECT b.window_start, b.window_end, b.auction, b.num
   FROM (
     SELECT window_start, window_end, auction, COUNT(*) AS num

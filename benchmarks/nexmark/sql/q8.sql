@@ -1,5 +1,5 @@
 -- New users: who came and opened an auction in the same ten seconds.
-CREATE CHANGELOG q8 WITH ('store' = nexmark) AS
+CREATE STREAM q8 WITH ('store' = nexmark) AS
   SELECT p.id, p.name, p.window_start, p.window_end
   FROM (
     SELECT window_start, window_end, id, name
