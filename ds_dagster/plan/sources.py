@@ -18,7 +18,8 @@ from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
-from ds_dagster.plan.nodes import Filter, Node, Project, Scan, SourceTime, Window, WindowFunction
+from ds_dagster.plan.check_joins import check_weights, in_open_window
+from ds_dagster.plan.nodes import Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.record_fields import record_fields
 from ds_dagster.plan.scope import Source, visible
 from ds_dagster.settings import Settings
@@ -176,15 +177,12 @@ class SourceBinder:
         size, step = int(node.args["size_millis"]), int(node.args["step_millis"] or 0)
         self._check_step(node, function, size, step)
         inner = self._bind(node.this, alias, properties)
-        if inner.window is not None:
-            raise error("WINDOW_OF_JOIN", span=self._place(node), what="a window")
-        if inner.node.changelog != "append":
+        if not inner.node.is_final:
+            check_weights(inner.node, self._place(node))
             kind = KIND_WORDS[inner.relation.kind]
             raise error("WINDOW_OVER_CHANGELOG", span=self._place(node), kind=kind, relation=inner.source.shown)
-        stateful = next((n for n in inner.node.walk() if not isinstance(n, Scan | Filter | Project)), None)
-        if stateful is not None:
-            what = "a join or an aggregate" if stateful.is_stateful else "a window"
-            raise error("WINDOW_OF_JOIN", span=self._place(node), what=what)
+        if in_open_window(inner.node):
+            raise error("WINDOW_OF_WINDOW", span=self._place(node))
         window = Window(inner.node, self.naming.alias(f"{alias}_window"), size, function, step)
         fields = {f.name: f for f in window.output}
         bounds = visible((("window_start", fields[window.start]), ("window_end", fields[window.end])))

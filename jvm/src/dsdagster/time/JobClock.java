@@ -28,6 +28,7 @@ final class JobClock {
   private final boolean manual;
   private final long step;
   private final long span;
+  private final long soonest;
   private final long grid;
   private final Map<String, InputClock> inputs = new LinkedHashMap<>();
   private final Map<String, LongAccumulator> counters = new LinkedHashMap<>();
@@ -46,6 +47,7 @@ final class JobClock {
     this.manual = "manual".equals(config.path("mode").asText("auto"));
     this.step = config.path("step_micros").asLong(STEP_MICROS);
     this.span = config.path("span_micros").asLong(0);
+    this.soonest = config.path("soonest_micros").asLong(span);
     this.grid = config.path("grid_micros").asLong(0);
     config.path("inputs").properties()
         .forEach(entry -> inputs.put(entry.getKey(), new InputClock(entry.getKey(), entry.getValue())));
@@ -144,7 +146,7 @@ final class JobClock {
     if (grid > 0 && Math.floorDiv(time, grid) > Math.floorDiv(published, grid)) {
       return false;
     }
-    if (waitingFrom != InputClock.IDLE && waitingFrom != InputClock.HELD && time < waitingFrom + span) {
+    if (waitingFrom != InputClock.IDLE && waitingFrom != InputClock.HELD && time < waitingFrom + soonest) {
       return true;
     }
     long now = Clocks.now().steady();
