@@ -12,7 +12,7 @@ from ds_dagster.catalog.records import Findings
 from ds_dagster.datatypes import BIGINT, is_primitive
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.check_joins import check_chain
+from ds_dagster.plan.check_joins import check_rows
 from ds_dagster.plan.expressions import ExpressionBinder
 from ds_dagster.plan.functions import FUNCTIONS
 from ds_dagster.plan.match_expressions import ALL_ROWS, MatchBinder, MatchValues
@@ -104,7 +104,7 @@ class _Matching:
     def _check_below(self) -> None:
         if self.below.changelog != "append":
             raise error("MATCH_OVER_CHANGELOG", span=self.span, relation=self.source.shown)
-        check_chain("pattern match", self.below, self.span)
+        check_rows("a pattern match", self.below, self.span)
 
     def _order(self) -> tuple[RowOrder, ...]:
         """ORDER BY without its first column, which must be event time, ascending."""

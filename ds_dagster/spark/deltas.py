@@ -11,12 +11,12 @@ import json
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.datatypes import common_type
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh, appends_only
 from ds_dagster.plan.nodes import AggregateCall, Field
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
+from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.typemap import to_spark
 
@@ -93,10 +93,7 @@ def join(spark: SparkSession, node: DeltaJoin, left: DataFrame, right: DataFrame
 
 def _side(node: DeltaJoin, frame: DataFrame, side: int) -> DataFrame:
     input_ = node.right if side else node.left
-    keys = []
-    for index, pair in enumerate(zip(node.left_keys, node.right_keys, strict=True)):
-        shared = to_spark(common_type(pair[0].type, pair[1].type) or pair[0].type)
-        keys.append(compile_expression(frame, pair[side]).cast(shared).alias(f"k{index}"))
+    keys = [key.alias(f"k{index}") for index, key in enumerate(shared_keys(frame, node, side))]
     row = _row(input_.output).alias("r" if side else "l")
     return frame.select(*keys, sf.lit(side).alias("side"), row, sf.col(names.WEIGHT).alias("w"))
 
