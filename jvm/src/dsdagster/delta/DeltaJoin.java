@@ -28,7 +28,7 @@ import org.apache.spark.sql.types.StructType;
 public final class DeltaJoin {
   private DeltaJoin() {}
 
-  /** @param kind inner, left, full, semi or anti */
+  /** @param kind name of a {@link JoinKind} */
   public static Dataset<Row> apply(Dataset<Row> input, int keys, String kind) {
     StructType left = (StructType) input.schema().apply("l").dataType();
     StructType right = (StructType) input.schema().apply("r").dataType();

@@ -47,7 +47,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     if (kind.pairs) {
       right = getHandle().getMapState("right", Encoders.BINARY(), Encoders.LONG(), TTLConfig.NONE());
     }
-    if (kind != JoinKind.INNER) {
+    if (kind.counts()) {
       counts = getHandle().getValueState("counts", Encoders.row(COUNTS), TTLConfig.NONE());
     }
   }
@@ -64,6 +64,8 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     Map<byte[], Long> newLeft = sides[0].net();
     Map<byte[], Long> newRight = sides[1].net();
     List<Row> output = new ArrayList<>();
+    alone(newLeft, kind.ownLeft, true, output);
+    alone(newRight, kind.ownRight, false, output);
     if (!matchable) {
       alone(newLeft, kind.lonelyLeft, true, output);
       alone(newRight, kind.lonelyRight, false, output);
@@ -82,7 +84,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
       pairs(left.iterator(), newRight, true, output);
     }
     long moreRight = kind.pairs ? keep(right, newRight) : sum(newRight);
-    if (kind != JoinKind.INNER) {
+    if (kind.counts()) {
       lonely(newLeft, newRight, moreLeft, moreRight, output);
     }
   }
