@@ -79,13 +79,15 @@ class DeltaAggregate(Node):
 
 @dataclass(frozen=True, slots=True)
 class DeltaJoin(Node):
-    """Changelog ⋈ changelog: all pairs of rows whose keys are equal, as both sides are now. NULL keys match nothing."""
+    """Changelog ⋈ changelog: all pairs of rows whose keys are equal, as both sides are now. NULL keys match nothing.
+    ``residual``: what else LEFT and FULL ask of a pair (INNER: a filter above)."""
 
     left: Node
     right: Node
     kind: DeltaJoinKind
     left_keys: tuple[BoundExpression, ...]
     right_keys: tuple[BoundExpression, ...]
+    residual: BoundExpression | None = None
     ttl_millis: int = 0
 
     def __post_init__(self) -> None:

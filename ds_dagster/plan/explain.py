@@ -226,7 +226,7 @@ def _temporal_join(node: Node) -> str:
 def _on(node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin) -> str:
     keys = zip(node.left_keys, node.right_keys, strict=True)
     parts = [f"{_text(left)} = {_text(right)}" for left, right in keys]
-    residual = None if isinstance(node, DeltaJoin | WindowJoin) else node.residual
+    residual = None if isinstance(node, WindowJoin) else node.residual
     return " and ".join(parts if residual is None else [*parts, _text(residual)])
 
 

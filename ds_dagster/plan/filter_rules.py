@@ -76,7 +76,9 @@ def _pushed(node: Filter) -> Node | None:
             moved.setdefault(side, []).append(part)
     if not moved:
         return None
-    made: Node = replace(below, **{name: _filtered(sides[name], conjunction(held)) for name, held in moved.items()})
+    made: Node = replace(
+        below, left=_filtered(below.left, moved.get("left")), right=_filtered(below.right, moved.get("right"))
+    )
     return Filter(made, conjunction(above)) if above else made
 
 
@@ -85,8 +87,10 @@ def _is_over(part: BoundExpression, node: Node) -> bool:
     return bool(read) and all(node.has(name) for name in read)
 
 
-def _filtered(node: Node, condition: BoundExpression) -> Node:
+def _filtered(node: Node, conditions: list[BoundExpression] | None) -> Node:
     """Of upserts the filter stands below the step that keeps the last row: it keeps only rows that hold."""
+    if not conditions:
+        return node
     if isinstance(node, Weigh):
-        return replace(node, input=_filtered(node.input, condition))
-    return Filter(node, condition)
+        return replace(node, input=_filtered(node.input, conditions))
+    return Filter(node, conjunction(conditions))

@@ -236,8 +236,11 @@ def _join(shaper: _Shaper, node: Node) -> Shape:
     options: Shape = [node.within_millis] if isinstance(node, IntervalJoin) else [node.immediate, node.retention_millis]
     first, *others = _key_pairs(shaper, node)
     more: Shape = [others] if others else []
-    more += [["residual", shaper.text(node.residual)]] if node.residual else []
-    return [node.kind, *first, options, *more]
+    return [node.kind, *first, options, *more, *_residual(shaper, node)]
+
+
+def _residual(shaper: _Shaper, node: IntervalJoin | TemporalJoin | DeltaJoin) -> Shape:
+    return [["residual", shaper.text(node.residual)]] if node.residual else []
 
 
 def _key_pairs(shaper: _Shaper, node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin) -> list[Shape]:
@@ -274,7 +277,7 @@ def _delta_aggregate(shaper: _Shaper, node: Node) -> Shape:
 
 def _delta_join(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, DeltaJoin)
-    return [node.kind, [*_key_pairs(shaper, node)], *_forgets(node)]
+    return [node.kind, [*_key_pairs(shaper, node)], *_residual(shaper, node), *_forgets(node)]
 
 
 def _fold(_shaper: _Shaper, node: Node) -> Shape:

@@ -46,7 +46,7 @@ def bind_on(scope: Scope, join: exp.Expression, left_fields: frozenset[str], rig
         else:
             keys.append(_key(scope, condition, sides))
     if not keys:
-        raise refused_on(scope, join, right)
+        raise _refused(scope, join, right)
     return On(tuple(keys), tuple(others))
 
 
@@ -56,7 +56,7 @@ def condition_of(scope: Scope, conditions: tuple[exp.Expression, ...]) -> BoundE
     return conjunction(bound) if bound else None
 
 
-def refused_on(scope: Scope, join: exp.Expression, right: Planned) -> DsError:
+def _refused(scope: Scope, join: exp.Expression, right: Planned) -> DsError:
     """JOIN_CONDITION with an example out of the sides' columns."""
     left = scope.sources[0]
     common = [name for name in left.columns if name in right.source.columns]

@@ -11,7 +11,7 @@ from ds_dagster.catalog.inference import QueryChoices
 from ds_dagster.errors import error
 from ds_dagster.plan.check_joins import check_session_bounds, check_time, check_weights, check_within, join_form
 from ds_dagster.plan.delta_nodes import DeltaJoin
-from ds_dagster.plan.join_conditions import JoinKey, On, bind_on, condition_of, refused_on
+from ds_dagster.plan.join_conditions import JoinKey, On, bind_on, condition_of
 from ds_dagster.plan.nodes import (
     DEFAULT_RETENTION_MILLIS,
     BoundExpression,
@@ -130,9 +130,9 @@ class _Join:
         check_weights(self.left, self.span)
         check_weights(self.right.node, self.span)
         on = self.on
-        if on.others and self.kind != "inner":
-            raise refused_on(self.scope, self.join, self.right)
-        node = DeltaJoin(weighted(self.left), weighted(self.right.node), self.kind, _lefts(on.keys), _rights(on.keys))
+        residual = None if self.kind == "inner" else condition_of(self.scope, on.others)
+        left, right = weighted(self.left), weighted(self.right.node)
+        node = DeltaJoin(left, right, self.kind, _lefts(on.keys), _rights(on.keys), residual)
         return self._done(node, on.others)
 
     # parts

@@ -127,10 +127,10 @@ def _prune_distinct(node: Node, _needed: Needed) -> Node:
 
 def _prune_join(node: Node, needed: Needed) -> Node:
     assert isinstance(node, IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin)
-    if isinstance(node, IntervalJoin | TemporalJoin) and node.residual is not None:
-        needed |= node.residual.columns()
     if isinstance(node, WindowJoin):
         needed |= {node.left_end, node.right_end}
+    elif node.residual is not None:
+        needed |= node.residual.columns()
     sides = []
     for side, keys in ((node.left, node.left_keys), (node.right, node.right_keys)):
         sides.append(_prune(side, needed.union(*(key.columns() for key in keys), side.key)))

@@ -83,8 +83,8 @@ def output_mode(root: Sink) -> OutputMode:
         return "append"
     aggregates = [node for node in root.walk() if isinstance(node, Aggregate)]
     mode: OutputMode = "update" if any(not node.is_final for node in aggregates) else "append"
-    waiting = [node for node in root.walk() if isinstance(node, IntervalJoin) and node.kind != "inner"]
-    waiting += [node for node in root.walk() if isinstance(node, WindowJoin)]
+    outer = any(isinstance(node, IntervalJoin) and node.kind != "inner" for node in root.walk())
+    waiting = outer or any(isinstance(node, WindowJoin) for node in root.walk())
     if mode == "update" and len(aggregates) > 1:
         raise error("PLAN_NOT_STREAMABLE", reason="an aggregate over an aggregate that is refined")
     if mode == "update" and waiting:

@@ -194,7 +194,8 @@ class Operators:
 
         Args:
             frame: ``keys`` key columns, then ``side`` int (0 left, 1 right), ``l`` struct, ``r`` struct, ``w`` bigint.
-            kind: inner, left, full, semi or anti.
+            kind: inner, left, full, semi or anti; left_own and full_own: all pairs, and every row of the left side, of
+                both, by itself too.
             ttl_millis: a row that no change touches for so long is forgotten; 0: never.
 
         Returns:
@@ -213,6 +214,18 @@ class Operators:
             The same columns; ``w`` is 1 when a row comes, -1 when its last copy goes.
         """
         return DataFrame(self._jvm.delta.Distinct.apply(_java(frame), appends_only), self.spark)
+
+    def lonely(self, frame: DataFrame, *, is_left: bool) -> DataFrame:
+        """Own rows of one side only while no pair holds them.
+
+        Args:
+            frame: ``l`` struct, ``r`` struct, ``w`` bigint: the pairs that count, and all rows of the side by
+                themselves (null for the other side).
+
+        Returns:
+            The same columns.
+        """
+        return DataFrame(self._jvm.delta.Lonely.apply(_java(frame), is_left), self.spark)
 
     def window_join(self, frame: DataFrame, keys: int, kind: str) -> DataFrame:
         """Join of rows in the same window, which leave when time passes its end.
