@@ -8,6 +8,7 @@ and never sentences, a message is short, lower case and without a full stop, a h
 from __future__ import annotations
 
 from ds_dagster.conditions import (
+    applications,
     catalog,
     cdc,
     command,
@@ -29,8 +30,8 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, stores, cdc, files, secret, registry, spark, runtime, orchestration, local,
-    testing, command,
+    syntax, project, catalog, query, applications, stores, cdc, files, secret, registry, spark, runtime, orchestration,
+    local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import count
 
+from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -234,6 +235,11 @@ def _delta_join(node: Node) -> str:
     return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in keys)}"
 
 
+def _virtual(node: Node) -> str:
+    assert isinstance(node, Virtual)
+    return node.name
+
+
 def _fold(node: Node) -> str:
     assert isinstance(node, Fold)
     return f"to one change per {', '.join(map(shown, node.key))}"
@@ -251,5 +257,6 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     DeltaAggregate: _delta_aggregate,
     DeltaJoin: _delta_join,
     Fold: _fold,
+    Virtual: _virtual,
 }
 """Node → what is to be said about it."""

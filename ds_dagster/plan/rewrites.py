@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ds_dagster.errors import error
+from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
 from ds_dagster.plan.expressions import conjunction, conjuncts
 from ds_dagster.plan.nodes import (
@@ -162,6 +163,12 @@ def _prune_scan(node: Node, needed: Needed) -> Node:
     return replace(node, columns=columns, rowtime=node.rowtime_field in needed, record_fields=beside)
 
 
+def _prune_virtual(node: Node, _needed: Needed) -> Node:
+    """The same for every reader, so that its rows can be made once."""
+    assert isinstance(node, Virtual)
+    return replace(node, input=_prune(node.input, frozenset(field.name for field in node.output)))
+
+
 Pruner = Callable[[Node, Needed], Node]
 PRUNERS: dict[type[Node], Pruner] = {
     Scan: _prune_scan,
@@ -175,5 +182,6 @@ PRUNERS: dict[type[Node], Pruner] = {
     DeltaAggregate: _prune_delta_aggregate,
     DeltaJoin: _prune_delta_join,
     Fold: _prune_fold,
+    Virtual: _prune_virtual,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ds_dagster.errors import error
+from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Weigh
 from ds_dagster.plan.nodes import Aggregate, Filter, Node, Project
 
@@ -19,7 +20,7 @@ def weighted(node: Node) -> Node:
         return node
     if node.is_final:
         return Weigh(node)
-    if isinstance(node, Filter | Project):
+    if isinstance(node, Filter | Project | Virtual):
         return replace(node, input=weighted(node.input))
     if isinstance(node, Fold):
         return node.input

@@ -27,6 +27,8 @@ from ds_dagster.runtime.host import HostContext, StartOrder
 from ds_dagster.runtime.worker_lag import WatchedSource
 from ds_dagster.runtime.worker_schemas import known_schemas, with_schemas
 from ds_dagster.settings import load_overlay
+from ds_dagster.spark.application import sink_identity
+from ds_dagster.spark.application_query import prepare_application
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.query import PreparedQuery, prepare
 from ds_dagster.spark.sources import resolved
@@ -78,7 +80,8 @@ class Compiled:
     def places(self) -> str:
         """What the job reads and writes, and in which stores: for failures that name a table alone."""
         read = dict.fromkeys(f"{scan.relation.entity} of store {scan.relation.store}" for scan in self.query.scans)
-        return f"reads {', '.join(read)}; writes {self.query.sink.entity} of store {self.query.sink.store}"
+        written = (f"{sink.entity} of store {sink.store}" for sink in self.query.sinks)
+        return f"reads {', '.join(read)}; writes {', '.join(written)}"
 
     def rotated(self) -> tuple[str, ...]:
         """Secrets that have another value than when this job read them."""
@@ -109,11 +112,11 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
 class Specs:
     """How Spark reads and writes the entities of a job, which exist.
 
-    ``watched``: sources whose lag can be looked at.
+    ``writes``: by the name of the query, or of each of an application. ``watched``: sources whose lag can be looked at.
     """
 
     reads: Mapping[str, ReadSpec]
-    write: WriteSpec
+    writes: Mapping[str, WriteSpec]
     watched: Mapping[str, WatchedSource] = field(default_factory=dict, repr=False)
 
 
@@ -127,13 +130,15 @@ def specs(job: Compiled) -> Specs:
     with ThreadPoolExecutor(len(scans), "ds-sources") as pool:  # each waits for its server
         reads = pool.map(partial(_read_spec, job), scans)
         by_name = {scan.source_name: read for scan, read in zip(scans, reads, strict=True)}
-    store, kind, _ = job.store(job.query.sink)
-    write = kind.write_spec(store, job.query.sink, job.query.refresh)
     seen = {scan.source_name: _watched(job, scan, by_name[scan.source_name]) for scan in scans}
     watched = {name: source for name, source in seen.items() if source is not None}
-    return Specs(
-        by_name, write if write.schemas is None else with_schemas(write, job.query.sink, job.resolver), watched
-    )
+    return Specs(by_name, {part.name: _write_spec(job, part) for part in job.query.parts}, watched)
+
+
+def _write_spec(job: Compiled, part: BoundQuery) -> WriteSpec:
+    store, kind, _ = job.store(part.sink)
+    write = kind.write_spec(store, part.sink, part.refresh)
+    return write if write.schemas is None else with_schemas(write, part.sink, job.resolver)
 
 
 def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
@@ -143,18 +148,34 @@ def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
         DsError: what stores, loaders, references and the compiler refuse.
     """
     with ThreadPoolExecutor(1, "ds-sink") as pool:
-        sink = pool.submit(_ensure_sink, job)
-        made = prepare(
-            spark,
-            job.query,
-            reads=given.reads,
-            write=given.write,
-            identity=job.order.identity,
-            resolve=resolver_of_all(job),
-            job_name=job.order.name,
-        )
-        sink.result()
+        sinks = pool.submit(_ensure_sinks, job)
+        made = (_application if job.query.members else _single)(spark, job, given)
+        sinks.result()
     return made
+
+
+def _single(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
+    return prepare(
+        spark,
+        job.query,
+        reads=given.reads,
+        write=given.writes[job.query.name],
+        identity=job.order.identity,
+        resolve=resolver_of_all(job),
+        job_name=job.order.name,
+    )
+
+
+def _application(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
+    return prepare_application(
+        spark,
+        job.query,
+        reads=given.reads,
+        writes=given.writes,
+        identity=job.order.identity,
+        resolve=resolver_of_all(job),
+        job_name=job.order.name,
+    )
 
 
 def resolver_of_all(job: Compiled) -> Resolver:
@@ -164,13 +185,17 @@ def resolver_of_all(job: Compiled) -> Resolver:
 
 
 def fence(spark: SparkSession, job: Compiled) -> None:
-    """Abort what a dead job left open in a transactional sink."""
-    store, kind, resolver = job.store(job.query.sink)
-    write = kind.write_spec(store, job.query.sink, job.query.refresh)
-    if write.transactional:
+    """Abort what a dead job left open in its transactional sinks."""
+    for part in job.query.parts:
+        store, kind, resolver = job.store(part.sink)
+        write = kind.write_spec(store, part.sink, part.refresh)
+        if not write.transactional:
+            continue
         options = resolved(write.options, resolver)
         client = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
-        operators(spark).fence_transaction(job.order.identity.job, client)
+        own = job.order.identity
+        writer = sink_identity(own, part) if job.query.members else own
+        operators(spark).fence_transaction(writer.job, client)
 
 
 def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
@@ -204,11 +229,11 @@ def _own(job: Compiled, scan: Scan, rows: RowSource) -> Options:
     return {rows.owner_option: PropertyValue(owner), rows.state_option: PropertyValue(str(folder))}
 
 
-def _ensure_sink(job: Compiled) -> None:
-    sink = job.query.sink
-    _, kind, _ = job.store(sink)
-    if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
-        _ensured(job, sink)
+def _ensure_sinks(job: Compiled) -> None:
+    for sink in job.query.sinks:
+        _, kind, _ = job.store(sink)
+        if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
+            _ensured(job, sink)
 
 
 def _ensured(job: Compiled, relation: Relation) -> EntityFacts:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.datatypes import common_type
 from ds_dagster.errors import error
+from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Fold, Weigh
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -41,6 +42,7 @@ from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.jvm import RETENTION_MICROS, operators
 from ds_dagster.spark.session import StateStore
+from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
 from ds_dagster.spark.typemap import to_spark
@@ -97,6 +99,7 @@ class PlanCompiler:
         job: whose clock moves time.
         read: gives the records of a scan.
         retention_micros: how long a temporal join keeps ended versions for late rows.
+        shared: rows that several sinks of an application have in common.
     """
 
     def __init__(
@@ -105,21 +108,25 @@ class PlanCompiler:
         job: str,
         read: Callable[[Scan], SourceFrame],
         retention_micros: int = RETENTION_MICROS,
+        shared: SharedRows | None = None,
     ) -> None:
         self.spark = spark
         self.job = job
         self.read = read
         self.retention_micros = retention_micros
+        self.shared = shared
         self.clocked: frozenset[str] = frozenset()
 
     def compile(self, root: Sink, wants: Wants = NOTHING) -> DataFrame:
         """The rows of the sink's relation: its columns by name, ``DELETED`` where rows may be deletes, and
         ``wants``."""
-        self.clocked = clocked_sources(root)
+        self.clocked = clocked_sources(self.shared.bundle if self.shared else root)
         return self.visit(root, wants).frame
 
     def visit(self, node: Node, wants: Wants) -> Flow:
         """Rows of a node with the technical columns of ``wants``."""
+        if self.shared is not None and self.shared.has(node):
+            return Flow(self.shared.rows(node, lambda: VISITORS[type(node)](self, node, TIME | POSITION).frame))
         return VISITORS[type(node)](self, node, wants)
 
     def visit_scan(self, node: Scan, wants: Wants) -> Flow:
@@ -200,7 +207,7 @@ class PlanCompiler:
         if node.immediate:
             frame = both[0].unionByName(both[1])
         else:
-            frame = temporal_input(self.spark, self.job, both, tick_source_name(node))
+            frame = temporal_input(self.spark, self.job, both, self._ticks(node))
         joined = operators(self.spark).temporal_join(
             frame,
             outer=node.kind == "left",
@@ -228,6 +235,10 @@ class PlanCompiler:
         left, right = (self.visit(side, NOTHING).frame for side in node.inputs)
         return Flow(deltas.join(self.spark, node, left, right))
 
+    def visit_virtual(self, node: Virtual, wants: Wants) -> Flow:
+        """What its SELECT gives."""
+        return self.visit(node.input, wants)
+
     def visit_fold(self, node: Fold, _wants: Wants) -> Flow:
         """Weights become upserts and deletes."""
         return Flow(deltas.fold(self.spark, node, self.visit(node.input, NOTHING).frame))
@@ -249,8 +260,12 @@ class PlanCompiler:
         flow = self.visit(node, wants)
         if flow.timed:
             return flow
-        ticked = with_ticks(self.spark, self.job, flow.frame, names.EVENT_TIME, tick_source_name(node))
+        ticked = with_ticks(self.spark, self.job, flow.frame, names.EVENT_TIME, self._ticks(node))
         return Flow(ticked, timed=True)
+
+    def _ticks(self, node: Node) -> str:
+        """Name of the tick source over a node's rows; an application's sources have none."""
+        return "" if self.shared is not None else tick_source_name(node)
 
     def _keyed(self, node: Node, key: BoundExpression, other: BoundExpression, side: str) -> DataFrame:
         """One side of an interval join: its fields, its key in the type both sides share, its time."""
@@ -315,6 +330,7 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         DeltaAggregate: _visits(PlanCompiler.visit_delta_aggregate),
         DeltaJoin: _visits(PlanCompiler.visit_delta_join),
         Fold: _visits(PlanCompiler.visit_fold),
+        Virtual: _visits(PlanCompiler.visit_virtual),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )
