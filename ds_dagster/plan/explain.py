@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from itertools import count
 
 from ds_dagster.catalog.row_log import log_name
+from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.match_node import Match, MatchValue
 from ds_dagster.plan.nodes import (
@@ -268,7 +269,11 @@ def _union(_node: Node) -> str:
 def _distinct(node: Node) -> str:
     assert isinstance(node, Distinct)
     return "keeps every value" + (" · the first row of each" if node.changelog == "append" else "")
-    return f"{node.kind} on {_on(node)}"
+
+
+def _virtual(node: Node) -> str:
+    assert isinstance(node, Virtual)
+    return node.name
 
 
 def _fold(node: Node) -> str:
@@ -320,5 +325,6 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     Match: _match,
     Windowed: _windowed,
     WindowJoin: _window_join,
+    Virtual: _virtual,
 }
 """Node → what is to be said about it."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
@@ -67,6 +68,13 @@ def state_signature(root: Sink, *, store_kinds: StoreKinds) -> str:
     ]
     parts += [_state(node, store_kinds) for node in root.walk() if node.is_stateful]
     return _hash(STATE_VERSION, [parts, _sink_state(root)])
+
+
+def combined(parts: Sequence[tuple[str, str]]) -> str:
+    """Hash of an application: its queries' names with their fingerprints, or their state signatures, in order; the
+    version is theirs."""
+    version = parts[0][1].partition(":")[0]
+    return _hash(version, [list(part) for part in parts])
 
 
 def _hash(version: str, shape: Shape) -> str:
@@ -156,6 +164,8 @@ class _Shaper:
 
     def shape(self) -> Shape:
         """The node and all below."""
+        if isinstance(self.node, Virtual):
+            return _shape(self.node.input, self.store_kinds)
         own = SHAPES[type(self.node)](self, self.node)
         return [type(self.node).__name__, own, [_shape(child, self.store_kinds) for child in self.node.inputs]]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ds_dagster.errors import error
+from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.filter_rules import push_filters
 from ds_dagster.plan.match_node import Match
@@ -165,6 +166,12 @@ def _prune_scan(node: Node, needed: Needed) -> Node:
     return replace(node, columns=columns, rowtime=node.rowtime_field in needed, record_fields=beside)
 
 
+def _prune_virtual(node: Node, _needed: Needed) -> Node:
+    """The same for every reader, so that its rows can be made once."""
+    assert isinstance(node, Virtual)
+    return replace(node, input=_prune(node.input, frozenset(field.name for field in node.output)))
+
+
 Pruner = Callable[[Node, Needed], Node]
 PRUNERS: dict[type[Node], Pruner] = {
     Scan: _prune_scan,
@@ -183,5 +190,6 @@ PRUNERS: dict[type[Node], Pruner] = {
     Match: _prune_match,
     Windowed: _prune_windowed,
     WindowJoin: _prune_join,
+    Virtual: _prune_virtual,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

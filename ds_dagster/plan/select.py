@@ -37,15 +37,24 @@ class SelectBinder:
         span: where the query begins.
         choices: QUERY WITH.
         findings: collects mistakes; one per part of the SELECT, so that several are reported at once.
+        application: the query is part of; empty for none.
     """
 
-    def __init__(self, world: World, context: Context, span: Span, choices: QueryChoices, findings: Findings) -> None:
+    def __init__(
+        self,
+        world: World,
+        context: Context,
+        span: Span,
+        choices: QueryChoices,
+        findings: Findings,
+        application: str = "",
+    ) -> None:
         self.world = world
         self.context = context
         self.span = span
         self.choices = choices
         self.findings = findings
-        self.naming = Naming()
+        self.naming = Naming(application)
 
     def bind(self, tree: QueryTree, *, inner: bool = False) -> Selected:
         """Bind a SELECT or a set operation. ``inner``: in FROM, where it needs no key: rows without one come and go by

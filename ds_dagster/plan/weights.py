@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ds_dagster.errors import error
+from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Weigh
 from ds_dagster.plan.nodes import Aggregate, Filter, Node, Project
 
@@ -20,7 +21,7 @@ def weighted(node: Node) -> Node:
         return node
     if node.is_final and not (isinstance(node, Project) and node.changelog == "upsert" and not node.key):
         return Weigh(node)
-    if isinstance(node, Filter | Project):
+    if isinstance(node, Filter | Project | Virtual):
         return replace(node, input=weighted(node.input))
     if isinstance(node, Fold):
         return node.input
