@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ds_dagster.errors import error
 from ds_dagster.plan.application_nodes import Virtual
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
 from ds_dagster.plan.filter_rules import push_filters
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
@@ -23,6 +23,7 @@ from ds_dagster.plan.nodes import (
     Window,
     Windowed,
 )
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.window_join import WindowJoin
 
@@ -126,6 +127,20 @@ def _prune_distinct(node: Node, _needed: Needed) -> Node:
     return replace(node, input=_prune(node.input, frozenset(field.name for field in node.output)))
 
 
+def _prune_unweigh(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, Unweigh)
+    return replace(node, input=_prune(node.input, needed))
+
+
+def _prune_top_n(node: Node, needed: Needed) -> Node:
+    """The rank where somebody needs it: without, a row that only moves is no change."""
+    assert isinstance(node, TopN)
+    kept = needed | frozenset(node.key_names)
+    used = [expression.columns() for expression in (*node.partition, *(term.expression for term in node.order))]
+    below = (kept - {node.rank}).union(*used)
+    return replace(node, input=_prune(node.input, below), ranked=node.rank in kept)
+
+
 def _prune_join(node: Node, needed: Needed) -> Node:
     assert isinstance(node, IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin)
     if isinstance(node, WindowJoin):
@@ -191,5 +206,7 @@ PRUNERS: dict[type[Node], Pruner] = {
     Windowed: _prune_windowed,
     WindowJoin: _prune_join,
     Virtual: _prune_virtual,
+    TopN: _prune_top_n,
+    Unweigh: _prune_unweigh,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ds_dagster.errors import error
 from ds_dagster.plan.application_nodes import Virtual
-from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Unweigh, Weigh
 from ds_dagster.plan.nodes import Aggregate, Filter, Node, Project
 
 
@@ -19,6 +19,8 @@ def weighted(node: Node) -> Node:
     """
     if node.changelog == "weighted":
         return node
+    if isinstance(node, Unweigh):
+        return node.input
     if node.is_final and not (isinstance(node, Project) and node.changelog == "upsert" and not node.key):
         return Weigh(node)
     if isinstance(node, Filter | Project | Virtual):

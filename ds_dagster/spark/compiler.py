@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.errors import error
 from ds_dagster.plan.application_nodes import Virtual
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -35,6 +35,7 @@ from ds_dagster.plan.nodes import (
     Window,
     Windowed,
 )
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import has_weights
 from ds_dagster.plan.window_join import WindowJoin
@@ -289,6 +290,14 @@ class PlanCompiler:
         """Each row once."""
         return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
 
+    def visit_unweigh(self, node: Unweigh, _wants: Wants) -> Flow:
+        """Appended rows."""
+        return Flow(deltas.unweigh(self.visit(node.input, NOTHING).frame, node.output))
+
+    def visit_top_n(self, node: TopN, _wants: Wants) -> Flow:
+        """The first rows of each partition."""
+        return Flow(deltas.top_n(self.spark, node, self.visit(node.input, NOTHING).frame))
+
     def visit_sink(self, node: Sink, wants: Wants) -> Flow:
         """The relation's columns in its order, each in its type."""
         flow = self.visit(node.input, wants)
@@ -388,6 +397,8 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         Windowed: _visits(PlanCompiler.visit_windowed),
         WindowJoin: _visits(PlanCompiler.visit_window_join),
         Virtual: _visits(PlanCompiler.visit_virtual),
+        TopN: _visits(PlanCompiler.visit_top_n),
+        Unweigh: _visits(PlanCompiler.visit_unweigh),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )
