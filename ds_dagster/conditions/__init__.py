@@ -12,6 +12,7 @@ from ds_dagster.conditions import (
     cdc,
     command,
     files,
+    functions,
     local,
     orchestration,
     project,
@@ -30,8 +31,8 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, stores, cdc, files, secret, registry, row_logs, spark, runtime, orchestration,
-    local, testing, command,
+    syntax, project, catalog, query, stores, cdc, files, functions, secret, registry, row_logs, spark, runtime,
+    orchestration, local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

@@ -27,6 +27,7 @@ from ds_dagster.plan.lineage import column_lineage
 from ds_dagster.plan.nodes import BoundExpression, Named, Project, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.rewrites import rewrite
+from ds_dagster.plan.row_errors import row_error_log
 from ds_dagster.plan.select import RefusedSelectError, SelectBinder, Selected, SelectItem, project
 from ds_dagster.plan.sources import World
 from ds_dagster.settings import Settings
@@ -189,11 +190,14 @@ class _Binder:
 
     # the record
 
-    def _query(self, root: Sink, choices: QueryChoices) -> BoundQuery:
+    def _query(self, root: Sink, choices: QueryChoices) -> BoundQuery | None:
         relation = root.relation
         settings = {name: value for name, value in choices.values.items() if name != QUERY_NAME}
         refresh = _refresh(relation)
         root = rewrite(root)
+        log = self.findings.collect(lambda: row_error_log(root, choices, self.world))
+        if self.findings.failed:
+            return None
         store_kinds = {store.name: store.kind for store in self.world.catalog.stores.values()}
         return BoundQuery(
             name=choices.name or default_name(self.target, self.world.settings),
@@ -205,6 +209,7 @@ class _Binder:
             execution=str(relation.option("execution") or "engine"),
             lineage=column_lineage(root),
             settings=MappingProxyType(settings),
+            error_log=log,
         )
 
 

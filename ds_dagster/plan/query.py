@@ -30,6 +30,7 @@ class BoundQuery:
         fingerprint: hash of its meaning (versioned algorithm, formatting and comments do not matter).
         state_signature: hash of what a checkpoint depends on (operators, key schemas, sources).
         lineage: sink column → source columns it is computed from (filters and join keys are not in it).
+        error_log: where rows are kept whose expressions fail, None for nowhere.
         settings: QUERY WITH properties by name (state.ttl.millis, compute_pool, …).
     """
 
@@ -42,6 +43,7 @@ class BoundQuery:
     execution: str = "engine"
     lineage: Mapping[str, tuple[ColumnSource, ...]] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, str | int | bool] = field(default_factory=lambda: MappingProxyType({}))
+    error_log: Relation | None = None
 
     @property
     def sink(self) -> Relation:
@@ -56,7 +58,7 @@ class BoundQuery:
     @property
     def logs(self) -> tuple[Relation, ...]:
         """Where it keeps rows that it leaves out, each place once."""
-        found = (scan.log for scan in self.scans if scan.log is not None)
+        found = (log for log in (*(scan.log for scan in self.scans), self.error_log) if log is not None)
         return tuple({(log.store, log.entity): log for log in found}.values())
 
     @property

@@ -73,7 +73,7 @@ class SelectBinder:
         Raises:
             RefusedSelectError: mistakes are in the findings.
         """
-        scope = Scope(self.span)
+        scope = Scope(self.span, functions=self.world.catalog.functions)
         first, node = self._from(tree, scope)
         node = self._where(tree, scope, node)
         if is_grouped(tree):

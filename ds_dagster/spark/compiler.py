@@ -7,7 +7,7 @@ Between nodes travel the fields of the plan under their internal names, and besi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Literal, TypeVar
@@ -31,6 +31,7 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.row_errors import computed_below
 from ds_dagster.plan.weights import has_weights
 from ds_dagster.spark import columns as names
 from ds_dagster.spark import deltas
@@ -40,6 +41,7 @@ from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.jvm import RETENTION_MICROS, operators
+from ds_dagster.spark.row_errors import RowErrors
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
@@ -54,6 +56,7 @@ NOTHING: Wants = frozenset()
 TIME: Wants = frozenset({names.EVENT_TIME})
 POSITION: Wants = frozenset({names.PARTITION, names.ORDER})
 _KEY = "__key"
+_HOLDS = "__holds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class PlanCompiler:
         job: whose clock moves time.
         read: gives the records of a scan.
         retention_micros: how long a temporal join keeps ended versions for late rows.
+        errors: how rows fail whose expressions do, None where they fail their batch.
     """
 
     def __init__(
@@ -105,17 +109,21 @@ class PlanCompiler:
         job: str,
         read: Callable[[Scan], SourceFrame],
         retention_micros: int = RETENTION_MICROS,
+        errors: RowErrors | None = None,
     ) -> None:
         self.spark = spark
         self.job = job
         self.read = read
         self.retention_micros = retention_micros
+        self.errors = errors
         self.clocked: frozenset[str] = frozenset()
 
     def compile(self, root: Sink, wants: Wants = NOTHING) -> DataFrame:
         """The rows of the sink's relation: its columns by name, ``DELETED`` where rows may be deletes, and
         ``wants``."""
         self.clocked = clocked_sources(root)
+        if self.errors is not None:
+            root = replace(root, input=computed_below(root.input))
         return self.visit(root, wants).frame
 
     def visit(self, node: Node, wants: Wants) -> Flow:
@@ -139,6 +147,9 @@ class PlanCompiler:
     def visit_filter(self, node: Filter, wants: Wants) -> Flow:
         """Over rows that may be replaced, one that fails deletes its key."""
         flow = self.visit(node.input, wants)
+        if self.errors is not None and node.input.changelog == "append":
+            judged = self.errors.computed(flow.frame, {_HOLDS: node.condition})
+            return Flow(judged.where(sf.col(_HOLDS)).drop(_HOLDS), flow.timed)
         holds = compile_condition(flow.frame, node.condition)
         if not node.emits_deletes:
             return Flow(flow.frame.where(holds), flow.timed)
@@ -148,6 +159,11 @@ class PlanCompiler:
     def visit_project(self, node: Project, wants: Wants) -> Flow:
         """Computed columns; technical columns pass."""
         flow = self.visit(node.input, wants)
+        if self.errors is not None and node.input.changelog == "append":
+            numbered = {f"__{i}": named.expression for i, named in enumerate(node.columns)}
+            rows = self.errors.computed(flow.frame, numbered)
+            made = [sf.col(f"__{i}").alias(named.name) for i, named in enumerate(node.columns)]
+            return Flow(rows.select(*made, *_technical(flow.frame)), flow.timed)
         made = [compile_expression(flow.frame, named.expression).alias(named.name) for named in node.columns]
         return Flow(flow.frame.select(*made, *_technical(flow.frame)), flow.timed)
 

@@ -32,6 +32,7 @@ from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.jvm import NO_REPLAY, RETENTION_MICROS, operators
 from ds_dagster.spark.progress import BatchProgress, read_progress
+from ds_dagster.spark.row_errors import row_errors
 from ds_dagster.spark.row_logs import JOB_OPTION, LogCapture, RowLogs, open_logs
 from ds_dagster.spark.session import active, in_pool, job_session
 from ds_dagster.spark.sinks import encode_records
@@ -153,7 +154,7 @@ def prepare(
             undo.callback(operators(session).remove_clock, job_name)
         if kept:
             undo.callback(kept.close)
-        frame = _frame(session, query, write, job_name, lambda scan: replace(read(scan), logs=kept))
+        frame = _frame(session, query, write, job_name, lambda scan: replace(read(scan), logs=kept), kept)
         options = _sink_options(write, identity, resolve)
         writer = _writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
         frame = writer.planned(frame) if writer else frame
@@ -177,12 +178,19 @@ def prepare(
 
 
 def _frame(
-    session: SparkSession, query: BoundQuery, write: WriteSpec, job_name: str, read: Callable[[Scan], SourceFrame]
+    session: SparkSession,
+    query: BoundQuery,
+    write: WriteSpec,
+    job_name: str,
+    read: Callable[[Scan], SourceFrame],
+    logs: RowLogs | None,
 ) -> DataFrame:
     """What the sink gets."""
     retention = int(query.settings.get(RETENTION_SETTING, RETENTION_MICROS // 1000)) * 1000
     try:
-        frame = PlanCompiler(session, job_name, read, retention).compile(query.root, _wants(query, write))
+        frame = PlanCompiler(session, job_name, read, retention, row_errors(query, logs)).compile(
+            query.root, _wants(query, write)
+        )
         if write.kind == "stream":
             frame = encode_records(frame, query.sink, write)
             register_provider(session, write.provider)
