@@ -35,7 +35,8 @@ def user_call(spark: SparkSession, function: UserFunction, arguments: Sequence[C
     typed = [value.cast(to_spark(type_)) for value, type_ in zip(arguments, function.types, strict=True)]
     result = to_spark(function.returns)
     if function.language == "python":
-        return cast(Column, arrow_udf(_python(function, result), result)(*typed))
+        make = cast(Callable[..., Callable[..., Column]], arrow_udf)
+        return make(_python(function, result), result)(*typed)
     types = spark_types.StructType()
     for index, type_ in enumerate(function.types):
         types.add(f"a{index}", to_spark(type_))
