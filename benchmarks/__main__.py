@@ -36,6 +36,7 @@ ITEMS: Mapping[str, Item] = {
     "filter": Item("throughput:filter_", ("kafka",), "Kafka → filter, project → Kafka"),
     "aggregate": Item("throughput:aggregate", ("kafka",), "Kafka → GROUP BY → changelog in Kafka"),
     "temporal": Item("throughput:temporal", ("kafka",), "clicks ⋈ versions of users → Kafka"),
+    "filters": Item("filter_rules:pushdown", (), "a condition before a join of changelogs; the peer has it behind"),
     "ctas": Item("tables:ctas", ("kafka", "postgres"), "CTAS into Postgres; the peer is the server's own binary COPY"),
     "cdc": Item(
         "cdc:changes", ("kafka", "postgres"), "changes of a table → Parquet, → Kafka; the peer is a Python loop"

@@ -115,16 +115,16 @@ JOINS: tuple[Condition, ...] = (
     Condition(
         "JOIN_FULL_NOT_YET",
         "not_yet",
-        "FULL JOIN of {left} with {right}",
-        "write LEFT JOIN in both directions, as two queries",
+        "FULL JOIN of stream {left} with changelog {right}",
+        "write LEFT JOIN; a version that no record meets is a row of the changelog itself",
         _ZERO,
     ),
     Condition("JOIN_KINDS", "not_yet", "join of {left_kind} {left} with {right_kind} {right}", "{instead}", _ZERO),
     Condition(
         "JOIN_CONDITION",
         "user",
-        "ON of the join with {right} is not one equality of a column on each side",
-        "write ON {example}; other conditions go into WHERE",
+        "ON of the join with {right} sets nothing of one side equal to something of the other",
+        "write ON {example}, and AND before what else is asked",
         "42601",
     ),
     Condition(
@@ -143,12 +143,19 @@ JOINS: tuple[Condition, ...] = (
     ),
     Condition(
         "JOIN_KEY_COMPOSITE",
-        "not_yet",
-        "join with changelog {right}, whose primary key has several columns: {key}",
-        "build a changelog with one key column (CONCAT) and join on that",
-        _ZERO,
+        "user",
+        "ON of the join with changelog {right} leaves out {missing} of its primary key",
+        "add AND {example} = … to ON",
+        "42601",
     ),
     Condition("JOIN_KEY_NESTED", "user", "ON compares {type} values", "join on scalar columns", "42804"),
+    Condition(
+        "JOIN_RESIDUAL",
+        "not_yet",
+        "{kind} JOIN of {what} with a condition in ON that is no equality between the sides",
+        "put a condition on the right side alone into a sub-select; JOIN takes any condition",
+        _ZERO,
+    ),
     Condition("STATEFUL_CHAIN", "not_yet", "{upper} over {lower} in one query", "{instead}", _ZERO),
 )
 
@@ -247,14 +254,18 @@ WINDOWS: tuple[Condition, ...] = (
         "42803",
     ),
     Condition(
-        "WINDOW_OF_JOIN",
+        "WINDOW_OF_WINDOW",
         "not_yet",
-        "window over {what}",
-        "write the part inside the window as a STREAM of its own",
+        "window over rows that are in windows already",
+        "aggregate the inner one first, or write the part inside the outer one as a STREAM of its own",
         _ZERO,
     ),
     Condition(
-        "WINDOW_IN_JOIN", "not_yet", "window as a side of a join", "aggregate or window in a query of its own", _ZERO
+        "WINDOW_IN_JOIN",
+        "not_yet",
+        "SESSION as a side of a join, whose bounds are known only when it has ended",
+        "join with a sub-select that aggregates the session",
+        _ZERO,
     ),
     Condition(
         "EMIT_WITHOUT_WINDOW",

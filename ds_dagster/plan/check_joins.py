@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Weigh
+from ds_dagster.plan.delta_nodes import Distinct
 from ds_dagster.plan.match_node import Match
-from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan
+from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan, Window
+from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.window_join import WindowJoin
 
 JoinForm = Literal["interval", "temporal", "changelog"]
 
@@ -26,70 +28,97 @@ JOIN_FORMS: Mapping[tuple[str, str], tuple[JoinForm | None, str]] = MappingProxy
 )
 """(left, right) → form of the join, or None and what to write instead."""
 
-_OWN_STREAM = "write the lower one as a STREAM of its own and read that"
 _OWN_CHANGELOG = (
     "write the lower one as a CHANGELOG of its own; reading all its changes needs its topic re-declared as a STREAM"
 )
-CHAINS: Mapping[tuple[str, str], str] = MappingProxyType(
-    {
-        **{
-            (upper, lower): _OWN_STREAM
-            for upper in ("interval join", "LEFT interval join", "temporal join", "windowed aggregate")
-            for lower in ("interval join", "LEFT interval join", "temporal join", "pattern match")
-        },
-        **{
-            ("pattern match", lower): _OWN_STREAM
-            for lower in ("interval join", "LEFT interval join", "temporal join", "pattern match")
-        },
-        **{
-            (upper, lower): _OWN_CHANGELOG
-            for upper in ("interval join", "LEFT interval join", "temporal join", "windowed aggregate")
-            for lower in ("aggregate", "windowed aggregate", "step over a changelog")
-        },
-    }
-)
-"""(upper, lower) stateful step in one query → empty when allowed, else what to write instead. Joins and windows need
-the event time of their rows, which no stateful step below passes on. Aggregates without a window and joins of
-changelogs need none, see :func:`check_weights`."""
-
-
-def step_name(node: Node) -> str:
-    """What :data:`CHAINS` calls a stateful node."""
-    if isinstance(node, Match):
-        return "pattern match"
-    if isinstance(node, Weigh | DeltaAggregate | DeltaJoin | Distinct):
-        return "step over a changelog"
-    if isinstance(node, Aggregate):
-        return "windowed aggregate" if node.window is not None else "aggregate"
-    if isinstance(node, IntervalJoin):
-        return "LEFT interval join" if node.kind == "left" else "interval join"
-    return "temporal join"
-
-
-def check_chain(upper: str, below: Node, span: Span) -> None:
-    """A stateful step may stand over all stateful steps below it.
-
-    Raises:
-        NotYetError: STATEFUL_CHAIN.
-    """
-    for node in below.walk():
-        if node.is_stateful:
-            lower = step_name(node)
-            instead = CHAINS[upper, lower]
-            if instead:
-                raise error("STATEFUL_CHAIN", span=span, upper=_article(upper), lower=_article(lower), instead=instead)
+_OWN_STREAM = "write the lower one as a STREAM of its own and read that"
+_NO_UPDATES = "leave out 'emit.mode': the window answers once, when it has closed"
 
 
 def check_weights(below: Node, span: Span) -> None:
-    """An aggregate, or a join of changelogs, may stand over everything but windows that are refined: what they said
-    before is not known.
+    """A stateful step may stand over everything but windows that are refined: what they said before is not known.
 
     Raises:
         NotYetError: STATEFUL_CHAIN.
     """
     if any(isinstance(node, Aggregate) and node.window and node.updates for node in below.walk()):
-        lower = "windowed aggregate that is refined"
-        raise error("STATEFUL_CHAIN", span=span, upper="a step", lower=_article(lower), instead=_OWN_CHANGELOG)
+        lower = "a windowed aggregate that is refined"
+        raise error("STATEFUL_CHAIN", span=span, upper="a step", lower=lower, instead=_OWN_CHANGELOG)
+
+
+def check_updates(below: Node, span: Span) -> None:
+    """A window that is refined stands over steps whose rows come at once: Spark has no mode that refines one step and
+    waits in another.
+
+    Raises:
+        NotYetError: STATEFUL_CHAIN.
+    """
+    for node in below.walk():
+        lower = _WAITING.get(type(node), "")
+        if lower and not (isinstance(node, IntervalJoin) and node.kind == "inner"):
+            upper = "a windowed aggregate that is refined"
+            raise error("STATEFUL_CHAIN", span=span, upper=upper, lower=lower, instead=_NO_UPDATES)
+
+
+_WAITING: Mapping[type[Node], str] = MappingProxyType(
+    {
+        Aggregate: "an aggregate",
+        WindowJoin: "a join of windows",
+        IntervalJoin: "an outer interval join",
+    }
+)
+
+
+def check_time(upper: str, below: Node, span: Span) -> None:
+    """A step that waits for event time stands over steps that pass it on.
+
+    Raises:
+        NotYetError: STATEFUL_CHAIN.
+    """
+    for node in below.walk():
+        lower = _TIMELESS.get(type(node), "")
+        joined = isinstance(node, Union) and any(inner.is_stateful for inner in node.walk())
+        lower = "a UNION over joins or aggregates" if joined else lower
+        if lower:
+            raise error("STATEFUL_CHAIN", span=span, upper=upper, lower=lower, instead=_OWN_STREAM)
+
+
+_TIMELESS: Mapping[type[Node], str] = MappingProxyType({Match: "a pattern match", Distinct: "SELECT DISTINCT"})
+"""Steps whose rows come without an event time: a match is older than its last row, a value may come again."""
+
+
+def check_rows(upper: str, below: Node, span: Span) -> None:
+    """A step that needs rows in the order of their source stands over no stateful one.
+
+    Raises:
+        NotYetError: STATEFUL_CHAIN.
+    """
+    if any(node.is_stateful for node in below.walk()):
+        lower = "a join, an aggregate or another stateful step"
+        raise error("STATEFUL_CHAIN", span=span, upper=upper, lower=lower, instead=_OWN_STREAM)
+
+
+def check_session_bounds(left: Node, right: Node, span: Span) -> None:
+    """Rows of a session do not know its bounds before it has ended, so only its aggregate may be joined.
+
+    Raises:
+        NotYetError: WINDOW_IN_JOIN.
+    """
+    if any(window.function == "SESSION" for side in (left, right) for window in _open_windows(side)):
+        raise error("WINDOW_IN_JOIN", span=span)
+
+
+def in_open_window(node: Node) -> bool:
+    """Whether a node's rows are in windows that no aggregate below has closed."""
+    return any(True for _ in _open_windows(node))
+
+
+def _open_windows(node: Node) -> Iterator[Window]:
+    if isinstance(node, Window):
+        yield node
+    if not isinstance(node, Aggregate):
+        for child in node.inputs:
+            yield from _open_windows(child)
 
 
 def side_kind(node: Node) -> str:
@@ -132,7 +161,3 @@ def check_within(form: JoinForm, within: int | None, names: tuple[str, str], spa
         raise error("INTERVAL_JOIN_WITHOUT_WITHIN", span=span, left=names[0], right=names[1])
     if form != "interval" and within is not None:
         raise error("WITHIN_ON_TEMPORAL_JOIN", span=span, left=names[0], right=names[1])
-
-
-def _article(step: str) -> str:
-    return f"an {step}" if step[0] in "aeiou" else f"a {step}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ds_dagster.errors import error
-from ds_dagster.plan.nodes import AggregateCall, BoundExpression, ChangelogKind, Field, Named, Node, require
+from ds_dagster.plan.nodes import AggregateCall, BoundExpression, ChangelogKind, Field, Named, Node, or_null, require
 
 DeltaJoinKind = Literal["inner", "left", "full", "semi", "anti"]
 
@@ -79,13 +79,15 @@ class DeltaAggregate(Node):
 
 @dataclass(frozen=True, slots=True)
 class DeltaJoin(Node):
-    """Changelog ⋈ changelog: all pairs of rows whose keys are equal, as both sides are now. NULL keys match nothing."""
+    """Changelog ⋈ changelog: all pairs of rows whose keys are equal, as both sides are now. NULL keys match nothing.
+    ``residual``: what else LEFT and FULL ask of a pair (INNER: a filter above)."""
 
     left: Node
     right: Node
     kind: DeltaJoinKind
     left_keys: tuple[BoundExpression, ...]
     right_keys: tuple[BoundExpression, ...]
+    residual: BoundExpression | None = None
     ttl_millis: int = 0
 
     def __post_init__(self) -> None:
@@ -96,8 +98,8 @@ class DeltaJoin(Node):
     def output(self) -> tuple[Field, ...]:
         if self.kind in ("semi", "anti"):
             return self.left.output
-        left = _or_null(self.left, self.kind == "full")
-        return (*left, *_or_null(self.right, self.kind != "inner"))
+        left = or_null(self.left, self.kind == "full")
+        return (*left, *or_null(self.right, self.kind != "inner"))
 
     @property
     def changelog(self) -> ChangelogKind:
@@ -171,10 +173,6 @@ def _covers(keys: tuple[BoundExpression, ...], node: Node) -> bool:
     """Whether a row of the node is found by these at most once: they hold its whole key."""
     found = frozenset().union(*(key.columns() for key in keys))
     return bool(node.key) and found.issuperset(node.key)
-
-
-def _or_null(node: Node, may_be_absent: bool) -> tuple[Field, ...]:
-    return tuple(Field(f.name, f.type, f.nullable or may_be_absent) for f in node.output)
 
 
 def appends_only(node: Node) -> bool:

@@ -32,11 +32,13 @@ from ds_dagster.plan.nodes import (
     SourceTime,
     TemporalJoin,
     Window,
+    Windowed,
 )
 from ds_dagster.plan.pattern import pattern_text
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.sql.expressions import SKIPS
 from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.printing import print_statement
@@ -211,16 +213,33 @@ def _call(call: AggregateCall) -> str:
 
 def _interval_join(node: Node) -> str:
     assert isinstance(node, IntervalJoin)
-    return (
-        f"{node.kind} on {_text(node.left_key)} = {_text(node.right_key)} · within {duration_text(node.within_millis)}"
-    )
+    return f"{node.kind} on {_on(node)} · within {duration_text(node.within_millis)}"
 
 
 def _temporal_join(node: Node) -> str:
     assert isinstance(node, TemporalJoin)
     mode = "latest version at once" if node.immediate else "version valid at event time"
     kept = duration_text(node.retention_millis) if node.retention_millis else "0"
-    return f"{node.kind} on {_text(node.left_key)} = {_text(node.right_key)} · {mode} · versions kept {kept}"
+    return f"{node.kind} on {_on(node)} · {mode} · versions kept {kept}"
+
+
+def _on(node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin) -> str:
+    keys = zip(node.left_keys, node.right_keys, strict=True)
+    parts = [f"{_text(left)} = {_text(right)}" for left, right in keys]
+    residual = None if isinstance(node, WindowJoin) else node.residual
+    return " and ".join(parts if residual is None else [*parts, _text(residual)])
+
+
+def _windowed(node: Node) -> str:
+    assert isinstance(node, Windowed)
+    return f"from {shown(node.start)} to {shown(node.end)}"
+
+
+def _window_join(node: Node) -> str:
+    assert isinstance(node, WindowJoin)
+    ends = f"{shown(node.left_end)} = {shown(node.right_end)}"
+    keys = f" and {_on(node)}" if node.left_keys else ""
+    return f"{node.kind} on {ends}{keys} · once, when the window closes"
 
 
 def _weigh(node: Node) -> str:
@@ -239,8 +258,7 @@ def _delta_aggregate(node: Node) -> str:
 
 def _delta_join(node: Node) -> str:
     assert isinstance(node, DeltaJoin)
-    keys = zip(node.left_keys, node.right_keys, strict=True)
-    return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in keys)}{_ttl(node)}"
+    return f"{node.kind} on {_on(node)}{_ttl(node)}"
 
 
 def _union(_node: Node) -> str:
@@ -250,6 +268,7 @@ def _union(_node: Node) -> str:
 def _distinct(node: Node) -> str:
     assert isinstance(node, Distinct)
     return "keeps every value" + (" · the first row of each" if node.changelog == "append" else "")
+    return f"{node.kind} on {_on(node)}"
 
 
 def _fold(node: Node) -> str:
@@ -269,9 +288,8 @@ def _match(node: Node) -> str:
         facts.append(f"within {duration_text(node.within_millis)}")
     facts += [f"{one.variable}: {_with(one.condition, values)}" for one in node.definitions]
     facts.append(f"skip {' '.join(SKIPS[node.skip])} {node.skip_variable}".rstrip())
-    facts.append(
-        ", ".join(f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in node.measures)
-    )
+    made = [f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in node.measures]
+    facts.append(", ".join(made))
     return " · ".join(facts)
 
 
@@ -300,5 +318,7 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     Union: _union,
     Distinct: _distinct,
     Match: _match,
+    Windowed: _windowed,
+    WindowJoin: _window_join,
 }
 """Node → what is to be said about it."""

@@ -26,10 +26,12 @@ from ds_dagster.plan.nodes import (
     Sink,
     TemporalJoin,
     Window,
+    Windowed,
 )
 from ds_dagster.plan.pattern import pattern_text, variables
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.window_join import WindowJoin
 
 FINGERPRINT_VERSION = "v1"
 STATE_VERSION = "s1"
@@ -166,10 +168,11 @@ class _Shaper:
         """An expression with its type. ``own``: names that are no fields of an input, and what stands for them."""
         if expression is None:
             return None
-        position = (lambda name: own.get(name) or self._position(name)) if own else self._position
+        position = (lambda name: own.get(name) or self.position(name)) if own else self.position
         return [expression_text(expression.tree, position, strict=True), str(expression.type)]
 
-    def _position(self, name: str) -> str:
+    def position(self, name: str) -> str:
+        """A field of the inputs, by its place among them."""
         if self._positions is None:
             fields = [field for child in self.node.inputs for field in child.output]
             self._positions = {field.name: f"#{index}" for index, field in enumerate(fields)}
@@ -228,9 +231,32 @@ def _aggregate(shaper: _Shaper, node: Node) -> Shape:
 
 
 def _join(shaper: _Shaper, node: Node) -> Shape:
+    """More keys than one, and what else is asked, stand behind the rest: a join without them keeps its hash."""
     assert isinstance(node, IntervalJoin | TemporalJoin)
     options: Shape = [node.within_millis] if isinstance(node, IntervalJoin) else [node.immediate, node.retention_millis]
-    return [node.kind, shaper.text(node.left_key), shaper.text(node.right_key), options]
+    first, *others = _key_pairs(shaper, node)
+    more: Shape = [others] if others else []
+    return [node.kind, *first, options, *more, *_residual(shaper, node)]
+
+
+def _residual(shaper: _Shaper, node: IntervalJoin | TemporalJoin | DeltaJoin) -> Shape:
+    return [["residual", shaper.text(node.residual)]] if node.residual else []
+
+
+def _key_pairs(shaper: _Shaper, node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin) -> list[Shape]:
+    keys = zip(node.left_keys, node.right_keys, strict=True)
+    return [[shaper.text(left), shaper.text(right)] for left, right in keys]
+
+
+def _windowed(shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, Windowed)
+    return [shaper.position(node.start), shaper.position(node.end)]
+
+
+def _window_join(shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, WindowJoin)
+    ends = [shaper.position(node.left_end), shaper.position(node.right_end)]
+    return [node.kind, ends, [*_key_pairs(shaper, node)]]
 
 
 def _forgets(node: Weigh | DeltaAggregate | DeltaJoin) -> Shape:
@@ -251,8 +277,7 @@ def _delta_aggregate(shaper: _Shaper, node: Node) -> Shape:
 
 def _delta_join(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, DeltaJoin)
-    keys = zip(node.left_keys, node.right_keys, strict=True)
-    return [node.kind, [[shaper.text(left), shaper.text(right)] for left, right in keys], *_forgets(node)]
+    return [node.kind, [*_key_pairs(shaper, node)], *_residual(shaper, node), *_forgets(node)]
 
 
 def _fold(_shaper: _Shaper, node: Node) -> Shape:
@@ -292,6 +317,8 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     Union: lambda _shaper, _node: [],
     Distinct: lambda _shaper, node: [node.changelog],
     Match: _match,
+    Windowed: _windowed,
+    WindowJoin: _window_join,
 }
 
 

@@ -10,7 +10,7 @@ from ds_dagster.datatypes import BIGINT, is_primitive
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.calls import AGGREGATES, Aggregates
-from ds_dagster.plan.check_joins import check_chain, check_weights
+from ds_dagster.plan.check_joins import check_updates, check_weights
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
 from ds_dagster.plan.match_node import Match
@@ -22,11 +22,13 @@ from ds_dagster.plan.nodes import (
     Named,
     Node,
     Window,
+    Windowed,
 )
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.scope import Scope
 from ds_dagster.plan.sources import Planned
 from ds_dagster.plan.weights import has_weights, weighted
+from ds_dagster.plan.window_join import WindowJoin, window_bounds
 
 
 def is_grouped(tree: exp.Select) -> bool:
@@ -51,6 +53,7 @@ class Grouping:
         self.below = below
         self.aggregates = Aggregates()
         self.group: list[Named] = []
+        self.window: Window | Windowed | None = None
         self._by_text: dict[str, Named] = {}
         self.span = scope.place(tree.args.get("group") or tree)
 
@@ -60,7 +63,7 @@ class Grouping:
         Raises:
             UserError: WINDOW_NOT_GROUPED, GROUP_BY_…; AGGREGATE_OVER_CHANGELOG, STATEFUL_CHAIN.
         """
-        self._check_below()
+        check_weights(self.below, self.span)
         group = self.tree.args.get("group")
         if group is None:
             aggregates = any(_has_aggregate(item) for item in self.tree.expressions)
@@ -70,13 +73,7 @@ class Grouping:
         binder = ExpressionBinder(self.scope, "GROUP BY")
         for item in group.expressions:
             self._add(binder, self._meant(item, aliases))
-        self._check_window()
-
-    def _check_below(self) -> None:
-        if self.source.window is not None:
-            check_chain("windowed aggregate", self.below, self.span)
-        else:
-            check_weights(self.below, self.span)
+        self._find_window()
 
     def _meant(self, item: exp.Expression, aliases: Mapping[str, exp.Expression]) -> exp.Expression:
         """The expression of the SELECT list a name stands for, unless a source has a column of that name."""
@@ -97,14 +94,21 @@ class Grouping:
             self._by_text[text] = Named(name, bound)
             self.group.append(self._by_text[text])
 
-    def _check_window(self) -> None:
-        window = self.source.window
+    def _find_window(self) -> None:
+        """The window the groups are made of: that of the only source, or one whose bounds a step below passes on."""
+        own = self.source.window
         grouped = {named.name for named in self.group}
-        if window is not None:
-            bounds = {"window_start": window.start, "window_end": window.end}
+        if own is not None:
+            bounds = {"window_start": own.start, "window_end": own.end}
             missing = [shown for shown, name in bounds.items() if name not in grouped]
             if missing:
                 raise error("WINDOW_NOT_GROUPED", span=self.span, missing=missing)
+        if own is not None and len(self.scope.sources) == 1:
+            self.window = own
+            return
+        found = next((b for b in window_bounds(self.below) if grouped.issuperset(b)), None)
+        if found is not None:
+            self.window = self.below = Windowed(self.below, *found)
 
     def over(self, bound: BoundExpression, span: Span) -> BoundExpression:
         """The same expression over the aggregate's output: groups and aggregates by their fields.
@@ -141,16 +145,30 @@ class Grouping:
             self.aggregates.add("COUNT", None, None, BIGINT)
         calls = tuple(self.aggregates.calls.values())
         if self._is_native():
-            return Aggregate(self.below, tuple(self.group), calls, self.source.window, updates)
+            return Aggregate(self.below, tuple(self.group), calls, self.window, updates)
         return DeltaAggregate(weighted(self.below), tuple(self.group), calls)
 
     def _is_native(self) -> bool:
-        """Whether Spark's own aggregate can do it: over appended rows, as the one stateful step that updates."""
-        if self.source.window is not None:
+        """Whether Spark's own aggregate can do it: over a window, or over appended rows with at most one stateful step
+        below, none that waits for time to give rows without partner."""
+        if self.window is not None:
             return True
-        below = list(self.below.walk())
-        ours = any(isinstance(n, Match) or (isinstance(n, IntervalJoin) and n.kind == "left") for n in below)
-        return self.below.changelog == "append" and not ours and not has_weights(self.below)
+        stateful = [node for node in self.below.walk() if node.is_stateful]
+        waits = any(
+            isinstance(node, WindowJoin | Match) or (isinstance(node, IntervalJoin) and node.kind != "inner")
+            for node in stateful
+        )
+        few = len(stateful) <= 1 and not has_weights(self.below)
+        return self.below.changelog == "append" and few and not waits
+
+    def check_updates(self, updates: bool) -> None:
+        """What a window that is refined may stand over.
+
+        Raises:
+            NotYetError: STATEFUL_CHAIN.
+        """
+        if updates and self.window is not None:
+            check_updates(self.below, self.span)
 
     def check_session(self, updates: bool) -> None:
         """What a session's bounds are is known only to the aggregate: nothing below it may look at them. Once all calls
@@ -159,8 +177,8 @@ class Grouping:
         Raises:
             UserError: SESSION_BOUNDS, SESSION_UPDATES.
         """
-        window = self.source.window
-        if window is None or window.function != "SESSION":
+        window = self.window
+        if not isinstance(window, Window) or window.function != "SESSION":
             return
         if updates:
             raise error("SESSION_UPDATES", span=self.span)
@@ -175,7 +193,6 @@ class Grouping:
         for where, expressions in uses.items():
             if any(bounds & expression.columns() for expression in expressions):
                 raise error("SESSION_BOUNDS", span=self.span, where=where)
-
 
 def window_of(node: Node) -> Window | None:
     """The window somewhere below, if any."""

@@ -1,17 +1,17 @@
-"""Joins: the form follows from the kinds of the sides, ON is one equality of a column on each side."""
+"""Joins: the form follows from the kinds of the sides and from ON: equalities between the sides, and what else is
+asked. Of an INNER JOIN that is a filter above it, of an outer one a part of the join (``residual``)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from sqlglot import exp
 
 from ds_dagster.catalog.inference import QueryChoices
-from ds_dagster.datatypes import common_type, is_primitive
-from ds_dagster.errors import DsError, error
-from ds_dagster.plan.check_joins import check_chain, check_weights, check_within, join_form
-from ds_dagster.plan.delta_nodes import DeltaJoin, DeltaJoinKind
-from ds_dagster.plan.expressions import ExpressionBinder, Typed, widened
+from ds_dagster.errors import error
+from ds_dagster.plan.check_joins import check_session_bounds, check_time, check_weights, check_within, join_form
+from ds_dagster.plan.delta_nodes import DeltaJoin
+from ds_dagster.plan.join_conditions import JoinKey, On, bind_on, condition_of
 from ds_dagster.plan.nodes import (
     DEFAULT_RETENTION_MILLIS,
     BoundExpression,
@@ -19,21 +19,12 @@ from ds_dagster.plan.nodes import (
     IntervalJoin,
     JoinKind,
     Node,
-    Scan,
     TemporalJoin,
-    Window,
 )
 from ds_dagster.plan.scope import Scope
 from ds_dagster.plan.sources import Planned
 from ds_dagster.plan.weights import weighted
-
-
-class JoinKey(NamedTuple):
-    """Both sides of ON, already of one type; ``right_column`` is the name of the right one as seen by the query."""
-
-    left: BoundExpression
-    right: BoundExpression
-    right_column: str
+from ds_dagster.plan.window_join import WindowJoin, window_bounds
 
 
 def bind_join(scope: Scope, left: Node, right: Planned, join: exp.Expression, choices: QueryChoices) -> Node:
@@ -41,159 +32,144 @@ def bind_join(scope: Scope, left: Node, right: Planned, join: exp.Expression, ch
 
     Raises:
         UserError: INTERVAL_JOIN_WITHOUT_WITHIN, WITHIN_ON_TEMPORAL_JOIN, JOIN_CONDITION, JOIN_KEY_….
-        NotYetError: JOIN_FULL_NOT_YET, JOIN_KINDS, JOIN_KEY_COMPOSITE, WINDOW_IN_JOIN, STATEFUL_CHAIN.
+        NotYetError: JOIN_FULL_NOT_YET, JOIN_KINDS, JOIN_RESIDUAL, STATEFUL_CHAIN.
     """
-    span = scope.place(join)
+    made = _Join(scope, left, right, join)
+    ends = made.ends()
+    if ends is not None:
+        return made.window(*ends)
     names = (scope.sources[-1].shown, right.source.shown)
-    if right.window is not None or (left.changelog == "append" and _has_window(left)):
-        raise error("WINDOW_IN_JOIN", span=span)
-    form = join_form(left, right.node, names, span)
-    within = join.args.get("within")
-    check_within(form, within, names, span)
+    form = join_form(left, right.node, names, made.span)
+    check_within(form, made.within, names, made.span)
     if form == "changelog":
-        return _changelog_join(scope, left, right, join)
-    kind = _kind(join, names, scope)
-    upper = "temporal join" if form == "temporal" else ("LEFT interval join" if kind == "left" else "interval join")
-    check_chain(upper, left, span)
-    check_chain(upper, right.node, span)
-    left_fields = frozenset(field.name for field in left.output)
-    scope.add(right.source, join.this)
-    condition = _unwrapped(join.args["on"])
-    key = _key(scope, join, condition, left_fields, right)
-    if kind == "left":
-        scope.sources[-1] = right.source.nullable()
-    if form == "interval":
-        assert isinstance(within, int)
-        return IntervalJoin(left, right.node, kind, key.left, key.right, within)
-    return _temporal_join(scope, left, right, join, kind, key, choices)
+        return made.changelog()
+    check_session_bounds(left, right.node, made.span)
+    for side in (left, right.node):
+        check_time("a join of streams" if form == "interval" else "a temporal join", side, made.span)
+    return made.interval() if form == "interval" else made.temporal(choices)
 
 
-def _has_window(node: Node) -> bool:
-    return any(isinstance(below, Window) for below in node.walk())
+class _Join:
+    """One JOIN on its way to a node."""
 
+    def __init__(self, scope: Scope, left: Node, right: Planned, join: exp.Expression) -> None:
+        self.scope = scope
+        self.left = left
+        self.right = right
+        self.join = join
+        self.span = scope.place(join)
+        self.within: int | None = join.args.get("within")
+        self.kind: JoinKind = _KINDS.get(str(join.args.get("side") or "").upper(), "inner")
+        self.names = (scope.sources[-1].shown, right.source.shown)
+        self._on: On | None = None
 
-def _temporal_join(
-    scope: Scope, left: Node, right: Planned, join: exp.Expression, kind: JoinKind, key: JoinKey, choices: QueryChoices
-) -> TemporalJoin:
-    _check_primary_key(scope, join, right, key)
-    mode = right.choices.temporal_mode or choices.temporal_mode
-    retention = right.choices.temporal_retention_millis
-    retention = choices.temporal_retention_millis if retention is None else retention
-    return TemporalJoin(
-        left,
-        right.node,
-        kind,
-        key.left,
-        key.right,
-        immediate=mode == "immediate",
-        retention_millis=DEFAULT_RETENTION_MILLIS if retention is None else retention,
-    )
+    @property
+    def on(self) -> On:
+        """ON, for which the right source joins the scope."""
+        if self._on is None:
+            left_fields = frozenset(field.name for field in self.left.output)
+            self.scope.add(self.right.source, self.join.this)
+            self._on = bind_on(self.scope, self.join, left_fields, self.right)
+        return self._on
 
+    # forms
 
-def _changelog_join(scope: Scope, left: Node, right: Planned, join: exp.Expression) -> Node:
-    """Changelog ⋈ changelog: any number of equalities; what else an INNER JOIN asks is a filter above it."""
-    span = scope.place(join)
-    check_weights(left, span)
-    check_weights(right.node, span)
-    kind = _changelog_kind(join)
-    left_fields = frozenset(field.name for field in left.output)
-    scope.add(right.source, join.this)
-    keys, others = [], []
-    for condition in _conjuncts(join.args["on"]):
-        sides = _sides(scope, condition, left_fields)
-        if sides is None:
-            others.append(condition)
-        else:
-            keys.append(_key(scope, join, condition, left_fields, right))
-    if not keys or (others and kind != "inner"):
-        raise _refused(scope, join, right)
-    left_keys, right_keys = tuple(key.left for key in keys), tuple(key.right for key in keys)
-    node: Node = DeltaJoin(weighted(left), weighted(right.node), kind, left_keys, right_keys)
-    for condition in others:
-        node = Filter(node, ExpressionBinder(scope, "ON").condition(condition))
-    if kind != "inner":
-        scope.sources[-1] = right.source.nullable()
-    if kind == "full":
-        scope.sources[:-1] = [source.nullable() for source in scope.sources[:-1]]
-    return node
+    def ends(self) -> tuple[str, str] | None:
+        """The ends of windows that ON sets equal, None without such an equality. Only rows in windows are looked at."""
+        if self.within is not None:
+            return None
+        ends = [frozenset(b.end for b in window_bounds(side)) for side in (self.left, self.right.node)]
+        if not all(ends):
+            return None
+        found = ((key.left_field, key.right_field) for key in self.on.keys)
+        return next(((left, right) for left, right in found if left in ends[0] and right in ends[1]), None)
 
+    def window(self, left_end: str, right_end: str) -> Node:
+        """Rows in the same window."""
+        on = self.on
+        rest = [key for key in on.keys if (key.left_field, key.right_field) != (left_end, right_end)]
+        if on.others and self.kind != "inner":
+            raise error("JOIN_RESIDUAL", span=self.span, kind=self.kind.upper(), what="rows of a window")
+        node = WindowJoin(self.left, self.right.node, self.kind, left_end, right_end, _lefts(rest), _rights(rest))
+        return self._done(node, on.others)
 
-def _changelog_kind(join: exp.Expression) -> DeltaJoinKind:
-    kinds: dict[str, DeltaJoinKind] = {"FULL": "full", "LEFT": "left"}
-    return kinds.get(str(join.args.get("side") or "").upper(), "inner")
-
-
-def _kind(join: exp.Expression, names: tuple[str, str], scope: Scope) -> JoinKind:
-    side = str(join.args.get("side") or "").upper()
-    if side == "FULL":
-        raise error("JOIN_FULL_NOT_YET", span=scope.place(join), left=names[0], right=names[1])
-    return "left" if side == "LEFT" else "inner"
-
-
-def _unwrapped(condition: exp.Expression) -> exp.Expression:
-    while isinstance(condition, exp.Paren):
-        condition = condition.this
-    return condition
-
-
-def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
-    """The parts of an AND, left to right."""
-    inner = _unwrapped(condition)
-    if isinstance(inner, exp.And):
-        return [*_conjuncts(inner.this), *_conjuncts(inner.expression)]
-    return [inner]
-
-
-def _sides(
-    scope: Scope, condition: exp.Expression, left_fields: frozenset[str]
-) -> tuple[exp.Expression, exp.Expression] | None:
-    """The columns of an equality, that of the left first; None for any other condition."""
-    sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
-    if len(sides) != 2 or not all(isinstance(side, exp.Column) for side in sides):
-        return None
-    binder = ExpressionBinder(scope, "ON")
-    on_left = [next(iter(binder.expression(side).columns())) in left_fields for side in sides]
-    if on_left[0] == on_left[1]:
-        return None
-    return (sides[0], sides[1]) if on_left[0] else (sides[1], sides[0])
-
-
-def _key(
-    scope: Scope, join: exp.Expression, condition: exp.Expression, left_fields: frozenset[str], right: Planned
-) -> JoinKey:
-    sides = _sides(scope, condition, left_fields)
-    if sides is None:
-        raise _refused(scope, join, right)
-    binder = ExpressionBinder(scope, "ON")
-    left, right_ = binder.expression(sides[0]), binder.expression(sides[1])
-    common = common_type(left.type, right_.type)
-    if common is None:
-        shown = [binder.shown(side) for side in sides]
-        raise binder.refuse(
-            "JOIN_KEY_TYPES", condition, left=shown[0], left_type=left.type, right=shown[1], right_type=right_.type
+    def interval(self) -> Node:
+        """Stream ⋈ stream."""
+        assert self.within is not None
+        on = self.on
+        residual = None if self.kind == "inner" else condition_of(self.scope, on.others)
+        node = IntervalJoin(
+            self.left, self.right.node, self.kind, _lefts(on.keys), _rights(on.keys), self.within, residual
         )
-    if not is_primitive(common):
-        raise binder.refuse("JOIN_KEY_NESTED", condition, type=common)
-    made = [
-        BoundExpression(widened(Typed(side.tree, side.type, side.nullable), common), common, side.nullable)
-        for side in (left, right_)
-    ]
-    return JoinKey(made[0], made[1], sides[1].name)
+        return self._done(node, on.others)
+
+    def temporal(self, choices: QueryChoices) -> Node:
+        """Stream ⋈ changelog by its primary key; other equalities are conditions on the version."""
+        if self.kind == "full":
+            raise error("JOIN_FULL_NOT_YET", span=self.span, left=self.names[0], right=self.names[1])
+        on = self.on
+        keys = self._primary(on.keys)
+        others = (*(key.written for key in on.keys if key not in keys), *on.others)
+        mode = self.right.choices.temporal_mode or choices.temporal_mode
+        retention = self.right.choices.temporal_retention_millis
+        retention = choices.temporal_retention_millis if retention is None else retention
+        node = TemporalJoin(
+            self.left,
+            self.right.node,
+            self.kind,
+            _lefts(keys),
+            _rights(keys),
+            immediate=mode == "immediate",
+            retention_millis=DEFAULT_RETENTION_MILLIS if retention is None else retention,
+            residual=None if self.kind == "inner" else condition_of(self.scope, others),
+        )
+        return self._done(node, others)
+
+    def changelog(self) -> Node:
+        """Changelog ⋈ changelog."""
+        check_weights(self.left, self.span)
+        check_weights(self.right.node, self.span)
+        on = self.on
+        residual = None if self.kind == "inner" else condition_of(self.scope, on.others)
+        left, right = weighted(self.left), weighted(self.right.node)
+        node = DeltaJoin(left, right, self.kind, _lefts(on.keys), _rights(on.keys), residual)
+        return self._done(node, on.others)
+
+    # parts
+
+    def _primary(self, keys: tuple[JoinKey, ...]) -> tuple[JoinKey, ...]:
+        """The equalities with the primary key of the changelog, in its order."""
+        primary = self.right.relation.primary_key
+        span = self.scope.place(self.join.args["on"])
+        fields = {self.right.source.columns[name].field: name for name in primary}
+        by_name = {fields[key.right_field]: key for key in reversed(keys) if key.right_field in fields}
+        shown = self.right.source.shown
+        missing = [name for name in primary if name not in by_name]
+        if missing and by_name:
+            alias = self.right.source.alias
+            raise error("JOIN_KEY_COMPOSITE", span=span, right=shown, missing=missing, example=f"{alias}.{missing[0]}")
+        if missing:
+            found = keys[0].right_field.partition("$")[2] or "an expression"
+            raise error("JOIN_KEY_NOT_PRIMARY", span=span, column=found, right=shown, key=primary)
+        return tuple(by_name[name] for name in primary)
+
+    def _done(self, node: Node, others: tuple[exp.Expression, ...]) -> Node:
+        """The node with the filter of an INNER JOIN; from here on the scope shows what may be NULL."""
+        if self.kind == "inner":
+            condition = condition_of(self.scope, others)
+            return node if condition is None else Filter(node, condition)
+        self.scope.sources[-1] = self.right.source.nullable()
+        if self.kind == "full":
+            self.scope.sources[:-1] = [source.nullable() for source in self.scope.sources[:-1]]
+        return node
 
 
-def _refused(scope: Scope, join: exp.Expression, right: Planned) -> DsError:
-    left = scope.sources[0]
-    common = [name for name in left.columns if name in right.source.columns]
-    keys = right.relation.primary_key if isinstance(right.node, Scan) else ()
-    name = next((key for key in (*keys, *common)), "column")
-    example = f"{left.alias}.{name} = {right.source.alias}.{name}"
-    return error("JOIN_CONDITION", span=scope.place(join.args["on"]), right=right.source.shown, example=example)
+_KINDS: dict[str, JoinKind] = {"LEFT": "left", "FULL": "full"}
 
 
-def _check_primary_key(scope: Scope, join: exp.Expression, right: Planned, key: JoinKey) -> None:
-    primary = right.relation.primary_key
-    span = scope.place(join.args["on"])
-    if len(primary) > 1:
-        raise error("JOIN_KEY_COMPOSITE", span=span, right=right.source.shown, key=primary)
-    if primary != (key.right_column,):
-        raise error("JOIN_KEY_NOT_PRIMARY", span=span, column=key.right_column, right=right.source.shown, key=primary)
+def _lefts(keys: Iterable[JoinKey]) -> tuple[BoundExpression, ...]:
+    return tuple(key.left for key in keys)
+
+
+def _rights(keys: Iterable[JoinKey]) -> tuple[BoundExpression, ...]:
+    return tuple(key.right for key in keys)

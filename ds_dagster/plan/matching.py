@@ -12,7 +12,7 @@ from ds_dagster.catalog.records import Findings
 from ds_dagster.datatypes import BIGINT, is_primitive
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.check_joins import check_chain
+from ds_dagster.plan.check_joins import check_rows
 from ds_dagster.plan.expressions import ExpressionBinder
 from ds_dagster.plan.functions import FUNCTIONS
 from ds_dagster.plan.match_expressions import ALL_ROWS, MatchBinder, MatchValues
@@ -69,6 +69,7 @@ class _Matching:
         self.alias = alias
         self.scope = Scope(span, [source])
         self.span = self.scope.place(ref)
+        self.place = self.scope.place(ref.args["pattern"])
         self.values = MatchValues(alias)
         self.pattern = _pattern(ref.args["pattern"])
         self.variables = variables(self.pattern)
@@ -84,7 +85,7 @@ class _Matching:
             self.values.add("COUNT", ALL_ROWS, None, BIGINT, nullable=False)
         within = self.ref.args.get("within")
         if within is None and is_unbounded(self.pattern):
-            findings.warn(error("PATTERN_STATE", span=self.span, relation=self.source.shown))
+            findings.warn(error("PATTERN_STATE", span=self.place, relation=self.source.shown))
         return Match(
             self.below,
             partition,
@@ -103,7 +104,7 @@ class _Matching:
     def _check_below(self) -> None:
         if self.below.changelog != "append":
             raise error("MATCH_OVER_CHANGELOG", span=self.span, relation=self.source.shown)
-        check_chain("pattern match", self.below, self.span)
+        check_rows("a pattern match", self.below, self.span)
 
     def _order(self) -> tuple[RowOrder, ...]:
         """ORDER BY without its first column, which must be event time, ascending."""
@@ -126,12 +127,12 @@ class _Matching:
 
     def _check_pattern(self) -> None:
         if size(self.pattern) > MOST_STATES:
-            raise error("PATTERN_TOO_LARGE", span=self.span, size=size(self.pattern), limit=MOST_STATES)
+            raise error("PATTERN_TOO_LARGE", span=self.place, size=size(self.pattern), limit=MOST_STATES)
         machine = automaton(self.pattern)
         if machine.can_be_empty():
-            raise error("PATTERN_EMPTY", span=self.span)
+            raise error("PATTERN_EMPTY", span=self.place)
         if self.ref.args.get("within") is None and machine.needs_row_behind():
-            raise error("PATTERN_OPEN_END", span=self.span)
+            raise error("PATTERN_OPEN_END", span=self.place)
         rule = _SKIP_CHECKS.get(self._skip())
         if rule is not None:
             self._check_skip(machine, rule)

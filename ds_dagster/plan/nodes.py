@@ -23,7 +23,7 @@ from ds_dagster.errors import error
 
 ChangelogKind = Literal["append", "upsert", "weighted"]
 WindowFunction = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
-JoinKind = Literal["inner", "left"]
+JoinKind = Literal["inner", "left", "full"]
 BadRecords = Literal["terminate", "ignore"]
 AggregateFunction = Literal[
     "COUNT", "SUM", "AVG", "MIN", "MAX", "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "ARRAY_AGG"
@@ -363,6 +363,35 @@ class Window(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Windowed(Node):
+    """Rows that are in a window already, by a step below: ``start`` and ``end`` are the fields of its bounds. Time has
+    not passed the end when a row arrives, or does so in the same moment."""
+
+    input: Node
+    start: str
+    end: str
+
+    def __post_init__(self) -> None:
+        require(self.input, frozenset((self.start, self.end)), "window")
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return self.input.output
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return self.input.changelog
+
+    @property
+    def is_final(self) -> bool:
+        return self.input.is_final
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.input.key
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate(Node):
     """GROUP BY. With a Window below and both bounds in ``group``: one final row per group when time passes the
     window's end (``updates`` False), or refinements. Without: the last value of each changed group per batch. Upsert
@@ -371,12 +400,12 @@ class Aggregate(Node):
     input: Node
     group: tuple[Named, ...]
     calls: tuple[AggregateCall, ...]
-    window: Window | None = None
+    window: Window | Windowed | None = None
     updates: bool = False
 
     def __post_init__(self) -> None:
-        if self.input.changelog != "append":
-            raise error("INTERNAL", where="aggregate over an upsert input")
+        if not self.input.is_final:
+            raise error("INTERNAL", where="aggregate over rows that may go")
         for named in self.group:
             require(self.input, named.expression.columns(), f"group {named.name}")
 
@@ -407,18 +436,20 @@ class Aggregate(Node):
 
 @dataclass(frozen=True, slots=True)
 class IntervalJoin(Node):
-    """Stream ⋈ stream: keys equal and ``|left time − right time| ≤ within``. NULL keys match nothing."""
+    """Stream ⋈ stream: all pairs of keys equal and ``|left time − right time| ≤ within``. NULL keys match nothing.
+    ``residual``: what else LEFT and FULL ask of a pair (INNER: a filter above)."""
 
     left: Node
     right: Node
     kind: JoinKind
-    left_key: BoundExpression
-    right_key: BoundExpression
+    left_keys: tuple[BoundExpression, ...]
+    right_keys: tuple[BoundExpression, ...]
     within_millis: int
+    residual: BoundExpression | None = None
 
     @property
     def output(self) -> tuple[Field, ...]:
-        return (*self.left.output, *_maybe_null(self.right, self.kind))
+        return (*or_null(self.left, self.kind == "full"), *or_null(self.right, self.kind != "inner"))
 
     @property
     def is_stateful(self) -> bool:
@@ -428,29 +459,32 @@ class IntervalJoin(Node):
 @dataclass(frozen=True, slots=True)
 class TemporalJoin(Node):
     """Stream ⋈ changelog: each left row meets the right version valid at its event time. ``right`` is a scan of a
-    changelog whose primary key is ``right_key``; INNER drops rows without a version, LEFT keeps them with NULLs.
+    changelog whose primary key is ``right_keys``; INNER drops rows without a version, LEFT keeps them with NULLs.
+    ``residual``: what else LEFT asks of a version; one that fails counts as none (INNER: a filter above).
     Versions are kept for late rows for ``retention_millis`` (``temporal.join.retention.millis``, default one hour),
     the newest for ever."""
 
     left: Node
     right: Node
     kind: JoinKind
-    left_key: BoundExpression
-    right_key: BoundExpression
+    left_keys: tuple[BoundExpression, ...]
+    right_keys: tuple[BoundExpression, ...]
     immediate: bool = False
     retention_millis: int = DEFAULT_RETENTION_MILLIS
+    residual: BoundExpression | None = None
 
     @property
     def output(self) -> tuple[Field, ...]:
-        return (*self.left.output, *_maybe_null(self.right, self.kind))
+        return (*self.left.output, *or_null(self.right, self.kind != "inner"))
 
     @property
     def is_stateful(self) -> bool:
         return True
 
 
-def _maybe_null(node: Node, kind: JoinKind) -> tuple[Field, ...]:
-    return tuple(Field(f.name, f.type, True if kind == "left" else f.nullable) for f in node.output)
+def or_null(node: Node, may_be_absent: bool) -> tuple[Field, ...]:
+    """A side's fields; all may be NULL where an outer join may give a row without it."""
+    return tuple(Field(f.name, f.type, f.nullable or may_be_absent) for f in node.output)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ a greedy quantifier, one round less of a reluctant one come first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 ACCEPT = ""
 """Variable of the step that ends a match."""
@@ -146,23 +146,18 @@ def _quantifier(pattern: Repeat) -> str:
     return f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
 
 
-@dataclass(slots=True)
-class _Node:
-    """A row of a variable with the node behind it, or a fork without a row; neither: the end."""
-
-    variable: str = ACCEPT
-    ways: list[int] = field(default_factory=list)
-
-
 class _Builder:
-    """Nodes are built from the end: a part knows what stands behind it."""
+    """Nodes are built from the end: a part knows what stands behind it. A node is a row of a variable with the one way
+    on from it, or a fork without a row; the first node is the end, from which no way leads."""
 
     def __init__(self) -> None:
-        self.nodes: list[_Node] = [_Node()]
+        self.variables: list[str] = [ACCEPT]
+        self.ways: list[tuple[int, ...]] = [()]
 
     def add(self, variable: str, *ways: int) -> int:
-        self.nodes.append(_Node(variable, list(ways)))
-        return len(self.nodes) - 1
+        self.variables.append(variable)
+        self.ways.append(ways)
+        return len(self.ways) - 1
 
     def build(self, pattern: Pattern, behind: int) -> int:
         """The node at which a part begins."""
@@ -191,7 +186,7 @@ class _Builder:
         return entry
 
     def _fork(self, node: int, more: int, behind: int, reluctant: bool) -> None:
-        self.nodes[node].ways = [behind, more] if reluctant else [more, behind]
+        self.ways[node] = (behind, more) if reluctant else (more, behind)
 
     def reachable(self, entry: int) -> list[int]:
         """Nodes that take a row, and the end, reached without one, by preference; each once."""
@@ -203,11 +198,10 @@ class _Builder:
             if number in seen:
                 continue
             seen.add(number)
-            node = self.nodes[number]
-            if node.variable != ACCEPT or not node.ways:
+            if self.variables[number] != ACCEPT or not self.ways[number]:
                 found.append(number)
             else:
-                pending.extend(reversed(node.ways))
+                pending.extend(reversed(self.ways[number]))
         return found
 
 
@@ -220,14 +214,14 @@ def automaton(pattern: Pattern) -> Automaton:
     while pending:
         steps = []
         for number in builder.reachable(pending.pop(0)):
-            node = builder.nodes[number]
-            if node.variable == ACCEPT:
+            variable = builder.variables[number]
+            if variable == ACCEPT:
                 steps.append(Step(ACCEPT))
                 continue
-            to = node.ways[0]
+            (to,) = builder.ways[number]
             if to not in numbers:
                 numbers[to] = len(numbers)
                 pending.append(to)
-            steps.append(Step(node.variable, numbers[to]))
+            steps.append(Step(variable, numbers[to]))
         states.append(tuple(steps))
     return Automaton(tuple(states))

@@ -1,5 +1,4 @@
-"""Plan → plan, schema of the root kept: filters of one side go below a temporal join, scans decode only what is
-needed."""
+"""Plan → plan, schema of the root kept: filters of one side go below joins, scans decode only what is needed."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from dataclasses import replace
 
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
-from ds_dagster.plan.expressions import conjunction, conjuncts
+from ds_dagster.plan.filter_rules import push_filters
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -21,8 +20,10 @@ from ds_dagster.plan.nodes import (
     Sink,
     TemporalJoin,
     Window,
+    Windowed,
 )
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.window_join import WindowJoin
 
 Needed = frozenset[str]
 
@@ -35,37 +36,6 @@ def rewrite(root: Sink) -> Sink:
             raise error("INTERNAL", where=f"rewrite {rule.__name__}: the schema changed")
         root = made
     return root
-
-
-# filters below temporal joins
-
-
-def push_filters(root: Sink) -> Sink:
-    """Conditions on the stream alone go below a temporal join: fewer rows wait in its state. Both INNER and LEFT keep
-    each left row or drop it as a whole, so the order does not matter."""
-    return replace(root, input=_push(root.input))
-
-
-def _push(node: Node) -> Node:
-    if isinstance(node, Filter) and isinstance(node.input, TemporalJoin):
-        return _pushed(node, node.input)
-    if isinstance(node, Filter | Project | Aggregate | Window | Weigh | DeltaAggregate | Fold | Distinct):
-        inner = _push(node.input)
-        return node if inner is node.input else replace(node, input=inner)
-    if isinstance(node, Union):
-        return replace(node, branches=tuple(map(_push, node.branches)))
-    return node
-
-
-def _pushed(node: Filter, join: TemporalJoin) -> Node:
-    left = frozenset(field.name for field in join.left.output)
-    parts = conjuncts(node.condition)
-    below = [part for part in parts if part.columns() and part.columns() <= left]
-    above = [part for part in parts if part not in below]
-    if not below:
-        return node
-    made = replace(join, left=Filter(join.left, conjunction(below)))
-    return Filter(made, conjunction(above)) if above else made
 
 
 # pruning
@@ -115,21 +85,21 @@ def _prune_aggregate(node: Node, needed: Needed) -> Node:
     assert isinstance(node, Aggregate)
     calls, used = _kept_calls(node, needed)
     below = _prune(node.input, used)
-    window = next((n for n in below.walk() if isinstance(n, Window)), None) if node.window is not None else None
+    window = None if node.window is None else _window(below, node.window)
     return replace(node, input=below, calls=calls, window=window)
+
+
+def _window(below: Node, old: Window | Windowed) -> Window | Windowed:
+    """The node of a window, after what is below it was pruned."""
+    return next(
+        n for n in below.walk() if isinstance(n, Window | Windowed) and (n.start, n.end) == (old.start, old.end)
+    )
 
 
 def _prune_delta_aggregate(node: Node, needed: Needed) -> Node:
     assert isinstance(node, DeltaAggregate)
     calls, used = _kept_calls(node, needed)
     return replace(node, input=_prune(node.input, used), calls=calls)
-
-
-def _prune_delta_join(node: Node, needed: Needed) -> Node:
-    assert isinstance(node, DeltaJoin)
-    left = _prune(node.left, needed.union(*(key.columns() for key in node.left_keys), node.left.key))
-    right = _prune(node.right, needed.union(*(key.columns() for key in node.right_keys), node.right.key))
-    return replace(node, left=left, right=right)
 
 
 def _prune_weigh(node: Node, needed: Needed) -> Node:
@@ -156,10 +126,20 @@ def _prune_distinct(node: Node, _needed: Needed) -> Node:
 
 
 def _prune_join(node: Node, needed: Needed) -> Node:
-    assert isinstance(node, IntervalJoin | TemporalJoin)
-    left = _prune(node.left, needed | node.left_key.columns())
-    right = _prune(node.right, needed | node.right_key.columns())
-    return replace(node, left=left, right=right)
+    assert isinstance(node, IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin)
+    if isinstance(node, WindowJoin):
+        needed |= {node.left_end, node.right_end}
+    elif node.residual is not None:
+        needed |= node.residual.columns()
+    sides = []
+    for side, keys in ((node.left, node.left_keys), (node.right, node.right_keys)):
+        sides.append(_prune(side, needed.union(*(key.columns() for key in keys), side.key)))
+    return replace(node, left=sides[0], right=sides[1])
+
+
+def _prune_windowed(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, Windowed)
+    return replace(node, input=_prune(node.input, needed | {node.start, node.end}))
 
 
 def _prune_match(node: Node, _needed: Needed) -> Node:
@@ -196,10 +176,12 @@ PRUNERS: dict[type[Node], Pruner] = {
     TemporalJoin: _prune_join,
     Weigh: _prune_weigh,
     DeltaAggregate: _prune_delta_aggregate,
-    DeltaJoin: _prune_delta_join,
+    DeltaJoin: _prune_join,
     Fold: _prune_fold,
     Union: _prune_union,
     Distinct: _prune_distinct,
     Match: _prune_match,
+    Windowed: _prune_windowed,
+    WindowJoin: _prune_join,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

@@ -94,6 +94,9 @@ class SelectBinder:
 
     def _selected(self, node: Node, items: tuple[SelectItem, ...], first: Planned, inner: bool) -> Selected:
         found, lost = key_names(node, [Named(item.name, item.expression) for item in items])
+        if lost and inner and node.is_final:
+            self._done()
+            return Selected(node, items, first.relation, ())
         if lost and inner:
             span = self.span
             self.findings.collect(lambda: check_weights(node, span))
@@ -101,7 +104,7 @@ class SelectBinder:
             return Selected(weighted(node), items, first.relation, ())
         for field in lost:
             self.findings.add(self._lost(field, node, first))
-        if not inner and node.changelog == "weighted" and not node.key:
+        if not inner and node.changelog != "append" and not node.key:
             self.findings.add(error("RESULT_WITHOUT_KEY", span=self.span))
         self._done()
         return Selected(node, items, first.relation, tuple(found[field] for field in node.key))
@@ -156,6 +159,7 @@ class SelectBinder:
             in_having = ExpressionBinder(scope, "HAVING", grouping.aggregates)
             condition = self.findings.collect(lambda: grouping.over(in_having.condition(having.this), span))
         self.findings.collect(lambda: grouping.check_session(self.choices.updates))
+        self.findings.collect(lambda: grouping.check_updates(self.choices.updates))
         self._done()
         made: Node = grouping.node(updates=self.choices.updates)
         if condition is not None:

@@ -19,11 +19,11 @@ from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
+from ds_dagster.plan.check_joins import check_time, check_weights, in_open_window
 from ds_dagster.plan.matching import bind_match, columns_of
-from ds_dagster.plan.nodes import Filter, Node, Project, Scan, SourceTime, Window, WindowFunction
+from ds_dagster.plan.nodes import Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.record_fields import record_fields
 from ds_dagster.plan.scope import Source, visible
-from ds_dagster.plan.set_nodes import Union
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import MatchRef, QueryTree, RelationRef, WindowRef
 from ds_dagster.sql.generator import duration_text
@@ -184,15 +184,13 @@ class SourceBinder:
         size, step = int(node.args["size_millis"]), int(node.args["step_millis"] or 0)
         self._check_step(node, function, size, step)
         inner = self._bind(node.this, alias, properties)
-        if inner.window is not None:
-            raise error("WINDOW_OF_JOIN", span=self._place(node), what="a window")
-        if inner.node.changelog != "append":
+        if not inner.node.is_final:
+            check_weights(inner.node, self._place(node))
             kind = KIND_WORDS[inner.relation.kind]
             raise error("WINDOW_OVER_CHANGELOG", span=self._place(node), kind=kind, relation=inner.source.shown)
-        stateful = next((n for n in inner.node.walk() if not isinstance(n, Scan | Filter | Project | Union)), None)
-        if stateful is not None:
-            what = "a join, a pattern match or an aggregate" if stateful.is_stateful else "a window"
-            raise error("WINDOW_OF_JOIN", span=self._place(node), what=what)
+        check_time("a window", inner.node, self._place(node))
+        if in_open_window(inner.node):
+            raise error("WINDOW_OF_WINDOW", span=self._place(node))
         window = Window(inner.node, self.naming.alias(f"{alias}_window"), size, function, step)
         fields = {f.name: f for f in window.output}
         bounds = visible((("window_start", fields[window.start]), ("window_end", fields[window.end])))

@@ -13,11 +13,12 @@ def weighted(node: Node) -> Node:
     """A node whose rows carry weights.
 
     Appended rows and closed windows come for good. Filters and projections pass weights on, so they stay; what is kept
-    of an upsert source is the row as it was read.
+    of an upsert source is the row as it was read. A projection of closed windows without their key has weights
+    below it.
     """
     if node.changelog == "weighted":
         return node
-    if node.is_final:
+    if node.is_final and not (isinstance(node, Project) and node.changelog == "upsert" and not node.key):
         return Weigh(node)
     if isinstance(node, Filter | Project):
         return replace(node, input=weighted(node.input))

@@ -7,6 +7,7 @@ uses times of rows but never waits, so it has no clock either.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
@@ -71,20 +72,34 @@ def clock_config(
     if not clocked:
         return None
     scans = [node for node in root.walk() if isinstance(node, Scan) and node.source_name in clocked]
-    windows = [node for node in root.walk() if isinstance(node, Window)]
-    joins = [node.within_millis or 0 for node in root.walk() if isinstance(node, IntervalJoin | Match)]
     edge = lateness_edge_millis(root)
-    only_windows = len(windows) == 1 and not any(
-        isinstance(node, IntervalJoin | TemporalJoin | Match) for node in root.walk()
-    )
+    is_only = sum(needs_clock(node) for node in root.walk()) == 1
     return ClockConfig(
         inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks, edge) for scan in scans},
-        span_micros=1000 * max([*(window.size_millis for window in windows), *joins], default=0),
-        grid_micros=1000 * window_grid_millis(windows[0]) if only_windows else 0,
+        span_micros=1000 * _span_millis(root),
+        soonest_micros=None if is_only else 0,
+        grid_micros=1000 * _grid_millis(root),
         mode="manual" if mode == "manual" else "auto",
         step_micros=0 if mode == "exact" else STEP_MICROS,
         echoes=forgets(root),
     )
+
+
+def _span_millis(node: Node) -> int:
+    """How far time must pass the newest row until nothing waits: steps that stand over one another wait in turn."""
+    below = max(map(_span_millis, node.inputs), default=0)
+    if isinstance(node, Window):
+        return below + node.size_millis
+    return below + ((node.within_millis or 0) if isinstance(node, IntervalJoin | Match) else 0)
+
+
+def _grid_millis(root: Node) -> int:
+    """What all windows' ends are multiples of, where nothing but windows waits; else 0."""
+    windows = [node for node in root.walk() if isinstance(node, Window)]
+    if any(isinstance(node, IntervalJoin | TemporalJoin | Match) for node in root.walk()):
+        return 0
+    grids = [window_grid_millis(window) for window in windows]
+    return math.gcd(*grids) if all(grids) else 0
 
 
 def _input_time(scan: Scan, spec: ReadSpec | None, looks: bool, edge: int) -> InputTime:

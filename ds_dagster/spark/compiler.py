@@ -16,7 +16,6 @@ from typing import Literal, TypeVar
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.datatypes import common_type
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.match_node import Match
@@ -26,29 +25,33 @@ from ds_dagster.plan.nodes import (
     BoundExpression,
     Filter,
     IntervalJoin,
+    JoinKind,
     Node,
     Project,
     Scan,
     Sink,
     TemporalJoin,
     Window,
+    Windowed,
 )
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import has_weights
+from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.spark import columns as names
-from ds_dagster.spark import deltas
-from ds_dagster.spark.clock import clocked_sources, tick_source_name
+from ds_dagster.spark import deltas, windowed
+from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis, tick_source_name
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
-from ds_dagster.spark.jvm import RETENTION_MICROS, operators
+from ds_dagster.spark.join_keys import shared_keys
+from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.matching import match
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
 from ds_dagster.spark.typemap import to_spark
-from ds_dagster.spark.windows import key_of_all, with_window
+from ds_dagster.spark.windows import key_of_all, last_moment, window_of_bounds, with_window
 
 OutputMode = Literal["append", "update"]
 Wants = frozenset[str]
@@ -58,6 +61,7 @@ NOTHING: Wants = frozenset()
 TIME: Wants = frozenset({names.EVENT_TIME})
 POSITION: Wants = frozenset({names.PARTITION, names.ORDER})
 _KEY = "__key"
+_NATIVE_KINDS: Mapping[JoinKind, str] = MappingProxyType({"inner": "inner", "left": "left_outer", "full": "full_outer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +83,18 @@ def output_mode(root: Sink) -> OutputMode:
         return "append"
     aggregates = [node for node in root.walk() if isinstance(node, Aggregate)]
     mode: OutputMode = "update" if any(not node.is_final for node in aggregates) else "append"
-    outer = [node for node in root.walk() if isinstance(node, IntervalJoin) and node.kind == "left"]
-    if len(aggregates) > 1:
-        raise error("PLAN_NOT_STREAMABLE", reason="an aggregate over an aggregate")
-    if mode == "update" and outer:
-        raise error("PLAN_NOT_STREAMABLE", reason="an aggregate that is refined over a LEFT interval join")
+    outer = any(isinstance(node, IntervalJoin) and node.kind != "inner" for node in root.walk())
+    waiting = outer or any(isinstance(node, WindowJoin) for node in root.walk())
+    if mode == "update" and len(aggregates) > 1:
+        raise error("PLAN_NOT_STREAMABLE", reason="an aggregate over an aggregate that is refined")
+    if mode == "update" and waiting:
+        raise error("PLAN_NOT_STREAMABLE", reason="an aggregate that is refined over a join that waits for time")
     return mode
 
 
 def state_store(root: Node) -> StateStore:
     """Where the plan keeps its state: our operators need RocksDB, native ones are faster on the heap."""
-    ours = any(isinstance(node, TemporalJoin | Match) for node in root.walk()) or has_weights(root)
+    ours = any(isinstance(node, TemporalJoin | WindowJoin | Match) for node in root.walk()) or has_weights(root)
     return "rocksdb" if ours else "heap"
 
 
@@ -100,7 +105,6 @@ class PlanCompiler:
         spark: the job's session.
         job: whose clock moves time.
         read: gives the records of a scan.
-        retention_micros: how long a temporal join keeps ended versions for late rows.
     """
 
     def __init__(
@@ -108,18 +112,18 @@ class PlanCompiler:
         spark: SparkSession,
         job: str,
         read: Callable[[Scan], SourceFrame],
-        retention_micros: int = RETENTION_MICROS,
     ) -> None:
         self.spark = spark
         self.job = job
         self.read = read
-        self.retention_micros = retention_micros
         self.clocked: frozenset[str] = frozenset()
+        self.edge_millis = 0
 
     def compile(self, root: Sink, wants: Wants = NOTHING) -> DataFrame:
         """The rows of the sink's relation: its columns by name, ``DELETED`` where rows may be deletes, and
         ``wants``."""
         self.clocked = clocked_sources(root)
+        self.edge_millis = lateness_edge_millis(root)
         return self.visit(root, wants).frame
 
     def visit(self, node: Node, wants: Wants) -> Flow:
@@ -161,8 +165,14 @@ class PlanCompiler:
         bounds = {node.start: sf.col(names.WINDOW).getField("start"), node.end: sf.col(names.WINDOW).getField("end")}
         return Flow(frame.withColumns(bounds), timed=True)
 
-    def visit_aggregate(self, node: Aggregate, _wants: Wants) -> Flow:
-        """A windowed group is keyed by Spark's own window column: it carries the watermark that closes the group."""
+    def visit_windowed(self, node: Windowed, wants: Wants) -> Flow:
+        """Rows with the window a step below has put them in; its bounds carry the watermark again."""
+        frame = self.visit(node.input, wants - {names.WINDOW}).frame
+        return Flow(frame.withColumn(names.WINDOW, window_of_bounds(node.start, node.end)), timed=True)
+
+    def visit_aggregate(self, node: Aggregate, wants: Wants) -> Flow:
+        """A windowed group is keyed by Spark's own window column: it carries the watermark that closes the group. The
+        time of a closed window is the last moment in it."""
         flow = self.visit(node.input, frozenset({names.WINDOW}) if node.window else NOTHING)
         bounds = {node.window.start: "start", node.window.end: "end"} if node.window else {}
         of_window = {named.name: bounds[n] for named in node.group if (n := _plain_column(named.expression)) in bounds}
@@ -179,44 +189,60 @@ class PlanCompiler:
             sf.col(names.WINDOW).getField(of_window[f.name]).alias(f.name) if f.name in of_window else field(f.name)
             for f in node.output
         ]
-        return Flow(frame.select(*output))
+        if names.EVENT_TIME in wants:
+            output.append(last_moment(sf.col(names.WINDOW).getField("end")))
+        return Flow(frame.select(*output), timed=node.window is not None)
 
     def visit_interval_join(self, node: IntervalJoin, wants: Wants) -> Flow:
-        """Two range predicates over the event times, from which Spark derives how long rows are kept."""
-        left = self._keyed(node.left, node.left_key, node.right_key, "left")
-        right = self._keyed(node.right, node.right_key, node.left_key, "right")
+        """Two range predicates over the event times, from which Spark derives how long rows are kept. A pair has the
+        time of its left row, a right row without partner its own."""
+        left, right = self._keyed(node, 0), self._keyed(node, 1)
         within = sf.lit(timedelta(milliseconds=node.within_millis))
         left_time, right_time = sf.col("__left_time"), sf.col("__right_time")
-        meets = (
-            (sf.col("__left_key") == sf.col("__right_key"))
-            & (right_time >= left_time - within)
-            & (right_time <= left_time + within)
-        )
-        frame = left.join(right, meets, "inner" if node.kind == "inner" else "left_outer")
-        time = [left_time.alias(names.EVENT_TIME)] if names.EVENT_TIME in wants else []
+        meets = (right_time >= left_time - within) & (right_time <= left_time + within)
+        for index in range(len(node.left_keys)):
+            meets = meets & (sf.col(f"__left_key{index}") == sf.col(f"__right_key{index}"))
+        if node.residual is not None:
+            meets = meets & compile_condition(left.join(right, sf.lit(True)), node.residual)
+        frame = left.join(right, meets, _NATIVE_KINDS[node.kind])
+        time = []
+        if names.EVENT_TIME in wants:
+            both = sf.coalesce(left_time, right_time) if node.kind == "full" else left_time
+            time.append(carry_time(both, names.EVENT_TIME))
         return Flow(frame.select(*[field(f.name) for f in node.output], *time), timed=True)
 
     def visit_temporal_join(self, node: TemporalJoin, wants: Wants) -> Flow:
         """Both sides as one stream, keyed alike; the operator keeps versions and emits when time has passed a row."""
-        left = self._temporal_side(node, node.left, 0)
-        right = self._temporal_side(node, node.right, 1)
+        left, timed = self._temporal_side(node, 0)
+        right, _ = self._temporal_side(node, 1)
         both = (with_missing(left, "r", right), with_missing(right, "l", left))
         if node.immediate:
             frame = both[0].unionByName(both[1])
         else:
-            frame = temporal_input(self.spark, self.job, both, tick_source_name(node))
+            frame = temporal_input(self.spark, self.job, both, "" if timed else tick_source_name(node))
         joined = operators(self.spark).temporal_join(
             frame,
             outer=node.kind == "left",
             immediate=node.immediate,
-            retention_micros=self.retention_micros,
+            retention_micros=node.retention_millis * 1000,
+            edge_millis=self.edge_millis,
+            late_rows=not timed,
             job=None if node.immediate else self.job,
         )
         fields = [sf.col("l").getField(f.name).alias(f.name) for f in node.left.output]
         fields += [sf.col("r").getField(f.name).alias(f.name) for f in node.right.output]
         if names.EVENT_TIME in wants:
             fields.append(carry_time(sf.col("l").getField(names.EVENT_TIME), names.EVENT_TIME))
-        return Flow(joined.select(*fields), timed=not node.immediate)
+        frame = joined.select(*fields)
+        if node.residual is not None:
+            frame = _without_version(frame, node)
+        return Flow(frame, timed=timed or not node.immediate)
+
+    def visit_window_join(self, node: WindowJoin, wants: Wants) -> Flow:
+        """Both sides as one stream, keyed by the window's end; Spark drops what is late by that end, the operator emits
+        a window when time passes it."""
+        frames = [self.visit(side, NOTHING).frame for side in node.inputs]
+        return Flow(windowed.join(self.spark, node, frames, wants), timed=True)
 
     def visit_match(self, node: Match, _wants: Wants) -> Flow:
         """Rows in the order of event time and position; those behind time are dropped, and counted, by Spark."""
@@ -271,24 +297,25 @@ class PlanCompiler:
         ticked = with_ticks(self.spark, self.job, flow.frame, names.EVENT_TIME, tick_source_name(node))
         return Flow(ticked, timed=True)
 
-    def _keyed(self, node: Node, key: BoundExpression, other: BoundExpression, side: str) -> DataFrame:
-        """One side of an interval join: its fields, its key in the type both sides share, its time."""
-        frame = self._timed(node, TIME).frame
-        shared = to_spark(common_type(key.type, other.type) or key.type)
-        made = compile_expression(frame, key).cast(shared).alias(f"__{side}_key")
-        time = sf.col(names.EVENT_TIME).alias(f"__{side}_time")
-        return frame.select(*[field(f.name) for f in node.output], made, time)
+    def _keyed(self, node: IntervalJoin, side: int) -> DataFrame:
+        """One side of an interval join: its fields, its keys in the types both sides share, its time."""
+        name, input_ = ("right", node.right) if side else ("left", node.left)
+        frame = self._timed(input_, TIME).frame
+        keys = [key.alias(f"__{name}_key{index}") for index, key in enumerate(shared_keys(frame, node, side))]
+        time = sf.col(names.EVENT_TIME).alias(f"__{name}_time")
+        return frame.select(*[field(f.name) for f in input_.output], *keys, time)
 
-    def _temporal_side(self, node: TemporalJoin, input_: Node, side: int) -> DataFrame:
-        """One side of a temporal join in the operator's columns; ties between versions break by source position."""
-        keys = (node.left_key, node.right_key)
-        frame = self.visit(input_, TIME | POSITION if side else TIME).frame
-        shared = to_spark(common_type(keys[0].type, keys[1].type) or keys[0].type)
-        key = compile_expression(frame, keys[side]).cast(shared).alias("k0")
+    def _temporal_side(self, node: TemporalJoin, side: int) -> tuple[DataFrame, bool]:
+        """One side of a temporal join in the operator's columns, and whether it has its time from a step below; ties
+        between versions break by source position."""
+        input_ = node.right if side else node.left
+        flow = self.visit(input_, TIME | POSITION if side else TIME)
+        frame = flow.frame
+        keys = [key.alias(f"k{index}") for index, key in enumerate(shared_keys(frame, node, side))]
         row = [field(f.name).alias(f.name) for f in input_.output]
         row += [] if side else [sf.col(names.EVENT_TIME)]
-        return frame.select(
-            sf.struct(key).alias("k"),
+        columns = frame.select(
+            sf.struct(*keys).alias("k"),
             sf.lit(side).alias("side"),
             sf.unix_micros(sf.col(names.EVENT_TIME)).alias("ts"),
             (sf.col(names.ORDER) if side else sf.lit("")).alias("ord"),
@@ -296,6 +323,15 @@ class PlanCompiler:
             sf.struct(*row).alias("r" if side else "l"),
             sf.col(names.EVENT_TIME).alias("et"),
         )
+        return columns, flow.timed
+
+
+def _without_version(frame: DataFrame, node: TemporalJoin) -> DataFrame:
+    """A version that fails what ON asks besides the key counts as none."""
+    assert node.residual is not None
+    holds = compile_condition(frame, node.residual)
+    version = {f.name for f in node.right.output}
+    return frame.select(*[sf.when(holds, field(n)).alias(n) if n in version else field(n) for n in frame.columns])
 
 
 def _technical(frame: DataFrame) -> list[Column]:
@@ -337,6 +373,8 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         Fold: _visits(PlanCompiler.visit_fold),
         Union: _visits(PlanCompiler.visit_union),
         Distinct: _visits(PlanCompiler.visit_distinct),
+        Windowed: _visits(PlanCompiler.visit_windowed),
+        WindowJoin: _visits(PlanCompiler.visit_window_join),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )

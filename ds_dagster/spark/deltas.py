@@ -11,12 +11,12 @@ import json
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.datatypes import common_type
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh, appends_only
-from ds_dagster.plan.nodes import AggregateCall, Field
+from ds_dagster.plan.nodes import AggregateCall, BoundExpression, Field
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
+from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.typemap import to_spark
 
@@ -84,19 +84,30 @@ def join(spark: SparkSession, node: DeltaJoin, left: DataFrame, right: DataFrame
     both = with_missing(sides[0], "r", sides[1]).unionByName(with_missing(sides[1], "l", sides[0]))
     keys = len(node.left_keys)
     ordered = both.select(*[f"k{index}" for index in range(keys)], "side", "l", "r", "w")
-    made = operators(spark).delta_join(ordered, keys, node.kind, ttl_millis=node.ttl_millis)
+    if node.residual is None:
+        made = operators(spark).delta_join(ordered, keys, node.kind, ttl_millis=node.ttl_millis)
+    else:
+        made = _residual_join(spark, node, ordered, node.residual)
     output = _fields("l", node.left.output)
     if node.kind not in ("semi", "anti"):
         output += _fields("r", node.right.output)
     return made.select(*output, sf.col("w").alias(names.WEIGHT))
 
 
+def _residual_join(spark: SparkSession, node: DeltaJoin, both: DataFrame, residual: BoundExpression) -> DataFrame:
+    """An outer join that asks more of a pair than its key: all pairs, less those that fail, and the rows that are in
+    none of the others."""
+    made = operators(spark).delta_join(both, len(node.left_keys), f"{node.kind}_own")
+    wide = made.select("l", "r", "w", *_fields("l", node.left.output), *_fields("r", node.right.output))
+    is_single = sf.col("l").isNull() | sf.col("r").isNull()
+    counted = wide.where(is_single | compile_condition(wide, residual)).select("l", "r", "w")
+    counted = operators(spark).lonely(counted, is_left=True)
+    return operators(spark).lonely(counted, is_left=False) if node.kind == "full" else counted
+
+
 def _side(node: DeltaJoin, frame: DataFrame, side: int) -> DataFrame:
     input_ = node.right if side else node.left
-    keys = []
-    for index, pair in enumerate(zip(node.left_keys, node.right_keys, strict=True)):
-        shared = to_spark(common_type(pair[0].type, pair[1].type) or pair[0].type)
-        keys.append(compile_expression(frame, pair[side]).cast(shared).alias(f"k{index}"))
+    keys = [key.alias(f"k{index}") for index, key in enumerate(shared_keys(frame, node, side))]
     row = _row(input_.output).alias("r" if side else "l")
     return frame.select(*keys, sf.lit(side).alias("side"), row, sf.col(names.WEIGHT).alias("w"))
 

@@ -59,7 +59,8 @@ class ClockConfig:
 
     Attributes:
         inputs: input name → how its time is known; the names that ``seen`` and ``ds-timed`` use.
-        span_micros: the largest window or WITHIN; 0 for a temporal join.
+        span_micros: the largest window or WITHIN, the sum of those that stand over one another; 0 for a temporal join.
+        soonest_micros: how long a row waits at least, no tick comes sooner; None: the span.
         grid_micros: the slide when all that waits are tumbling, hopping or cumulating windows, else 0; saves ticks
             between window ends.
         mode: ``manual`` moves time by ``advance_clock`` only; ``auto`` by the rows, and by hand as well.
@@ -69,6 +70,7 @@ class ClockConfig:
 
     inputs: Mapping[str, InputTime] = field(default_factory=dict)
     span_micros: int = 0
+    soonest_micros: int | None = None
     grid_micros: int = 0
     mode: Literal["auto", "manual"] = "auto"
     step_micros: int = STEP_MICROS
@@ -80,6 +82,7 @@ class ClockConfig:
             {
                 "mode": self.mode,
                 "span_micros": self.span_micros,
+                "soonest_micros": self.span_micros if self.soonest_micros is None else self.soonest_micros,
                 "grid_micros": self.grid_micros,
                 "step_micros": self.step_micros,
                 "echoes": self.echoes,
@@ -113,6 +116,8 @@ class Operators:
         outer: bool,
         immediate: bool = False,
         retention_micros: int = RETENTION_MICROS,
+        edge_millis: int = 0,
+        late_rows: bool = True,
         job: str | None = None,
     ) -> DataFrame:
         """Join stream rows to the version valid at their time.
@@ -124,12 +129,15 @@ class Operators:
             outer: LEFT instead of INNER.
             immediate: join to what has been seen instead of waiting for time; needs no ticks.
             retention_micros: how long ended versions stay for late stream rows.
+            edge_millis: how far the ticks stay behind time.
+            late_rows: stream rows behind time are late; not those that a join below has held back.
             job: whose snapshot counts late rows and versions.
 
         Returns:
             Columns ``l`` and ``r`` (null where nothing was valid).
         """
-        joined = self._jvm.join.TemporalJoin.apply(_java(frame), outer, immediate, retention_micros, job)
+        apply = self._jvm.join.TemporalJoin.apply
+        joined = apply(_java(frame), outer, immediate, retention_micros, edge_millis, late_rows, job)
         return DataFrame(joined, self.spark)
 
     def match_recognize(self, frame: DataFrame, keys: int, conditions: DataFrame | None, settings: str) -> DataFrame:
@@ -186,7 +194,8 @@ class Operators:
 
         Args:
             frame: ``keys`` key columns, then ``side`` int (0 left, 1 right), ``l`` struct, ``r`` struct, ``w`` bigint.
-            kind: inner, left, full, semi or anti.
+            kind: inner, left, full, semi or anti; left_own and full_own: all pairs, and every row of the left side, of
+                both, by itself too.
             ttl_millis: a row that no change touches for so long is forgotten; 0: never.
 
         Returns:
@@ -205,6 +214,31 @@ class Operators:
             The same columns; ``w`` is 1 when a row comes, -1 when its last copy goes.
         """
         return DataFrame(self._jvm.delta.Distinct.apply(_java(frame), appends_only), self.spark)
+
+    def lonely(self, frame: DataFrame, *, is_left: bool) -> DataFrame:
+        """Own rows of one side only while no pair holds them.
+
+        Args:
+            frame: ``l`` struct, ``r`` struct, ``w`` bigint: the pairs that count, and all rows of the side by
+                themselves (null for the other side).
+
+        Returns:
+            The same columns.
+        """
+        return DataFrame(self._jvm.delta.Lonely.apply(_java(frame), is_left), self.spark)
+
+    def window_join(self, frame: DataFrame, keys: int, kind: str) -> DataFrame:
+        """Join of rows in the same window, which leave when time passes its end.
+
+        Args:
+            frame: ``keys`` key columns, the first of them ``end`` timestamp, then ``side`` int (0 left, 1 right), ``l``
+                struct, ``r`` struct, ``et``: the end again, which carries the watermark.
+            kind: inner, left or full.
+
+        Returns:
+            Columns ``end``, ``l`` and ``r`` (null where a row has no partner).
+        """
+        return DataFrame(self._jvm.join.WindowJoin.apply(_java(frame), keys, kind), self.spark)
 
     def fold(self, frame: DataFrame, keys: int) -> DataFrame:
         """At most one upsert or delete per key and batch.

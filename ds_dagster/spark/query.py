@@ -30,7 +30,7 @@ from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config, cloc
 from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
-from ds_dagster.spark.jvm import NO_REPLAY, RETENTION_MICROS, operators
+from ds_dagster.spark.jvm import NO_REPLAY, operators
 from ds_dagster.spark.progress import BatchProgress, read_progress
 from ds_dagster.spark.row_logs import JOB_OPTION, LogCapture, RowLogs, open_logs
 from ds_dagster.spark.session import active, in_pool, job_session
@@ -180,9 +180,8 @@ def _frame(
     session: SparkSession, query: BoundQuery, write: WriteSpec, job_name: str, read: Callable[[Scan], SourceFrame]
 ) -> DataFrame:
     """What the sink gets."""
-    retention = int(query.settings.get(RETENTION_SETTING, RETENTION_MICROS // 1000)) * 1000
     try:
-        frame = PlanCompiler(session, job_name, read, retention).compile(query.root, _wants(query, write))
+        frame = PlanCompiler(session, job_name, read).compile(query.root, _wants(query, write))
         if write.kind == "stream":
             frame = encode_records(frame, query.sink, write)
             register_provider(session, write.provider)

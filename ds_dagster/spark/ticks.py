@@ -76,10 +76,10 @@ def temporal_input(spark: SparkSession, job: str, sides: tuple[DataFrame, ...], 
         spark: session with the jar.
         job: whose clock.
         sides: frames with the join's columns and ``et`` (timestamp), all with one schema by name.
-        source_name: name of the tick source in the checkpoint.
+        source_name: name of the tick source in the checkpoint; empty: the first side brings time from a step below.
     """
     rows = reduce(DataFrame.unionByName, sides)
-    timed = with_ticks(spark, job, rows, "et", source_name)
+    timed = with_ticks(spark, job, rows, "et", source_name) if source_name else rows
     return timed.withColumn("et", fn.timestamp_micros(fn.unix_micros("et")))
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.plan.nodes import Window, WindowFunction
+from ds_dagster.plan.nodes import Window, Windowed, WindowFunction
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.ticks import carry_time
 
@@ -34,9 +34,21 @@ def window_grid_millis(window: Window) -> int:
     return GRID[window.function](window)
 
 
-def key_of_all(window: Window) -> list[Column]:
+def window_of_bounds(start: str, end: str) -> Column:
+    """``WINDOW`` of rows whose fields hold its bounds; the watermark comes from the steps below."""
+    bounds = sf.struct(names.field(start).alias("start"), names.field(end).alias("end"))
+    return carry_time(bounds, names.WINDOW)
+
+
+def last_moment(end: Column) -> Column:
+    """Event time of what a closed window gives: the last microsecond in it, so that a window above holds it and time
+    has not passed it before the window closed."""
+    return carry_time(sf.timestamp_micros(sf.unix_micros(end) - 1), names.EVENT_TIME)
+
+
+def key_of_all(window: Window | Windowed) -> list[Column]:
     """Spark keeps sessions of a stream by a key that is no constant; without GROUP BY columns it is one for all."""
-    if window.function != "SESSION":
+    if not isinstance(window, Window) or window.function != "SESSION":
         return []
     return [sf.unix_micros(sf.col(names.EVENT_TIME)).bitwiseAND(0).alias(_NUMBER)]
 

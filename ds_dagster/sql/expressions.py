@@ -99,6 +99,6 @@ class PatternChoice(exp.Expression):
 
 
 class PatternRepeat(exp.Expression):
-    """``this`` from ``least`` to ``most`` times (None: any number), as often as possible or, ``reluctant``, as rarely."""
+    """``this`` from ``least`` to ``most`` times (None: any number), as often as possible; ``reluctant``: as rarely."""
 
     arg_types: ClassVar[dict[str, Any]] = {"this": True, "least": True, "most": False, "reluctant": False}

@@ -138,11 +138,14 @@ class DeltaStreamGenerator(Generator):
             f"AFTER MATCH SKIP {' '.join(SKIPS[arguments['skip']]).upper()}{variable}",
             f"PATTERN ({self.sql(node, 'pattern')})",
             f"WITHIN {duration_text(arguments['within'])}" if arguments.get("within") is not None else "",
-            "DEFINE "
-            + ", ".join(f"{self.sql(one, 'alias')} AS {self.sql(one, 'this')}" for one in arguments["definitions"]),
+            "DEFINE " + ", ".join(self.definition(one) for one in arguments["definitions"]),
         ]
         text = f"{self.sql(node, 'this')} MATCH_RECOGNIZE ({' '.join(filter(None, clauses))})"
         return self._behind_source(text, node, node.this.alias == node.alias)
+
+    def definition(self, node: exp.Expr) -> str:
+        """``variable AS condition``."""
+        return f"{self.sql(node, 'alias')} AS {self.sql(node, 'this')}"
 
     def patternrepeat_sql(self, node: PatternRepeat) -> str:
         """``part`` with its quantifier."""

@@ -150,9 +150,8 @@ class MatchParser(ExpressionParser):
             most = self._times() if self.at_symbol(TokenType.NUMBER) else None
         self.need_symbol(TokenType.R_BRACE, "'}'")
         if (least is None and most is None) or most == 0 or (most is not None and (least or 0) > most):
-            raise self.refuse(
-                "SYNTAX_EXPECTED", first, expected="n, n with a comma, or n,m with n up to m", found="other numbers"
-            )
+            expected = "n, n with a comma, or n,m with n up to m"
+            raise self.refuse("SYNTAX_EXPECTED", first, expected=expected, found="other numbers")
         return least or 0, most
 
     def _times(self) -> int:

@@ -10,7 +10,7 @@ import pytest
 from ds_dagster.conditions import CONDITIONS, query, sets
 from tests.plan.conftest import Compile
 
-WARNINGS = ("UNBOUNDED_STATE", "STATEMENT_SKIPPED")
+WARNINGS = ("PATTERN_STATE", "UNBOUNDED_STATE", "STATEMENT_SKIPPED")
 MARK = "‸"
 FOLDER = Path(__file__).parent.parent / "fixtures" / "refused" / "plan"
 ELSEWHERE = {"SQL_FILE_UNREADABLE"}  # tests/test_project.py

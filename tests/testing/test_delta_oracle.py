@@ -50,6 +50,20 @@ QUESTIONS: dict[str, tuple[str, str]] = {
         "",
         "SELECT o.id, c.age FROM orders o JOIN customers c ON o.customer = c.name AND o.amount > c.age",
     ),
+    "residual_left": (
+        "",
+        """SELECT o.id, c.age FROM orders o
+           LEFT JOIN customers c ON o.customer = c.name AND o.amount > c.age AND c.city = 'x'""",
+    ),
+    "residual_full": (
+        NULLABLE,
+        "SELECT o.id, c.name, c.age FROM orders o FULL JOIN customers c ON o.customer = c.name AND o.amount > c.age",
+    ),
+    "one_side": (
+        "",
+        """SELECT o.id, c.age FROM orders o LEFT JOIN customers c ON o.customer = c.name
+           WHERE o.amount > 3 AND (o.price > 0 OR c.age > 2)""",
+    ),
     "neighbours": (
         NULLABLE,
         "SELECT l.id AS l, r.id AS r FROM orders l JOIN orders r ON l.customer = r.customer WHERE l.id < r.id",

@@ -30,7 +30,7 @@ public final class DeltaJoin {
   /**
    * Applies the join.
    *
-   * @param kind inner, left, full, semi or anti
+   * @param kind name of a {@link JoinKind}
    * @param ttl milliseconds after which a row that no change touches is forgotten; 0: never
    */
   public static Dataset<Row> apply(Dataset<Row> input, int keys, String kind, long ttl) {

@@ -60,7 +60,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   private boolean counts() {
-    return kind != JoinKind.INNER && !expiry.isSet();
+    return kind.counts() && !expiry.isSet();
   }
 
   @Override
@@ -75,6 +75,8 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     Map<byte[], Long> newLeft = matchable ? known(left, sides[0].net()) : sides[0].net();
     Map<byte[], Long> newRight = matchable ? known(right, sides[1].net()) : sides[1].net();
     List<Row> output = new ArrayList<>();
+    alone(newLeft, kind.ownLeft, true, output);
+    alone(newRight, kind.ownRight, false, output);
     if (!matchable) {
       alone(newLeft, kind.lonelyLeft, true, output);
       alone(newRight, kind.lonelyRight, false, output);
@@ -101,7 +103,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   private void join(Map<byte[], Long> newLeft, Map<byte[], Long> newRight, List<Row> output) {
-    Row before = kind == JoinKind.INNER ? null : counted();
+    Row before = kind.counts() ? counted() : null;
     if (kind.pairs && !newLeft.isEmpty()) {
       pairs(right.iterator(), newLeft, false, output);
     }
@@ -110,7 +112,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
       pairs(left.iterator(), newRight, true, output);
     }
     long moreRight = keepsRight() ? keep(right, newRight) : sum(newRight);
-    if (kind != JoinKind.INNER) {
+    if (kind.counts()) {
       lonely(newLeft, newRight, before, moreLeft, moreRight, output);
     }
   }

@@ -38,21 +38,30 @@ public final class TemporalJoin {
   /**
    * Applies the join.
    *
+   * @param edgeMillis how far the watermark stays behind time
+   * @param lateRows whether stream rows behind time are late; rows that a join below has held back are not
    * @param job whose clock shows the late counts; null for none
    */
   public static Dataset<Row> apply(
-      Dataset<Row> input, boolean outer, boolean immediate, long retentionMicros, String job) {
+      Dataset<Row> input,
+      boolean outer,
+      boolean immediate,
+      long retentionMicros,
+      long edgeMillis,
+      boolean lateRows,
+      String job) {
     StructType schema = input.schema();
     StructType left = (StructType) schema.apply("l").dataType();
     StructType right = (StructType) schema.apply("r").dataType();
-    TemporalJoinSettings settings = new TemporalJoinSettings(outer, immediate, retentionMicros, MOST_VERSIONS);
+    TemporalJoinSettings settings = 
+        new TemporalJoinSettings(outer, immediate, retentionMicros, MOST_VERSIONS, edgeMillis);
     StructType key = (StructType) schema.apply("k").dataType();
     Dataset<Row> packed = packed(input, key, left, right, outer);
     TemporalJoinProcessor processor =
         new TemporalJoinProcessor(
             settings,
             key.size(),
-            Counters.of(input.sparkSession(), job, "late_rows"),
+            Counters.of(input.sparkSession(), lateRows ? job : null, "late_rows"),
             Counters.of(input.sparkSession(), job, "late_versions"));
     StructType output = new StructType().add("l", DataTypes.BinaryType).add("r", DataTypes.BinaryType);
     Dataset<Row> joined =

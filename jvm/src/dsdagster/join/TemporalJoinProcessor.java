@@ -108,7 +108,7 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
       return NO_TIME;
     }
     long millis = times.getCurrentWatermarkInMs();
-    return millis <= 0 ? NO_TIME : millis * MICROS_PER_MILLI;
+    return millis <= 0 ? NO_TIME : (millis + settings.edgeMillis()) * MICROS_PER_MILLI;
   }
 
   private void sort(Row row, List<Entry> arrived, List<Entry> versions, List<Row> output) {
@@ -170,7 +170,7 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     if (next == KeyState.NO_TIMER) {
       return false;
     }
-    long millis = Math.max(0, Math.floorDiv(next, MICROS_PER_MILLI)) + 1;
+    long millis = Math.max(0, Math.floorDiv(next, MICROS_PER_MILLI) - settings.edgeMillis()) + 1;
     if (state.timer <= millis) {
       return false;
     }

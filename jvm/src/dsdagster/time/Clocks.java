@@ -10,8 +10,9 @@ import java.util.concurrent.ConcurrentHashMap;
  * which takes its time from the checkpoint. Configuration:
  *
  * <pre>
- * {"mode": "auto" | "manual", "span_micros": largest window or WITHIN, "grid_micros": 0 or the slide of the windows when
- *  time matters at their ends only, "step_micros": 200000, "echoes": false,
+ * {"mode": "auto" | "manual", "span_micros": how far time must pass a row until nothing waits,
+ *  "soonest_micros": how far at least, "grid_micros": 0 or the slide of the windows when time matters at their ends only,
+ *  "step_micros": 200000, "echoes": false,
  *  "inputs": {name: {"time": "broker" | "record", "bound_micros": n, "idle_micros": n, "looks": true}}}
  * </pre>
  *

@@ -29,6 +29,7 @@ final class JobClock {
   private final boolean manual;
   private final long step;
   private final long span;
+  private final long soonest;
   private final long grid;
   private final boolean echoes;
   private final Map<String, InputClock> inputs = new LinkedHashMap<>();
@@ -48,6 +49,7 @@ final class JobClock {
     this.manual = "manual".equals(config.path("mode").asText("auto"));
     this.step = config.path("step_micros").asLong(STEP_MICROS);
     this.span = config.path("span_micros").asLong(0);
+    this.soonest = config.path("soonest_micros").asLong(span);
     this.grid = config.path("grid_micros").asLong(0);
     this.echoes = config.path("echoes").asBoolean(false);
     config.path("inputs").properties()
@@ -147,7 +149,7 @@ final class JobClock {
     if (grid > 0 && Math.floorDiv(time, grid) > Math.floorDiv(published, grid)) {
       return false;
     }
-    if (waitingFrom != InputClock.IDLE && waitingFrom != InputClock.HELD && time < waitingFrom + span) {
+    if (waitingFrom != InputClock.IDLE && waitingFrom != InputClock.HELD && time < waitingFrom + soonest) {
       return true;
     }
     long now = Clocks.now().steady();

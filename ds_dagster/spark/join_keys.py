@@ -1,0 +1,23 @@
+"""Keys of joins: each side's expressions in the types both sides share."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+
+from ds_dagster.datatypes import common_type
+from ds_dagster.plan.delta_nodes import DeltaJoin
+from ds_dagster.plan.nodes import IntervalJoin, TemporalJoin
+from ds_dagster.plan.window_join import WindowJoin
+from ds_dagster.spark.expressions import compile_expression
+from ds_dagster.spark.typemap import to_spark
+
+
+def shared_keys(
+    frame: DataFrame, node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin, side: int
+) -> list[Column]:
+    """The keys of one side (0 left, 1 right) over its frame, in order."""
+    found = []
+    for pair in zip(node.left_keys, node.right_keys, strict=True):
+        shared = common_type(pair[0].type, pair[1].type) or pair[0].type
+        found.append(compile_expression(frame, pair[side]).cast(to_spark(shared)))
+    return found

@@ -1,0 +1,85 @@
+package dsdagster.join;
+
+import static org.apache.spark.sql.functions.lit;
+import static org.apache.spark.sql.functions.timestamp_micros;
+import static org.apache.spark.sql.functions.unix_micros;
+import static org.apache.spark.sql.functions.when;
+
+import dsdagster.Expressions;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Join of rows that are in the same window: they leave when time passes its end, once and for good.
+ *
+ * <p>Input columns: the key's, the first of them {@code end} timestamp, then {@code side} int (0 left, 1 right),
+ * {@code l} struct, {@code r} struct (the one of the other side null), {@code et}, the end with the watermark metadata.
+ * Output: {@code end}, {@code l}, {@code r}; a row without partner has null for the other side. Rows travel and are kept
+ * as packed bytes.
+ *
+ * <p>Rules: Spark drops rows of windows that have closed, by {@code et}; the operator drops none, since a closing step
+ * below sends its rows when time has passed their end already. A key with a null in it matches nothing.
+ */
+public final class WindowJoin {
+  private WindowJoin() {}
+
+  /** @param kind inner, left or full */
+  public static Dataset<Row> apply(Dataset<Row> input, int keys, String kind) {
+    StructType left = (StructType) input.schema().apply("l").dataType();
+    StructType right = (StructType) input.schema().apply("r").dataType();
+    boolean lonelyRight = kind.equals("full");
+    boolean lonelyLeft = lonelyRight || kind.equals("left");
+    Dataset<Row> packed = packed(input, keys, left, right, lonelyLeft);
+    StructType output =
+        new StructType()
+            .add("end", DataTypes.LongType)
+            .add("l", DataTypes.BinaryType)
+            .add("r", DataTypes.BinaryType);
+    WindowJoinProcessor processor = new WindowJoinProcessor(keys, lonelyLeft, lonelyRight);
+    Dataset<Row> joined =
+        grouped(packed, keys)
+            .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append(), Encoders.row(output));
+    return joined.select(
+        timestamp_micros(joined.col("end")).as("end"),
+        Expressions.unpack(joined.col("l"), left).as("l"),
+        Expressions.unpack(joined.col("r"), right).as("r"));
+  }
+
+  /** The end in microseconds, the other keys, the side, the row as bytes, the end as time; only rows that can leave. */
+  private static Dataset<Row> packed(Dataset<Row> input, int keys, StructType left, StructType right, boolean outer) {
+    List<Column> columns = new ArrayList<>();
+    columns.add(unix_micros(input.col("end")).as("k0"));
+    Column matchable = lit(true);
+    for (int i = 1; i < keys; i++) {
+      Column key = input.col(input.columns()[i]);
+      columns.add(key.as("k" + i));
+      matchable = matchable.and(key.isNotNull());
+    }
+    columns.add(input.col("side"));
+    columns.add(
+        when(input.col("side").equalTo(0), Expressions.pack(input.col("l"), left))
+            .otherwise(Expressions.pack(input.col("r"), right))
+            .as("payload"));
+    columns.add(input.col("et"));
+    return (outer ? input : input.where(matchable)).select(columns.toArray(new Column[0]));
+  }
+
+  private static KeyValueGroupedDataset<Row, Row> grouped(Dataset<Row> packed, int keys) {
+    Column[] columns = new Column[keys];
+    StructType keySchema = new StructType();
+    for (int i = 0; i < keys; i++) {
+      columns[i] = packed.col("k" + i);
+      keySchema = keySchema.add(packed.schema().fields()[i]);
+    }
+    return packed.groupBy(columns).as(Encoders.row(keySchema), Encoders.row(packed.schema()));
+  }
+}
