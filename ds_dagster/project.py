@@ -30,11 +30,13 @@ from ds_dagster.settings import Settings, load_settings
 from ds_dagster.sql.script import parse_file
 from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import (
+    Application,
     Context,
     CreateAsSelect,
     CreateRelation,
     Interactive,
     ParsedFile,
+    Statement,
 )
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.secret_values import SecretBook
@@ -101,8 +103,16 @@ class Project:
         return tuple(d for d in self.diagnostics if d.severity == "error")
 
     def queries_of(self, relation: QualifiedName) -> tuple[BoundQuery, ...]:
-        """The queries that fill a relation (several with INSERT INTO)."""
-        return tuple(query for query in self.queries.values() if query.sink.name == relation)
+        """The jobs that fill a relation (several with INSERT INTO)."""
+        return tuple({query.name: query for query, _ in self._filling(relation)}.values())
+
+    def parts_of(self, relation: QualifiedName) -> tuple[BoundQuery, ...]:
+        """The queries that fill a relation; those of an application apart."""
+        return tuple(part for _, part in self._filling(relation))
+
+    def _filling(self, relation: QualifiedName) -> Iterator[tuple[BoundQuery, BoundQuery]]:
+        for query in self.queries.values():
+            yield from ((query, part) for part in query.parts if part.sink.name == relation)
 
 
 def load_project(root: Path, *, settings: Settings | None = None, strict: bool = False) -> Project:
@@ -231,10 +241,8 @@ def _placed(statement: SliceStatement) -> str:
 
 
 def _parsed_piece(statement: SliceStatement) -> ParsedFile:
-    file = parse_file(statement.file, _placed(statement))
     context = Context(statement.database, statement.schema, statement.store)
-    made = tuple(replace(s, origin=replace(s.origin, context=context)) for s in file.statements)
-    return replace(file, statements=made)
+    return parse_file(statement.file, _placed(statement), context)
 
 
 # compiling
@@ -263,7 +271,7 @@ def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str
         *_skipped(files),
         *declared.diagnostics,
         *assembled.diagnostics,
-        *shared_entities(query.sink for query in assembled.queries.values() if _creates(query)),
+        *shared_entities(part.sink for query in assembled.queries.values() for part in query.parts if _creates(part)),
     ]
     return Project(
         settings=settings,
@@ -306,7 +314,7 @@ def _undeclared(files: Iterable[ParsedFile], declared: Declared, settings: Setti
     """Relations whose declaration was refused."""
     found: list[BrokenRelation] = []
     for file in files if declared.refused else ():
-        for statement in file.statements:
+        for statement in _flat(file):
             if not isinstance(statement, CreateRelation) or len(statement.name.parts) > 3:
                 continue
             name, origin = qualify(statement.name, statement.origin.context, settings), statement.origin
@@ -314,6 +322,11 @@ def _undeclared(files: Iterable[ParsedFile], declared: Declared, settings: Setti
             if name in declared.refused and own:
                 found.append(BrokenRelation(name, statement.kind, origin.span, own, origin.text))
     return found
+
+
+def _flat(file: ParsedFile) -> Iterator[Statement]:
+    for statement in file.statements:
+        yield from (statement.statements if isinstance(statement, Application) else (statement,))
 
 
 def _inside(span: Span, statement: Span) -> bool:
@@ -329,6 +342,8 @@ def _broken(
     for broken in unparsed:
         found.setdefault(broken.name, replace(broken, diagnostics=_in_order(broken.diagnostics, texts)))
     for refused in assembled.refused:
+        if refused.node.is_virtual:
+            continue
         found.setdefault(refused.node.target, _of_refused(refused, assembled, texts))
     return tuple(found.values())
 

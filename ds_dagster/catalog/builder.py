@@ -3,7 +3,8 @@ matter; everything wrong is reported, what is right is usable all the same."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,13 @@ from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import (
+    Application,
     CreateAsSelect,
     CreateDescriptorSource,
     CreateRelation,
     InsertInto,
     ParsedFile,
+    Property,
     Statement,
     WrittenName,
 )
@@ -57,7 +60,7 @@ class _Builder:
     """One run of pass one; collects, never raises."""
 
     def __init__(self, files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]) -> None:
-        self.statements = [statement for file in sorted(files, key=lambda f: f.path) for statement in file.statements]
+        self.statements = [statement for file in sorted(files, key=lambda f: f.path) for statement in _flat(file)]
         self.settings = settings
         self.kinds = kinds
         self.findings = Findings()
@@ -89,6 +92,7 @@ class _Builder:
             secrets=found.secrets,
             registries=found.registries,
             descriptors=MappingProxyType(dict(descriptors)),
+            applications=tuple(one for one in self.statements if isinstance(one, Application)),
         )
         return declared, tuple(ground.recorded)
 
@@ -110,7 +114,8 @@ class _Builder:
     def _checked_name(self, written: WrittenName, statement: Statement) -> QualifiedName | None:
         def step() -> QualifiedName:
             name = qualify(written, statement.origin.context, self.settings)
-            check_schema(name, self.schemas, written.span)
+            if not (isinstance(statement, CreateAsSelect) and statement.virtual):
+                check_schema(name, self.schemas, written.span)
             return name
 
         return self.findings.collect(step)
@@ -122,13 +127,41 @@ class _Builder:
             if isinstance(statement, CreateAsSelect) and id(statement) in kept:
                 found.append(NamedQuery(kept[id(statement)], statement))
             elif isinstance(statement, InsertInto):
-                name = self._checked_name(statement.target, statement)
+                name = self._insert_name(statement, named)
                 if name is not None:
                     found.append(NamedQuery(name, statement))
         return tuple(found)
+
+    def _insert_name(
+        self, statement: InsertInto, named: Mapping[QualifiedName, CreateRelation | CreateAsSelect]
+    ) -> QualifiedName | None:
+        span = statement.target.span
+        target = self.findings.collect(lambda: qualify(statement.target, statement.origin.context, self.settings))
+        known = named.get(target) if target is not None else None
+        if isinstance(known, CreateAsSelect) and known.virtual:
+            self.findings.add(error("VIRTUAL_INSERT", span=span, relation=str(statement.target)))
+            return None
+        return self._checked_name(statement.target, statement)
 
     def _relation(self, name: QualifiedName, statement: CreateRelation, ground: Ground) -> Relation | None:
         findings = Findings()
         made = declared_relation(name, statement, ground, findings)
         self.findings.extend(findings.diagnostics)
         return None if findings.failed else made
+
+
+def _flat(file: ParsedFile) -> Iterator[Statement]:
+    """The statements of a file; what END APPLICATION says of its queries stands in their bodies."""
+    for statement in file.statements:
+        if isinstance(statement, Application):
+            yield from (_with_properties(one, statement.properties) for one in statement.statements)
+        yield statement
+
+
+def _with_properties(statement: Statement, properties: tuple[Property, ...]) -> Statement:
+    if not properties or not isinstance(statement, CreateAsSelect | InsertInto):
+        return statement
+    own = statement.body.query_properties
+    said = {item.name for item in own}
+    more = tuple(item for item in properties if item.name not in said)
+    return replace(statement, body=replace(statement.body, query_properties=(*own, *more)))

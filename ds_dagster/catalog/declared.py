@@ -17,7 +17,7 @@ from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.settings import Settings
-from ds_dagster.sql.statements import Context, CreateAsSelect, InsertInto, RelationKind, WrittenName
+from ds_dagster.sql.statements import Application, Context, CreateAsSelect, InsertInto, RelationKind, WrittenName
 
 PUBLIC = "public"
 EMBEDDED_VIEWS = "sqlite"
@@ -49,6 +49,7 @@ class Declared:
         refused_stores: the same of stores.
         secrets, registries: by folded name.
         descriptors: descriptor sources by folded name, None for refused ones.
+        applications: in the order of files.
     """
 
     stores: Mapping[str, StoreDefinition] = field(default_factory=lambda: MappingProxyType({}))
@@ -61,6 +62,7 @@ class Declared:
     secrets: Mapping[str, SecretDefinition] = field(default_factory=lambda: MappingProxyType({}))
     registries: Mapping[str, RegistryDefinition] = field(default_factory=lambda: MappingProxyType({}))
     descriptors: Mapping[str, DescriptorSource | None] = field(default_factory=lambda: MappingProxyType({}))
+    applications: tuple[Application, ...] = ()
 
     @property
     def catalog(self) -> Catalog:

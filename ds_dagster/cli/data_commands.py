@@ -265,17 +265,17 @@ def tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
     from ds_dagster.cli.answers import newest_batch
     from ds_dagster.runtime.control import Control
 
-    queries = [q for r in relations for q in project.queries_of(r.name) if not q.is_finite]
+    queries = [(q, r) for r in relations for q in project.queries_of(r.name) if not q.is_finite]
     if not queries:
         return
     control = Control.open(project.settings)
-    statuses = {status.name: status for status in control.statuses([q.name for q in queries])}
-    for query in queries:
+    statuses = {status.name: status for status in control.statuses([q.name for q, _ in queries])}
+    for query, relation in queries:
         status = statuses[query.name]
         if status.state == "RUNNING":
             continue
-        written = newest_batch(project, query.sink) or status.progressed
+        written = newest_batch(project, relation) or status.progressed
         state = "was never started" if status.state == "ABSENT" else f"is {status.state.lower().replace('_', ' ')}"
         reason = f" ({status.message})" if status.message else ""
         age = f"its rows are of {clock(written)} UTC" if written else "it has no rows yet"
-        note(f"{query.sink.name.name} {state}{reason}: {age}")
+        note(f"{relation.name.name} {state}{reason}: {age}")

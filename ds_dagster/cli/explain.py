@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
 from ds_dagster.catalog.schema_formats import offline_schemas, with_descriptors
@@ -31,6 +32,8 @@ def explain_level(
         as_data: the plan as data instead of as a tree.
     """
     queries = project.queries_of(relation)
+    if level in ("statement", "plan"):
+        queries = project.parts_of(relation)
     if not queries:
         return {relation.name: project.catalog.relations[relation].origin.text}
     if level == "spark":
@@ -45,18 +48,20 @@ def _stages(project: Project) -> Callable[[BoundQuery], str]:
 
 
 def _steps(project: Project, query: BoundQuery) -> list[str]:
-    stores = dict.fromkeys(relation.store for relation in (*(s.relation for s in query.scans), query.sink))
+    stores = dict.fromkeys(relation.store for relation in (*(s.relation for s in query.scans), *query.sinks))
     steps = [f"check store {name} ({project.catalog.store(name).kind})" for name in stores]
-    for relation in dict.fromkeys((*(scan.relation.name for scan in query.scans), query.sink.name)):
+    for relation in dict.fromkeys((*(s.relation.name for s in query.scans), *(sink.name for sink in query.sinks))):
         steps.append(_ensured(project, relation))
-    write = _write_spec(project, query)
-    if write.transactional:
-        steps.append(f"fence: abort what an earlier run of {query.name} left open in {write.entity}")
+    writes = [_write_spec(project, part) for part in query.parts]
+    for write in writes:
+        if write.transactional:
+            steps.append(f"fence: abort what an earlier run of {query.name} left open in {write.entity}")
     if query.is_finite:
         steps.append(f"wait until upstream has processed what exists now, then run once ({query.refresh})")
     steps.append(f"open the checkpoint of {query.name}: state {query.state_signature}")
     sources = ", ".join(f"{s.relation.store}.{s.relation.entity} from {start_text(s)}" for s in query.scans)
-    steps.append(f"start: {sources} → {write.entity} ({write.delivery.replace('_', ' ')})")
+    written = ", ".join(f"{write.entity} ({write.delivery.replace('_', ' ')})" for write in writes)
+    steps.append(f"start: {sources} → {written}")
     steps.append(
         "report rows from the ledger" if query.is_finite else "wait for the first batch, or for an empty source"
     )
@@ -92,7 +97,7 @@ LEVELS: Mapping[str, Callable[[Project], Callable[[BoundQuery], Explanation]]] =
 def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[str, str]:
     """Compile against offline read specs in a local session; no server is asked, nothing is read."""
     from ds_dagster.jars import driver_jars
-    from ds_dagster.spark.query import close, explain, prepare
+    from ds_dagster.spark.query import close, explain
     from ds_dagster.spark.session import build_session
 
     settings = replace(project.settings, engine=replace(project.settings.engine, master="local[1]", cores=1))
@@ -100,15 +105,7 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
     try:
         found = {}
         for query in queries:
-            made = prepare(
-                spark,
-                query,
-                reads={scan.source_name: _read_spec(project, scan) for scan in query.scans},
-                write=_write_spec(project, query),
-                identity=SinkIdentity(f"explain.{query.name}", 1),
-                resolve=_offline,
-                job_name=f"explain {query.name}",
-            )
+            made = _prepared(spark, project, query)
             try:
                 found[query.name] = explain(made)
             finally:
@@ -116,6 +113,21 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
         return found
     finally:
         spark.stop()
+
+
+def _prepared(spark: Any, project: Project, query: BoundQuery) -> Any:
+    from ds_dagster.spark.application_query import prepare_application
+    from ds_dagster.spark.query import prepare
+
+    reads = {scan.source_name: _read_spec(project, scan) for scan in query.scans}
+    writes = {part.name: _write_spec(project, part) for part in query.parts}
+    identity, name = SinkIdentity(f"explain.{query.name}", 1), f"explain {query.name}"
+    if query.members:
+        return prepare_application(
+            spark, query, reads=reads, writes=writes, identity=identity, resolve=_offline, job_name=name
+        )
+    write = writes[query.name]
+    return prepare(spark, query, reads=reads, write=write, identity=identity, resolve=_offline, job_name=name)
 
 
 def _read_spec(project: Project, scan: Scan) -> ReadSpec:

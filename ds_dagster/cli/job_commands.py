@@ -104,7 +104,7 @@ def _job_json(status: JobStatus) -> dict[str, object]:
     reason = f"{status.condition}: {status.message}" if status.condition else ""
     return {
         "name": status.name,
-        "relations": [status.relation],
+        "relations": status.relation.split(", "),
         "state": status.state,
         "desired": status.desired,
         "reason": reason,

@@ -69,7 +69,7 @@ def mermaid_text(project: Project, found: Sequence[Edge]) -> Iterator[str]:
 
 def column_lines(project: Project, chosen: QualifiedName | None) -> Iterator[str]:
     """``sink.column <- source.column, …`` per query."""
-    for query in project.queries.values():
+    for query in (part for job in project.queries.values() for part in job.parts):
         if chosen is not None and query.sink.name != chosen:
             continue
         for column, sources in query.lineage.items():

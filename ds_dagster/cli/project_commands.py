@@ -117,7 +117,8 @@ def lineage_command(relation: str | None, columns: bool, mermaid: bool, project:
                 "edges": [{"from": str(a), "to": str(b)} for a, b in found],
                 "columns": [
                     {"from": f"{s}.{c}", "to": f"{q.sink.name}.{column}"}
-                    for q in loaded.queries.values()
+                    for query in loaded.queries.values()
+                    for q in query.parts
                     if chosen is None or q.sink.name == chosen
                     for column, sources in q.lineage.items()
                     for s, c in sources

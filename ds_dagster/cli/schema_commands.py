@@ -98,7 +98,8 @@ def online_findings(project: Project) -> Iterator[Diagnostic]:
             found = error("SCHEMA_COPY_OUTDATED", span=one.registry.span, **told)
             yield replace(found.diagnostic(), severity="warning")
     for query in project.queries.values():
-        yield from _against_sink(project, query.sink)
+        for sink in query.sinks:
+            yield from _against_sink(project, sink)
 
 
 def _against_sink(project: Project, sink: Relation) -> Iterator[Diagnostic]:

@@ -113,7 +113,7 @@ def describe_query(session: Session, statement: DescribeQuery) -> None:
     values = {field: clock(value) if field in TIMES and value else value for field, value in found.items()}
     if not statement.part:
         query = project.queries.get(name)
-        values["relation"] = str(query.sink.name) if query else status.relation
+        values["relation"] = query.relations if query else status.relation
         values["query"] = " ".join(query.statement.origin.text.split()) if query else None
     session.output.document(f"DESCRIBE_QUERY{'_' if statement.part else ''}{statement.part.upper()}", values)
 

@@ -96,7 +96,7 @@ def _queries(session: Session, _: ListObjects) -> list[Row]:
                 "version": status.checkpoint_version if status else None,
                 "intended_state": status.desired if status else None,
                 "actual_state": status.state if status else "ABSENT",
-                "relation": str(query.sink.name) if query else status.relation if status else None,
+                "relation": query.relations if query else status.relation if status else None,
                 "since": clock(status.since) if status and status.since else None,
                 "query": " ".join(query.statement.origin.text.split()) if query else None,
             }

@@ -8,6 +8,7 @@ and never sentences, a message is short, lower case and without a full stop, a h
 from __future__ import annotations
 
 from ds_dagster.conditions import (
+    applications,
     catalog,
     cdc,
     command,
@@ -31,7 +32,7 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, sets, stores, cdc, files, secret, registry, row_logs, spark, runtime,
+    syntax, project, catalog, query, applications, sets, stores, cdc, files, secret, registry, row_logs, spark, runtime,
     orchestration, local, testing, command,
 )  # fmt: skip
 

@@ -123,13 +123,6 @@ RELATIONS: tuple[Condition, ...] = (
     Condition("TYPE_UNKNOWN", "user", "unknown type {name}", "did you mean {nearest}?", "42601"),
     Condition("TYPE_PARAMETER_INVALID", "user", "{name} does not allow {value} here", "allowed: {allowed}", "42601"),
     Condition(
-        "VIRTUAL_NOT_YET",
-        "not_yet",
-        "a virtual relation is not built yet",
-        "write a relation with a topic of its own; what it costs is one topic",
-        "0A000",
-    ),
-    Condition(
         "OR_REPLACE_UNSUPPORTED",
         "unsupported",
         "CREATE OR REPLACE is not supported",
@@ -303,13 +296,6 @@ STATEMENTS: tuple[Condition, ...] = (
         "not_yet",
         "{statement} is not built yet",
         "all jobs run in the project's one engine; its size is in the settings: [tool.ds-dagster.engine]",
-        "0A000",
-    ),
-    Condition(
-        "APPLICATION_NOT_YET",
-        "not_yet",
-        "BEGIN APPLICATION is not built yet",
-        "write its statements without BEGIN and END; each query runs as a job of its own",
         "0A000",
     ),
     Condition(

@@ -8,7 +8,7 @@ import dagster as dg
 from dagster._core.errors import DagsterExecutionInterruptedError
 
 from ds_dagster.errors import DsError
-from ds_dagster.names import QualifiedName
+from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
 from ds_dagster.orchestration.launch import Launch
@@ -21,6 +21,7 @@ from ds_dagster.orchestration.surface import surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 
 ASSETS_NAME = "ds_streams"
+APPLICATION_NAME = "ds_application"
 MAX_RUNTIME = {"dagster/max_runtime": "900"}
 
 
@@ -41,6 +42,7 @@ def ds_assets(
     translator: DsTranslator | None = None,
     select: Sequence[QualifiedName] | None = None,
     name: str = ASSETS_NAME,
+    can_subset: bool = True,
     pool: str | None = None,
     retry_policy: dg.RetryPolicy | None = None,
     op_tags: Mapping[str, Any] | None = None,
@@ -57,6 +59,7 @@ def ds_assets(
         project: the folder.
         translator: how relations map to assets; pass the same one to :func:`ensure_streams`.
         select: relations; all by default.
+        can_subset: whether some of them can be materialized without the others.
         name, pool, retry_policy, op_tags: of the op.
     """
     mapper = translator or DsTranslator()
@@ -65,7 +68,7 @@ def ds_assets(
     return dg.multi_asset(
         name=name,
         specs=[surface.specs[props.name] for props in chosen],
-        can_subset=True,
+        can_subset=can_subset,
         pool=pool,
         retry_policy=retry_policy,
         op_tags={**MAX_RUNTIME, **(op_tags or {})},
@@ -115,15 +118,16 @@ def _interruptible(
 
 
 def build_ds_assets(project: DsProject, translator: DsTranslator | None = None) -> list[Any]:
-    """Everything of a project: the streams' multi-asset, an op per finite load, failing assets for refused
-    statements, one observable multi-asset for relations that others fill.
+    """Everything of a project: the streams' multi-asset, one for each application, an op per finite load, failing
+    assets for refused statements, one observable multi-asset for relations that others fill.
 
     Raises:
         UserError: ASSET_KEY_COLLISION.
     """
     mapper = translator or DsTranslator()
     surface = surface_of(project, mapper)
-    built: list[Any] = [_streams(project, mapper)] if surface.streams else []
+    applications = dict.fromkeys(props.application for props in surface.streams)
+    built: list[Any] = [_streams(project, mapper, name) for name in applications]
     for props in surface.shown:
         spec = surface.specs[props.name]
         if props.is_finite and props.broken is None:
@@ -136,8 +140,13 @@ def build_ds_assets(project: DsProject, translator: DsTranslator | None = None) 
     return built + [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
 
 
-def _streams(project: DsProject, translator: DsTranslator) -> dg.AssetsDefinition:
-    @ds_assets(project=project, translator=translator)
+def _streams(project: DsProject, translator: DsTranslator, application: str) -> dg.AssetsDefinition:
+    """The op of all queries that are jobs of their own, or of one application: that runs as a whole."""
+    streams = surface_of(project, translator).streams
+    chosen = [props.name for props in streams if props.application == application]
+    name = f"{APPLICATION_NAME}_{safe_name(application)}" if application else ASSETS_NAME
+
+    @ds_assets(project=project, translator=translator, select=chosen, name=name, can_subset=not application)
     def ds_streams(
         context: dg.AssetExecutionContext, config: DsRunConfig, ds_control: DsControlResource
     ) -> Iterator[dg.MaterializeResult[Any]]:

@@ -65,7 +65,8 @@ class DsProject:
     @cached_property
     def streams(self) -> tuple[RelationProps, ...]:
         """Relations that long-lived queries fill, sources first."""
-        order = {query.sink.name: index for index, query in enumerate(self.project.queries.values())}
+        queries = enumerate(self.project.queries.values())
+        order = {sink.name: index for index, query in queries for sink in query.sinks}
         return tuple(sorted((p for p in self.props if p.is_stream), key=lambda props: order[props.name]))
 
     @cached_property

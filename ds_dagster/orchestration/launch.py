@@ -36,7 +36,8 @@ class Launch:
         control, project: of the project.
         requested_by: what the journal's history shows.
         log: gets a line per change of state.
-        asked: answers to the requests of this run, by query.
+        asked: answers to the requests of this run, by query; an application is asked for once.
+        declined: queries that were not granted.
         refused, failed, late: what went wrong so far.
     """
 
@@ -45,6 +46,7 @@ class Launch:
     requested_by: str
     log: Callable[[str], None]
     asked: dict[str, Ensured] = field(default_factory=dict)
+    declined: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
     failed: list[JobStatus] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
@@ -76,7 +78,7 @@ class Launch:
 
     def failure(self) -> dg.Failure | None:
         """Every query that was refused, failed or did not come up in time; None when all is well."""
-        texts = [*self.refused, *(_text(status) for status in self.failed), *self.late]
+        texts = [*self.refused, *(_text(status) for status in self.failed), *dict.fromkeys(self.late)]
         if not texts:
             return None
         tails = [(status.name, self._tail(status.name)) for status in self.failed]
@@ -87,9 +89,12 @@ class Launch:
         if props.broken is not None:
             self.refused.append(text_of(props.broken.diagnostics))
         for query in props.queries:
+            if query.name in self.asked or query.name in self.declined:
+                continue
             try:
                 self._ask_one(query.name, action)
             except DsError as problem:
+                self.declined.add(query.name)
                 self.refused.append(str(problem))
 
     def _ask_one(self, name: str, action: Action) -> None:
@@ -118,7 +123,7 @@ class Launch:
         found = [statuses[name] for name in names if name in statuses]
         bad = [status for status in found if status.state in DOWN_STATES]
         slow = [status.name for status in found if status.state not in DOWN_STATES | UP_STATES]
-        self.failed += bad
+        self.failed += [status for status in bad if status not in self.failed]
         if slow:
             self.late.append(str(error("RELATION_NOT_STARTED", count=len(slow), seconds=int(timeout), names=slow)))
         if bad or slow or len(found) < len(names) or props.broken is not None:

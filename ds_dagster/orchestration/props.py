@@ -70,6 +70,12 @@ class RelationProps:
         return self.is_executable and not self.is_finite
 
     @property
+    def application(self) -> str:
+        """The application all its queries are one job of; empty for none."""
+        names = {query.name if query.members else "" for query in self.queries}
+        return names.pop() if len(names) == 1 else ""
+
+    @property
     def code_version(self) -> str | None:
         """One hash over the fingerprints of all queries that fill it; None for declared relations."""
         if not self.queries:
@@ -130,7 +136,7 @@ def _props(project: Project, relation: Relation, broken: BrokenRelation | None) 
     queries = project.queries_of(relation.name)
     kind = kind_of_store(project, relation)
     lineage: dict[str, ColumnSources] = {}
-    for query in queries:
+    for query in project.parts_of(relation.name):
         for column, sources in query.lineage.items():
             lineage[column] = tuple(dict.fromkeys((*lineage.get(column, ()), *sources)))
     return RelationProps(

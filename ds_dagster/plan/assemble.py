@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -11,9 +11,10 @@ from ds_dagster.catalog.declared import Declared
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Diagnostic, Span
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName
-from ds_dagster.plan.binder import bind_query
+from ds_dagster.plan.applications import together
+from ds_dagster.plan.binder import bind_query, bind_virtual
 from ds_dagster.plan.graph import (
     QueryNode,
     dependencies,
@@ -26,8 +27,9 @@ from ds_dagster.plan.graph import (
 )
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.sources import World
+from ds_dagster.plan.virtual import VirtualRelation
 from ds_dagster.settings import Settings
-from ds_dagster.sql.statements import CreateAsSelect, InsertInto
+from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,10 @@ class _Assembly:
         self.nodes = [query_node(named, settings) for named in declared.queries]
         self.relations: dict[QualifiedName, Relation] = dict(declared.relations)
         self.catalog = replace(declared.catalog, relations=MappingProxyType(self.relations))
-        self.world = World(self.catalog, settings, kinds)
+        self.virtuals: dict[QualifiedName, VirtualRelation] = {}
+        self.applications = declared.applications
+        self.undeclared = dict(_undeclared(declared))
+        self.world = World(self.catalog, settings, kinds, self.virtuals)
         self.failed: set[QualifiedName] = {*declared.refused, *broken}
         self.refused: list[Refused] = []
         self.diagnostics: list[Diagnostic] = []
@@ -99,7 +104,7 @@ class _Assembly:
             self._fill(by_target.get(name, ()))
         self._name_queries()
         self._refuse_entity_circles()
-        queries = [bound.query for bound in self.bound]
+        queries = self._jobs()
         depends_on = dependencies(self.relations, queries)
         return Assembled(
             catalog=self.catalog,
@@ -124,7 +129,18 @@ class _Assembly:
     def _target_of(self, node: QueryNode) -> tuple[QualifiedName, ...]:
         return (node.target,) if isinstance(node.named.statement, InsertInto) else ()
 
+    def _bind_virtual(self, node: QueryNode) -> None:
+        made, diagnostics = bind_virtual(node.named, self.world)
+        if made is None:
+            self._refuse(node, diagnostics)
+            return
+        self.diagnostics += diagnostics
+        self.virtuals[node.target] = made
+
     def _bind(self, node: QueryNode) -> None:
+        if node.is_virtual:
+            self._bind_virtual(node)
+            return
         outcome = bind_query(node.named, self.world)
         if outcome.query is None:
             self._refuse(node, outcome.diagnostics)
@@ -144,6 +160,61 @@ class _Assembly:
         params = {"relation": _shown(node.target), "upstream": _shown(upstream)}
         found = error("UPSTREAM_FAILED", span=span, **params).diagnostic()
         return replace(found, caused_by=str(upstream))
+
+    # applications
+
+    def _jobs(self) -> list[BoundQuery]:
+        """The queries, those of an application as one; where one of them is refused, all are."""
+        made: dict[str, BoundQuery] = {}
+        self._fell()
+        for statement in self.applications:
+            name = str(statement.name)
+            bound = [one for one in self.bound if _application(one.node) == name]
+            if not bound:
+                continue
+            try:
+                made[name] = self._together(statement, sorted(bound, key=lambda one: one.node.span), made)
+            except DsError as problem:
+                self._lose(bound, problem)
+                made.pop(name, None)
+        jobs = {_application(one.node) or one.query.name: one.query for one in self.bound}
+        return [made.get(name, query) for name, query in jobs.items()]
+
+    def _together(self, statement: Application, bound: Sequence[_Bound], made: Mapping[str, BoundQuery]) -> BoundQuery:
+        name = str(statement.name)
+        if name in made or any(one.query.name == name for one in self.bound if _application(one.node) != name):
+            raise error("QUERY_NAME_TAKEN", span=statement.name.span, name=name)
+        spans = {one.query.name: one.node.span for one in bound}
+        store_kinds = {store.name: store.kind for store in self.catalog.stores.values()}
+        return together(statement, [one.query for one in bound], spans, store_kinds)
+
+    def _lose(self, bound: Sequence[_Bound], problem: DsError) -> None:
+        """An application that cannot be one job: each of its queries is refused for that."""
+        for one in bound:
+            self._refuse(one.node, [problem.diagnostic()])
+            self._forget(one)
+        self._fell()
+
+    def _fell(self) -> None:
+        """Refuse what belongs to an application with a refused query, and what reads from it, until nothing falls."""
+        while True:
+            why = {name: _cause(r) for r in reversed(self.refused) if (name := _application(r.node))} | self.undeclared
+            fallen = [bound for bound in self.bound if _application(bound.node) in why]
+            for bound in fallen:
+                name = _application(bound.node)
+                shown, cause = _shown(bound.node.target), why[name]
+                fallen_with = error("APPLICATION_REFUSED", span=bound.node.span, name=name, relation=shown, other=cause)
+                found = fallen_with.diagnostic()
+                self._refuse(bound.node, [replace(found, caused_by=name)])
+                self._forget(bound)
+            self._drop_readers_of_lost()
+            if not fallen:
+                return
+
+    def _forget(self, bound: _Bound) -> None:
+        self.bound.remove(bound)
+        if isinstance(bound.node.named.statement, CreateAsSelect):
+            self.relations.pop(bound.node.target, None)
 
     # circles
 
@@ -199,9 +270,7 @@ class _Assembly:
             upstream = next((name for name in bound.query.sources if name not in self.relations), None)
             if upstream is not None:
                 self._refuse(bound.node, [self._caused(bound.node, upstream)])
-                self.bound.remove(bound)
-                if isinstance(bound.node.named.statement, CreateAsSelect):
-                    self.relations.pop(bound.node.target, None)
+                self._forget(bound)
 
     # names of queries
 
@@ -236,6 +305,26 @@ class _Assembly:
             found = error("QUERY_NAME_TAKEN", span=bound.node.span, name=bound.query.name).diagnostic()
             return replace(found, related=(taken[bound.query.name],))
         return None
+
+
+def _application(node: QueryNode) -> str:
+    return node.named.statement.origin.application
+
+
+def _cause(refused: Refused) -> Span:
+    return refused.diagnostics[0].span or refused.node.span
+
+
+def _undeclared(declared: Declared) -> Iterator[tuple[str, Span]]:
+    """Applications with a mistake that pass one found, and where."""
+    errors = [d.span for d in declared.diagnostics if d.severity == "error" and d.span is not None]
+    for statement in declared.applications:
+        whole = statement.origin.span
+        end = whole.end_line or whole.line
+        inside = (span for span in errors if span.file == whole.file and whole.line <= span.line <= end)
+        first = next(inside, None)
+        if first is not None:
+            yield str(statement.name), first
 
 
 def _shown(name: QualifiedName) -> str:

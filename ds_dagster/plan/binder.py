@@ -14,7 +14,7 @@ from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import ArrayType, DataType, StructType, is_primitive
 from ds_dagster.diagnostics import Diagnostic
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.arithmetic import widens
 from ds_dagster.plan.delta_nodes import Fold
@@ -30,6 +30,7 @@ from ds_dagster.plan.select import SelectBinder
 from ds_dagster.plan.selected import RefusedSelectError, Selected, SelectItem, project
 from ds_dagster.plan.sources import World
 from ds_dagster.plan.unbounded import warn_unbounded
+from ds_dagster.plan.virtual import VirtualRelation, virtual_relation
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import QueryTree
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
@@ -61,6 +62,26 @@ def bind_query(named: NamedQuery, world: World) -> Outcome:
     return Outcome(None if failed else query, found)
 
 
+def bind_virtual(named: NamedQuery, world: World) -> tuple[VirtualRelation | None, tuple[Diagnostic, ...]]:
+    """Bind CREATE VIRTUAL … AS: the relation, or None with errors. Never raises for mistakes of the user."""
+    statement, findings = named.statement, Findings()
+    assert isinstance(statement, CreateAsSelect)
+    body, origin = statement.body, statement.origin
+    choices, diagnostics = resolve_query_properties(body.query_properties, world.kinds)
+    findings.extend(diagnostics)
+    if body.partition_by:
+        findings.add(error("VIRTUAL_PROPERTIES", span=body.partition_by[0].span, name=statement.name))
+    binder = SelectBinder(world, origin.context, body.span, choices, findings, origin.application)
+    try:
+        made, relation = binder.sub_select(cast("QueryTree", body.tree), "virtual")
+        found = virtual_relation(named.target, statement, made, relation, findings)
+    except DsError as problem:
+        findings.add(problem)
+    except RefusedSelectError:
+        pass
+    return None if findings.failed else found, tuple(findings.diagnostics)
+
+
 class _Binder:
     def __init__(self, named: NamedQuery, world: World, findings: Findings) -> None:
         self.target = named.target
@@ -73,7 +94,7 @@ class _Binder:
         choices, diagnostics = resolve_query_properties(body.query_properties, self.world.kinds)
         self.findings.extend(diagnostics)
         context = self.statement.origin.context
-        binder = SelectBinder(self.world, context, body.span, choices, self.findings)
+        binder = SelectBinder(self.world, context, body.span, choices, self.findings, self.statement.origin.application)
         try:
             selected = binder.bind(cast("QueryTree", body.tree))
         except RefusedSelectError:

@@ -8,9 +8,10 @@ from typing import Literal
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import Distinct
+from ds_dagster.plan.delta_nodes import Distinct, Unweigh
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan, Window
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.window_join import WindowJoin
 
@@ -75,15 +76,29 @@ def check_time(upper: str, below: Node, span: Span) -> None:
     Raises:
         NotYetError: STATEFUL_CHAIN.
     """
+    lower = without_time(below)
+    if lower:
+        raise error("STATEFUL_CHAIN", span=span, upper=upper, lower=lower, instead=_OWN_STREAM)
+
+
+def without_time(below: Node) -> str:
+    """The step that does not pass event time on, empty where all do."""
     for node in below.walk():
-        lower = _TIMELESS.get(type(node), "")
-        joined = isinstance(node, Union) and any(inner.is_stateful for inner in node.walk())
-        lower = "a UNION over joins or aggregates" if joined else lower
-        if lower:
-            raise error("STATEFUL_CHAIN", span=span, upper=upper, lower=lower, instead=_OWN_STREAM)
+        if isinstance(node, Union) and any(inner.is_stateful for inner in node.walk()):
+            return "a UNION over joins or aggregates"
+        if type(node) in _TIMELESS:
+            return _TIMELESS[type(node)]
+    return ""
 
 
-_TIMELESS: Mapping[type[Node], str] = MappingProxyType({Match: "a pattern match", Distinct: "SELECT DISTINCT"})
+_TIMELESS: Mapping[type[Node], str] = MappingProxyType(
+    {
+        Match: "a pattern match",
+        Distinct: "SELECT DISTINCT",
+        TopN: "a ranking",
+        Unweigh: "a condition with a sub-select",
+    }
+)
 """Steps whose rows come without an event time: a match is older than its last row, a value may come again."""
 
 

@@ -53,8 +53,8 @@ def _slots(query: BoundQuery) -> list[str]:
     return [scan.slot for scan in query.scans]
 
 
-def _sink(query: BoundQuery) -> tuple[QualifiedName, str, str]:
-    return query.sink.name, query.sink.store, query.sink.entity
+def _sink(query: BoundQuery) -> list[tuple[QualifiedName, str, str]]:
+    return [(sink.name, sink.store, sink.entity) for sink in query.sinks]
 
 
 def _is_full(query: BoundQuery) -> bool:
@@ -62,12 +62,12 @@ def _is_full(query: BoundQuery) -> bool:
     return query.refresh == "full"
 
 
-def _keys(query: BoundQuery) -> tuple[str, tuple[str, ...]]:
-    return query.root.changelog, tuple(query.root.key)
+def _keys(query: BoundQuery) -> list[tuple[str, tuple[str, ...]]]:
+    return [(part.root.changelog, tuple(part.root.key)) for part in query.parts]
 
 
 def _steps(query: BoundQuery) -> list[str]:
-    return [type(node).__name__ for node in query.root.walk() if node.is_stateful]
+    return [type(node).__name__ for node in query.plan.walk() if node.is_stateful]
 
 
 RULES: tuple[Rule, ...] = (
@@ -95,7 +95,7 @@ _HINTS: dict[Verdict, str] = {
 
 def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
     """Compare the definition that runs with the one that is wanted."""
-    name, relation = new.name, str(new.sink.name)
+    name, relation = new.name, new.relations
     if old is None:
         return Compatibility(name, relation, "new", "it was never started")
     if old.fingerprint == new.fingerprint:
@@ -104,7 +104,7 @@ def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
     if fired is None:
         rule = "only stateless parts changed, or how sources are read"
         return Compatibility(name, relation, "keeps_checkpoint", rule, _HINTS["keeps_checkpoint"])
-    found: Verdict = "would_lose_data" if _cannot_replay(new.root) else "needs_new_checkpoint"
+    found: Verdict = "would_lose_data" if _cannot_replay(new.plan) else "needs_new_checkpoint"
     return Compatibility(name, relation, found, fired.text, _HINTS[found])
 
 

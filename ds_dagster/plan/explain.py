@@ -16,7 +16,8 @@ from datetime import datetime, timezone
 from itertools import count
 
 from ds_dagster.catalog.row_log import log_name
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.application_nodes import Virtual
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh, appends_only
 from ds_dagster.plan.match_node import Match, MatchValue
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -37,6 +38,7 @@ from ds_dagster.plan.nodes import (
 from ds_dagster.plan.pattern import pattern_text
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.sql.expressions import SKIPS
@@ -247,7 +249,7 @@ def _weigh(node: Node) -> str:
     return f"keeps the last row by {', '.join(map(shown, node.key))}{_ttl(node)}" if node.is_stateful else ""
 
 
-def _ttl(node: Weigh | DeltaAggregate | DeltaJoin) -> str:
+def _ttl(node: Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN) -> str:
     return f" · forgets after {duration_text(node.ttl_millis)} without a change" if node.ttl_millis else ""
 
 
@@ -267,8 +269,24 @@ def _union(_node: Node) -> str:
 
 def _distinct(node: Node) -> str:
     assert isinstance(node, Distinct)
-    return "keeps every value" + (" · the first row of each" if node.changelog == "append" else "")
-    return f"{node.kind} on {_on(node)}"
+    return "keeps every value" + (" · the first row of each" if node.changelog == "append" else "") + _ttl(node)
+
+
+def _top_n(node: Node) -> str:
+    assert isinstance(node, TopN)
+    order = ", ".join(f"{_text(t.expression)}{' DESC' * t.descending}" for t in node.order)
+    by = f" by {', '.join(map(_text, node.partition))}" if node.partition else ""
+    kept = "keeps nothing, a window is complete" if node.is_whole else f"keeps {_kept_rows(node)}{_ttl(node)}"
+    return f"{node.function} ≤ {node.limit}{by} in order of {order} · {kept}"
+
+
+def _kept_rows(node: TopN) -> str:
+    return "these rows" if appends_only(node.input) else "all rows"
+
+
+def _virtual(node: Node) -> str:
+    assert isinstance(node, Virtual)
+    return node.name
 
 
 def _fold(node: Node) -> str:
@@ -320,5 +338,8 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     Match: _match,
     Windowed: _windowed,
     WindowJoin: _window_join,
+    Virtual: _virtual,
+    TopN: _top_n,
+    Unweigh: lambda _node: "",
 }
 """Node → what is to be said about it."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.application_nodes import Virtual
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -30,6 +31,7 @@ from ds_dagster.plan.nodes import (
 )
 from ds_dagster.plan.pattern import pattern_text, variables
 from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.window_join import WindowJoin
 
@@ -67,6 +69,13 @@ def state_signature(root: Sink, *, store_kinds: StoreKinds) -> str:
     ]
     parts += [_state(node, store_kinds) for node in root.walk() if node.is_stateful]
     return _hash(STATE_VERSION, [parts, _sink_state(root)])
+
+
+def combined(parts: Sequence[tuple[str, str]]) -> str:
+    """Hash of an application: its queries' names with their fingerprints, or their state signatures, in order; the
+    version is theirs."""
+    version = parts[0][1].partition(":")[0]
+    return _hash(version, [list(part) for part in parts])
 
 
 def _hash(version: str, shape: Shape) -> str:
@@ -156,6 +165,8 @@ class _Shaper:
 
     def shape(self) -> Shape:
         """The node and all below."""
+        if isinstance(self.node, Virtual):
+            return _shape(self.node.input, self.store_kinds)
         own = SHAPES[type(self.node)](self, self.node)
         return [type(self.node).__name__, own, [_shape(child, self.store_kinds) for child in self.node.inputs]]
 
@@ -259,7 +270,7 @@ def _window_join(shaper: _Shaper, node: Node) -> Shape:
     return [node.kind, ends, [*_key_pairs(shaper, node)]]
 
 
-def _forgets(node: Weigh | DeltaAggregate | DeltaJoin) -> Shape:
+def _forgets(node: Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN) -> Shape:
     """Whether state carries the time at which it is forgotten; how long may change with a restart. Where it does not,
     nothing is added, so that other plans keep their hashes."""
     return ["ttl"] if node.ttl_millis else []
@@ -302,6 +313,20 @@ def _match(shaper: _Shaper, node: Node) -> Shape:
     ]
 
 
+def _distinct(_shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, Distinct)
+    return [node.changelog, *_forgets(node)]
+
+
+def _top_n(shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, TopN)
+    order = [[shaper.text(term.expression), term.descending, term.nulls_first] for term in node.order]
+    partition = [shaper.text(expression) for expression in node.partition]
+    positions = [field.name for field in node.output]
+    key = [positions.index(name) for name in node.key_names if name in positions]
+    return [node.function, node.limit, partition, order, node.ranked, key, *_forgets(node)]
+
+
 SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     Scan: _scan,
     Filter: _filter,
@@ -315,10 +340,12 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     DeltaJoin: _delta_join,
     Fold: _fold,
     Union: lambda _shaper, _node: [],
-    Distinct: lambda _shaper, node: [node.changelog],
     Match: _match,
     Windowed: _windowed,
     WindowJoin: _window_join,
+    Distinct: _distinct,
+    TopN: _top_n,
+    Unweigh: lambda _shaper, _node: [],
 }
 
 
@@ -326,7 +353,7 @@ def _state(node: Node, store_kinds: StoreKinds) -> Shape:
     """What one stateful step keeps. Joins of streams keep rows: their types and the join itself. Aggregates keep
     results, and a join of changelogs must be told that a row goes in the words in which it came: everything below
     counts."""
-    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct):
+    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct | TopN):
         return [type(node).__name__, _without_reading(_shape(node, store_kinds))]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)
     types = [[str(field.type) for field in child.output] for child in node.inputs]

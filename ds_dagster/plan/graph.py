@@ -17,6 +17,7 @@ from ds_dagster.plan.sources import written_name
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import MatchRef, RelationRef, WindowRef
 from ds_dagster.sql.lowering import span_of
+from ds_dagster.sql.statements import CreateAsSelect
 
 Edges = Mapping[QualifiedName, Sequence[QualifiedName]]
 
@@ -32,6 +33,12 @@ class QueryNode:
     def target(self) -> QualifiedName:
         """The relation it fills."""
         return self.named.target
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether it fills nothing: a virtual relation of an application."""
+        statement = self.named.statement
+        return isinstance(statement, CreateAsSelect) and statement.virtual
 
     @property
     def span(self) -> Span:
@@ -126,9 +133,11 @@ def entity_edges(
     writers: dict[tuple[str, str], QualifiedName] = {}
     filled: set[QualifiedName] = set()
     for query in queries:
-        filled.add(query.sink.name)
-        for written in (query.sink, *query.logs):
-            writers.setdefault((written.store, written.entity), query.sink.name)
+        filled.update(sink.name for sink in query.sinks)
+        for sink in query.sinks:
+            writers.setdefault((sink.store, sink.entity), sink.name)
+        for log in query.logs:
+            writers.setdefault((log.store, log.entity), query.sink.name)
     found: dict[QualifiedName, QualifiedName] = {}
     for name, relation in relations.items():
         writer = writers.get((relation.store, relation.entity))
@@ -142,8 +151,8 @@ def dependencies(
 ) -> dict[QualifiedName, tuple[QualifiedName, ...]]:
     """Relation → relations its data comes from: sources of its queries, or the writer of its entity."""
     found: dict[QualifiedName, dict[QualifiedName, None]] = {name: {} for name in relations}
-    for query in queries:
-        found[query.sink.name].update(dict.fromkeys(query.sources))
+    for part in (part for query in queries for part in query.parts):
+        found[part.sink.name].update(dict.fromkeys(part.sources))
     for name, writer in entity_edges(relations, queries).items():
         found[name].setdefault(writer)
     return {name: tuple(sources) for name, sources in found.items()}
@@ -155,7 +164,7 @@ def readers(
     """Relation → names of the queries that read it, directly or through a relation that declares the same entity
     again."""
     found: dict[QualifiedName, dict[str, None]] = {name: {} for name in depends_on}
-    filled = {query.sink.name for query in queries}
+    filled = {sink.name for query in queries for sink in query.sinks}
     for query in queries:
         for source in query.sources:
             found[source].setdefault(query.name)

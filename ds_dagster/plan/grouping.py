@@ -10,7 +10,7 @@ from ds_dagster.datatypes import BIGINT, is_primitive
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.calls import AGGREGATES, Aggregates
-from ds_dagster.plan.check_joins import check_updates, check_weights
+from ds_dagster.plan.check_joins import check_time, check_updates, check_weights, without_time
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
 from ds_dagster.plan.match_node import Match
@@ -40,7 +40,15 @@ def is_grouped(tree: exp.Select) -> bool:
 
 def _has_aggregate(item: exp.Expression) -> bool:
     inner = item.this if isinstance(item, exp.Alias) else item
-    return not isinstance(inner, exp.Column | exp.Star) and inner.find(*AGGREGATES) is not None
+    if isinstance(inner, exp.Column | exp.Star):
+        return False
+    return any(not _is_over(found) for found in inner.find_all(*AGGREGATES))
+
+
+def _is_over(call: exp.Expression) -> bool:
+    """Whether an aggregate is one of rows in order (OVER), which groups nothing."""
+    holder = call.parent.parent if isinstance(call.parent, exp.Filter) else call.parent
+    return isinstance(holder, exp.Window)
 
 
 class Grouping:
@@ -54,6 +62,7 @@ class Grouping:
         self.aggregates = Aggregates()
         self.group: list[Named] = []
         self.window: Window | Windowed | None = None
+        self.beside: frozenset[str] = frozenset()
         self._by_text: dict[str, Named] = {}
         self.span = scope.place(tree.args.get("group") or tree)
 
@@ -104,7 +113,10 @@ class Grouping:
             if missing:
                 raise error("WINDOW_NOT_GROUPED", span=self.span, missing=missing)
         if own is not None and len(self.scope.sources) == 1:
+            check_time("a windowed aggregate", self.below, self.span)
             self.window = own
+            return
+        if without_time(self.below):
             return
         found = next((b for b in window_bounds(self.below) if grouped.issuperset(b)), None)
         if found is not None:
@@ -124,7 +136,7 @@ class Grouping:
             return node
         if isinstance(node, exp.Column):
             name = node.name
-            if any(call.name == name for call in self.aggregates.calls.values()):
+            if name in self.beside or any(call.name == name for call in self.aggregates.calls.values()):
                 return node
         found = self._by_text.get(_text(node)) if not isinstance(node, exp.Literal) else None
         if found is not None:

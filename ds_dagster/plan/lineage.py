@@ -9,6 +9,7 @@ from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Node, Project, Scan, Sink, Window
 from ds_dagster.plan.query import ColumnSource
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 
 Sources = Mapping[str, tuple[ColumnSource, ...]]
@@ -47,6 +48,8 @@ def _lineage(node: Node) -> Sources:
     if isinstance(node, Match):
         found = below | {v.name: _merged(below, [v.argument] if v.argument is not None else []) for v in node.values}
         return {named.name: _merged(found, [named.expression]) for named in (*node.partition, *node.measures)}
+    if isinstance(node, TopN):
+        return {**below, node.rank: _merged(below, [*node.partition, *(term.expression for term in node.order)])}
     if isinstance(node, Window):
         return {**below, node.start: (), node.end: ()}
     return below

@@ -9,8 +9,9 @@ from types import MappingProxyType
 from ds_dagster.catalog.io_spec import RefreshMode
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
-from ds_dagster.plan.nodes import Scan, Sink
-from ds_dagster.sql.statements import CreateAsSelect, InsertInto
+from ds_dagster.plan.application_nodes import Bundle
+from ds_dagster.plan.nodes import Node, Scan, Sink
+from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
 
 ColumnSource = tuple[QualifiedName, str]
 
@@ -31,10 +32,12 @@ class BoundQuery:
         state_signature: hash of what a checkpoint depends on (operators, key schemas, sources).
         lineage: sink column → source columns it is computed from (filters and join keys are not in it).
         settings: QUERY WITH properties by name (state.ttl.millis, compute_pool, …).
+        bundle: of an application: all its sinks; ``root`` is the first of them.
+        members: of an application: its queries; lineage stands there.
     """
 
     name: str
-    statement: CreateAsSelect | InsertInto
+    statement: CreateAsSelect | InsertInto | Application
     root: Sink
     refresh: RefreshMode
     fingerprint: str
@@ -42,16 +45,39 @@ class BoundQuery:
     execution: str = "engine"
     lineage: Mapping[str, tuple[ColumnSource, ...]] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, str | int | bool] = field(default_factory=lambda: MappingProxyType({}))
+    bundle: Bundle | None = None
+    members: tuple[BoundQuery, ...] = ()
+
+    @property
+    def plan(self) -> Node:
+        """All that runs as one: the root, or the bundle of an application."""
+        return self.bundle or self.root
+
+    @property
+    def parts(self) -> tuple[BoundQuery, ...]:
+        """The queries of an application; of another query itself."""
+        return self.members or (self,)
 
     @property
     def sink(self) -> Relation:
-        """The relation it fills."""
+        """The relation it fills; of an application the first."""
         return self.root.relation
 
     @property
+    def sinks(self) -> tuple[Relation, ...]:
+        """The relations it fills, each once."""
+        return tuple({part.sink.name: part.sink for part in self.parts}.values())
+
+    @property
+    def relations(self) -> str:
+        """Their qualified names as one text."""
+        return ", ".join(str(sink.name) for sink in self.sinks)
+
+    @property
     def scans(self) -> tuple[Scan, ...]:
-        """Its sources, left-most first."""
-        return tuple(node for node in self.root.walk() if isinstance(node, Scan))
+        """Its sources, left-most first, each once."""
+        found = (node for node in self.plan.walk() if isinstance(node, Scan))
+        return tuple({scan.source_name: scan for scan in found}.values())
 
     @property
     def logs(self) -> tuple[Relation, ...]:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.application_nodes import Virtual
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
 from ds_dagster.plan.filter_rules import push_filters
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
@@ -22,6 +23,7 @@ from ds_dagster.plan.nodes import (
     Window,
     Windowed,
 )
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.window_join import WindowJoin
 
@@ -125,6 +127,20 @@ def _prune_distinct(node: Node, _needed: Needed) -> Node:
     return replace(node, input=_prune(node.input, frozenset(field.name for field in node.output)))
 
 
+def _prune_unweigh(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, Unweigh)
+    return replace(node, input=_prune(node.input, needed))
+
+
+def _prune_top_n(node: Node, needed: Needed) -> Node:
+    """The rank where somebody needs it: without, a row that only moves is no change."""
+    assert isinstance(node, TopN)
+    kept = needed | frozenset(node.key_names)
+    used = [expression.columns() for expression in (*node.partition, *(term.expression for term in node.order))]
+    below = (kept - {node.rank}).union(*used)
+    return replace(node, input=_prune(node.input, below), ranked=node.rank in kept)
+
+
 def _prune_join(node: Node, needed: Needed) -> Node:
     assert isinstance(node, IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin)
     if isinstance(node, WindowJoin):
@@ -165,6 +181,12 @@ def _prune_scan(node: Node, needed: Needed) -> Node:
     return replace(node, columns=columns, rowtime=node.rowtime_field in needed, record_fields=beside)
 
 
+def _prune_virtual(node: Node, _needed: Needed) -> Node:
+    """The same for every reader, so that its rows can be made once."""
+    assert isinstance(node, Virtual)
+    return replace(node, input=_prune(node.input, frozenset(field.name for field in node.output)))
+
+
 Pruner = Callable[[Node, Needed], Node]
 PRUNERS: dict[type[Node], Pruner] = {
     Scan: _prune_scan,
@@ -183,5 +205,8 @@ PRUNERS: dict[type[Node], Pruner] = {
     Match: _prune_match,
     Windowed: _prune_windowed,
     WindowJoin: _prune_join,
+    Virtual: _prune_virtual,
+    TopN: _prune_top_n,
+    Unweigh: _prune_unweigh,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

@@ -55,17 +55,24 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 
 def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> tuple[Piece, ...]:
     """Everything a query needs to compile alone, in an order people read: schemas, stores, relations, the query."""
-    relations = list({scan.relation.name: scan.relation for scan in query.scans}.values())
+    own = query.statement.origin.application
+    relations = list(
+        {s.relation.name: s.relation for s in query.scans if not own or s.relation.origin.application != own}.values()
+    )
 
     def kind(relation: Relation) -> str:
         return catalog.store(relation.store).kind
 
-    if isinstance(query.statement, InsertInto) and query.sink.name not in {r.name for r in relations}:
-        relations.append(query.sink)
-    stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in (*relations, query.sink, *query.logs)])]
+    for part in query.parts:
+        is_inside = bool(own) and part.sink.origin.application == own
+        is_known = is_inside or part.sink.name in {relation.name for relation in relations}
+        if isinstance(part.statement, InsertInto) and not is_known:
+            relations.append(part.sink)
+    sinks = query.sinks
+    stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in (*relations, *sinks, *query.logs)])]
     origin = query.statement.origin
-    names = [query.sink.name, *(relation.name for relation in relations)]
-    used = [one for r in (*relations, query.sink) for one in (r.value_descriptor, r.key_descriptor) if one is not None]
+    names = [*(sink.name for sink in sinks), *(relation.name for relation in relations)]
+    used = [one for r in (*relations, *sinks) for one in (r.value_descriptor, r.key_descriptor) if one is not None]
     return (
         *_schemas(names, origin.context, origin.span),
         *_stores(stores, catalog.secrets, index),

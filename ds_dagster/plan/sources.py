@@ -24,6 +24,7 @@ from ds_dagster.plan.matching import bind_match, columns_of
 from ds_dagster.plan.nodes import Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.record_fields import record_fields
 from ds_dagster.plan.scope import Source, visible
+from ds_dagster.plan.virtual import VirtualRelation, find_virtual
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import MatchRef, QueryTree, RelationRef, WindowRef
 from ds_dagster.sql.generator import duration_text
@@ -44,6 +45,7 @@ class World:
     catalog: Catalog
     settings: Settings
     kinds: Mapping[str, StoreKind]
+    virtuals: Mapping[QualifiedName, VirtualRelation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,12 @@ class Planned:
 
 @dataclass(slots=True)
 class Naming:
-    """Internal names of one query: aliases and Spark source names, each once."""
+    """Internal names of one query: aliases and Spark source names, each once.
 
+    ``application``: that of the query. Its queries call what they scan alike, so that it can be scanned once.
+    """
+
+    application: str = ""
     taken: set[str] = field(default_factory=lambda: set(RESERVED_ALIASES))
     scanned: dict[str, int] = field(default_factory=dict)
 
@@ -133,6 +139,9 @@ class SourceBinder:
         return span_of(node, self.span)
 
     def _relation(self, node: RelationRef, alias: str, properties: Sequence[Property]) -> Planned:
+        virtual = find_virtual(self.world.virtuals, self._qualified(node), self.naming.application, self._place(node))
+        if virtual is not None:
+            return self._virtual(node, alias, virtual, properties)
         relation = self.relation(node)
         if relation.kind in ("materialized_view", "table"):
             kind = KIND_WORDS[relation.kind]
@@ -155,18 +164,30 @@ class SourceBinder:
         Raises:
             UserError: UNKNOWN_RELATION.
         """
-        place = self._place(node)
-        written = written_name(node, place)
-        return self.world.catalog.relation(qualify(written, self.context, self.world.settings), place)
+        return self.world.catalog.relation(self._qualified(node), self._place(node))
+
+    def _qualified(self, node: exp.Expression) -> QualifiedName:
+        return qualify(written_name(node, self._place(node)), self.context, self.world.settings)
+
+    def _virtual(
+        self, node: exp.Expression, alias: str, virtual: VirtualRelation, properties: Sequence[Property]
+    ) -> Planned:
+        """Rows of a virtual relation under the names of this query."""
+        if properties:
+            raise error("VIRTUAL_READ_WITH", span=self._place(node), relation=virtual.name.name)
+        made = virtual.read_as(self.naming.alias(alias))
+        columns = visible((f.name.partition("$")[2], f) for f in made.output)
+        return Planned(made, Source(alias, virtual.name.name, columns), virtual.relation)
 
     def _scan(self, relation: Relation, alias: str, choices: ReadChoices, kind: StoreKind) -> Scan:
-        internal = self.naming.alias(alias)
+        source_name = self.naming.source_name(relation.name)
+        internal = self.naming.alias(source_name if self.naming.application else alias)
         time = choices.event_time
         column = None if time.column is None else f"{internal}${time.column}"
         return Scan(
             relation,
             internal,
-            self.naming.source_name(relation.name),
+            source_name,
             SourceTime(column, time.format, choices.lateness_millis, choices.idle_millis),
             choices.start.position,
             choices.bad_records,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Weigh
+from ds_dagster.plan.application_nodes import Virtual
+from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Unweigh, Weigh
 from ds_dagster.plan.nodes import Aggregate, Filter, Node, Project
 
 
@@ -18,9 +19,11 @@ def weighted(node: Node) -> Node:
     """
     if node.changelog == "weighted":
         return node
+    if isinstance(node, Unweigh):
+        return node.input
     if node.is_final and not (isinstance(node, Project) and node.changelog == "upsert" and not node.key):
         return Weigh(node)
-    if isinstance(node, Filter | Project):
+    if isinstance(node, Filter | Project | Virtual):
         return replace(node, input=weighted(node.input))
     if isinstance(node, Fold):
         return node.input

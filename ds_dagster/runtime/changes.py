@@ -20,7 +20,7 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
     An old definition is compiled again from its stored slice, so that another version of the package (or of the
     fingerprint's algorithm) does not make every job look changed.
     """
-    name, relation = query.name, str(query.sink.name)
+    name, relation = query.name, query.relations
     if job is None:
         return Change(name, relation, "new", "it was never started")
     if job.fingerprint == query.fingerprint:

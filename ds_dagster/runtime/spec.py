@@ -22,7 +22,7 @@ class JobSpec:
 
     Attributes:
         name: query name; the job id is environment + journal uuid + name.
-        relation: qualified name of the relation it fills, as text.
+        relation: qualified name of the relation it fills, as text; of an application several with commas between.
         slice: statements to compile alone.
         fingerprint, state_signature: of the definition that was asked for.
         package_version: that made it.
@@ -66,12 +66,12 @@ class JobSpec:
 
 def job_spec(project: Project, query: BoundQuery) -> JobSpec:
     """The spec of one query of a loaded project."""
-    relations = (query.sink, *(scan.relation for scan in query.scans), *query.logs)
+    relations = (*query.sinks, *(scan.relation for scan in query.scans), *query.logs)
     stores = tuple(sorted({relation.store for relation in relations}))
     replaced = project.settings.store_values
     return JobSpec(
         name=query.name,
-        relation=str(query.sink.name),
+        relation=query.relations,
         slice=slice_of(project, query),
         fingerprint=query.fingerprint,
         state_signature=query.state_signature,
@@ -94,8 +94,8 @@ def upstream(project: Project, query: BoundQuery, *, transitive: bool = True) ->
         wanted.add(relation)
         if transitive or not project.queries_of(relation):
             todo.extend(project.depends_on.get(relation, ()))
-    fills = (other for other in project.queries.values() if other.sink.name in wanted and other.name != query.name)
-    return tuple(other.name for other in fills if not other.is_finite)
+    others = (other for other in project.queries.values() if other.name != query.name and not other.is_finite)
+    return tuple(other.name for other in others if any(sink.name in wanted for sink in other.sinks))
 
 
 def shown(spec: JobSpec) -> Mapping[str, object]:

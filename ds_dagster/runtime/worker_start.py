@@ -28,6 +28,8 @@ from ds_dagster.runtime.host import HostContext, StartOrder
 from ds_dagster.runtime.worker_lag import WatchedSource
 from ds_dagster.runtime.worker_schemas import known_schemas, with_schemas
 from ds_dagster.settings import load_overlay
+from ds_dagster.spark.application import sink_identity
+from ds_dagster.spark.application_query import prepare_application
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.query import PreparedQuery, prepare
 from ds_dagster.spark.row_logs import transactional_id
@@ -80,7 +82,8 @@ class Compiled:
     def places(self) -> str:
         """What the job reads and writes, and in which stores: for failures that name a table alone."""
         read = dict.fromkeys(f"{scan.relation.entity} of store {scan.relation.store}" for scan in self.query.scans)
-        return f"reads {', '.join(read)}; writes {self.query.sink.entity} of store {self.query.sink.store}"
+        written = (f"{sink.entity} of store {sink.store}" for sink in self.query.sinks)
+        return f"reads {', '.join(read)}; writes {', '.join(written)}"
 
     def rotated(self) -> tuple[str, ...]:
         """Secrets that have another value than when this job read them."""
@@ -111,11 +114,12 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
 class Specs:
     """How Spark reads and writes the entities of a job, which exist.
 
-    ``watched``: sources whose lag can be looked at. ``logs``: of rows the query leaves out, by name.
+    ``writes``: by the name of the query, or of each of an application. ``watched``: sources whose lag can be looked at.
+    ``logs``: of rows the query leaves out, by name.
     """
 
     reads: Mapping[str, ReadSpec]
-    write: WriteSpec
+    writes: Mapping[str, WriteSpec]
     watched: Mapping[str, WatchedSource] = field(default_factory=dict, repr=False)
     logs: Mapping[str, WriteSpec] = field(default_factory=dict, repr=False)
 
@@ -130,12 +134,16 @@ def specs(job: Compiled) -> Specs:
     with ThreadPoolExecutor(len(scans), "ds-sources") as pool:  # each waits for its server
         reads = pool.map(partial(_read_spec, job), scans)
         by_name = {scan.source_name: read for scan, read in zip(scans, reads, strict=True)}
-    store, kind, _ = job.store(job.query.sink)
-    write = kind.write_spec(store, job.query.sink, job.query.refresh)
     seen = {scan.source_name: _watched(job, scan, by_name[scan.source_name]) for scan in scans}
     watched = {name: source for name, source in seen.items() if source is not None}
-    write = write if write.schemas is None else with_schemas(write, job.query.sink, job.resolver)
-    return Specs(by_name, write, watched, {log_name(log): _log_spec(job, log) for log in job.query.logs})
+    writes = {part.name: _write_spec(job, part) for part in job.query.parts}
+    return Specs(by_name, writes, watched, {log_name(log): _log_spec(job, log) for log in job.query.logs})
+
+
+def _write_spec(job: Compiled, part: BoundQuery) -> WriteSpec:
+    store, kind, _ = job.store(part.sink)
+    write = kind.write_spec(store, part.sink, part.refresh)
+    return write if write.schemas is None else with_schemas(write, part.sink, job.resolver)
 
 
 def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
@@ -145,19 +153,35 @@ def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
         DsError: what stores, loaders, references and the compiler refuse.
     """
     with ThreadPoolExecutor(1, "ds-sink") as pool:
-        sink = pool.submit(_ensure_sink, job)
-        made = prepare(
-            spark,
-            job.query,
-            reads=given.reads,
-            write=given.write,
-            identity=job.order.identity,
-            resolve=resolver_of_all(job),
-            job_name=job.order.name,
-            logs=given.logs,
-        )
-        sink.result()
+        sinks = pool.submit(_ensure_sinks, job)
+        made = (_application if job.query.members else _single)(spark, job, given)
+        sinks.result()
     return made
+
+
+def _single(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
+    return prepare(
+        spark,
+        job.query,
+        reads=given.reads,
+        write=given.writes[job.query.name],
+        identity=job.order.identity,
+        resolve=resolver_of_all(job),
+        job_name=job.order.name,
+        logs=given.logs,
+    )
+
+
+def _application(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
+    return prepare_application(
+        spark,
+        job.query,
+        reads=given.reads,
+        writes=given.writes,
+        identity=job.order.identity,
+        resolve=resolver_of_all(job),
+        job_name=job.order.name,
+    )
 
 
 def resolver_of_all(job: Compiled) -> Resolver:
@@ -167,14 +191,15 @@ def resolver_of_all(job: Compiled) -> Resolver:
 
 
 def fence(spark: SparkSession, job: Compiled) -> None:
-    """Abort what a dead job left open in a transactional sink."""
-    store, kind, _ = job.store(job.query.sink)
-    write = kind.write_spec(store, job.query.sink, job.query.refresh)
-    identity = job.order.identity
-    if write.transactional:
-        _fence(spark, job, job.query.sink, identity.job)
+    """Abort what a dead job left open in its transactional sinks."""
+    own = job.order.identity
+    for part in job.query.parts:
+        store, kind, _ = job.store(part.sink)
+        if kind.write_spec(store, part.sink, part.refresh).transactional:
+            writer = sink_identity(own, part) if job.query.members else own
+            _fence(spark, job, part.sink, writer.job)
     for log in job.query.logs:
-        _fence(spark, job, log, transactional_id(log_name(log), identity))
+        _fence(spark, job, log, transactional_id(log_name(log), own))
 
 
 def _fence(spark: SparkSession, job: Compiled, relation: Relation, transaction: str) -> None:
@@ -222,11 +247,11 @@ def _own(job: Compiled, scan: Scan, rows: RowSource) -> Options:
     return {rows.owner_option: PropertyValue(owner), rows.state_option: PropertyValue(str(folder))}
 
 
-def _ensure_sink(job: Compiled) -> None:
-    sink = job.query.sink
-    _, kind, _ = job.store(sink)
-    if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
-        _ensured(job, sink)
+def _ensure_sinks(job: Compiled) -> None:
+    for sink in job.query.sinks:
+        _, kind, _ = job.store(sink)
+        if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
+            _ensured(job, sink)
 
 
 def _ensured(job: Compiled, relation: Relation) -> EntityFacts:

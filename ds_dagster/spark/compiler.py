@@ -17,7 +17,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.application_nodes import Virtual
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -34,12 +35,13 @@ from ds_dagster.plan.nodes import (
     Window,
     Windowed,
 )
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import has_weights
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.spark import columns as names
 from ds_dagster.spark import deltas, windowed
-from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis, tick_source_name
+from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
@@ -48,6 +50,7 @@ from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.matching import match
 from ds_dagster.spark.session import StateStore
+from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
 from ds_dagster.spark.typemap import to_spark
@@ -105,6 +108,7 @@ class PlanCompiler:
         spark: the job's session.
         job: whose clock moves time.
         read: gives the records of a scan.
+        shared: rows that several sinks of an application have in common.
     """
 
     def __init__(
@@ -112,22 +116,27 @@ class PlanCompiler:
         spark: SparkSession,
         job: str,
         read: Callable[[Scan], SourceFrame],
+        shared: SharedRows | None = None,
     ) -> None:
         self.spark = spark
         self.job = job
         self.read = read
+        self.shared = shared
         self.clocked: frozenset[str] = frozenset()
         self.edge_millis = 0
 
     def compile(self, root: Sink, wants: Wants = NOTHING) -> DataFrame:
         """The rows of the sink's relation: its columns by name, ``DELETED`` where rows may be deletes, and
         ``wants``."""
-        self.clocked = clocked_sources(root)
-        self.edge_millis = lateness_edge_millis(root)
+        whole = self.shared.bundle if self.shared else root
+        self.clocked = clocked_sources(whole)
+        self.edge_millis = lateness_edge_millis(whole)
         return self.visit(root, wants).frame
 
     def visit(self, node: Node, wants: Wants) -> Flow:
         """Rows of a node with the technical columns of ``wants``."""
+        if self.shared is not None and self.shared.has(node):
+            return Flow(self.shared.rows(node, lambda: VISITORS[type(node)](self, node, TIME | POSITION).frame))
         return VISITORS[type(node)](self, node, wants)
 
     def visit_scan(self, node: Scan, wants: Wants) -> Flow:
@@ -219,7 +228,7 @@ class PlanCompiler:
         if node.immediate:
             frame = both[0].unionByName(both[1])
         else:
-            frame = temporal_input(self.spark, self.job, both, "" if timed else tick_source_name(node))
+            frame = temporal_input(self.spark, self.job, both, None if timed else self._ticks(node))
         joined = operators(self.spark).temporal_join(
             frame,
             outer=node.kind == "left",
@@ -262,6 +271,10 @@ class PlanCompiler:
         left, right = (self.visit(side, NOTHING).frame for side in node.inputs)
         return Flow(deltas.join(self.spark, node, left, right))
 
+    def visit_virtual(self, node: Virtual, wants: Wants) -> Flow:
+        """What its SELECT gives."""
+        return self.visit(node.input, wants)
+
     def visit_fold(self, node: Fold, _wants: Wants) -> Flow:
         """Weights become upserts and deletes."""
         return Flow(deltas.fold(self.spark, node, self.visit(node.input, NOTHING).frame))
@@ -276,6 +289,14 @@ class PlanCompiler:
     def visit_distinct(self, node: Distinct, _wants: Wants) -> Flow:
         """Each row once."""
         return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
+
+    def visit_unweigh(self, node: Unweigh, _wants: Wants) -> Flow:
+        """Appended rows."""
+        return Flow(deltas.unweigh(self.visit(node.input, NOTHING).frame, node.output))
+
+    def visit_top_n(self, node: TopN, _wants: Wants) -> Flow:
+        """The first rows of each partition."""
+        return Flow(deltas.top_n(self.spark, node, self.visit(node.input, NOTHING).frame))
 
     def visit_sink(self, node: Sink, wants: Wants) -> Flow:
         """The relation's columns in its order, each in its type."""
@@ -294,7 +315,7 @@ class PlanCompiler:
         flow = self.visit(node, wants)
         if flow.timed:
             return flow
-        ticked = with_ticks(self.spark, self.job, flow.frame, names.EVENT_TIME, tick_source_name(node))
+        ticked = with_ticks(self.spark, self.job, flow.frame, names.EVENT_TIME, self._ticks(node))
         return Flow(ticked, timed=True)
 
     def _keyed(self, node: IntervalJoin, side: int) -> DataFrame:
@@ -375,6 +396,9 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         Distinct: _visits(PlanCompiler.visit_distinct),
         Windowed: _visits(PlanCompiler.visit_windowed),
         WindowJoin: _visits(PlanCompiler.visit_window_join),
+        Virtual: _visits(PlanCompiler.visit_virtual),
+        TopN: _visits(PlanCompiler.visit_top_n),
+        Unweigh: _visits(PlanCompiler.visit_unweigh),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )

@@ -8,10 +8,9 @@ ended, ``close`` gives back what it held; a restart prepares anew. Nothing here 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -25,6 +24,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.nodes import Aggregate, Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.spark.application import ApplicationWriter, Capture, stream_options, table_writer
 from ds_dagster.spark.batch_writers import BatchWriter
 from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config, clocked_sources
 from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
@@ -34,6 +34,7 @@ from ds_dagster.spark.jvm import NO_REPLAY, operators
 from ds_dagster.spark.progress import BatchProgress, read_progress
 from ds_dagster.spark.row_logs import JOB_OPTION, LogCapture, RowLogs, open_logs
 from ds_dagster.spark.session import active, in_pool, job_session
+from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.sinks import encode_records
 from ds_dagster.spark.source_identity import check_identities, local_folder
 from ds_dagster.spark.sources import (
@@ -47,9 +48,8 @@ from ds_dagster.spark.sources import (
 )
 
 Trigger = Literal["continuous", "available_now"]
-Capture = Callable[[DataFrame, int], None]
 RETENTION_SETTING = "temporal.join.retention.millis"
-_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _LOG = logging.getLogger(__name__)
 
 
@@ -70,6 +70,7 @@ class PreparedQuery:
         unnamed: its sources have no names in the checkpoint (tests).
         reads: as given.
         logs: of rows it leaves out, None for none.
+        application: takes the batches of a query with several sinks.
     """
 
     query: BoundQuery
@@ -86,6 +87,7 @@ class PreparedQuery:
     unnamed: bool = False
     reads: Mapping[str, ReadSpec] = field(default_factory=dict, repr=False)
     logs: RowLogs | None = None
+    application: ApplicationWriter | None = None
 
     @property
     def loader(self) -> BatchLoader | None:
@@ -134,28 +136,17 @@ def prepare(
     config = clock_config(query.root, reads, mode=clock, looks=provider is None)
     if config:
         operators(session).register_clock(job_name, config)
-    clocked = clocked_sources(query.root)
     sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
     kept = open_logs(session, job_name, query.name, sinks, identity, log_capture)
-    default_rows = TABLE_BATCH_ROWS if write.kind == "batch" else STREAM_BATCH_ROWS
-
-    def read(scan: Scan) -> SourceFrame:
-        if provider is not None:
-            return provided_records(session, provider, scan, reads.get(scan.source_name), resolve)
-        if scan.source_name not in reads:
-            raise error("INTERNAL", where=f"no read spec for the source {scan.source_name}")
-        job = job_name if scan.source_name in clocked else ""
-        spec = reads[scan.source_name]
-        return read_records(session, scan, spec, resolve, clock_job=job, default_rows=default_rows)
-
+    read = source_reader(session, query, reads, resolve, job_name, provider, [write])
     with active(session), ExitStack() as undo:
         if config:
             undo.callback(operators(session).remove_clock, job_name)
         if kept:
             undo.callback(kept.close)
-        frame = _frame(session, query, write, job_name, lambda scan: replace(read(scan), logs=kept))
-        options = _sink_options(write, identity, resolve)
-        writer = _writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
+        frame = plan_frame(session, query, write, job_name, lambda scan: replace(read(scan), logs=kept), None)
+        options = stream_options(write, identity, resolve)
+        writer = table_writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
         frame = writer.planned(frame) if writer else frame
         undo.pop_all()
     return PreparedQuery(
@@ -176,12 +167,44 @@ def prepare(
     )
 
 
-def _frame(
-    session: SparkSession, query: BoundQuery, write: WriteSpec, job_name: str, read: Callable[[Scan], SourceFrame]
+def source_reader(
+    session: SparkSession,
+    query: BoundQuery,
+    reads: Mapping[str, ReadSpec],
+    resolve: Resolver,
+    job_name: str,
+    provider: SourceProvider | None,
+    writes: Sequence[WriteSpec],
+) -> Callable[[Scan], SourceFrame]:
+    """Gives the records of a scan; names no source of an application, which several may read."""
+    clocked = clocked_sources(query.plan)
+    default_rows = TABLE_BATCH_ROWS if any(write.kind == "batch" for write in writes) else STREAM_BATCH_ROWS
+    named = query.bundle is None
+
+    def read(scan: Scan) -> SourceFrame:
+        if provider is not None:
+            return provided_records(session, provider, scan, reads.get(scan.source_name), resolve)
+        if scan.source_name not in reads:
+            raise error("INTERNAL", where=f"no read spec for the source {scan.source_name}")
+        job = job_name if scan.source_name in clocked else ""
+        spec = reads[scan.source_name]
+        return read_records(session, scan, spec, resolve, clock_job=job, default_rows=default_rows, named=named)
+
+    return read
+
+
+def plan_frame(
+    session: SparkSession,
+    query: BoundQuery,
+    write: WriteSpec,
+    job_name: str,
+    read: Callable[[Scan], SourceFrame],
+    shared: SharedRows | None,
 ) -> DataFrame:
     """What the sink gets."""
     try:
-        frame = PlanCompiler(session, job_name, read).compile(query.root, _wants(query, write))
+        compiler = PlanCompiler(session, job_name, read, shared)
+        frame = compiler.compile(query.root, _wants(query, write))
         if write.kind == "stream":
             frame = encode_records(frame, query.sink, write)
             register_provider(session, write.provider)
@@ -203,8 +226,10 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
     """
     with ExitStack() as undo:
         undo.callback(close, prepared)
-        if not prepared.unnamed:
+        if not prepared.unnamed or prepared.application is not None:
             check_identities(checkpoint, prepared.reads)
+        if prepared.application is not None:
+            prepared.application.begin(unfinished_batch(checkpoint))
         query = _started(prepared, checkpoint, trigger)
         undo.pop_all()
     return query
@@ -218,7 +243,7 @@ def _started(prepared: PreparedQuery, checkpoint: str, trigger: Trigger) -> Stre
     elif prepared.write.interval_millis:
         writer = writer.trigger(processingTime=f"{prepared.write.interval_millis} milliseconds")
     if prepared.unnamed:
-        prepared.session.conf.set(_EVOLUTION, "false")
+        prepared.session.conf.set(EVOLUTION, "false")
     try:
         with active(prepared.session), in_pool(prepared.session, prepared.job_name):
             return writer.start()
@@ -233,12 +258,25 @@ def close(prepared: PreparedQuery) -> None:
             operators(prepared.session).remove_clock(prepared.job_name)
         if prepared.logs is not None:
             prepared.logs.close()
-        if prepared.write.transactional:
-            operators(prepared.session).release_transaction(prepared.identity.job)
+        for job in transactions(prepared):
+            operators(prepared.session).release_transaction(job)
     except SPARK_ERRORS:
         _LOG.warning("job %s: its operators were not released", prepared.job_name, exc_info=True)
-    if prepared.loader is not None:
-        prepared.loader.close()
+    for loader in loaders_of(prepared):
+        loader.close()
+
+
+def transactions(prepared: PreparedQuery) -> tuple[str, ...]:
+    """Ids of the transactions a query writes by."""
+    if prepared.application is not None:
+        return tuple(sink.identity.job for sink in prepared.application.sinks if sink.write.transactional)
+    return (prepared.identity.job,) if prepared.write.transactional else ()
+
+
+def loaders_of(prepared: PreparedQuery) -> tuple[BatchLoader, ...]:
+    """What loads its tables and views."""
+    found = prepared.application.loaders if prepared.application is not None else (prepared.loader,)
+    return tuple(loader for loader in found if loader is not None)
 
 
 def failure(prepared: PreparedQuery, query: StreamingQuery) -> DsError | None:
@@ -246,15 +284,17 @@ def failure(prepared: PreparedQuery, query: StreamingQuery) -> DsError | None:
     problem = query.exception()
     if problem is None:
         return None
-    if prepared.writer is not None and prepared.writer.failure is not None:
-        return prepared.writer.failure
+    taken = prepared.application or prepared.writer
+    if taken is not None and taken.failure is not None:
+        return taken.failure
     return classify(problem, entities_of(prepared.query, prepared.write))
 
 
 def entities_of(query: BoundQuery, write: WriteSpec) -> str:
     """What a query reads and writes, for messages."""
     read = (f"{scan.relation.store}.{scan.relation.entity}" for scan in query.scans)
-    return ", ".join(dict.fromkeys((*read, write.entity)))
+    written = [f"{sink.store}.{sink.entity}" for sink in query.sinks] if query.members else [write.entity]
+    return ", ".join(dict.fromkeys((*read, *written)))
 
 
 def progress(query: StreamingQuery) -> BatchProgress | None:
@@ -276,28 +316,8 @@ def _wants(query: BoundQuery, write: WriteSpec) -> Wants:
     return POSITION if upserts and not grouped else NOTHING
 
 
-def _sink_options(write: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> Mapping[str, str]:
-    options = dict(resolved(write.options, resolve)) if write.kind == "stream" else {}
-    if write.transactional:
-        options |= {"transactional.id": identity.job, "marker.group": identity.ledger}
-    return options
-
-
-def _writer(
-    write: WriteSpec, query: BoundQuery, identity: SinkIdentity, resolve: Resolver, loader: BatchLoader | None
-) -> BatchWriter:
-    if write.table is None:
-        raise error("INTERNAL", where=f"a table sink without table: {write.entity}")
-    if loader is None:
-        module, _, name = write.loader.partition(":")
-        loader = getattr(import_module(module), name)(write, identity, resolve)
-    assert loader is not None
-    loader.prepare()
-    return BatchWriter(loader, write.table, query.sink.event_time.format)
-
-
 def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery, checkpoint: str) -> DataStreamWriter:
-    batches = prepared.writer or prepared.capture or _by_batches(prepared)
+    batches = prepared.application or prepared.writer or prepared.capture or _by_batches(prepared)
     if batches is not None:
         return writer.foreachBatch(_logged(batches, prepared.logs))
     options = dict(prepared.options)

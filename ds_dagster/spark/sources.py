@@ -36,7 +36,14 @@ TABLE_BATCH_ROWS = 200_000
 
 
 def read_records(
-    spark: SparkSession, scan: Scan, spec: ReadSpec, resolve: Resolver, *, clock_job: str = "", default_rows: int
+    spark: SparkSession,
+    scan: Scan,
+    spec: ReadSpec,
+    resolve: Resolver,
+    *,
+    clock_job: str = "",
+    default_rows: int,
+    named: bool = True,
 ) -> SourceFrame:
     """The stream of a scan's records as its store gives them.
 
@@ -47,6 +54,7 @@ def read_records(
         resolve: gives option values; called here and nowhere else.
         clock_job: job whose clock is told of every look for new records; empty for queries without event time.
         default_rows: bound of one batch where the scan has none.
+        named: the checkpoint knows the source by its name, not by its place in the plan.
     """
     register_provider(spark, spec.provider)
     options = dict(resolved(spec.options, resolve))
@@ -63,11 +71,12 @@ def read_records(
             scan.source_name,
             inner=spec.format,
             options=options,
-            source_name=scan.source_name,
+            source_name=scan.source_name if named else "",
             guard=spec.clock_guard == "kafka" and scan.time.column is None and spec.time_authority == "broker",
         )
     else:
-        frame = spark.readStream.format(spec.format).name(scan.source_name).options(**options).load()
+        reader = spark.readStream.format(spec.format).options(**options)
+        frame = (reader.name(scan.source_name) if named else reader).load()
     schemas = resolved_schemas(spec.schemas, resolve)
     return SourceFrame(frame, spec.envelope, spec.entity, spec.empty_is_delete, schemas, spec.rows)
 

@@ -16,7 +16,8 @@ The traps, each met in practice:
    wrong whichever comes first. But a tick that is asked for behind the data stands in the batch of the rows it is about
    and releases them with the next one; in front of them it would be two batches older. Spark asks the leaves of a plan
    from left to right (up to four of them), so ticks stand right.
-6. With source evolution on, every source needs a name, ticks included.
+6. With source evolution on, every source needs a name, ticks included; in a plan that reads a source twice it has to
+   be off, and none has.
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ def timed_reader(
         input_name: name of the input in the clock's configuration.
         inner: format of the wrapped source, native or a registered Python data source.
         options: of the wrapped source.
-        source_name: name in the checkpoint (letters, digits, underscore).
+        source_name: name in the checkpoint (letters, digits, underscore); empty for none.
         guard: a Kafka topic of broker time read under ``read_committed``: open upstream transactions hold time.
     """
-    reader = spark.readStream.format(TIMED_SOURCE).name(source_name).options(**options)
+    reader = spark.readStream.format(TIMED_SOURCE).options(**options)
+    reader = reader.name(source_name) if source_name else reader
     reader = reader.option("ds.inner", inner).option("ds.job", job).option("ds.input", input_name)
     return (reader.option("ds.guard", "kafka") if guard else reader).load()
 
@@ -69,17 +71,18 @@ def with_ticks(spark: SparkSession, job: str, frame: DataFrame, time: str, sourc
     return frame.select(*marked).union(_ticks(operators(spark), job, frame, time, source_name))
 
 
-def temporal_input(spark: SparkSession, job: str, sides: tuple[DataFrame, ...], source_name: str) -> DataFrame:
+def temporal_input(spark: SparkSession, job: str, sides: tuple[DataFrame, ...], source_name: str | None) -> DataFrame:
     """The input of an event-time temporal join: the union of both sides, time from one tick source, no late filter.
 
     Args:
         spark: session with the jar.
         job: whose clock.
         sides: frames with the join's columns and ``et`` (timestamp), all with one schema by name.
-        source_name: name of the tick source in the checkpoint; empty: the first side brings time from a step below.
+        source_name: name of the tick source in the checkpoint, empty for none; None: the first side brings time from a
+            step below.
     """
     rows = reduce(DataFrame.unionByName, sides)
-    timed = with_ticks(spark, job, rows, "et", source_name) if source_name else rows
+    timed = rows if source_name is None else with_ticks(spark, job, rows, "et", source_name)
     return timed.withColumn("et", fn.timestamp_micros(fn.unix_micros("et")))
 
 
@@ -89,7 +92,8 @@ def carry_time(column: Column, name: str) -> Column:
 
 
 def _ticks(jvm: Operators, job: str, frame: DataFrame, time: str, source_name: str) -> DataFrame:
-    source = jvm.spark.readStream.format(TICK_SOURCE).name(source_name).option("ds.job", job).load()
+    reader = jvm.spark.readStream.format(TICK_SOURCE).option("ds.job", job)
+    source = (reader.name(source_name) if source_name else reader).load()
     moved = source.withColumnRenamed("ts", time).withWatermark(time, "0 seconds")
     columns = [
         fn.col(time) if item.name == time else jvm.opaque_null(item.dataType).alias(item.name)

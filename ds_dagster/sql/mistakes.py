@@ -23,6 +23,7 @@ class Mistake:
     params: Mapping[str, object] = field(default_factory=dict)
     related: tuple[Span, ...] = ()
     severity: Severity = "error"
+    caused_by: str = ""
 
     @property
     def span(self) -> Span:
@@ -33,7 +34,7 @@ class Mistake:
         """For a list, with the line of SQL it is about."""
         plain = self.exception().diagnostic()
         fragment = self.source.line_text(self.span.line)
-        return replace(plain, fragment=fragment, related=self.related, severity=self.severity)
+        return replace(plain, fragment=fragment, related=self.related, severity=self.severity, caused_by=self.caused_by)
 
     def exception(self) -> DsError:
         """To raise."""

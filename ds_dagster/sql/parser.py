@@ -47,6 +47,7 @@ RELATION_KINDS: dict[tuple[str, ...], RelationKind] = {
     ("materialized", "view"): "materialized_view",
 }
 SHOWN_KINDS: dict[RelationKind, str] = {kind: " ".join(words).upper() for words, kind in RELATION_KINDS.items()}
+VIRTUAL_KINDS: tuple[RelationKind, ...] = ("stream", "changelog")
 KEYED_KINDS: frozenset[RelationKind] = frozenset({"changelog", "table"})
 MAX_ENTITY_PARTS = 8
 
@@ -112,6 +113,8 @@ class DeltaStreamParser(QueryParser):
         if known:
             raise known
         self.need("create")
+        if self.take("virtual"):
+            return self._create_virtual(origin)
         for words, kind in RELATION_KINDS.items():
             if self.take(*words):
                 return self._create_relation(origin, kind)
@@ -201,6 +204,20 @@ class DeltaStreamParser(QueryParser):
             properties=properties,
             if_not_exists=if_not_exists,
         )
+
+    def _create_virtual(self, origin: Origin) -> Statement:
+        """A relation of an application, without an entity: a kind of rows, a name and a SELECT, nothing else."""
+        kind = next((kind for kind in VIRTUAL_KINDS if self.take(kind)), None)
+        if kind is None:
+            raise self.expected("STREAM or CHANGELOG")
+        self.kind = kind
+        self.name = name = self.written_name("a relation's name")
+        if not origin.application:
+            raise self.refuse("VIRTUAL_OUTSIDE_APPLICATION", self._tokens[0], name=name)
+        if self.at("with"):
+            raise self.refuse("VIRTUAL_PROPERTIES", name=name)
+        self.need("as")
+        return CreateAsSelect(origin=origin, kind=kind, name=name, body=self._persistent_body(), virtual=True)
 
     def _columns(self) -> tuple[tuple[ColumnDefinition, ...], tuple[WrittenName, ...]]:
         opening = self.need_symbol(TokenType.L_PAREN, "(")

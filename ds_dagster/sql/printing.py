@@ -9,6 +9,7 @@ from ds_dagster.sql.dialect import DeltaStream
 from ds_dagster.sql.generator import name_text, properties_text
 from ds_dagster.sql.parser import SHOWN_KINDS
 from ds_dagster.sql.statements import (
+    Application,
     ColumnDefinition,
     CreateAsSelect,
     CreateDatabase,
@@ -103,6 +104,7 @@ def _column(column: ColumnDefinition) -> str:
 def _as_select(statement: CreateAsSelect) -> str:
     return _words(
         "CREATE",
+        "VIRTUAL" if statement.virtual else "",
         SHOWN_KINDS[statement.kind],
         _unless_there(statement.if_not_exists),
         _name(statement.name),
@@ -114,6 +116,12 @@ def _as_select(statement: CreateAsSelect) -> str:
 
 def _insert(statement: InsertInto) -> str:
     return _words("INSERT INTO", _name(statement.target), print_select(statement.body))
+
+
+def _application(statement: Application) -> str:
+    inside = "".join(f"{print_statement(one)}; " for one in statement.statements)
+    end = _words("END APPLICATION", properties_text(statement.properties))
+    return f"BEGIN APPLICATION {_name(statement.name)} {inside}{end}"
 
 
 def _use(statement: Use) -> str:
@@ -142,6 +150,7 @@ _PRINTERS: dict[type, Callable[[Any], str]] = {
     CreateRelation: _relation,
     CreateAsSelect: _as_select,
     InsertInto: _insert,
+    Application: _application,
     Use: _use,
     Interactive: _question,
 }

@@ -24,9 +24,8 @@ _LATER_OBJECTS: dict[str, str] = {
 }
 _CREATE_ONLY: dict[str, str] = {
     "or replace": "OR_REPLACE_UNSUPPORTED",
-    "virtual": "VIRTUAL_NOT_YET",
     "view": "CREATE_VIEW_UNSUPPORTED",
-    "application": "APPLICATION_NOT_YET",
+    "application": "APPLICATION_WITHOUT_BEGIN",
     "temporary": "SESSION_STATEMENT_UNSUPPORTED",
 }
 _OWN_OBJECTS = (
@@ -48,8 +47,7 @@ _FIRST_WORDS: dict[str, str] = {
     "set default": "HOSTED_SETTING",
     "set": "SESSION_STATEMENT_UNSUPPORTED",
     "reset": "SESSION_STATEMENT_UNSUPPORTED",
-    "begin application": "APPLICATION_NOT_YET",
-    "end application": "APPLICATION_NOT_YET",
+    "end application": "APPLICATION_WITHOUT_BEGIN",
     "begin": "SESSION_STATEMENT_UNSUPPORTED",
     "commit": "SESSION_STATEMENT_UNSUPPORTED",
     "rollback": "SESSION_STATEMENT_UNSUPPORTED",

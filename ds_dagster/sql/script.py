@@ -13,6 +13,7 @@ from typing import TypeVar
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
+from ds_dagster.sql.application_script import OpenApplication, added, begins, closed, opened
 from ds_dagster.sql.comments import comment_above
 from ds_dagster.sql.dialect import DeltaStream
 from ds_dagster.sql.mistakes import Mistake, RefusedError
@@ -41,11 +42,18 @@ class _File:
     statements: list[Statement] = field(default_factory=list)
     mistakes: list[Mistake] = field(default_factory=list)
     broken: list[BrokenStatement] = field(default_factory=list)
+    application: OpenApplication | None = None
 
 
-def parse_file(path: str, text: str) -> ParsedFile:
-    """Read all statements of a file. ``path`` is what spans show (relative to the project where possible)."""
-    file = _read_file(path, text)
+def parse_file(path: str, text: str, context: Context | None = None) -> ParsedFile:
+    """Read all statements of a file.
+
+    Args:
+        path: what spans show (relative to the project where possible).
+        text: of the file.
+        context: in front of its first statement; nothing by default.
+    """
+    file = _read_file(path, text, context)
     file.mistakes.sort(key=lambda mistake: mistake.start)
     diagnostics = tuple(mistake.diagnostic() for mistake in file.mistakes)
     return ParsedFile(path, tuple(file.statements), diagnostics, tuple(file.broken))
@@ -125,23 +133,51 @@ def _open(path: str, text: str) -> _File:
     return _File(source, mistakes=warnings)
 
 
-def _read_file(path: str, text: str) -> _File:
+def _read_file(path: str, text: str, context: Context | None = None) -> _File:
     file = _open(path, text)
+    file.context = context or Context()
     parser = _parser()
-    application = False
     for piece in split(file.source):
-        begins, ends = _begins(piece, "begin", "application"), _begins(piece, "end", "application")
-        if not application:
+        if begins(piece, "begin", "application"):
+            _begin(parser, file, piece)
+        elif file.application is not None and begins(piece, "end", "application"):
+            _end(parser, file, piece)
+        else:
             _read(parser, file, piece)
-        application = begins or (application and not ends)
+    if file.application is not None:
+        _end(parser, file, None)
     return file
 
 
+def _begin(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
+    if file.application is not None:
+        first = piece.tokens[0]
+        params = {"name": file.application.shown}
+        nested = Mistake(file.source, first.start, first.end + 1, "APPLICATION_NESTED", params)
+        file.application.mistakes.append(nested)
+        return
+    file.application, rest = opened(parser, file.source, piece, file.context, _comment(file, piece))
+    if rest is not None:
+        _read(parser, file, rest)
+
+
+def _end(parser: DeltaStreamParser, file: _File, piece: Piece | None) -> None:
+    application = file.application
+    assert application is not None
+    made = closed(parser, file.source, application, piece)
+    if made is not None:
+        file.statements.append(made)
+    file.mistakes.extend(application.mistakes)
+    file.broken.extend(application.broken)
+    file.context, file.application = application.context, None
+
+
 def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
-    source = file.source
+    source, application = file.source, file.application
     comment = _comment(file, piece)
     text = source.text[piece.start : piece.end]
-    origin = Origin(source.span(piece.start, piece.end), text, comment, file.context)
+    inside = "" if application is None else application.shown
+    origin = Origin(source.span(piece.start, piece.end), text, comment, file.context, inside)
     parser.begin(source, piece.tokens)
     statement: Statement | None = None
     mistakes: list[Mistake] = []
@@ -151,11 +187,15 @@ def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
         mistakes = [refusal.mistake]
     lexical = _lexical(source, piece)
     mistakes = [lexical] if lexical else [*parser.notes, *mistakes]
-    file.mistakes.extend(mistakes)
+    found = file if application is None else application
+    found.mistakes.extend(mistakes)
     if mistakes or statement is None:
-        file.broken.append(BrokenStatement(origin, mistakes[0].condition, parser.kind, parser.name))
+        found.broken.append(BrokenStatement(origin, mistakes[0].condition, parser.kind, parser.name))
         return
-    file.statements.append(statement)
+    if application is None:
+        file.statements.append(statement)
+    else:
+        added(application, source, statement, piece)
     if isinstance(statement, Use):
         file.context = _used(file.context, statement)
 
@@ -192,7 +232,3 @@ def _used(context: Context, use: Use) -> Context:
     if use.what == "store":
         return replace(context, store=parts[0])
     return replace(context, schema=parts[-1], database=parts[0] if len(parts) == 2 else context.database)
-
-
-def _begins(piece: Piece, *words: str) -> bool:
-    return tuple(token.text for token in piece.tokens[: len(words)]) == words

@@ -53,12 +53,14 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a statement stands: span, its text (without the semicolon), the comment above it, the context of USE."""
+    """Where a statement stands: span, its text (without the semicolon), the comment above it, the context of USE, and
+    the application it is part of (folded name, empty for none)."""
 
     span: Span
     text: str
     comment: Comment = Comment()
     context: Context = Context()
+    application: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ class CreateRelation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateAsSelect:
     """CREATE {STREAM|CHANGELOG|MATERIALIZED VIEW|TABLE} name [WITH (…)] AS select: a relation and the query that fills
-    it."""
+    it. ``virtual``: CREATE VIRTUAL {STREAM|CHANGELOG} name AS select, rows without an entity inside an application."""
 
     origin: Origin
     kind: RelationKind
@@ -207,6 +209,7 @@ class CreateAsSelect:
     body: SelectBody
     properties: tuple[Property, ...] = ()
     if_not_exists: bool = False
+    virtual: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +219,17 @@ class InsertInto:
     origin: Origin
     target: WrittenName
     body: SelectBody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """BEGIN APPLICATION name statement; … END APPLICATION [WITH (…)]: several queries as one job. ``properties`` are
+    those of QUERY WITH, for every query that does not say them itself; they stand in the bodies already."""
+
+    origin: Origin
+    name: WrittenName
+    statements: tuple[CreateRelation | CreateAsSelect | InsertInto | Use, ...]
+    properties: tuple[Property, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +254,7 @@ class Interactive:
 Statement = (
     CreateStore | CreateSchemaRegistry | CreateSecret | CreateDescriptorSource | UpdateConnection
     | CreateDatabase | CreateSchema | CreateEntity
-    | CreateRelation | CreateAsSelect | InsertInto | Use | Interactive
+    | CreateRelation | CreateAsSelect | InsertInto | Application | Use | Interactive
 )  # fmt: skip
 
 

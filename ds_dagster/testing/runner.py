@@ -85,17 +85,17 @@ class CaseRun:
     # what runs where
 
     def _query(self, query: BoundQuery) -> RunningQuery:
-        write = self._write_spec(query)
-        sink = query.sink
+        writes = {part.name: self._write_spec(part) for part in query.parts}
+        topics = {part.name: self._topic(part.sink) for part in query.parts if writes[part.name].kind == "stream"}
         return RunningQuery(
             spark=self.spark,
             query=query,
             job=f"{self.name}_{query.name}",
             reads={scan.source_name: self._read_spec(query, scan) for scan in query.scans},
-            write=write,
+            writes=writes,
             sources={s.source_name: self._source(s) for s in query.scans},
             checkpoint=self.folder / query.name,
-            topic=self._topic(sink) if write.kind == "stream" else None,
+            topics=topics,
             now=lambda: self.moment,
             logs={log_name(log): self._topic(log) for log in query.logs},
         )
@@ -158,8 +158,8 @@ class CaseRun:
     def _end(self) -> None:
         for running in self.queries:
             running.stop()
-        for relation in {running.query.sink.store for running in self.queries}:
-            memory_loader.clear(f"{self.name}/{relation}")
+        for store in {sink.store for running in self.queries for sink in running.query.sinks}:
+            memory_loader.clear(f"{self.name}/{store}")
 
     def _arm(self, behind: Step | None) -> None:
         for running in self.queries:

@@ -16,6 +16,8 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark import query as face
+from ds_dagster.spark.application import sink_identity
+from ds_dagster.spark.application_query import prepare_application
 from ds_dagster.spark.clock import lateness_edge_millis
 from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.jvm import operators
@@ -38,12 +40,12 @@ def plain(value: PropertyValue) -> str:
 
 @dataclass(slots=True)
 class Crashes:
-    """Which batches of a step die. A batch dies once."""
+    """Which batches of a step die. A batch dies once, behind each of its sinks once."""
 
     point: CrashPoint | None = None
     fired: bool = False
     _first: int | None = None
-    _dead: set[int] = field(default_factory=set)
+    _dead: set[tuple[int, str]] = field(default_factory=set)
 
     def arm(self, point: CrashPoint | None) -> None:
         """From now on; None disarms."""
@@ -54,16 +56,16 @@ class Crashes:
         """The batch in front of this one is committed."""
         self._first = epoch if self._first is None else self._first
         if self.point == "after_commit" and epoch > self._first:
-            self._die(epoch)
+            self._die(epoch, "")
 
-    def after_write(self, epoch: int) -> None:
+    def after_write(self, epoch: int, sink: str) -> None:
         """The sink has it, Spark does not know yet."""
         if self.point == "before_commit":
-            self._die(epoch)
+            self._die(epoch, sink)
 
-    def _die(self, epoch: int) -> None:
-        if epoch not in self._dead:
-            self._dead.add(epoch)
+    def _die(self, epoch: int, sink: str) -> None:
+        if (epoch, sink) not in self._dead:
+            self._dead.add((epoch, sink))
             self.fired = True
             raise error("INJECTED_CRASH")
 
@@ -84,7 +86,7 @@ class TopicSink:
         key, value = (self._column(part) for part in ("key", "value"))
         parts = [(_bytes(row[key]) if key else None, _bytes(row[value])) for row in batch.collect()]
         self.topic.write(self.writer, epoch, parts, self.now())
-        self.crashes.after_write(epoch)
+        self.crashes.after_write(epoch, self.writer)
 
     def _column(self, part: str) -> str:
         return next((name for name, written in self.write.record if written.startswith(part)), "")
@@ -99,9 +101,10 @@ def _bytes(part: object) -> bytes | None:
 class CrashingLoader:
     """A table's loader that dies where the case says so."""
 
-    def __init__(self, loader: BatchLoader, crashes: Crashes) -> None:
+    def __init__(self, loader: BatchLoader, crashes: Crashes, writer: str) -> None:
         self.loader = loader
         self.crashes = crashes
+        self.writer = writer
 
     def prepare(self) -> None:
         """See ``BatchLoader``."""
@@ -111,7 +114,7 @@ class CrashingLoader:
         """See ``BatchLoader``."""
         self.crashes.before_write(epoch)
         result = self.loader.load(rows, epoch)
-        self.crashes.after_write(epoch)
+        self.crashes.after_write(epoch, self.writer)
         return result
 
     def finish(self) -> int:
@@ -132,11 +135,12 @@ class RunningQuery:
         query: bound.
         job: unique among all runs of this process.
         reads: read specs by source name.
-        write: where it writes.
+        writes: where it writes, by the name of the query or of each of an application.
         sources: by source name.
         checkpoint: folder.
         topic: of a stream sink.
         logs: topics of its row logs, by name.
+        topics: of stream sinks, by the same names.
         now: the case's clock, epoch milliseconds.
         failure: why it ended for good.
     """
@@ -145,10 +149,10 @@ class RunningQuery:
     query: BoundQuery
     job: str
     reads: Mapping[str, ReadSpec]
-    write: WriteSpec
+    writes: Mapping[str, WriteSpec]
     sources: Mapping[str, MemorySource]
     checkpoint: Path
-    topic: Topic | None
+    topics: Mapping[str, Topic]
     now: Callable[[], int]
     logs: Mapping[str, Topic] = field(default_factory=dict)
     crashes: Crashes = field(default_factory=Crashes)
@@ -164,25 +168,56 @@ class RunningQuery:
             DsError: the plan or the target is refused.
         """
         identity = SinkIdentity(self.job, 1)
-        is_table = self.write.kind == "batch"
-        self.prepared = face.prepare(
+        self.prepared = self._prepared_application(identity) if self.query.members else self._prepared(identity)
+        self.streaming = face.start(self.prepared, str(self.checkpoint))
+        if self.advanced is not None:
+            self._advance(self.advanced)
+
+    def _prepared(self, identity: SinkIdentity) -> face.PreparedQuery:
+        name = self.query.name
+        return face.prepare(
             self.spark,
             self.query,
             reads=self.reads,
-            write=self.write,
+            write=self.writes[name],
             identity=identity,
             resolve=plain,
             job_name=self.job,
             clock="exact",
             provider=self._provide,
-            loader=CrashingLoader(open_loader(self.write, identity, plain), self.crashes) if is_table else None,
-            capture=None if self.topic is None else TopicSink(self.topic, self.job, self.write, self.now, self.crashes),
+            loader=self._loader(name, identity),
+            capture=self._capture(name, identity),
             logs=dict.fromkeys(self.logs, LOG),
             log_capture=self._log,
         )
-        self.streaming = face.start(self.prepared, str(self.checkpoint))
-        if self.advanced is not None:
-            self._advance(self.advanced)
+
+    def _prepared_application(self, identity: SinkIdentity) -> face.PreparedQuery:
+        owners = {part.name: sink_identity(identity, part) for part in self.query.members}
+        loaders = {name: self._loader(name, owner) for name, owner in owners.items()}
+        captures = {name: self._capture(name, owner) for name, owner in owners.items()}
+        return prepare_application(
+            self.spark,
+            self.query,
+            reads=self.reads,
+            writes=self.writes,
+            identity=identity,
+            resolve=plain,
+            job_name=self.job,
+            clock="exact",
+            provider=self._provide,
+            loaders={name: loader for name, loader in loaders.items() if loader is not None},
+            captures={name: capture for name, capture in captures.items() if capture is not None},
+        )
+
+    def _loader(self, name: str, owner: SinkIdentity) -> CrashingLoader | None:
+        write = self.writes[name]
+        if write.kind != "batch":
+            return None
+        return CrashingLoader(open_loader(write, owner, plain), self.crashes, owner.job)
+
+    def _capture(self, name: str, owner: SinkIdentity) -> TopicSink | None:
+        topic = self.topics.get(name)
+        return None if topic is None else TopicSink(topic, owner.job, self.writes[name], self.now, self.crashes)
 
     def _log(self, name: str, rows: list[bytes], epoch: int) -> None:
         self.logs[name].write(self.job, epoch, [(None, row) for row in rows], self.now())
@@ -212,7 +247,7 @@ class RunningQuery:
             self.settle()
 
     def _advance(self, millis: int) -> None:
-        operators(self.spark).advance_clock(self.job, (millis - lateness_edge_millis(self.query.root)) * 1000)
+        operators(self.spark).advance_clock(self.job, (millis - lateness_edge_millis(self.query.plan)) * 1000)
 
     def catch_up(self) -> None:
         """Process what is new in its topics; one source after the other, so that batches are always the same."""

@@ -66,13 +66,6 @@ def test_use_holds_to_the_end_of_the_file() -> None:
     assert parse_file("b.sql", "CREATE DATABASE a").statements[0].origin.context == Context()
 
 
-def test_an_application_is_refused_as_a_whole() -> None:
-    text = "BEGIN APPLICATION a CREATE DATABASE x; CREATE DATABASE y; END APPLICATION; CREATE DATABASE z;"
-    parsed = parse_file("a.sql", text)
-    assert [found.condition for found in parsed.diagnostics] == ["APPLICATION_NOT_YET"]
-    assert [one.origin.text for one in parsed.statements] == ["CREATE DATABASE z"]
-
-
 def test_empty_files() -> None:
     for text in ("", "  \n", ";;;", "-- only a comment\n", "/* x */;"):
         parsed = parse_file("a.sql", text)

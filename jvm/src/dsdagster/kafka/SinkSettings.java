@@ -17,6 +17,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Options: {@code topic}; {@code transactional.id} (the job without version, so that a new version fences an old
  * one); {@code marker.group} (job and checkpoint version, so that a new checkpoint meets no old marker);
  * {@code replay.epoch} (the batch that the checkpoint began and did not finish, -1 for none; unknown when left out);
+ * {@code epoch} (the batch's number, where the sink is written inside a function called with every batch);
  * {@code row.log.job} (job whose row logs are written with each batch, none when left out); {@code kafka.*} for
  * producer and admin client. Columns: {@code value} binary, and if wanted {@code key} binary, {@code headers} array of
  * (key string, value binary), {@code partition} int, {@code timestamp} timestamp.
@@ -25,12 +26,14 @@ final class SinkSettings implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final String KAFKA_PREFIX = "kafka.";
   static final long REPLAY_UNKNOWN = Long.MIN_VALUE;
+  private static final long EPOCH_UNKNOWN = -1;
 
   final String topic;
   final String transactionalId;
   final String markerGroup;
   final long replayEpoch;
   final String rowLogJob;
+  private final long epoch;
   final HashMap<String, Object> kafka;
   final int key;
   final int value;
@@ -44,6 +47,7 @@ final class SinkSettings implements Serializable {
     markerGroup = options.getOrDefault("marker.group", transactionalId);
     replayEpoch = options.getLong("replay.epoch", REPLAY_UNKNOWN);
     rowLogJob = options.getOrDefault("row.log.job", "");
+    epoch = options.getLong("epoch", EPOCH_UNKNOWN);
     kafka = kafkaOptions(options.asCaseSensitiveMap());
     List<String> names = Arrays.asList(schema.fieldNames());
     key = binary(schema, names, "key");
@@ -54,6 +58,14 @@ final class SinkSettings implements Serializable {
     if (value < 0) {
       throw new OperatorFault("KAFKA_SINK_COLUMNS", "the Kafka sink needs a binary column \"value\", got " + names);
     }
+  }
+
+  /** The number of the batch, where Spark does not know that it is one of a stream. */
+  long epoch() {
+    if (epoch == EPOCH_UNKNOWN) {
+      throw new OperatorFault("KAFKA_SINK_OPTION", "a batch for the Kafka sink needs the option epoch");
+    }
+    return epoch;
   }
 
   static SinkSettings of(CaseInsensitiveStringMap options, StructType schema) {

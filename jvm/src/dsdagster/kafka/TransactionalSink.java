@@ -52,7 +52,8 @@ public final class TransactionalSink implements TableProvider, DataSourceRegiste
 
     @Override
     public Set<TableCapability> capabilities() {
-      return EnumSet.of(TableCapability.STREAMING_WRITE, TableCapability.ACCEPT_ANY_SCHEMA);
+      return EnumSet.of(
+          TableCapability.STREAMING_WRITE, TableCapability.BATCH_WRITE, TableCapability.ACCEPT_ANY_SCHEMA);
     }
 
     @Override
@@ -69,6 +70,11 @@ public final class TransactionalSink implements TableProvider, DataSourceRegiste
         @Override
         public StreamingWrite toStreaming() {
           return new BatchWrite(settings);
+        }
+
+        @Override
+        public org.apache.spark.sql.connector.write.BatchWrite toBatch() {
+          return new EpochWrite(settings, settings.epoch());
         }
       };
     }

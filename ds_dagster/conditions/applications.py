@@ -1,0 +1,122 @@
+"""Applications: several queries as one job, and relations that exist only inside of it."""
+
+from __future__ import annotations
+
+from ds_dagster.conditions.base import Condition
+
+GRAMMAR: tuple[Condition, ...] = (
+    Condition(
+        "APPLICATION_WITHOUT_BEGIN",
+        "user",
+        "{statement} without BEGIN APPLICATION",
+        "write BEGIN APPLICATION name in front of its statements",
+        "42601",
+    ),
+    Condition(
+        "APPLICATION_WITHOUT_END",
+        "user",
+        "application {name} has no end",
+        "write END APPLICATION; behind its last statement",
+        "42601",
+    ),
+    Condition(
+        "APPLICATION_NESTED",
+        "user",
+        "application {name} has not ended yet",
+        "write END APPLICATION; in front of the next one",
+        "42601",
+    ),
+    Condition(
+        "APPLICATION_STATEMENT",
+        "unsupported",
+        "{statement} cannot stand in an application",
+        "write it in front of BEGIN APPLICATION; inside stand USE, CREATE of relations, and INSERT INTO",
+        "0A000",
+    ),
+    Condition(
+        "APPLICATION_EMPTY",
+        "user",
+        "application {name} fills no relation",
+        "write at least one INSERT INTO or CREATE … AS SELECT that is not virtual",
+        "42601",
+    ),
+    Condition(
+        "APPLICATION_REFUSED",
+        "user",
+        "{relation} falls with application {name}: another of its statements has a mistake ({other})",
+        "correct that statement; an application runs as a whole or not at all",
+    ),
+    Condition(
+        "VIRTUAL_OUTSIDE_APPLICATION",
+        "user",
+        "virtual relation {name} stands outside of an application",
+        "write it between BEGIN APPLICATION and END APPLICATION, or without VIRTUAL to give it a topic",
+        "42601",
+    ),
+    Condition(
+        "VIRTUAL_PROPERTIES",
+        "user",
+        "virtual relation {name} has no properties, since it has no topic",
+        "write WITH behind the relations it reads, or behind those that read it and are not virtual",
+        "42601",
+    ),
+)
+QUERIES: tuple[Condition, ...] = (
+    Condition(
+        "VIRTUAL_OF_ANOTHER",
+        "user",
+        "{relation} is a virtual relation of application {name}",
+        "read it inside of that application, or give it a topic by CREATE without VIRTUAL",
+        "42P01",
+    ),
+    Condition(
+        "VIRTUAL_INSERT",
+        "user",
+        "nothing can be inserted into {relation}: it is virtual",
+        "declare a relation with a topic and insert into that",
+        "0A000",
+    ),
+    Condition(
+        "VIRTUAL_READ_WITH",
+        "user",
+        "virtual relation {relation} is not read from a store, so WITH behind it means nothing",
+        "write WITH behind the relations in the SELECT of {relation}",
+        "0A000",
+    ),
+    Condition(
+        "APPLICATION_SOURCE_DIFFERS",
+        "user",
+        "application {name} reads {relation} in two ways: {what} differs",
+        "an application reads a source once; write the same WITH behind {relation} everywhere, or move the query out",
+        "0A000",
+    ),
+    Condition(
+        "APPLICATION_OUTPUT_MODES",
+        "unsupported",
+        "the refined windows of {relation} cannot run in one job with another aggregate or join",
+        "leave out 'emit.mode'='updates', or move the query out of application {name}",
+        "0A000",
+    ),
+    Condition(
+        "APPLICATION_STATE_SHARED",
+        "unsupported",
+        "virtual relation {relation} keeps state and is read {count} times: its state would be kept {count} times",
+        "read it once, or give it a topic: CREATE without VIRTUAL",
+        "0A000",
+    ),
+    Condition(
+        "APPLICATION_ROW_LOG",
+        "unsupported",
+        "application {name} keeps the bad records of {relation} in a log, which one query alone can do",
+        "write IGNORE or TERMINATE, or move the query that reads {relation} out of the application",
+        "0A000",
+    ),
+    Condition(
+        "APPLICATION_TABLE_FINITE",
+        "unsupported",
+        "table {relation} is loaded in batches, an application never ends",
+        "write 'refresh.mode'='continuous' in its WITH, or move it out of application {name}",
+        "0A000",
+    ),
+)
+CONDITIONS: tuple[Condition, ...] = GRAMMAR + QUERIES

@@ -1,0 +1,82 @@
+"""Plan nodes of applications: the rows of a virtual relation, and all sinks of one job under one root."""
+
+# ruff: noqa: D102 — properties of nodes are described once, in Node
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ds_dagster.plan.nodes import ChangelogKind, Field, Filter, Node, Project, Scan, Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Virtual(Node):
+    """Rows of the virtual relation ``name`` (qualified, as text): what its SELECT gives, unchanged. Equal in every
+    query that reads it."""
+
+    input: Node
+    name: str
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return self.input.output
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return self.input.changelog
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.input.key
+
+    @property
+    def is_final(self) -> bool:
+        return self.input.is_final
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle(Node):
+    """Root of an application: its sinks, in the order of the statements."""
+
+    sinks: tuple[Sink, ...]
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.sinks
+
+
+PLAIN = (Scan, Filter, Project, Virtual)
+"""Nodes that make rows of rows, one by one, and keep nothing."""
+
+
+def is_plain(node: Node) -> bool:
+    """Whether everything from here down only reads and changes rows one by one."""
+    return all(isinstance(below, PLAIN) for below in node.walk())
+
+
+def shared_name(node: Node) -> str:
+    """What tells a part of a plan that several sinks may have in common; empty for others."""
+    if isinstance(node, Scan):
+        return node.source_name
+    return f"virtual {node.name}" if isinstance(node, Virtual) else ""
+
+
+def readings(root: Node) -> dict[str, int]:
+    """Shared name → how often its rows are read; what stands below rows that are made once is
+    counted once."""
+    counts: dict[str, int] = {}
+
+    def visit(node: Node) -> None:
+        name = shared_name(node)
+        if name:
+            counts[name] = counts.get(name, 0) + 1
+            if counts[name] > 1 and is_plain(node):
+                return
+        for child in node.inputs:
+            visit(child)
+
+    visit(root)
+    return counts

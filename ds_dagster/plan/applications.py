@@ -1,0 +1,180 @@
+"""Queries of one application → one query: every source scanned in one way, all sinks under one root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from types import MappingProxyType
+
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.plan.application_nodes import Bundle, Virtual, is_plain, readings, shared_name
+from ds_dagster.plan.delta_nodes import DeltaAggregate
+from ds_dagster.plan.fingerprint import combined, state_signature
+from ds_dagster.plan.nodes import Aggregate, Node, Scan, Sink, Window
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.weights import weighted
+from ds_dagster.sql.statements import Application
+
+WITH_OF: Mapping[str, str] = MappingProxyType(
+    {
+        "time": "event time, or how long it waits",
+        "starting_position": "starting.position",
+        "starting_timestamp": "starting.timestamp",
+        "bad_records": "source.deserialization.error.handling",
+        "max_records_per_batch": "max.records.per.batch",
+        "data_loss": "what lost records do",
+        "slot": "postgresql.slot.name",
+    }
+)
+"""Field of a scan → how people call what decides it."""
+_MERGED = frozenset({"columns", "rowtime", "record_fields"})
+
+
+def together(
+    statement: Application, parts: Sequence[BoundQuery], spans: Mapping[str, Span], store_kinds: Mapping[str, str]
+) -> BoundQuery:
+    """The one query of an application.
+
+    Args:
+        statement: of it.
+        parts: its queries, bound alone, in the order of the statements.
+        spans: query name → where it stands.
+        store_kinds: folded store name → kind.
+
+    Raises:
+        UserError: APPLICATION_SOURCE_DIFFERS.
+        UnsupportedError: APPLICATION_OUTPUT_MODES, APPLICATION_STATE_SHARED, APPLICATION_TABLE_FINITE.
+    """
+    name = str(statement.name)
+    for part in parts:
+        if part.is_finite:
+            span = part.sink.span
+            raise error("APPLICATION_TABLE_FINITE", span=span, relation=part.sink.name.name, name=name)
+    scans = _scans(name, parts, spans)
+    merged = [replace(part, root=_sink(part.root, scans)) for part in parts]
+    merged = _one_output_mode(name, merged, spans)
+    bundle = Bundle(tuple(part.root for part in merged))
+    _check_state(bundle, statement)
+    settings = {key: value for part in merged for key, value in part.settings.items()}
+    return BoundQuery(
+        name=name,
+        statement=statement,
+        root=merged[0].root,
+        refresh="continuous",
+        fingerprint=combined([(part.name, part.fingerprint) for part in merged]),
+        state_signature=combined([(part.name, state_signature(part.root, store_kinds=store_kinds)) for part in merged]),
+        lineage=MappingProxyType({}),
+        settings=MappingProxyType(settings),
+        bundle=bundle,
+        members=tuple(merged),
+    )
+
+
+# one way to read each source
+
+
+def _scans(name: str, parts: Iterable[BoundQuery], spans: Mapping[str, Span]) -> Mapping[str, Scan]:
+    """Source name → a scan that gives what all of them need."""
+    found: dict[str, Scan] = {}
+    for part in parts:
+        for scan in part.scans:
+            if scan.log is not None:
+                shown = scan.relation.name.name
+                raise error("APPLICATION_ROW_LOG", span=spans[part.name], name=name, relation=shown)
+            first = found.setdefault(scan.source_name, scan)
+            if first is not scan:
+                found[scan.source_name] = _both(name, first, scan, spans[part.name])
+    return found
+
+
+def _both(name: str, first: Scan, second: Scan, span: Span) -> Scan:
+    other = next(
+        (f.name for f in fields(Scan) if f.name not in _MERGED and getattr(first, f.name) != getattr(second, f.name)),
+        None,
+    )
+    if other is not None:
+        relation, what = first.relation.name.name, WITH_OF.get(other, other)
+        raise error("APPLICATION_SOURCE_DIFFERS", span=span, name=name, relation=relation, what=what)
+    columns = None
+    if first.columns is not None and second.columns is not None:
+        kept = {*first.columns, *second.columns}
+        columns = tuple(c.name for c in first.relation.columns if c.name in kept)
+        columns = None if len(columns) == len(first.relation.columns) else columns
+    beside = dict.fromkeys((*first.record_fields, *second.record_fields))
+    return replace(
+        first, columns=columns, rowtime=first.rowtime or second.rowtime, record_fields=tuple(sorted(beside, key=str))
+    )
+
+
+def _sink(root: Sink, scans: Mapping[str, Scan]) -> Sink:
+    made = _replaced(root, lambda node: scans[node.source_name] if isinstance(node, Scan) else None)
+    assert isinstance(made, Sink)
+    return made
+
+
+def _replaced(node: Node, other: Callable[[Node], Node | None]) -> Node:
+    """The plan with other nodes in place of some; an aggregate names its window a second time."""
+    found = other(node)
+    if found is not None:
+        return found
+    names = [item.name for item in fields(node) if item.type == "Node"]
+    changed: dict[str, object] = {name: _replaced(getattr(node, name), other) for name in names}
+    if isinstance(node, Aggregate) and node.window is not None:
+        below = changed["input"]
+        assert isinstance(below, Node)
+        changed["window"] = next(found for found in below.walk() if isinstance(found, Window))
+    if isinstance(node, Union):
+        changed["branches"] = tuple(_replaced(branch, other) for branch in node.branches)
+    return replace(node, **changed)
+
+
+# one output mode
+
+
+def _one_output_mode(name: str, parts: list[BoundQuery], spans: Mapping[str, Span]) -> list[BoundQuery]:
+    """Groups that are refined are Spark's update mode, all other state is append mode, and a job has one: beside other
+    state such groups count weights."""
+    refined = [part for part in parts if any(map(_is_refined, part.root.walk()))]
+    stateful = [part for part in parts if any(node.is_stateful for node in part.root.walk())]
+    if not refined or len(stateful) == 1:
+        return parts
+    windowed = next((p for p in refined if any(_is_refined(n) and n.window for n in _aggregates(p))), None)
+    if windowed is not None:
+        span = spans[windowed.name]
+        raise error("APPLICATION_OUTPUT_MODES", span=span, relation=windowed.sink.name.name, name=name)
+    return [replace(part, root=_with_weights(part.root)) if part in refined else part for part in parts]
+
+
+def _aggregates(part: BoundQuery) -> list[Aggregate]:
+    return [node for node in part.root.walk() if isinstance(node, Aggregate)]
+
+
+def _is_refined(node: Node) -> bool:
+    return isinstance(node, Aggregate) and not node.is_final
+
+
+def _with_weights(root: Sink) -> Sink:
+    made = _replaced(root, _counting_weights)
+    assert isinstance(made, Sink)
+    return made
+
+
+def _counting_weights(node: Node) -> Node | None:
+    if not isinstance(node, Aggregate) or node.is_final:
+        return None
+    return DeltaAggregate(weighted(node.input), node.group, node.calls)
+
+
+def _check_state(bundle: Bundle, statement: Application) -> None:
+    """State of a virtual relation is kept where it is read, so it is read once."""
+    counts = readings(bundle)
+    for node in bundle.walk():
+        if isinstance(node, Virtual) and counts[shared_name(node)] > 1 and not is_plain(node):
+            raise error(
+                "APPLICATION_STATE_SHARED",
+                span=statement.name.span,
+                relation=node.name,
+                count=counts[shared_name(node)],
+            )

@@ -1,0 +1,96 @@
+"""An application as a query ready to start: every source read once, one frame, all sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, WriteSpec
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.spark.application import (
+    ApplicationWriter,
+    Capture,
+    CaptureWriter,
+    SinkPlan,
+    StreamWriter,
+    combined,
+    sink_identity,
+    stream_options,
+    table_writer,
+)
+from ds_dagster.spark.clock import ClockMode, clock_config
+from ds_dagster.spark.compiler import output_mode, state_store
+from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.query import EVOLUTION, PreparedQuery, plan_frame, source_reader
+from ds_dagster.spark.session import active, job_session
+from ds_dagster.spark.shared_rows import SharedRows
+from ds_dagster.spark.sources import SourceProvider
+
+
+def prepare_application(
+    spark: SparkSession,
+    query: BoundQuery,
+    *,
+    reads: Mapping[str, ReadSpec],
+    writes: Mapping[str, WriteSpec],
+    identity: SinkIdentity,
+    resolve: Resolver,
+    job_name: str,
+    clock: ClockMode = "auto",
+    provider: SourceProvider | None = None,
+    loaders: Mapping[str, BatchLoader] | None = None,
+    captures: Mapping[str, Capture] | None = None,
+) -> PreparedQuery:
+    """Compile an application: one query over one read of each source, whose batches go to all sinks.
+
+    Args:
+        query: with members.
+        writes: spec of each sink, by the member's name.
+        loaders, captures: by the member's name; for the rest see :func:`prepare`.
+
+    Raises:
+        DsError: as :func:`prepare`.
+    """
+    session = job_session(spark, {EVOLUTION: "false"}, state_store(query.plan))
+    config = clock_config(query.plan, reads, mode=clock, looks=provider is None)
+    if config:
+        operators(session).register_clock(job_name, config)
+    assert query.bundle is not None
+    shared = SharedRows(query.bundle, session.sparkContext.defaultParallelism)
+    read = source_reader(session, query, reads, resolve, job_name, provider, list(writes.values()))
+    with active(session), ExitStack() as undo:
+        if config:
+            undo.callback(operators(session).remove_clock, job_name)
+        sinks = []
+        for part in query.members:
+            write, own = writes[part.name], sink_identity(identity, part)
+            frame = plan_frame(session, part, write, job_name, read, shared)
+            loader, capture = (loaders or {}).get(part.name), (captures or {}).get(part.name)
+            if write.kind == "batch":
+                table = table_writer(write, part, own, resolve, loader)
+                undo.callback(table.loader.close)
+                sinks.append(SinkPlan(part, write, own, table, table.planned(frame)))
+            else:
+                stream = StreamWriter(write, stream_options(write, own, resolve))
+                sinks.append(SinkPlan(part, write, own, CaptureWriter(capture) if capture else stream, frame))
+        frame = combined(sinks)
+        undo.pop_all()
+    modes = {output_mode(part.root) for part in query.members}
+    interval = max(write.interval_millis for write in writes.values())
+    return PreparedQuery(
+        query=query,
+        write=replace(sinks[0].write, transactional=False, interval_millis=interval),
+        identity=identity,
+        job_name=job_name,
+        session=session,
+        frame=frame,
+        output_mode="update" if "update" in modes else "append",
+        options={},
+        clock=config is not None,
+        unnamed=True,
+        reads=reads,
+        application=ApplicationWriter(sinks),
+    )

@@ -1,0 +1,104 @@
+"""Applications: what is refused, at which place, and what several queries become as one."""
+
+from __future__ import annotations
+
+import pytest
+
+from ds_dagster.conditions import applications
+from ds_dagster.plan.application_nodes import readings
+from ds_dagster.plan.delta_nodes import DeltaAggregate
+from ds_dagster.plan.nodes import Aggregate, Scan
+from ds_dagster.project import compile_slice, slice_of
+from ds_dagster.settings import Settings
+from tests.plan.conftest import Compile
+from tests.plan.test_refused import FOLDER, places
+
+WARNINGS = ("UNBOUNDED_STATE", "DISTINCT_STATE")
+CONSEQUENCES = ("UPSTREAM_FAILED", "APPLICATION_REFUSED")
+TEXT = (FOLDER.parent / "application" / "applications.sql").read_text("utf-8")
+CASES = [(title, sql) for title, _, sql in (part.partition("\n") for part in TEXT.split("-- case: ")[1:])]
+APPLICATION = """
+BEGIN APPLICATION a
+  CREATE VIRTUAL STREAM v AS SELECT url, userid, amount FROM clicks WHERE ok;
+  CREATE STREAM s AS SELECT url, amount FROM v;
+  CREATE CHANGELOG c AS SELECT url, COUNT(*) AS n FROM v GROUP BY url;
+  CREATE CHANGELOG w AS SELECT window_start, window_end, userid, COUNT(*) AS n
+    FROM TUMBLE(clicks, SIZE 1 MINUTE) GROUP BY window_start, window_end, userid;
+END APPLICATION;
+"""
+
+
+@pytest.mark.parametrize(("title", "sql"), CASES, ids=[f"{n}-{title}" for n, (title, _) in enumerate(CASES)])
+def test_condition_and_place(title: str, sql: str, compile_sql: Compile) -> None:
+    text, expected = places(sql)
+    project = compile_sql(text)
+    found = [d for d in project.diagnostics if d.condition not in WARNINGS]
+    assert sorted({d.condition for d in found}) == sorted(title.split()), [d.text() for d in found]
+    assert sorted({(d.span.line, d.span.column) for d in found if d.span}) == sorted(expected)
+    for diagnostic in found:
+        assert diagnostic.hint
+        assert "{" not in diagnostic.message + diagnostic.hint, diagnostic
+        assert bool(diagnostic.caused_by) == (diagnostic.condition in CONSEQUENCES)
+    assert "a" not in project.queries or title == "VIRTUAL_OF_ANOTHER"
+
+
+def test_every_condition_of_applications_has_a_case() -> None:
+    covered = {name for title, _ in CASES for name in title.split()}
+    assert {condition.name for condition in applications.CONDITIONS} <= covered
+
+
+def test_one_wrong_statement_and_every_relation_says_why(compile_sql: Compile) -> None:
+    project = compile_sql(APPLICATION.replace("FROM v GROUP BY url", "FROM v GROUP BY nothing"))
+    assert project.queries == {}
+    why = {broken.name.name: broken.diagnostics[0].condition for broken in project.broken}
+    assert why == {"c": "UNKNOWN_COLUMN", "s": "APPLICATION_REFUSED", "w": "APPLICATION_REFUSED"}
+
+
+def test_it_is_one_job_with_one_scan(compile_sql: Compile) -> None:
+    project = compile_sql(APPLICATION)
+    (query,) = project.queries.values()
+    assert query.name == "a"
+    assert [sink.name.name for sink in query.sinks] == ["s", "c", "w"]
+    assert [scan.source_name for scan in query.scans] == ["default_public_clicks"]
+    assert query.scans[0].columns == ("url", "userid", "amount", "ok")
+    assert {id(node) for node in query.plan.walk() if isinstance(node, Scan)} == {id(query.scans[0])}
+    assert readings(query.plan) == {"virtual default.public.v": 2, "default_public_clicks": 2}
+    assert [part.lineage["url"][0][0].name for part in query.parts[:2]] == ["clicks", "clicks"]
+    assert {name.name for name in project.catalog.relations} >= {"s", "c", "w"}
+    assert "v" not in {name.name for name in project.catalog.relations}
+
+
+def test_refined_groups_count_weights_beside_other_state(compile_sql: Compile) -> None:
+    (query,) = compile_sql(APPLICATION).queries.values()
+    kinds = [{type(n) for n in part.root.walk()} & {Aggregate, DeltaAggregate} for part in query.parts]
+    assert kinds == [set(), {DeltaAggregate}, {Aggregate}]
+    alone = "BEGIN APPLICATION a CREATE CHANGELOG c AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url; "
+    (query,) = compile_sql(alone + "CREATE STREAM s AS SELECT url FROM clicks; END APPLICATION;").queries.values()
+    assert Aggregate in {type(node) for node in query.plan.walk()}
+
+
+def test_its_slice_compiles_alone(compile_sql: Compile, settings: Settings) -> None:
+    sql = APPLICATION.replace("BEGIN APPLICATION a", "USE DATABASE default; BEGIN APPLICATION a INSERT INTO copies")
+    project = compile_sql(sql.replace("INTO copies", "INTO copies SELECT url, at FROM clicks;"))
+    (query,) = project.queries.values()
+    again = compile_slice(slice_of(project, query), settings)
+    assert again.errors == ()
+    assert (again.queries["a"].fingerprint, again.queries["a"].state_signature) == (
+        query.fingerprint,
+        query.state_signature,
+    )
+
+
+def test_properties_behind_end_hold_for_queries_that_say_nothing(compile_sql: Compile) -> None:
+    sql = APPLICATION.replace(
+        "END APPLICATION", "END APPLICATION WITH ('temporal.join.retention.millis' = 1000)"
+    ).replace("FROM v;", "FROM v QUERY WITH ('temporal.join.retention.millis' = 5);")
+    (query,) = compile_sql(sql).queries.values()
+    assert [part.settings["temporal.join.retention.millis"] for part in query.parts] == [5, 1000, 1000]
+
+
+def test_names_are_taken_once(compile_sql: Compile) -> None:
+    project = compile_sql(APPLICATION + "CREATE STREAM a AS SELECT url FROM clicks;")
+    assert "QUERY_NAME_TAKEN" in {d.condition for d in project.errors}
+    assert list(project.queries) == ["a"]
+    assert [sink.name.name for sink in project.queries["a"].sinks] == ["a"]
