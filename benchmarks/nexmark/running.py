@@ -134,10 +134,10 @@ def _contents(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Pa
         query=bound,
         job=f"{query.name}_{uuid.uuid4().hex[:8]}",
         reads=_reads(query, bound),
-        write=_write(query, bound),
+        writes={bound.name: _write(query, bound)},
         sources={scan.source_name: _source(spark, dataset, scan, folder) for scan in bound.scans},  # type: ignore[misc]
         checkpoint=folder / "checkpoint",
-        topic=topic,
+        topics={bound.name: topic},
         now=lambda: 0,
     )
     _fill_first(running, bound)
