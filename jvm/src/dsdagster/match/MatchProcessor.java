@@ -147,7 +147,7 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
     for (int i = 0; i < keys; i++) {
       found[i] = key.get(i);
     }
-    found[keys] = packing.apply(values).getBytes();
+    found[keys] = packing.apply(values).copy().getBytes(); // the projection fills the same row again
     found[keys + 1] = path.row(path.length() - 1).ts;
     return RowFactory.create(found);
   }
