@@ -35,12 +35,76 @@ SETS: tuple[Condition, ...] = (
         "select its scalar parts",
         "42804",
     ),
+)
+
+OVER: tuple[Condition, ...] = (
     Condition(
-        "STATE_GROWS",
+        "OVER_MISPLACED",
         "user",
-        "{what} keeps {kept} for ever",
-        "fine where that is a bounded number; else keep rows out with WHERE, or group by windows of time",
+        "OVER (…) in {clause}",
+        "write it in the SELECT list of a sub-select in FROM, and use its result outside",
+        "42P20",
+    ),
+    Condition(
+        "OVER_FUNCTION",
+        "not_yet",
+        "{function} OVER (…) is not built yet",
+        "ROW_NUMBER, RANK and DENSE_RANK are; or GROUP BY a window of time",
+        _ZERO,
+    ),
+    Condition(
+        "OVER_WITHOUT_ORDER",
+        "user",
+        "{function} OVER (…) without ORDER BY",
+        "say in which order: OVER (PARTITION BY … ORDER BY …)",
+        "42P20",
+    ),
+    Condition(
+        "OVER_NESTED",
+        "user",
+        "OVER by values of type {type}",
+        "partition and order by scalar values",
+        "42804",
+    ),
+    Condition(
+        "OVER_SEVERAL",
+        "unsupported",
+        "OVER clauses that differ in one SELECT",
+        "write the other one in a sub-select in FROM",
+        _ZERO,
+    ),
+    Condition(
+        "RANK_WITHOUT_FILTER",
+        "unsupported",
+        "{function} numbers all rows: every row that comes would change the number of all behind it",
+        "bound it outside: SELECT … FROM (SELECT …, {function}() OVER (…) AS rn FROM …) q WHERE rn <= 10",
+        _ZERO,
     ),
 )
 
-CONDITIONS: tuple[Condition, ...] = SETS
+SUB_SELECTS: tuple[Condition, ...] = (
+    Condition("IN_COLUMN_COUNT", "user", "IN (SELECT …) of {count} columns", "select the one to compare with", "42601"),
+    Condition(
+        "EXISTS_WITHOUT_EQUALITY",
+        "unsupported",
+        "a sub-select that is not tied to the outer query by equalities",
+        "write WHERE inner.column = outer.column in it, joined by AND, without GROUP BY or DISTINCT",
+        _ZERO,
+    ),
+    Condition(
+        "NOT_IN_NULLABLE",
+        "unsupported",
+        "NOT IN of values that may be NULL: one NULL in the sub-select would hide every row",
+        "add IS NOT NULL for both values, in WHERE outside and inside; or write NOT EXISTS",
+        _ZERO,
+    ),
+    Condition(
+        "SUBQUERY_MISPLACED",
+        "unsupported",
+        "a sub-select as a value in {clause}",
+        "write it in FROM and join with it; in WHERE, joined by AND, [NOT] IN (SELECT …) and [NOT] EXISTS (…) are fine",
+        _ZERO,
+    ),
+)
+
+CONDITIONS: tuple[Condition, ...] = SETS + OVER + SUB_SELECTS

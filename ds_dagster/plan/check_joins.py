@@ -10,6 +10,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Weigh
 from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan
+from ds_dagster.plan.rank_nodes import TopN
 
 JoinForm = Literal["interval", "temporal", "changelog"]
 
@@ -50,7 +51,7 @@ changelogs need none, see :func:`check_weights`."""
 
 def step_name(node: Node) -> str:
     """What :data:`CHAINS` calls a stateful node."""
-    if isinstance(node, Weigh | DeltaAggregate | DeltaJoin | Distinct):
+    if isinstance(node, Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN):
         return "step over a changelog"
     if isinstance(node, Aggregate):
         return "windowed aggregate" if node.window is not None else "aggregate"

@@ -14,6 +14,7 @@ from typing import Literal
 
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import AggregateCall, BoundExpression, ChangelogKind, Field, Named, Node, require
+from ds_dagster.plan.rank_nodes import TopN
 
 DeltaJoinKind = Literal["inner", "left", "full", "semi", "anti"]
 
@@ -122,6 +123,7 @@ class Distinct(Node):
     all their fields are their key."""
 
     input: Node
+    ttl_millis: int = 0
 
     def __post_init__(self) -> None:
         if self.input.changelog != "weighted":
@@ -142,6 +144,21 @@ class Distinct(Node):
     @property
     def is_stateful(self) -> bool:
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Unweigh(Node):
+    """Rows with weights of which none ever goes, as appended rows: each as often as its weight says."""
+
+    input: Node
+
+    def __post_init__(self) -> None:
+        if not appends_only(self.input):
+            raise error("INTERNAL", where="appended rows of which some may go")
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return self.input.output
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +198,8 @@ def appends_only(node: Node) -> bool:
     """Whether no row of a weighted node ever goes: made of appended rows by steps that take nothing back."""
     if isinstance(node, Weigh):
         return node.input.is_final
+    if isinstance(node, TopN):
+        return node.is_whole
     if isinstance(node, DeltaAggregate | Fold) or (isinstance(node, DeltaJoin) and node.kind not in ("inner", "semi")):
         return False
     return all(appends_only(child) for child in node.inputs)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import count
 
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh, appends_only
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -33,6 +33,7 @@ from ds_dagster.plan.nodes import (
 )
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.printing import print_statement
@@ -224,7 +225,7 @@ def _weigh(node: Node) -> str:
     return f"keeps the last row by {', '.join(map(shown, node.key))}{_ttl(node)}" if node.is_stateful else ""
 
 
-def _ttl(node: Weigh | DeltaAggregate | DeltaJoin) -> str:
+def _ttl(node: Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN) -> str:
     return f" · forgets after {duration_text(node.ttl_millis)} without a change" if node.ttl_millis else ""
 
 
@@ -245,7 +246,19 @@ def _union(_node: Node) -> str:
 
 def _distinct(node: Node) -> str:
     assert isinstance(node, Distinct)
-    return "keeps every value" + (" · the first row of each" if node.changelog == "append" else "")
+    return "keeps every value" + (" · the first row of each" if node.changelog == "append" else "") + _ttl(node)
+
+
+def _top_n(node: Node) -> str:
+    assert isinstance(node, TopN)
+    order = ", ".join(f"{_text(t.expression)}{' DESC' * t.descending}" for t in node.order)
+    by = f" by {', '.join(map(_text, node.partition))}" if node.partition else ""
+    kept = "keeps nothing, a window is complete" if node.is_whole else f"keeps {_kept_rows(node)}{_ttl(node)}"
+    return f"{node.function} ≤ {node.limit}{by} in order of {order} · {kept}"
+
+
+def _kept_rows(node: TopN) -> str:
+    return "these rows" if appends_only(node.input) else "all rows"
 
 
 def _fold(node: Node) -> str:
@@ -267,5 +280,7 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     Fold: _fold,
     Union: _union,
     Distinct: _distinct,
+    TopN: _top_n,
+    Unweigh: lambda _node: "",
 }
 """Node → what is to be said about it."""

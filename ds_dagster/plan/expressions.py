@@ -10,8 +10,9 @@ no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP; ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlglot import exp
@@ -184,6 +185,7 @@ class ExpressionBinder:
         self.scope = scope
         self.clause = clause
         self.aggregates = aggregates
+        self.windows: Mapping[int, Typed] = MappingProxyType({})
 
     def bind(self, node: exp.Expression) -> Typed:
         """Bind a tree; the type of a bare NULL stays open."""
@@ -446,7 +448,7 @@ class ExpressionBinder:
     def visit_in(self, node: exp.Expression) -> Typed:
         """``IN (…)``."""
         if node.args.get("query"):
-            raise self.refuse("SUBQUERY_NOT_YET", node)
+            raise self.refuse("SUBQUERY_MISPLACED", node, clause=self.clause)
         first = self.bind(node.this)
         values = [first, *(self._literal_as(self.bind(item), first.type, item) for item in node.expressions)]
         trees, _ = self.unify(node, values, "the values of IN")
@@ -563,6 +565,17 @@ class ExpressionBinder:
             raise self.refuse("NULL_WITHOUT_TYPE", node)
         return Typed(exp.Array(expressions=trees), ArrayType(type_), False)
 
+    def visit_window(self, node: exp.Expression) -> Typed:
+        """``f() OVER (…)`` where it may stand: what plan/over.py made of it."""
+        found = self.windows.get(id(node))
+        if found is None:
+            raise self.refuse("OVER_MISPLACED", node, clause=self.clause)
+        return found
+
+    def visit_query(self, node: exp.Expression) -> Typed:
+        """A sub-select is no value."""
+        raise self.refuse("SUBQUERY_MISPLACED", node, clause=self.clause)
+
     # calls: see plan/calls.py
 
     def visit_call(self, node: exp.Expression) -> Typed:
@@ -614,5 +627,7 @@ VISITORS: dict[type[exp.Expression], Visitor] = {
     **dict.fromkeys((exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Filter), ExpressionBinder.visit_aggregate),
     **dict.fromkeys((exp.VariancePop, exp.Variance, exp.StddevPop, exp.StddevSamp), ExpressionBinder.visit_aggregate),
     exp.ArrayAgg: ExpressionBinder.visit_aggregate,
+    exp.Window: ExpressionBinder.visit_window,
+    **dict.fromkeys((exp.Subquery, exp.Exists), ExpressionBinder.visit_query),
 }
 """Source node → how it is bound; what is not here is refused."""

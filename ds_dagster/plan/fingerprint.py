@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
 from ds_dagster.plan.nodes import (
     Aggregate,
     BoundExpression,
@@ -26,6 +26,7 @@ from ds_dagster.plan.nodes import (
     Window,
 )
 from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 
 FINGERPRINT_VERSION = "v1"
@@ -223,7 +224,7 @@ def _join(shaper: _Shaper, node: Node) -> Shape:
     return [node.kind, shaper.text(node.left_key), shaper.text(node.right_key), options]
 
 
-def _forgets(node: Weigh | DeltaAggregate | DeltaJoin) -> Shape:
+def _forgets(node: Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN) -> Shape:
     """Whether state carries the time at which it is forgotten; how long may change with a restart. Where it does not,
     nothing is added, so that other plans keep their hashes."""
     return ["ttl"] if node.ttl_millis else []
@@ -251,6 +252,20 @@ def _fold(_shaper: _Shaper, node: Node) -> Shape:
     return [[positions.index(name) for name in node.key_names]]
 
 
+def _distinct(_shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, Distinct)
+    return [node.changelog, *_forgets(node)]
+
+
+def _top_n(shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, TopN)
+    order = [[shaper.text(term.expression), term.descending, term.nulls_first] for term in node.order]
+    partition = [shaper.text(expression) for expression in node.partition]
+    positions = [field.name for field in node.output]
+    key = [positions.index(name) for name in node.key_names if name in positions]
+    return [node.function, node.limit, partition, order, node.ranked, key, *_forgets(node)]
+
+
 SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     Scan: _scan,
     Filter: _filter,
@@ -264,7 +279,9 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     DeltaJoin: _delta_join,
     Fold: _fold,
     Union: lambda _shaper, _node: [],
-    Distinct: lambda _shaper, node: [node.changelog],
+    Distinct: _distinct,
+    TopN: _top_n,
+    Unweigh: lambda _shaper, _node: [],
 }
 
 
@@ -272,7 +289,7 @@ def _state(node: Node, store_kinds: StoreKinds) -> Shape:
     """What one stateful step keeps. Joins of streams keep rows: their types and the join itself. Aggregates keep
     results, and a join of changelogs must be told that a row goes in the words in which it came: everything below
     counts."""
-    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct):
+    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct | TopN):
         return [type(node).__name__, _without_reading(_shape(node, store_kinds))]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)
     types = [[str(field.type) for field in child.output] for child in node.inputs]

@@ -37,7 +37,15 @@ def is_grouped(tree: exp.Select) -> bool:
 
 def _has_aggregate(item: exp.Expression) -> bool:
     inner = item.this if isinstance(item, exp.Alias) else item
-    return not isinstance(inner, exp.Column | exp.Star) and inner.find(*AGGREGATES) is not None
+    if isinstance(inner, exp.Column | exp.Star):
+        return False
+    return any(not _is_over(found) for found in inner.find_all(*AGGREGATES))
+
+
+def _is_over(call: exp.Expression) -> bool:
+    """Whether an aggregate is one of rows in order (OVER), which groups nothing."""
+    holder = call.parent.parent if isinstance(call.parent, exp.Filter) else call.parent
+    return isinstance(holder, exp.Window)
 
 
 class Grouping:
@@ -50,6 +58,7 @@ class Grouping:
         self.below = below
         self.aggregates = Aggregates()
         self.group: list[Named] = []
+        self.beside: frozenset[str] = frozenset()
         self._by_text: dict[str, Named] = {}
         self.span = scope.place(tree.args.get("group") or tree)
 
@@ -119,7 +128,7 @@ class Grouping:
             return node
         if isinstance(node, exp.Column):
             name = node.name
-            if any(call.name == name for call in self.aggregates.calls.values()):
+            if name in self.beside or any(call.name == name for call in self.aggregates.calls.values()):
                 return node
         found = self._by_text.get(_text(node)) if not isinstance(node, exp.Literal) else None
         if found is not None:

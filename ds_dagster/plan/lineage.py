@@ -8,6 +8,7 @@ from types import MappingProxyType
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Node, Project, Scan, Sink, Window
 from ds_dagster.plan.query import ColumnSource
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 
 Sources = Mapping[str, tuple[ColumnSource, ...]]
@@ -43,6 +44,8 @@ def _lineage(node: Node) -> Sources:
         return groups | {
             c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls
         }
+    if isinstance(node, TopN):
+        return {**below, node.rank: _merged(below, [*node.partition, *(term.expression for term in node.order)])}
     if isinstance(node, Window):
         return {**below, node.start: (), node.end: ()}
     return below

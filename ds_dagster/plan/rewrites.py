@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
 from ds_dagster.plan.expressions import conjunction, conjuncts
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -21,6 +21,7 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 
 Needed = frozenset[str]
@@ -48,7 +49,9 @@ def push_filters(root: Sink) -> Sink:
 def _push(node: Node) -> Node:
     if isinstance(node, Filter) and isinstance(node.input, TemporalJoin):
         return _pushed(node, node.input)
-    if isinstance(node, Filter | Project | Aggregate | Window | Weigh | DeltaAggregate | Fold | Distinct):
+    if isinstance(
+        node, Filter | Project | Aggregate | Window | Weigh | DeltaAggregate | Fold | Distinct | TopN | Unweigh
+    ):
         inner = _push(node.input)
         return node if inner is node.input else replace(node, input=inner)
     if isinstance(node, Union):
@@ -154,6 +157,20 @@ def _prune_distinct(node: Node, _needed: Needed) -> Node:
     return replace(node, input=_prune(node.input, frozenset(field.name for field in node.output)))
 
 
+def _prune_unweigh(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, Unweigh)
+    return replace(node, input=_prune(node.input, needed))
+
+
+def _prune_top_n(node: Node, needed: Needed) -> Node:
+    """The rank where somebody needs it: without, a row that only moves is no change."""
+    assert isinstance(node, TopN)
+    kept = needed | frozenset(node.key_names)
+    used = [expression.columns() for expression in (*node.partition, *(term.expression for term in node.order))]
+    below = (kept - {node.rank}).union(*used)
+    return replace(node, input=_prune(node.input, below), ranked=node.rank in kept)
+
+
 def _prune_join(node: Node, needed: Needed) -> Node:
     assert isinstance(node, IntervalJoin | TemporalJoin)
     left = _prune(node.left, needed | node.left_key.columns())
@@ -193,5 +210,7 @@ PRUNERS: dict[type[Node], Pruner] = {
     Fold: _prune_fold,
     Union: _prune_union,
     Distinct: _prune_distinct,
+    TopN: _prune_top_n,
+    Unweigh: _prune_unweigh,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

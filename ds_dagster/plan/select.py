@@ -17,8 +17,11 @@ from ds_dagster.plan.expressions import ExpressionBinder, column
 from ds_dagster.plan.grouping import Grouping, is_grouped, key_names, window_of
 from ds_dagster.plan.joins import bind_join
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Filter, Named, Node, Project
+from ds_dagster.plan.over import OverClauses, unbounded, windows_of
+from ds_dagster.plan.ranking import filtered, keyed
 from ds_dagster.plan.scope import Scope, Visible
 from ds_dagster.plan.selected import RefusedSelectError, Selected, SelectItem, project
+from ds_dagster.plan.semi_joins import InnerQueries, SemiJoinBinder, conditions, has_query
 from ds_dagster.plan.set_operations import SetBinder
 from ds_dagster.plan.sources import Naming, Planned, SourceBinder, World
 from ds_dagster.plan.weights import weighted
@@ -45,6 +48,7 @@ class SelectBinder:
         self.choices = choices
         self.findings = findings
         self.naming = Naming()
+        self.places: dict[str, Span] = {}
 
     def bind(self, tree: QueryTree, *, inner: bool = False) -> Selected:
         """Bind a SELECT or a set operation. ``inner``: in FROM, where it needs no key: rows without one come and go by
@@ -53,8 +57,16 @@ class SelectBinder:
         Raises:
             RefusedSelectError: mistakes are in the findings.
         """
+        selected = self._bound(tree, inner=inner)
+        if not inner:
+            for problem in unbounded(selected.node, self.places, self.span):
+                self.findings.add(problem)
+            self._done()
+        return selected
+
+    def _bound(self, tree: QueryTree, *, inner: bool) -> Selected:
         if isinstance(tree, exp.Subquery):
-            return self.bind(tree.this, inner=inner)
+            return self._bound(tree.this, inner=inner)
         if isinstance(tree, exp.Select) and not tree.args.get("distinct"):
             return self._select(tree, inner=inner)
         sets = SetBinder(lambda part: self.bind(part, inner=True), self.naming, self.findings, self.span)
@@ -86,12 +98,15 @@ class SelectBinder:
             self.findings.add(error("SESSION_BOUNDS", span=scope.place(tree), where="without GROUP BY"))
             raise RefusedSelectError
         binder = ExpressionBinder(scope, "the SELECT list")
+        over = self._over(tree, binder, None)
         items = tuple(self._items(tree, scope, binder, None))
         self._done()
-        return self._selected(node, items, first, inner)
+        return self._selected(self._after(over, node), items, first, inner)
 
     def _selected(self, node: Node, items: tuple[SelectItem, ...], first: Planned, inner: bool) -> Selected:
-        found, lost = key_names(node, [Named(item.name, item.expression) for item in items])
+        columns = [Named(item.name, item.expression) for item in items]
+        node = next((other for other in keyed(node) if not key_names(other, columns)[1]), node)
+        found, lost = key_names(node, columns)
         if lost and inner:
             span = self.span
             self.findings.collect(lambda: check_weights(node, span))
@@ -135,8 +150,30 @@ class SelectBinder:
         where = tree.args.get("where")
         if where is None:
             return node
+        if has_query(where.this):
+            return self._conditions(list(conditions(where.this)), scope, node)
         condition = self.findings.collect(lambda: ExpressionBinder(scope, "WHERE").condition(where.this))
-        return node if condition is None else Filter(node, condition)
+        return node if condition is None else filtered(node, condition)
+
+    def _conditions(self, parts: list[exp.Expression], scope: Scope, node: Node) -> Node:
+        """The rows for which all conditions hold; those with a sub-select are joins above the others."""
+        plain = [part for part in parts if not has_query(part)]
+        queries = InnerQueries(
+            lambda inner: self.bind(inner, inner=True),
+            lambda inner, inner_scope: self._from(inner, inner_scope)[1],
+            self._conditions,
+            self.naming,
+        )
+        for part in plain:
+            condition = self.findings.collect(lambda part=part: ExpressionBinder(scope, "WHERE").condition(part))  # type: ignore[misc]
+            node = node if condition is None else filtered(node, condition)
+        joins = SemiJoinBinder(scope, queries, plain)
+        for part in parts:
+            if part not in plain:
+                below = node
+                made = self.findings.collect(lambda part=part, below=below: joins.join(part, below))  # type: ignore[misc]
+                node = made or node
+        return node
 
     def _grouped(self, tree: exp.Select, scope: Scope, first: Planned, node: Node, inner: bool) -> Selected:
         grouping = Grouping(scope, tree, first, node)
@@ -146,6 +183,7 @@ class SelectBinder:
             self.findings.add(problem)
             raise RefusedSelectError from problem
         binder = ExpressionBinder(scope, "the SELECT list", grouping.aggregates)
+        over = self._over(tree, binder, grouping)
         items = tuple(self._items(tree, scope, binder, grouping))
         having = tree.args.get("having")
         condition = None
@@ -158,7 +196,31 @@ class SelectBinder:
         made: Node = grouping.node(updates=self.choices.updates)
         if condition is not None:
             made = Filter(made, condition)
-        return self._selected(made, items, first, inner)
+        return self._selected(self._after(over, made), items, first, inner)
+
+    def _over(self, tree: exp.Select, binder: ExpressionBinder, grouping: Grouping | None) -> OverClauses | None:
+        """The OVER clauses of a SELECT list, if any."""
+        if next(windows_of(tree), None) is None:
+            return None
+        name = f"{self.naming.alias('over')}$result"
+        if grouping is not None:
+            grouping.beside = frozenset({name})
+        clauses = OverClauses(binder, (lambda e, _: e) if grouping is None else grouping.over, name, self.span)
+        try:
+            clauses.bind(tree)
+        except DsError as problem:
+            self.findings.add(problem)
+            raise RefusedSelectError from problem
+        if clauses.ranked is not None:
+            self.places[name] = clauses.ranked.span
+        return clauses
+
+    def _after(self, over: OverClauses | None, node: Node) -> Node:
+        """The rows of a SELECT with the results of its OVER clauses."""
+        made = self.findings.collect(lambda: node if over is None else over.apply(node))
+        self._done()
+        assert made is not None
+        return made
 
     # the SELECT list
 

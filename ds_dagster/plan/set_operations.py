@@ -71,7 +71,7 @@ class SetBinder:
         """
         fields = self._fields([selected], span)
         self._check_scalar(selected, span)
-        return self._deduplicated(self._branch(selected, fields, weights=True, span=span), [selected], fields, span)
+        return self._deduplicated(self._branch(selected, fields, weights=True, span=span), [selected], fields)
 
     def _union(self, tree: exp.Union, place: Span) -> Selected:
         distinct = bool(tree.args.get("distinct"))
@@ -81,7 +81,7 @@ class SetBinder:
         node = Union(tuple(self._branch(part, fields, weights=weights, span=place) for part in parts))
         if distinct:
             self._check_scalar(parts[0], place)
-            return self._deduplicated(node, parts, fields, place)
+            return self._deduplicated(node, parts, fields)
         key = _told_apart(parts) if weights else ()
         keyed = Union(node.branches, tuple(fields[position].name for position in key))
         return _selected(keyed, parts, fields, [parts[0].items[position].name for position in key])
@@ -130,8 +130,7 @@ class SetBinder:
             columns.append(Named(_side(fields), number))
         return Project(weighted(part.node) if weights else part.node, tuple(columns))
 
-    def _deduplicated(self, node: Node, parts: Sequence[Selected], fields: Sequence[Field], place: Span) -> Selected:
-        self.findings.warn(error("STATE_GROWS", span=place, what="DISTINCT", kept="every value"))
+    def _deduplicated(self, node: Node, parts: Sequence[Selected], fields: Sequence[Field]) -> Selected:
         made = Distinct(weighted(node))
         key = [] if made.changelog == "append" else [item.name for item in parts[0].items]
         return _selected(made, parts, fields, key)
@@ -140,7 +139,6 @@ class SetBinder:
         self, on_the_right: type[exp.Expression], parts: Sequence[Selected], fields: Sequence[Field], place: Span
     ) -> Selected:
         """Each row with how often it is on the left and on the right; those that the operation keeps."""
-        self.findings.warn(error("STATE_GROWS", span=place, what="INTERSECT or EXCEPT", kept="every value"))
         branches = [self._branch(part, fields, weights=True, span=place, side=n) for n, part in enumerate(parts)]
         side = column(_side(fields))
         counts = [

@@ -15,7 +15,7 @@ from ds_dagster.catalog.records import Findings
 from ds_dagster.datatypes import DATE, is_temporal
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, appends_only
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, appends_only
 from ds_dagster.plan.nodes import Aggregate, AggregateCall, Named, Node, Scan, Sink
 from ds_dagster.plan.printing import expression_text
 
@@ -69,6 +69,12 @@ def _delta_join(node: Node) -> Iterator[str]:
         yield f"the join on {keys} keeps every row of its {' and '.join(sides)} side{'s' * (len(sides) > 1)}"
 
 
+def _distinct(node: Node) -> Iterator[str]:
+    assert isinstance(node, Distinct)
+    if grows(node.input):
+        yield f"DISTINCT keeps every value of {', '.join(_shown(f.name) for f in node.output)}"
+
+
 def _call(call: AggregateCall) -> str:
     argument = "*" if call.argument is None else expression_text(call.argument.tree, _shown)
     return f"{call.function}({'DISTINCT ' * call.distinct}{argument})"
@@ -82,5 +88,6 @@ GROWING: dict[type[Node], Callable[[Node], Iterator[str]]] = {
     Aggregate: _aggregate,
     DeltaAggregate: _aggregate,
     DeltaJoin: _delta_join,
+    Distinct: _distinct,
 }
 """Node class → what of its state grows with every record; classes that are not here keep nothing that does."""

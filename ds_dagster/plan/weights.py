@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Unweigh, Weigh
 from ds_dagster.plan.nodes import Aggregate, Filter, Node, Project
 
 
@@ -17,6 +17,8 @@ def weighted(node: Node) -> Node:
     """
     if node.changelog == "weighted":
         return node
+    if isinstance(node, Unweigh):
+        return node.input
     if node.is_final:
         return Weigh(node)
     if isinstance(node, Filter | Project):

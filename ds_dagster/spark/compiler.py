@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.datatypes import common_type
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
 from ds_dagster.plan.nodes import (
     Aggregate,
     AggregateCall,
@@ -32,6 +32,7 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import has_weights
 from ds_dagster.spark import columns as names
@@ -245,6 +246,14 @@ class PlanCompiler:
         """Each row once."""
         return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
 
+    def visit_unweigh(self, node: Unweigh, _wants: Wants) -> Flow:
+        """Appended rows."""
+        return Flow(deltas.unweigh(self.visit(node.input, NOTHING).frame, node.output))
+
+    def visit_top_n(self, node: TopN, _wants: Wants) -> Flow:
+        """The first rows of each partition."""
+        return Flow(deltas.top_n(self.spark, node, self.visit(node.input, NOTHING).frame))
+
     def visit_sink(self, node: Sink, wants: Wants) -> Flow:
         """The relation's columns in its order, each in its type."""
         flow = self.visit(node.input, wants)
@@ -330,6 +339,8 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         Fold: _visits(PlanCompiler.visit_fold),
         Union: _visits(PlanCompiler.visit_union),
         Distinct: _visits(PlanCompiler.visit_distinct),
+        TopN: _visits(PlanCompiler.visit_top_n),
+        Unweigh: _visits(PlanCompiler.visit_unweigh),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )

@@ -10,10 +10,12 @@ import json
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from sqlglot import exp
 
-from ds_dagster.datatypes import common_type
+from ds_dagster.datatypes import INTEGER, common_type
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh, appends_only
-from ds_dagster.plan.nodes import AggregateCall, Field
+from ds_dagster.plan.nodes import AggregateCall, BoundExpression, Field
+from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
@@ -105,9 +107,35 @@ def distinct(spark: SparkSession, node: Distinct, frame: DataFrame) -> DataFrame
     """Each row once: with weights, or appended for good where none ever goes."""
     keys = [field(f.name).alias(f"k{index}") for index, f in enumerate(node.output)]
     rows = frame.select(*keys, sf.col(names.WEIGHT).alias("w"))
-    made = operators(spark).distinct(rows, appends_only=node.changelog == "append")
+    made = operators(spark).distinct(rows, appends_only=node.changelog == "append", ttl_millis=node.ttl_millis)
     output = [sf.col(f"k{index}").alias(f.name) for index, f in enumerate(node.output)]
     return made.select(*output, *([] if node.changelog == "append" else [sf.col("w").alias(names.WEIGHT)]))
+
+
+def unweigh(frame: DataFrame, output: tuple[Field, ...]) -> DataFrame:
+    """Each row as often as its weight says."""
+    copies = sf.explode(sf.array_repeat(sf.lit(1), sf.col(names.WEIGHT).cast("int"))).alias("__copy")
+    fields = [field(f.name) for f in output]
+    return frame.select(*fields, copies).select(*fields)
+
+
+def top_n(spark: SparkSession, node: TopN, frame: DataFrame) -> DataFrame:
+    """The first rows of each partition; without PARTITION BY all rows are one."""
+    partition = node.partition or (BoundExpression(exp.Literal.number(0), INTEGER, nullable=False),)
+    keys = [compile_expression(frame, expression).alias(f"k{index}") for index, expression in enumerate(partition)]
+    order = [compile_expression(frame, term.expression).alias(f"o{index}") for index, term in enumerate(node.order)]
+    terms = [{"descending": term.descending, "nulls_first": term.nulls_first} for term in node.order]
+    made = operators(spark).top_n(
+        frame.select(*keys, *order, _row(node.input.output).alias("row"), sf.col(names.WEIGHT).alias("w")),
+        len(keys),
+        json.dumps({"function": node.function, "limit": node.limit, "order": terms}),
+        appends_only=appends_only(node.input),
+        whole=node.is_whole,
+        ranked=node.ranked,
+        ttl_millis=node.ttl_millis,
+    )
+    rank = [sf.col("rank").alias(node.rank)] if node.ranked else []
+    return made.select(*_fields("row", node.input.output), *rank, sf.col("w").alias(names.WEIGHT))
 
 
 def fold(spark: SparkSession, node: Fold, frame: DataFrame) -> DataFrame:

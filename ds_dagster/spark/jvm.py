@@ -178,17 +178,46 @@ class Operators:
         """
         return DataFrame(self._jvm.delta.DeltaJoin.apply(_java(frame), keys, kind, ttl_millis), self.spark)
 
-    def distinct(self, frame: DataFrame, *, appends_only: bool) -> DataFrame:
+    def distinct(self, frame: DataFrame, *, appends_only: bool, ttl_millis: int = 0) -> DataFrame:
         """Each row with weights once.
 
         Args:
             frame: columns of the row, then ``w`` bigint.
             appends_only: no weight is below zero.
+            ttl_millis: a row that no change touches for so long is forgotten; 0: never.
 
         Returns:
             The same columns; ``w`` is 1 when a row comes, -1 when its last copy goes.
         """
-        return DataFrame(self._jvm.delta.Distinct.apply(_java(frame), appends_only), self.spark)
+        return DataFrame(self._jvm.delta.Distinct.apply(_java(frame), appends_only, ttl_millis), self.spark)
+
+    def top_n(
+        self,
+        frame: DataFrame,
+        keys: int,
+        ranking: str,
+        *,
+        appends_only: bool,
+        whole: bool,
+        ranked: bool,
+        ttl_millis: int = 0,
+    ) -> DataFrame:
+        """The first rows of each partition of rows with weights.
+
+        Args:
+            frame: ``keys`` columns of the partition, then those of ORDER BY, ``row`` struct, ``w`` bigint.
+            ranking: JSON of ``{"function", "limit", "order": [{"descending", "nulls_first"}]}``.
+            appends_only: no weight is below zero.
+            whole: a partition comes in one batch as a whole.
+            ranked: the rank is wanted; else a row that only moves is no change.
+            ttl_millis: a partition that no change touches for so long is forgotten; 0: never.
+
+        Returns:
+            Columns ``row``, ``rank`` bigint (0 where it is not wanted), ``w``.
+        """
+        apply = self._jvm.delta.TopN.apply
+        made = apply(_java(frame), keys, ranking, appends_only, whole, ranked, ttl_millis)
+        return DataFrame(made, self.spark)
 
     def fold(self, frame: DataFrame, keys: int) -> DataFrame:
         """At most one upsert or delete per key and batch.

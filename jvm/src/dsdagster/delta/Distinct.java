@@ -9,7 +9,6 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
-import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
@@ -25,12 +24,18 @@ import scala.collection.Iterator;
 public final class Distinct {
   private Distinct() {}
 
-  /** @param appendOnly no weight is below zero, so that a row that is known needs no count */
-  public static Dataset<Row> apply(Dataset<Row> input, boolean appendOnly) {
+  /**
+   * Applies the operator.
+   *
+   * @param appendOnly no weight is below zero, so that a row that is known needs no count
+   * @param ttl milliseconds after which a row that no change touches is forgotten; 0: never
+   */
+  public static Dataset<Row> apply(Dataset<Row> input, boolean appendOnly, long ttl) {
+    Expiry expiry = new Expiry(ttl);
     StructType schema = input.schema();
     int keys = schema.size() - 1;
     return Keyed.grouped(input, keys)
-        .transformWithState(new Processor(keys, appendOnly), TimeMode.None(), OutputMode.Append(), Encoders.row(schema));
+        .transformWithState(new Processor(keys, appendOnly, expiry), expiry.timeMode(), OutputMode.Append(), Encoders.row(schema));
   }
 
   /** One row at a time. */
@@ -38,16 +43,18 @@ public final class Distinct {
     private static final long serialVersionUID = 1L;
     private final int keys;
     private final boolean appendOnly;
+    private final Expiry expiry;
     private transient ValueState<Long> copies;
 
-    Processor(int keys, boolean appendOnly) {
+    Processor(int keys, boolean appendOnly, Expiry expiry) {
       this.keys = keys;
       this.appendOnly = appendOnly;
+      this.expiry = expiry;
     }
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-      copies = getHandle().getValueState("copies", Encoders.LONG(), TTLConfig.NONE());
+      copies = getHandle().getValueState("copies", Encoders.LONG(), expiry.config());
     }
 
     @Override
@@ -63,10 +70,11 @@ public final class Distinct {
       Long known = copies.get();
       long before = known == null ? 0 : known;
       long now = before + change;
-      if (now < 0 || appendOnly && change < 0) {
+      if ((now < 0 || appendOnly && change < 0) && !expiry.isSet()) {
         throw new OperatorFault("WEIGHT_NEGATIVE", "a row was told to go that never came");
       }
-      if (appendOnly && before > 0) {
+      now = Math.max(now, 0);
+      if (before == now || appendOnly && before > 0 && !expiry.isSet()) {
         return Keyed.iterator(output);
       }
       if (now == 0) {

@@ -1,0 +1,126 @@
+"""``f(…) OVER (PARTITION BY … ORDER BY …)`` in a SELECT list: what it means, and the step it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import cast
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BIGINT, is_primitive
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.check_joins import check_weights
+from ds_dagster.plan.expressions import ExpressionBinder, Typed, column
+from ds_dagster.plan.nodes import BoundExpression, Node
+from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.rank_nodes import OrderTerm, RankFunction, TopN
+from ds_dagster.plan.weights import weighted
+from ds_dagster.sql.lowering import own_span
+
+RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
+Over = Callable[[BoundExpression, Span], BoundExpression]
+"""An expression over groups instead of the rows that were grouped."""
+
+
+def windows_of(tree: exp.Select) -> Iterator[exp.Window]:
+    """OVER clauses of a SELECT list, not those of sub-selects."""
+    for item in tree.expressions:
+        for node in item.walk(prune=lambda node: isinstance(node, exp.Query)):
+            if isinstance(node, exp.Window):
+                yield node
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One rank of a SELECT: its function and window, where it stands."""
+
+    function: RankFunction
+    partition: tuple[BoundExpression, ...]
+    order: tuple[OrderTerm, ...]
+    span: Span
+
+
+@dataclass(slots=True)
+class OverClauses:
+    """The OVER clauses of one SELECT.
+
+    Attributes:
+        binder: of the SELECT list; knows the results afterwards.
+        over: see :data:`Over`.
+        name: internal name of the result.
+        span: where the query begins.
+    """
+
+    binder: ExpressionBinder
+    over: Over
+    name: str
+    span: Span
+    ranked: Ranked | None = None
+    results: dict[int, Typed] = field(default_factory=dict)
+
+    def bind(self, tree: exp.Select) -> None:
+        """Bind all of them, so that the binder of the SELECT list finds their results.
+
+        Raises:
+            UserError: OVER_WITHOUT_ORDER, OVER_NESTED, OVER_SEVERAL, RANK_ARGUMENTS. NotYetError: OVER_FUNCTION.
+        """
+        for node in windows_of(tree):
+            span = own_span(node, self.span)
+            found = self._ranked(node, span)
+            if self.ranked is not None and _meaning(self.ranked) != _meaning(found):
+                raise error("OVER_SEVERAL", span=span)
+            self.ranked = self.ranked or found
+            self.results[id(node)] = Typed(column(self.name), BIGINT, nullable=False)
+        self.binder.windows = MappingProxyType(self.results)
+
+    def apply(self, node: Node) -> Node:
+        """The step over the rows of a SELECT.
+
+        Raises:
+            NotYetError: STATEFUL_CHAIN.
+        """
+        assert self.ranked is not None
+        check_weights(node, self.ranked.span)
+        found = self.ranked
+        return TopN(weighted(node), found.function, found.partition, found.order, self.name)
+
+    def _ranked(self, node: exp.Window, span: Span) -> Ranked:
+        call = node.this
+        name = str(call.this).upper() if isinstance(call, exp.Anonymous) else type(call).__name__.upper()
+        if name not in RANKS:
+            raise error("OVER_FUNCTION", span=span, function=name)
+        if call.expressions:
+            raise error("FUNCTION_ARGUMENT_COUNT", span=span, function=name, count=len(call.expressions), expected="()")
+        if not node.args.get("order"):
+            raise error("OVER_WITHOUT_ORDER", span=span, function=name)
+        partition = tuple(self._scalar(part) for part in node.args.get("partition_by") or ())
+        order = tuple(
+            OrderTerm(self._scalar(term.this), bool(term.args.get("desc")), bool(term.args.get("nulls_first")))
+            for term in node.args["order"].expressions
+        )
+        return Ranked(cast("RankFunction", name), partition, order, span)
+
+    def _scalar(self, node: exp.Expression) -> BoundExpression:
+        place = self.binder.scope.place(node)
+        bound = self.over(self.binder.expression(node), place)
+        if not is_primitive(bound.type):
+            raise error("OVER_NESTED", span=place, type=bound.type)
+        return bound
+
+
+def _meaning(ranked: Ranked) -> tuple[object, ...]:
+    def text(expression: BoundExpression) -> str:
+        return expression_text(expression.tree, str, strict=True)
+
+    order = [(text(term.expression), term.descending, term.nulls_first) for term in ranked.order]
+    return ranked.function, [text(part) for part in ranked.partition], order
+
+
+def unbounded(node: Node, places: Mapping[str, Span], otherwise: Span) -> Iterator[DsError]:
+    """Ranks that no filter bounds."""
+    for below in node.walk():
+        if isinstance(below, TopN) and not below.limit:
+            yield error("RANK_WITHOUT_FILTER", span=places.get(below.rank, otherwise), function=below.function)

@@ -1,0 +1,274 @@
+package dsdagster.delta;
+
+import dsdagster.OperatorFault;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.MapState;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import scala.Tuple2;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * One partition at a time. State: the first rows with their copies as one value; where rows may go, also the rest, row by
+ * row, from which the first are filled up when they become too few.
+ *
+ * <p>Rules: every kept first row sorts before every row of the rest. Rows that only come need no rest, since what is once
+ * out never comes back. A partition that forgets is one value as a whole, so that it is forgotten as a whole.
+ */
+final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
+  private static final long serialVersionUID = 1L;
+  private static final int SPARE = 16;
+
+  private final Ranking ranking;
+  private final int keys;
+  private final StructType order;
+  private final boolean appendOnly;
+  private final boolean whole;
+  private final boolean ranked;
+  private final Expiry expiry;
+  private transient ValueState<Row> first;
+  private transient MapState<byte[], Row> rest;
+
+  TopNProcessor(
+      Ranking ranking,
+      int keys,
+      StructType order,
+      boolean appendOnly,
+      boolean whole,
+      boolean ranked,
+      Expiry expiry) {
+    this.ranking = ranking;
+    this.keys = keys;
+    this.order = order;
+    this.appendOnly = appendOnly;
+    this.whole = whole;
+    this.ranked = ranked;
+    this.expiry = expiry;
+  }
+
+  @Override
+  public void init(OutputMode outputMode, TimeMode timeMode) {
+    if (whole) {
+      return;
+    }
+    StructType row =
+        new StructType()
+            .add("order", order)
+            .add("row", DataTypes.BinaryType)
+            .add("copies", DataTypes.LongType);
+    StructType state = new StructType().add("rows", new ArrayType(row, false)).add("rest", DataTypes.LongType);
+    first = getHandle().getValueState("first", Encoders.row(state), expiry.config());
+    if (hasRest()) {
+      StructType other = new StructType().add("order", order).add("copies", DataTypes.LongType);
+      rest = getHandle().getMapState("rest", Encoders.BINARY(), Encoders.row(other), expiry.config());
+    }
+  }
+
+  private boolean hasRest() {
+    return !appendOnly && !whole && !expiry.isSet();
+  }
+
+  @Override
+  public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
+    Row stored = whole ? null : first.get();
+    TreeMap<Candidate, Long> kept = read(stored);
+    long resting = stored == null ? 0 : stored.getLong(1);
+    List<Ranking.Shown> before = ranking.shown(kept);
+    if (appendOnly) {
+      come(rows, kept);
+    } else {
+      resting = change(rows, kept, resting);
+    }
+    if (!whole) {
+      if (hasRest()) {
+        resting = balance(kept, resting);
+      }
+      store(stored, kept, resting);
+    }
+    return Keyed.iterator(output(before, ranking.shown(kept)));
+  }
+
+  private TreeMap<Candidate, Long> read(Row stored) {
+    TreeMap<Candidate, Long> found = new TreeMap<>(ranking);
+    if (stored != null) {
+      List<Row> rows = stored.getList(0);
+      for (Row row : rows) {
+        found.put(new Candidate(row.getStruct(0), row.getAs(1)), row.getLong(2));
+      }
+    }
+    return found;
+  }
+
+  private void store(Row stored, TreeMap<Candidate, Long> kept, long resting) {
+    if (kept.isEmpty()) {
+      if (stored != null) {
+        first.clear();
+      }
+      return;
+    }
+    List<Row> rows = new ArrayList<>(kept.size());
+    kept.forEach((row, copies) -> rows.add(RowFactory.create(row.order(), row.row(), copies)));
+    first.update(RowFactory.create(CollectionConverters.asScala(rows.iterator()).toSeq(), resting));
+  }
+
+  private Candidate candidate(Row row) {
+    Object[] values = new Object[ranking.terms()];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = row.get(keys + i);
+    }
+    return new Candidate(RowFactory.create(values), row.getAs(keys + values.length));
+  }
+
+  private long weight(Row row) {
+    return row.getLong(keys + ranking.terms() + 1);
+  }
+
+  /** Rows that only come: what is behind the first is let go, now and then. */
+  private void come(Iterator<Row> rows, TreeMap<Candidate, Long> kept) {
+    int most = (int) Math.min(2 * Math.min(ranking.limit(), 1 << 28) + SPARE, 1 << 29);
+    while (rows.hasNext()) {
+      Row row = rows.next();
+      if (weight(row) < 0) {
+        throw new OperatorFault("WEIGHT_NEGATIVE", "a partition of rows that only come was told to forget one");
+      }
+      kept.merge(candidate(row), weight(row), Long::sum);
+      if (kept.size() > most) {
+        trim(kept);
+        most = Math.max(most, 2 * kept.size());
+      }
+    }
+    trim(kept);
+  }
+
+  private void trim(TreeMap<Candidate, Long> kept) {
+    Map<Candidate, Long> copies = new LinkedHashMap<>();
+    ranking.shown(kept).forEach(shown -> copies.merge(shown.candidate(), shown.copies(), Long::sum));
+    kept.clear();
+    kept.putAll(copies);
+  }
+
+  /** Rows that come and go; gives how many different rows rest. */
+  private long change(Iterator<Row> rows, TreeMap<Candidate, Long> kept, long resting) {
+    TreeMap<Candidate, Long> changes = new TreeMap<>(ranking);
+    while (rows.hasNext()) {
+      Row row = rows.next();
+      changes.merge(candidate(row), weight(row), Long::sum);
+    }
+    Candidate last = resting == 0 ? null : kept.lastKey();
+    long found = resting;
+    for (Map.Entry<Candidate, Long> change : changes.entrySet()) {
+      Candidate candidate = change.getKey();
+      if (change.getValue() == 0) {
+        continue;
+      }
+      if (last == null || ranking.compare(candidate, last) <= 0) {
+        long now = now(kept.getOrDefault(candidate, 0L), change.getValue());
+        if (now == 0) {
+          kept.remove(candidate);
+        } else {
+          kept.put(candidate, now);
+        }
+      } else {
+        found += changeResting(candidate, change.getValue());
+      }
+    }
+    return found;
+  }
+
+  private long now(long before, long change) {
+    long now = before + change;
+    if (now < 0 && !expiry.isSet()) {
+      throw new OperatorFault("WEIGHT_NEGATIVE", "a partition was told to forget a row it never had");
+    }
+    return Math.max(now, 0);
+  }
+
+  private int changeResting(Candidate candidate, long change) {
+    Row known = rest.getValue(candidate.row());
+    long now = now(known == null ? 0 : known.getLong(1), change);
+    if (now == 0) {
+      rest.removeKey(candidate.row());
+      return -1;
+    }
+    rest.updateValue(candidate.row(), RowFactory.create(candidate.order(), now));
+    return known == null ? 1 : 0;
+  }
+
+  /** Fills the first rows up where they may be too few, puts some away where they are too many. */
+  private long balance(TreeMap<Candidate, Long> kept, long resting) {
+    long found = resting;
+    long spare = Math.min(ranking.limit(), 1 << 20) + SPARE;
+    while (found > 0 && !ranking.isFull(kept)) {
+      found -= fill(kept, spare);
+    }
+    if (kept.size() > 2 * spare) {
+      long needed = ranking.shown(kept).stream().map(Ranking.Shown::candidate).distinct().count() + 1;
+      while (kept.size() > Math.max(spare, needed)) {
+        Map.Entry<Candidate, Long> last = kept.pollLastEntry();
+        rest.updateValue(last.getKey().row(), RowFactory.create(last.getKey().order(), last.getValue()));
+        found++;
+      }
+    }
+    return found;
+  }
+
+  /** Takes the first of the rest, at most {@code count}; gives how many it took. */
+  private long fill(TreeMap<Candidate, Long> kept, long count) {
+    TreeMap<Candidate, Long> best = new TreeMap<>(ranking);
+    Iterator<Tuple2<byte[], Row>> rows = rest.iterator();
+    while (rows.hasNext()) {
+      Tuple2<byte[], Row> row = rows.next();
+      Candidate candidate = new Candidate(row._2().getStruct(0), row._1());
+      if (best.size() < count || ranking.compare(candidate, best.lastKey()) < 0) {
+        best.put(candidate, row._2().getLong(1));
+        if (best.size() > count) {
+          best.pollLastEntry();
+        }
+      }
+    }
+    best.forEach((candidate, copies) -> {
+      kept.put(candidate, copies);
+      rest.removeKey(candidate.row());
+    });
+    return best.size();
+  }
+
+  /** What differs between two lists of rows that count: rows that go, then rows that come. */
+  private List<Row> output(List<Ranking.Shown> before, List<Ranking.Shown> after) {
+    Map<Place, Long> net = new LinkedHashMap<>();
+    before.forEach(shown -> net.merge(place(shown), -shown.copies(), Long::sum));
+    after.forEach(shown -> net.merge(place(shown), shown.copies(), Long::sum));
+    List<Row> gone = new ArrayList<>();
+    List<Row> come = new ArrayList<>();
+    net.forEach((place, weight) -> {
+      Row row = RowFactory.create(place.row().array(), place.rank(), weight);
+      if (weight != 0) {
+        (weight < 0 ? gone : come).add(row);
+      }
+    });
+    gone.addAll(come);
+    return gone;
+  }
+
+  private Place place(Ranking.Shown shown) {
+    return new Place(ByteBuffer.wrap(shown.candidate().row()), ranked ? shown.rank() : 0);
+  }
+
+  /** A row and its rank where that matters. */
+  private record Place(ByteBuffer row, long rank) {}
+}
