@@ -10,6 +10,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Weigh
 from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.rank_nodes import TopN
 
 JoinForm = Literal["interval", "temporal", "changelog"]
@@ -30,16 +31,17 @@ _OWN_STREAM = "write the lower one as a STREAM of its own and read that"
 _OWN_CHANGELOG = (
     "write the lower one as a CHANGELOG of its own; reading all its changes needs its topic re-declared as a STREAM"
 )
+_TIMED = ("interval join", "LEFT interval join", "temporal join", "windowed aggregate", "OVER aggregate")
 CHAINS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         **{
             (upper, lower): _OWN_STREAM
-            for upper in ("interval join", "LEFT interval join", "temporal join", "windowed aggregate")
-            for lower in ("interval join", "LEFT interval join", "temporal join")
+            for upper in _TIMED
+            for lower in ("interval join", "LEFT interval join", "temporal join", "OVER aggregate")
         },
         **{
             (upper, lower): _OWN_CHANGELOG
-            for upper in ("interval join", "LEFT interval join", "temporal join", "windowed aggregate")
+            for upper in _TIMED
             for lower in ("aggregate", "windowed aggregate", "step over a changelog")
         },
     }
@@ -53,6 +55,8 @@ def step_name(node: Node) -> str:
     """What :data:`CHAINS` calls a stateful node."""
     if isinstance(node, Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN):
         return "step over a changelog"
+    if isinstance(node, Over):
+        return "OVER aggregate"
     if isinstance(node, Aggregate):
         return "windowed aggregate" if node.window is not None else "aggregate"
     if isinstance(node, IntervalJoin):
@@ -129,4 +133,4 @@ def check_within(form: JoinForm, within: int | None, names: tuple[str, str], spa
 
 
 def _article(step: str) -> str:
-    return f"an {step}" if step[0] in "aeiou" else f"a {step}"
+    return f"an {step}" if step[0].lower() in "aeiou" else f"a {step}"

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Node, Project, Scan, Sink, Window
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.query import ColumnSource
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
@@ -42,6 +43,10 @@ def _lineage(node: Node) -> Sources:
     if isinstance(node, Aggregate | DeltaAggregate):
         groups = {named.name: _merged(below, [named.expression]) for named in node.group}
         return groups | {
+            c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls
+        }
+    if isinstance(node, Over):
+        return below | {
             c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls
         }
     if isinstance(node, TopN):

@@ -21,6 +21,7 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 
@@ -50,7 +51,7 @@ def _push(node: Node) -> Node:
     if isinstance(node, Filter) and isinstance(node.input, TemporalJoin):
         return _pushed(node, node.input)
     if isinstance(
-        node, Filter | Project | Aggregate | Window | Weigh | DeltaAggregate | Fold | Distinct | TopN | Unweigh
+        node, Filter | Project | Aggregate | Window | Weigh | DeltaAggregate | Fold | Distinct | TopN | Unweigh | Over
     ):
         inner = _push(node.input)
         return node if inner is node.input else replace(node, input=inner)
@@ -162,6 +163,15 @@ def _prune_unweigh(node: Node, needed: Needed) -> Node:
     return replace(node, input=_prune(node.input, needed))
 
 
+def _prune_over(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, Over)
+    calls = tuple(call for call in node.calls if call.name in needed) or node.calls[:1]
+    parts = [part for call in calls for part in (call.argument, call.filter) if part is not None]
+    used = [expression.columns() for expression in (*node.partition, *parts)]
+    own = {call.name for call in node.calls}
+    return replace(node, input=_prune(node.input, (needed - own).union(*used)), calls=calls)
+
+
 def _prune_top_n(node: Node, needed: Needed) -> Node:
     """The rank where somebody needs it: without, a row that only moves is no change."""
     assert isinstance(node, TopN)
@@ -212,5 +222,6 @@ PRUNERS: dict[type[Node], Pruner] = {
     Distinct: _prune_distinct,
     TopN: _prune_top_n,
     Unweigh: _prune_unweigh,
+    Over: _prune_over,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

@@ -211,8 +211,8 @@ class SelectBinder:
         except DsError as problem:
             self.findings.add(problem)
             raise RefusedSelectError from problem
-        if clauses.ranked is not None:
-            self.places[name] = clauses.ranked.span
+        if clauses.window is not None:
+            self.places[name] = clauses.window.span
         return clauses
 
     def _after(self, over: OverClauses | None, node: Node) -> Node:

@@ -14,6 +14,7 @@ from typing import Literal
 from ds_dagster.catalog.io_spec import ReadSpec
 from ds_dagster.plan.expiry import forgets
 from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
+from ds_dagster.plan.over_node import Over
 from ds_dagster.spark.jvm import STEP_MICROS, ClockConfig, InputTime
 from ds_dagster.spark.windows import window_grid_millis
 
@@ -37,13 +38,13 @@ def batch_settings(root: Node) -> Mapping[str, str]:
 
 def needs_clock(node: Node) -> bool:
     """Whether this node itself waits for event time."""
-    return isinstance(node, Window | IntervalJoin) or (isinstance(node, TemporalJoin) and not node.immediate)
+    return isinstance(node, Window | IntervalJoin | Over) or (isinstance(node, TemporalJoin) and not node.immediate)
 
 
 def lateness_edge_millis(root: Node) -> int:
-    """How far ticks stay behind event time. In front of an interval join Spark drops rows stamped at the watermark
-    itself, yet a row that is exactly as late as the bound allows is in time."""
-    return 1 if any(isinstance(node, IntervalJoin) for node in root.walk()) else 0
+    """How far ticks stay behind event time. In front of an interval join and of OVER Spark drops rows stamped at the
+    watermark itself, yet a row that is exactly as late as the bound allows is in time."""
+    return 1 if any(isinstance(node, IntervalJoin | Over) for node in root.walk()) else 0
 
 
 def clocked_sources(root: Node) -> frozenset[str]:
@@ -73,7 +74,9 @@ def clock_config(
     windows = [node for node in root.walk() if isinstance(node, Window)]
     joins = [node.within_millis for node in root.walk() if isinstance(node, IntervalJoin)]
     edge = lateness_edge_millis(root)
-    only_windows = len(windows) == 1 and not any(isinstance(node, IntervalJoin | TemporalJoin) for node in root.walk())
+    only_windows = len(windows) == 1 and not any(
+        isinstance(node, IntervalJoin | TemporalJoin | Over) for node in root.walk()
+    )
     return ClockConfig(
         inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks, edge) for scan in scans},
         span_micros=1000 * max([*(window.size_millis for window in windows), *joins], default=0),

@@ -32,6 +32,7 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import has_weights
@@ -43,6 +44,7 @@ from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.jvm import RETENTION_MICROS, operators
+from ds_dagster.spark.overs import over
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
@@ -88,7 +90,7 @@ def output_mode(root: Sink) -> OutputMode:
 
 def state_store(root: Node) -> StateStore:
     """Where the plan keeps its state: our operators need RocksDB, native ones are faster on the heap."""
-    ours = any(isinstance(node, TemporalJoin) for node in root.walk()) or has_weights(root)
+    ours = any(isinstance(node, TemporalJoin | Over) for node in root.walk()) or has_weights(root)
     return "rocksdb" if ours else "heap"
 
 
@@ -246,6 +248,10 @@ class PlanCompiler:
         """Each row once."""
         return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
 
+    def visit_over(self, node: Over, _wants: Wants) -> Flow:
+        """Rows with results over those before them, once time has passed them; late ones are dropped by Spark."""
+        return Flow(over(self.spark, node, self._timed(node.input, TIME).frame))
+
     def visit_unweigh(self, node: Unweigh, _wants: Wants) -> Flow:
         """Appended rows."""
         return Flow(deltas.unweigh(self.visit(node.input, NOTHING).frame, node.output))
@@ -341,6 +347,7 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         Distinct: _visits(PlanCompiler.visit_distinct),
         TopN: _visits(PlanCompiler.visit_top_n),
         Unweigh: _visits(PlanCompiler.visit_unweigh),
+        Over: _visits(PlanCompiler.visit_over),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )
