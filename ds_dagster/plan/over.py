@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import cast
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, is_primitive
+from ds_dagster.datatypes import BIGINT, BOOLEAN, is_primitive
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.check_joins import check_weights
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, column
-from ds_dagster.plan.nodes import BoundExpression, Node
+from ds_dagster.plan.nodes import BoundExpression, Filter, Node
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.rank_nodes import OrderTerm, RankFunction, TopN
 from ds_dagster.plan.running import RunningCalls, is_running
 from ds_dagster.plan.weights import weighted
-from ds_dagster.sql.lowering import own_span
+from ds_dagster.sql.lowering import is_first_rows, own_span
 
 RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
 Over = Callable[[BoundExpression, Span], BoundExpression]
@@ -32,6 +32,35 @@ def windows_of(tree: exp.Select) -> Iterator[exp.Window]:
         for node in item.walk(prune=lambda node: isinstance(node, exp.Query)):
             if isinstance(node, exp.Window):
                 yield node
+
+
+def first_rows(tree: exp.Select) -> exp.Window | None:
+    """ORDER BY … LIMIT of a SELECT as the number of each row; an alias or a place stands for its column."""
+    if not is_first_rows(tree):
+        return None
+    aliases = {item.alias: item.this for item in tree.expressions if isinstance(item, exp.Alias)}
+    order = tree.args["order"].copy()
+    for term in order.expressions:
+        term.set("this", _meant(term.this, aliases, tree.expressions))
+    return exp.Window(this=exp.Anonymous(this="ROW_NUMBER", expressions=[]), order=order, over="OVER")
+
+
+def _meant(
+    term: exp.Expression, aliases: Mapping[str, exp.Expression], items: Sequence[exp.Expression]
+) -> exp.Expression:
+    if isinstance(term, exp.Column) and not term.table and term.name in aliases:
+        return aliases[term.name].copy()
+    is_place = isinstance(term, exp.Literal) and not term.is_string and str(term.this).isdecimal()
+    if is_place and 1 <= int(str(term.this)) <= len(items):
+        item = items[int(str(term.this)) - 1]
+        return (item.this if isinstance(item, exp.Alias) else item).copy()
+    return term
+
+
+def _places(tree: exp.Select) -> tuple[int, int]:
+    offset = tree.args.get("offset")
+    behind = int(str(offset.expression.this)) if offset is not None else 0
+    return behind, behind + int(str(tree.args["limit"].expression.this))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +82,7 @@ class OverClauses:
         over: see :data:`Over`.
         name: internal name of the result.
         span: where the query begins.
+        rows: of ORDER BY … LIMIT the places behind which rows count, and up to which.
     """
 
     binder: ExpressionBinder
@@ -61,6 +91,7 @@ class OverClauses:
     span: Span
     window: Ordered | None = None
     running: RunningCalls | None = None
+    rows: tuple[int, int] | None = None
     results: dict[int, Typed] = field(default_factory=dict)
 
     def bind(self, tree: exp.Select) -> None:
@@ -70,7 +101,9 @@ class OverClauses:
             UserError: OVER_WITHOUT_ORDER, OVER_NESTED, OVER_FRAME, FUNCTION_ARGUMENT_….
             UnsupportedError: OVER_SEVERAL. NotYetError: OVER_FUNCTION.
         """
-        for node in windows_of(tree):
+        first = first_rows(tree)
+        self.rows = None if first is None else _places(tree)
+        for node in (*windows_of(tree), *(() if first is None else (first,))):
             span = own_span(node, self.span)
             found = self._ordered(node, span)
             if self.window is not None and _meaning(self.window) != _meaning(found):
@@ -100,7 +133,15 @@ class OverClauses:
             return self.running.apply(node, found.partition, term.expression, found.span)
         assert found.function is not None
         check_weights(node, found.span)
-        return TopN(weighted(node), found.function, found.partition, found.order, self.name)
+        made = TopN(weighted(node), found.function, found.partition, found.order, self.name)
+        if self.rows is None:
+            return made
+        behind, last = self.rows
+        bounded = replace(made, limit=last)
+        if not behind:
+            return bounded
+        tree = exp.GT(this=column(self.name), expression=exp.Literal.number(behind))
+        return Filter(bounded, BoundExpression(tree, BOOLEAN, nullable=False))
 
     def _ordered(self, node: exp.Window, span: Span) -> Ordered:
         call = node.this.this if isinstance(node.this, exp.Filter) else node.this
