@@ -35,6 +35,7 @@ from ds_dagster.plan.nodes import (
     Window,
     Windowed,
 )
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.row_errors import computed_below
 from ds_dagster.plan.set_nodes import Union
@@ -50,6 +51,7 @@ from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.matching import match
+from ds_dagster.spark.overs import over
 from ds_dagster.spark.row_errors import RowErrors
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.shared_rows import SharedRows
@@ -100,7 +102,7 @@ def output_mode(root: Sink) -> OutputMode:
 
 def state_store(root: Node) -> StateStore:
     """Where the plan keeps its state: our operators need RocksDB, native ones are faster on the heap."""
-    ours = any(isinstance(node, TemporalJoin | WindowJoin | Match) for node in root.walk()) or has_weights(root)
+    ours = any(isinstance(node, TemporalJoin | WindowJoin | Match | Over) for node in root.walk()) or has_weights(root)
     return "rocksdb" if ours else "heap"
 
 
@@ -306,6 +308,10 @@ class PlanCompiler:
         """Each row once."""
         return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
 
+    def visit_over(self, node: Over, _wants: Wants) -> Flow:
+        """Rows with results over those before them, once time has passed them; late ones are dropped by Spark."""
+        return Flow(over(self.spark, node, self._timed(node.input, TIME).frame))
+
     def visit_unweigh(self, node: Unweigh, _wants: Wants) -> Flow:
         """Appended rows."""
         return Flow(deltas.unweigh(self.visit(node.input, NOTHING).frame, node.output))
@@ -419,6 +425,7 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         Virtual: _visits(PlanCompiler.visit_virtual),
         TopN: _visits(PlanCompiler.visit_top_n),
         Unweigh: _visits(PlanCompiler.visit_unweigh),
+        Over: _visits(PlanCompiler.visit_over),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )
