@@ -48,7 +48,7 @@ from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
-from ds_dagster.spark.join_keys import shared_keys
+from ds_dagster.spark.join_keys import null_mark, shared_keys
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.matching import match
 from ds_dagster.spark.overs import over
@@ -227,8 +227,9 @@ class PlanCompiler:
         within = sf.lit(timedelta(milliseconds=node.within_millis))
         left_time, right_time = sf.col("__left_time"), sf.col("__right_time")
         meets = (right_time >= left_time - within) & (right_time <= left_time + within)
-        for index in range(len(node.left_keys)):
-            meets = meets & (sf.col(f"__left_key{index}") == sf.col(f"__right_key{index}"))
+        for name in left.columns:
+            if name.startswith("__left_key"):
+                meets = meets & (sf.col(name) == sf.col(name.replace("left", "right", 1)))
         if node.residual is not None:
             meets = meets & compile_condition(left.join(right, sf.lit(True)), node.residual)
         frame = left.join(right, meets, _NATIVE_KINDS[node.kind])
@@ -348,9 +349,11 @@ class PlanCompiler:
         """One side of an interval join: its fields, its keys in the types both sides share, its time."""
         name, input_ = ("right", node.right) if side else ("left", node.left)
         frame = self._timed(input_, TIME).frame
-        keys = [key.alias(f"__{name}_key{index}") for index, key in enumerate(shared_keys(frame, node, side))]
+        keys = shared_keys(frame, node, side)
+        keys += [null_mark(keys, side)] if node.kind == "full" else []
+        made = [key.alias(f"__{name}_key{index}") for index, key in enumerate(keys)]
         time = sf.col(names.EVENT_TIME).alias(f"__{name}_time")
-        return frame.select(*[field(f.name) for f in input_.output], *keys, time)
+        return frame.select(*[field(f.name) for f in input_.output], *made, time)
 
     def _temporal_side(self, node: TemporalJoin, side: int) -> tuple[DataFrame, bool]:
         """One side of a temporal join in the operator's columns, and whether it has its time from a step below; ties
