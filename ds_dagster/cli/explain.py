@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
+from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.schema_formats import offline_schemas, with_descriptors
+from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json, start_text
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.project import Project
 from ds_dagster.stores.registry import KINDS
 
@@ -45,9 +47,9 @@ def _stages(project: Project) -> Callable[[BoundQuery], str]:
 
 
 def _steps(project: Project, query: BoundQuery) -> list[str]:
-    stores = dict.fromkeys(relation.store for relation in (*(s.relation for s in query.scans), query.sink))
+    stores = dict.fromkeys(relation.store for relation in (*query.relations, query.sink))
     steps = [f"check store {name} ({project.catalog.store(name).kind})" for name in stores]
-    for relation in dict.fromkeys((*(scan.relation.name for scan in query.scans), query.sink.name)):
+    for relation in dict.fromkeys((*query.sources, query.sink.name)):
         steps.append(_ensured(project, relation))
     write = _write_spec(project, query)
     if write.transactional:
@@ -104,6 +106,7 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
                 spark,
                 query,
                 reads={scan.source_name: _read_spec(project, scan) for scan in query.scans},
+                tables={scan.source_name: _table_read(project, scan) for scan in query.tables},
                 write=_write_spec(project, query),
                 identity=SinkIdentity(f"explain.{query.name}", 1),
                 resolve=_offline,
@@ -116,6 +119,11 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
         return found
     finally:
         spark.stop()
+
+
+def _table_read(project: Project, scan: StaticScan) -> TableRead:
+    store = project.catalog.store(scan.relation.store)
+    return table_read(KINDS[store.kind], store, scan.relation)
 
 
 def _read_spec(project: Project, scan: Scan) -> ReadSpec:

@@ -33,6 +33,7 @@ from ds_dagster.plan.nodes import (
 )
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.static_nodes import StaticJoin
 from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.printing import print_statement
 
@@ -238,6 +239,15 @@ def _delta_join(node: Node) -> str:
     return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in keys)}{_ttl(node)}"
 
 
+def _static_join(node: Node) -> str:
+    assert isinstance(node, StaticJoin)
+    pairs = zip(node.left_keys, node.right_keys, strict=True)
+    scan = node.right
+    age = f"at most {duration_text(scan.cache_millis)} old" if scan.cache_millis else "read anew by every batch"
+    table = f"table {scan.relation.name.name} ← {scan.relation.store}.{scan.relation.entity}, {age}"
+    return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in pairs)} · {table}"
+
+
 def _fold(node: Node) -> str:
     assert isinstance(node, Fold)
     return f"to one change per {', '.join(map(shown, node.key))}"
@@ -255,5 +265,6 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     DeltaAggregate: _delta_aggregate,
     DeltaJoin: _delta_join,
     Fold: _fold,
+    StaticJoin: _static_join,
 }
 """Node → what is to be said about it."""

@@ -26,6 +26,7 @@ from ds_dagster.plan.nodes import (
     Window,
 )
 from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.static_nodes import StaticJoin
 
 FINGERPRINT_VERSION = "v1"
 STATE_VERSION = "s1"
@@ -207,7 +208,11 @@ def _window(_shaper: _Shaper, node: Node) -> Shape:
 
 
 def _groups_and_calls(shaper: _Shaper, node: Aggregate | DeltaAggregate) -> Shape:
-    calls = [[c.function, shaper.text(c.argument), shaper.text(c.filter), c.distinct, str(c.type)] for c in node.calls]
+    calls = [
+        [c.function, shaper.text(c.argument), shaper.text(c.filter), c.distinct, str(c.type)]
+        + ([shaper.text(c.order)] if c.order else [])
+        for c in node.calls
+    ]
     return [[shaper.text(named.expression) for named in node.group], calls]
 
 
@@ -244,6 +249,20 @@ def _delta_join(shaper: _Shaper, node: Node) -> Shape:
     return [node.kind, [[shaper.text(left), shaper.text(right)] for left, right in keys], *_forgets(node)]
 
 
+def _static_join(shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, StaticJoin)
+    scan = node.right
+    positions = [field.name for field in scan.output]
+    right_keys = [
+        [expression_text(k.tree, lambda n: f"#{positions.index(n)}", strict=True), str(k.type)] for k in node.right_keys
+    ]
+    table = [
+        _entity(scan.relation, shaper.store_kinds),
+        _columns(scan.relation, frozenset(c.name for c in scan.read_columns)),
+    ]
+    return [node.kind, [shaper.text(key) for key in node.left_keys], right_keys, table, scan.cache_millis]
+
+
 def _fold(_shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, Fold)
     positions = [field.name for field in node.output]
@@ -262,6 +281,7 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     DeltaAggregate: _delta_aggregate,
     DeltaJoin: _delta_join,
     Fold: _fold,
+    StaticJoin: _static_join,
 }
 
 

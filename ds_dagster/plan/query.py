@@ -10,6 +10,7 @@ from ds_dagster.catalog.io_spec import RefreshMode
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.nodes import Scan, Sink
+from ds_dagster.plan.static_nodes import StaticScan, static_scans
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
 
 ColumnSource = tuple[QualifiedName, str]
@@ -55,8 +56,18 @@ class BoundQuery:
 
     @property
     def sources(self) -> tuple[QualifiedName, ...]:
-        """Names of the relations it reads, left-most first, each once."""
-        return tuple(dict.fromkeys(scan.relation.name for scan in self.scans))
+        """Names of the relations it reads, left-most first, each once; then those it looks up."""
+        return tuple(dict.fromkeys(relation.name for relation in self.relations))
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The relations it reads, left-most first, then those it looks up."""
+        return (*(scan.relation for scan in self.scans), *(scan.relation for scan in self.tables))
+
+    @property
+    def tables(self) -> tuple[StaticScan, ...]:
+        """The tables it looks up, left-most first."""
+        return static_scans(self.root)
 
     @property
     def is_finite(self) -> bool:

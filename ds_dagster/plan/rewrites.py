@@ -21,6 +21,7 @@ from ds_dagster.plan.nodes import (
     TemporalJoin,
     Window,
 )
+from ds_dagster.plan.static_nodes import StaticJoin
 
 Needed = frozenset[str]
 
@@ -47,6 +48,9 @@ def push_filters(root: Sink) -> Sink:
 def _push(node: Node) -> Node:
     if isinstance(node, Filter) and isinstance(node.input, TemporalJoin):
         return _pushed(node, node.input)
+    if isinstance(node, StaticJoin):
+        left = _push(node.left)
+        return node if left is node.left else replace(node, left=left)
     if isinstance(node, Filter | Project | Aggregate | Window | Weigh | DeltaAggregate | Fold):
         inner = _push(node.input)
         return node if inner is node.input else replace(node, input=inner)
@@ -103,7 +107,7 @@ def _kept_calls(node: Aggregate | DeltaAggregate, needed: Needed) -> tuple[tuple
     """The calls somebody needs, at least one, and the fields that groups and calls read."""
     calls = tuple(call for call in node.calls if call.name in needed) or node.calls[:1]
     parts = [named.expression for named in node.group]
-    parts += [part for call in calls for part in (call.argument, call.filter) if part is not None]
+    parts += [part for call in calls for part in call.parts]
     return calls, frozenset().union(*(part.columns() for part in parts))
 
 
@@ -145,6 +149,16 @@ def _prune_join(node: Node, needed: Needed) -> Node:
     return replace(node, left=left, right=right)
 
 
+def _prune_static_join(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, StaticJoin)
+    left = _prune(node.left, needed.union(*(key.columns() for key in node.left_keys)))
+    wanted = needed.union(*(key.columns() for key in node.right_keys))
+    scan = node.right
+    kept = tuple(column.name for column in scan.relation.columns if scan.field_name(column.name) in wanted)
+    columns = None if len(kept) == len(scan.relation.columns) else kept
+    return replace(node, left=left, right=replace(scan, columns=columns))
+
+
 def _prune_scan(node: Node, needed: Needed) -> Node:
     """Besides what is needed: key, NOT NULL and event-time columns (a record without them is a bad one), and never
     nothing."""
@@ -175,5 +189,6 @@ PRUNERS: dict[type[Node], Pruner] = {
     DeltaAggregate: _prune_delta_aggregate,
     DeltaJoin: _prune_delta_join,
     Fold: _prune_fold,
+    StaticJoin: _prune_static_join,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

@@ -55,7 +55,7 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 
 def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> tuple[Piece, ...]:
     """Everything a query needs to compile alone, in an order people read: schemas, stores, relations, the query."""
-    relations = list({scan.relation.name: scan.relation for scan in query.scans}.values())
+    relations = list({relation.name: relation for relation in query.relations}.values())
 
     def kind(relation: Relation) -> str:
         return catalog.store(relation.store).kind

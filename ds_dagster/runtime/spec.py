@@ -66,7 +66,7 @@ class JobSpec:
 
 def job_spec(project: Project, query: BoundQuery) -> JobSpec:
     """The spec of one query of a loaded project."""
-    relations = (query.sink, *(scan.relation for scan in query.scans))
+    relations = (query.sink, *query.relations)
     stores = tuple(sorted({relation.store for relation in relations}))
     replaced = project.settings.store_values
     return JobSpec(

@@ -12,13 +12,15 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.entity import EntityFacts
-from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, WriteSpec
+from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, TableRead, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
+from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.project import Project, secret_reader
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.changes import recompiled
@@ -77,7 +79,7 @@ class Compiled:
     @property
     def places(self) -> str:
         """What the job reads and writes, and in which stores: for failures that name a table alone."""
-        read = dict.fromkeys(f"{scan.relation.entity} of store {scan.relation.store}" for scan in self.query.scans)
+        read = dict.fromkeys(f"{relation.entity} of store {relation.store}" for relation in self.query.relations)
         return f"reads {', '.join(read)}; writes {self.query.sink.entity} of store {self.query.sink.store}"
 
     def rotated(self) -> tuple[str, ...]:
@@ -115,6 +117,7 @@ class Specs:
     reads: Mapping[str, ReadSpec]
     write: WriteSpec
     watched: Mapping[str, WatchedSource] = field(default_factory=dict, repr=False)
+    tables: Mapping[str, TableRead] = field(default_factory=dict, repr=False)
 
 
 def specs(job: Compiled) -> Specs:
@@ -132,7 +135,10 @@ def specs(job: Compiled) -> Specs:
     seen = {scan.source_name: _watched(job, scan, by_name[scan.source_name]) for scan in scans}
     watched = {name: source for name, source in seen.items() if source is not None}
     return Specs(
-        by_name, write if write.schemas is None else with_schemas(write, job.query.sink, job.resolver), watched
+        by_name,
+        write if write.schemas is None else with_schemas(write, job.query.sink, job.resolver),
+        watched,
+        {scan.source_name: _table_read(job, scan) for scan in job.query.tables},
     )
 
 
@@ -148,6 +154,7 @@ def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
             spark,
             job.query,
             reads=given.reads,
+            tables=given.tables,
             write=given.write,
             identity=job.order.identity,
             resolve=resolver_of_all(job),
@@ -171,6 +178,11 @@ def fence(spark: SparkSession, job: Compiled) -> None:
         options = resolved(write.options, resolver)
         client = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
         operators(spark).fence_transaction(job.order.identity.job, client)
+
+
+def _table_read(job: Compiled, scan: StaticScan) -> TableRead:
+    store, kind, _ = job.store(scan.relation)
+    return table_read(kind, store, scan.relation)
 
 
 def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:

@@ -19,17 +19,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, WriteSpec
+from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.nodes import Aggregate, Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.spark.batch_writers import BatchWriter
 from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config, clocked_sources
 from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.jvm import NO_REPLAY, RETENTION_MICROS, operators
+from ds_dagster.spark.lookup import lookup_frame
 from ds_dagster.spark.progress import BatchProgress, read_progress
 from ds_dagster.spark.session import active, in_pool, job_session
 from ds_dagster.spark.sinks import encode_records
@@ -102,6 +104,7 @@ def prepare(
     provider: SourceProvider | None = None,
     loader: BatchLoader | None = None,
     capture: Capture | None = None,
+    tables: Mapping[str, TableRead] | None = None,
 ) -> PreparedQuery:
     """Compile a query in a session of its own; no data is read.
 
@@ -118,6 +121,7 @@ def prepare(
         the checkpoint.
         loader: takes the batches of a table sink instead of the one ``write.loader`` names (tests).
         capture: takes the records of a stream sink, batch by batch, instead of its store (tests).
+        tables: how tables that are looked up are read, by the ``source_name`` of their scan.
 
     Raises:
         DsError: what the loader's ``prepare``, the resolver and the compiler raise; a failure of Spark is classified.
@@ -138,10 +142,15 @@ def prepare(
         spec = reads[scan.source_name]
         return read_records(session, scan, spec, resolve, clock_job=job, default_rows=default_rows)
 
+    def look_up(scan: StaticScan) -> DataFrame:
+        if scan.source_name not in (tables or {}):
+            raise error("INTERNAL", where=f"no read spec for the table {scan.source_name}")
+        return lookup_frame(session, scan, (tables or {})[scan.source_name], resolve)
+
     with active(session), ExitStack() as undo:
         if config:
             undo.callback(operators(session).remove_clock, job_name)
-        frame = _frame(session, query, write, job_name, read)
+        frame = _frame(session, query, write, job_name, read, look_up)
         options = _sink_options(write, identity, resolve)
         writer = _writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
         frame = writer.planned(frame) if writer else frame
@@ -164,12 +173,17 @@ def prepare(
 
 
 def _frame(
-    session: SparkSession, query: BoundQuery, write: WriteSpec, job_name: str, read: Callable[[Scan], SourceFrame]
+    session: SparkSession,
+    query: BoundQuery,
+    write: WriteSpec,
+    job_name: str,
+    read: Callable[[Scan], SourceFrame],
+    look_up: Callable[[StaticScan], DataFrame],
 ) -> DataFrame:
     """What the sink gets."""
     retention = int(query.settings.get(RETENTION_SETTING, RETENTION_MICROS // 1000)) * 1000
     try:
-        frame = PlanCompiler(session, job_name, read, retention).compile(query.root, _wants(query, write))
+        frame = PlanCompiler(session, job_name, read, retention, look_up).compile(query.root, _wants(query, write))
         if write.kind == "stream":
             frame = encode_records(frame, query.sink, write)
             register_provider(session, write.provider)
@@ -239,7 +253,7 @@ def failure(prepared: PreparedQuery, query: StreamingQuery) -> DsError | None:
 
 def entities_of(query: BoundQuery, write: WriteSpec) -> str:
     """What a query reads and writes, for messages."""
-    read = (f"{scan.relation.store}.{scan.relation.entity}" for scan in query.scans)
+    read = (f"{relation.store}.{relation.entity}" for relation in query.relations)
     return ", ".join(dict.fromkeys((*read, write.entity)))
 
 
