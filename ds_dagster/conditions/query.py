@@ -119,6 +119,46 @@ JOINS: tuple[Condition, ...] = (
         "write LEFT JOIN; a version that no record meets is a row of the changelog itself",
         _ZERO,
     ),
+    Condition(
+        "LOOKUP_JOIN",
+        "user",
+        "{what} of stream {left} with table {right}",
+        "write JOIN or LEFT JOIN without WITHIN: each record meets the table's rows as they stand when it is read",
+        "42601",
+    ),
+    Condition(
+        "LOOKUP_RESIDUAL",
+        "not_yet",
+        "ON of the LEFT JOIN with table {right} asks more than equalities",
+        "declare a table over a view of the store that holds only the rows meant, or join and filter in WHERE",
+        _ZERO,
+    ),
+    Condition(
+        "LOOKUP_NOT_YET",
+        "not_yet",
+        "join of a stream with table {relation} in a store of type {type}",
+        "load it into a POSTGRESQL store and join that, or read its changes as a changelog",
+        _ZERO,
+    ),
+    Condition(
+        "LOOKUP_NESTED",
+        "not_yet",
+        "join of a stream with table {relation}, whose column {column} is of type {type}",
+        "declare a table over a view of the store without the column",
+        _ZERO,
+    ),
+    Condition(
+        "LOOKUP_PROPERTY",
+        "user",
+        "'{name}' behind table {relation}, which is looked up and not read as a stream",
+        "only 'lookup.cache.millis' may stand there",
+    ),
+    Condition(
+        "LOOKUP_PROPERTY_OF_STREAM",
+        "user",
+        "'lookup.cache.millis' behind {relation}, which is no table",
+        "remove it: a stream or changelog is read as it comes",
+    ),
     Condition("JOIN_KINDS", "not_yet", "join of {left_kind} {left} with {right_kind} {right}", "{instead}", _ZERO),
     Condition(
         "JOIN_CONDITION",
@@ -388,7 +428,8 @@ SINKS: tuple[Condition, ...] = (
         "SOURCE_IS_VIEW",
         "not_yet",
         "{kind} {relation} as a source of a query that never ends",
-        'read the relation it is made of, or ask it once: ds query "SELECT … FROM {relation}"',
+        "read the relation it is made of, join a table to a stream (FROM stream JOIN table), or ask it once: "
+        'ds query "SELECT … FROM {relation}"',
         _ZERO,
     ),
     Condition(
