@@ -181,6 +181,7 @@ class RunningQuery:
             self.spark,
             self.query,
             reads=self.reads,
+            tables={table.scan.source_name: table.spec for table in self.tables},
             write=self.writes[name],
             identity=identity,
             resolve=plain,
