@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ds_dagster.errors import error
-from ds_dagster.plan.application_nodes import Virtual
+from ds_dagster.plan.application_nodes import Virtual, is_plain
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Weigh
 from ds_dagster.plan.nodes import Aggregate, Filter, Node, Project
 
@@ -14,11 +14,13 @@ def weighted(node: Node) -> Node:
     """A node whose rows carry weights.
 
     Appended rows and closed windows come for good. Filters and projections pass weights on, so they stay; what is kept
-    of an upsert source is the row as it was read.
+    of an upsert source is the row as it was read. What others read as well stays as it is.
     """
     if node.changelog == "weighted":
         return node
     if node.is_final:
+        return Weigh(node)
+    if isinstance(node, Virtual) and is_plain(node):
         return Weigh(node)
     if isinstance(node, Filter | Project | Virtual):
         return replace(node, input=weighted(node.input))

@@ -30,7 +30,7 @@ sql: |
 stores: {{s: memory}}
 steps:
   - send: {{topic: origin, rows: [{rows}]}}
-expect: []
+expect: [{{relation: one, columns: subset, rows: []}}]
 """
 
 

@@ -20,7 +20,7 @@ VIRTUAL = """
 """
 
 
-@pytest.mark.parametrize("seed", [20261121, 7])
+@pytest.mark.parametrize("seed", [20261121])
 def test_every_sink_is_what_one_batch_gives(seed: int, tmp_path: Path) -> None:
     records = history(random.Random(seed))
     expected = {name: rows for name, rows in answers(folded(records)).items() if name in ASKED}
