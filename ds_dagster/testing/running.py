@@ -59,7 +59,7 @@ class Crashes:
         if self.point == "after_commit" and epoch > self._first:
             self._die(epoch, "")
 
-    def after_write(self, epoch: int, sink: str) -> None:
+    def after_write(self, epoch: int, sink: str = "") -> None:
         """The sink has it, Spark does not know yet."""
         if self.point == "before_commit":
             self._die(epoch, sink)
