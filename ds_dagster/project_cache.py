@@ -38,6 +38,7 @@ from ds_dagster.catalog.recorded import recorded_digest
 from ds_dagster.catalog.relation import Column, EventTime, RecordKey
 from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.catalog.user_function import functions_digest
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import Scalar
 from ds_dagster.diagnostics import Span
@@ -124,6 +125,7 @@ def cache_key(texts: Texts, settings: Settings) -> str:
     )
     digest.update(json.dumps([parts, plain, settings.file, overlay], default=str, sort_keys=True).encode())
     digest.update(recorded_digest(settings.root) + descriptors_digest(settings.root, texts))
+    digest.update(functions_digest(settings.root, texts))
     for name, text in texts:
         digest.update(f"\0{name}\0{len(text)}\0".encode())
         digest.update(text.encode())
@@ -243,6 +245,7 @@ def _save(path: Path, key: str, project: Project, texts: Texts, settings: Settin
         "relations": project.catalog.relations,
         "schemas": project.catalog.schemas,
         "descriptors": project.catalog.descriptors,
+        "functions": project.catalog.functions,
         **{name: getattr(project, name) for name in _KEPT},
     }
     buffer = io.BytesIO()
@@ -276,7 +279,7 @@ def _load(path: Path, key: str, texts: Texts, settings: Settings) -> Project | N
         declared = _declared_stores(texts, content["places"], settings)
         if _summary(declared) != content["summary"]:
             return None
-        names = ("relations", "schemas", "descriptors")
+        names = ("relations", "schemas", "descriptors", "functions")
         catalog = replace(declared.catalog, **{name: content[name] for name in names})
         return Project(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
     except _UNUSABLE:

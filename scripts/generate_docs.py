@@ -23,6 +23,7 @@ from ds_dagster.catalog.property_table import (
     DATABRICKS,
     ENTITY,
     FILES,
+    FUNCTION,
     PROPERTIES,
     QUERY,
     REGISTRY,
@@ -90,6 +91,8 @@ TOPICS: Mapping[str, str] = {
     "secret": "Secrets and updates",
     "cdc": "Changes of database tables",
     "files": "Files",
+    "functions": "Functions of your own",
+    "row_logs": "Rows left out, and their logs",
     "registry": "Schema registries, descriptors and their formats",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "runtime": "Jobs, engine and journal",
@@ -222,6 +225,7 @@ GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
     ("Files", "how a stream's files are written and found", FILES),
     ("Relations", "what the data means", RELATION),
     ("Sources", "how one query reads a relation: WITH behind its name in FROM or JOIN", SOURCE),
+    ("Functions", "`CREATE FUNCTION … WITH`, see [functions of your own](functions-of-your-own.md)", FUNCTION),
     ("Queries", "`QUERY WITH` behind the SELECT", QUERY),
 )
 SHORT_PLACES: Mapping[str, str] = {
@@ -229,6 +233,8 @@ SHORT_PLACES: Mapping[str, str] = {
     "registry": "schema registry",
     "secret": "CREATE SECRET",
     "descriptor_source": "descriptor source",
+    "function_source": "function source",
+    "function": "CREATE FUNCTION",
     "relation": "declaration",
     "sink": "CREATE … AS",
     "source": "source",

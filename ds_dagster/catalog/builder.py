@@ -12,12 +12,13 @@ from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declared import Declared, NamedQuery, check_schema, qualify
 from ds_dagster.catalog.descriptors import declare_sources
 from ds_dagster.catalog.endpoints_declared import declare_endpoints
-from ds_dagster.catalog.properties import property_index
+from ds_dagster.catalog.properties import PropertyIndex, property_index
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.relation_schemas import ToRecord
 from ds_dagster.catalog.relations_declared import Ground, declared_relation
 from ds_dagster.catalog.schemas_declared import declare_schemas
+from ds_dagster.catalog.user_function import UserCode, declare_functions
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.settings import Settings
@@ -25,6 +26,8 @@ from ds_dagster.sql.statements import (
     Application,
     CreateAsSelect,
     CreateDescriptorSource,
+    CreateFunction,
+    CreateFunctionSource,
     CreateRelation,
     InsertInto,
     ParsedFile,
@@ -73,6 +76,7 @@ class _Builder:
         written = [one for one in self.statements if isinstance(one, CreateDescriptorSource)]
         descriptors, diagnostics = declare_sources(written, self.settings, index)
         self.findings.extend(diagnostics)
+        functions = self._functions(index)
         catalog = Catalog(found.stores, refused_stores=found.refused, descriptors=descriptors)
         ground = Ground(self.settings, self.kinds, index, catalog, found.entities, [])
         named = self._named()
@@ -93,8 +97,16 @@ class _Builder:
             registries=found.registries,
             descriptors=MappingProxyType(dict(descriptors)),
             applications=tuple(one for one in self.statements if isinstance(one, Application)),
+            functions=functions,
         )
         return declared, tuple(ground.recorded)
+
+    def _functions(self, index: PropertyIndex) -> UserCode:
+        sources = [one for one in self.statements if isinstance(one, CreateFunctionSource)]
+        written = [one for one in self.statements if isinstance(one, CreateFunction)]
+        made, diagnostics = declare_functions(sources, written, self.settings, index)
+        self.findings.extend(diagnostics)
+        return made
 
     def _named(self) -> dict[QualifiedName, CreateRelation | CreateAsSelect]:
         """Relations by name, the first of duplicates."""

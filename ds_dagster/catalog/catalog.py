@@ -11,6 +11,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.secret import SecretDefinition
 from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.catalog.user_function import NO_CODE, UserCode
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, did_you_mean
@@ -28,6 +29,7 @@ class Catalog:
     secrets: Mapping[str, SecretDefinition] = field(default_factory=lambda: MappingProxyType({}))
     registries: Mapping[str, RegistryDefinition] = field(default_factory=lambda: MappingProxyType({}))
     descriptors: Mapping[str, DescriptorSource | None] = field(default_factory=lambda: MappingProxyType({}))
+    functions: UserCode = NO_CODE
 
     def store(self, name: str, span: Span | None = None) -> StoreDefinition:
         """Raises: UserError UNKNOWN_STORE with the nearest names, STORE_REFUSED where its own statement was refused."""

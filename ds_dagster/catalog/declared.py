@@ -12,6 +12,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.secret import SecretDefinition
 from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.catalog.user_function import NO_CODE, UserCode
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import error
@@ -48,6 +49,7 @@ class Declared:
         refused: names of declared relations that were refused (a query over one of them is not a root cause).
         refused_stores: the same of stores.
         secrets, registries: by folded name.
+        functions: those of the user.
         descriptors: descriptor sources by folded name, None for refused ones.
         applications: in the order of files.
     """
@@ -63,6 +65,7 @@ class Declared:
     registries: Mapping[str, RegistryDefinition] = field(default_factory=lambda: MappingProxyType({}))
     descriptors: Mapping[str, DescriptorSource | None] = field(default_factory=lambda: MappingProxyType({}))
     applications: tuple[Application, ...] = ()
+    functions: UserCode = NO_CODE
 
     @property
     def catalog(self) -> Catalog:
@@ -75,6 +78,7 @@ class Declared:
             self.secrets,
             self.registries,
             self.descriptors,
+            self.functions,
         )
 
 

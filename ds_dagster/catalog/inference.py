@@ -107,13 +107,15 @@ class ReadChoices:
 
 @dataclass(frozen=True, slots=True)
 class QueryChoices:
-    """QUERY WITH: ``name`` None = that of the relation; ``values`` as converted, by name."""
+    """QUERY WITH: ``name`` None = that of the relation; ``values`` as converted, by name; ``written``: the same with
+    their places."""
 
     name: str | None = None
     updates: bool = False
     temporal_mode: Literal["event_time", "immediate"] | None = None
     temporal_retention_millis: int | None = None
     values: Mapping[str, str | int | bool] = field(default_factory=lambda: MappingProxyType({}))
+    written: Mapping[str, PropertyValue] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def infer_sink(
@@ -402,6 +404,7 @@ def resolve_query_properties(
         temporal_mode=_temporal_mode(pulled.values),
         temporal_retention_millis=_whole(pulled.values, "temporal.join.retention.millis"),
         values=MappingProxyType({key: value.value for key, value in pulled.values.items()}),
+        written=MappingProxyType(dict(pulled.values)),
     )
     return choices, pulled.diagnostics
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 PropertyType = Literal["text", "word", "integer", "boolean", "name", "names", "type", "millis", "moment", "file"]
-Place = Literal["store", "registry", "secret", "relation", "sink", "source", "query", "entity", "descriptor_source"]
+Place = Literal["store", "registry", "secret", "relation", "sink", "source", "query", "entity", "descriptor_source",
+              "function_source", "function"]  # fmt: skip
 
 PLACES: Mapping[Place, str] = MappingProxyType(
     {
@@ -36,6 +37,8 @@ PLACES: Mapping[Place, str] = MappingProxyType(
         "query": "QUERY WITH behind the SELECT",
         "entity": "WITH of CREATE ENTITY",
         "descriptor_source": "CREATE DESCRIPTOR_SOURCE … WITH",
+        "function_source": "CREATE FUNCTION_SOURCE … WITH",
+        "function": "CREATE FUNCTION … WITH",
     }
 )
 
@@ -54,7 +57,8 @@ class PropertySpec:
         list, ``moment`` ISO 8601 or epoch milliseconds (converted to the latter).
         places: where it may stand. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
         behind a
-            source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``, ``descriptor_source``.
+            source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``, ``descriptor_source``,
+            ``function_source``, ``function``.
         doc: one line for the docs and for errors.
         choices: closed set for ``word``.
         minimum: of integers and millis.

@@ -38,12 +38,15 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec(
         "config_file", "file", ("store",), "file with further properties of the store, relative to the project"
     ),
-    PropertySpec("description", "text", (*_CONNECTION, "secret", "descriptor_source"), "free text"),
+    PropertySpec(
+        "description", "text", (*_CONNECTION, "secret", "descriptor_source", "function_source", "function"), "free text"
+    ),
     PropertySpec(
         "file",
         "file",
-        ("descriptor_source",),
-        "compiled Protobuf descriptors (protoc --include_imports --descriptor_set_out), relative to the project",
+        ("descriptor_source", "function_source"),
+        "compiled Protobuf descriptors (protoc --include_imports --descriptor_set_out), or the jar of functions, "
+        "relative to the project",
     ),
     PropertySpec("tls.disabled", "boolean", ("store",), "connect without TLS"),
     PropertySpec("tls.verify_server_hostname", "boolean", ("store",), "compare the server's name with its certificate"),
@@ -468,6 +471,19 @@ SOURCE: tuple[PropertySpec, ...] = (
     ),
 )
 
+FUNCTION: tuple[PropertySpec, ...] = (
+    PropertySpec("source.name", "name", ("function",), "function source whose jar holds the class (JAVA)"),
+    PropertySpec("class.name", "text", ("function",), "full name of the class (JAVA)"),
+    PropertySpec("module", "text", ("function",), "module of the project, `functions.text` (PYTHON)"),
+    PropertySpec("function", "text", ("function",), "function in the module; default the function's name (PYTHON)"),
+    PropertySpec(
+        "vectorized",
+        "boolean",
+        ("function",),
+        "it takes and gives Arrow arrays instead of values; default false (PYTHON)",
+    ),
+)
+
 QUERY: tuple[PropertySpec, ...] = (
     PropertySpec(
         "query.name", "name", ("query",), "name of the query; required where two INSERT INTO fill one relation"
@@ -487,6 +503,20 @@ QUERY: tuple[PropertySpec, ...] = (
         choices=("final", "updates"),
     ),
     PropertySpec(
+        "row.error.handling",
+        "word",
+        ("query",),
+        "what a row of a stream does whose cast, arithmetic or function fails; default TERMINATE",
+        choices=("terminate", "ignore", "ignore_and_log"),
+    ),
+    PropertySpec(
+        "row.error.log.topic",
+        "text",
+        ("query",),
+        "topic that IGNORE_AND_LOG keeps such rows in; default `<topic of the result>_row_errors`",
+    ),
+    PropertySpec("row.error.log.store", "name", ("query",), "store of that topic (KAFKA); default the source's"),
+    PropertySpec(
         "compute_pool",
         "name",
         ("query",),
@@ -503,7 +533,7 @@ QUERY: tuple[PropertySpec, ...] = (
 )
 
 PROPERTIES: tuple[PropertySpec, ...] = (
-    *STORE, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *QUERY,
+    *STORE, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *FUNCTION, *QUERY,
 )  # fmt: skip
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
 
 HANDLING = "source.deserialization.error.handling"
+ERROR_HANDLING, ERROR_TOPIC, ERROR_STORE = "row.error.handling", "row.error.log.topic", "row.error.log.store"
 TOPIC, STORE = "source.deserialization.error.log.topic", "source.deserialization.error.log.store"
 COLUMNS: tuple[Column, ...] = (
     Column("query", VARCHAR),
@@ -37,7 +38,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 """Columns of a log. ``partition`` and ``offset`` (shard and sequence number) say where the record stands,
 ``record_time`` is its own timestamp; in JSON ``key`` and ``value`` are base64 of its bytes."""
-DEFAULT_SUFFIX = "_bad_records"
+DEFAULT_SUFFIX, ERROR_SUFFIX = "_bad_records", "_row_errors"
 
 
 def log_relation(source: Relation, values: Mapping[str, PropertyValue]) -> Relation | None:
@@ -50,17 +51,36 @@ def log_relation(source: Relation, values: Mapping[str, PropertyValue]) -> Relat
     Raises:
         UserError: ROW_LOG_UNUSED.
     """
-    handling = values.get(HANDLING)
+    return _log(source, values, (HANDLING, TOPIC, STORE), source.entity + DEFAULT_SUFFIX)
+
+
+def error_log(source: Relation, sink: Relation, values: Mapping[str, PropertyValue]) -> Relation | None:
+    """The log of rows whose expressions fail that QUERY WITH asks for, None for none.
+
+    Args:
+        source: the left-most one; the log is in its store where nothing else is written.
+        sink: the log's topic is called ``<its entity>_row_errors`` where nothing else is written.
+        values: converted properties of QUERY WITH.
+
+    Raises:
+        UserError: ROW_LOG_UNUSED.
+    """
+    return _log(source, values, (ERROR_HANDLING, ERROR_TOPIC, ERROR_STORE), sink.entity + ERROR_SUFFIX)
+
+
+def _log(
+    source: Relation, values: Mapping[str, PropertyValue], names: tuple[str, str, str], entity: str
+) -> Relation | None:
+    handling, topic, store = (values.get(name) for name in names)
     if handling is None or handling.value != "ignore_and_log":
-        for name in (TOPIC, STORE):
-            if name in values:
-                raise error("ROW_LOG_UNUSED", span=values[name].span or source.span, name=name, handling=HANDLING)
+        for value, name in ((topic, names[1]), (store, names[2])):
+            if value is not None:
+                raise error("ROW_LOG_UNUSED", span=value.span or source.span, name=name, handling=names[0])
         return None
-    store, topic = values.get(STORE), values.get(TOPIC)
     return make_log(
         source,
         store=fold(str(store.value)) if store is not None else source.store,
-        entity=str(topic.value) if topic is not None else source.entity + DEFAULT_SUFFIX,
+        entity=str(topic.value) if topic is not None else entity,
         span=handling.span or source.span,
     )
 
@@ -86,8 +106,16 @@ def log_name(log: Relation) -> str:
     return f"{log.store}.{log.entity}"
 
 
-def check_log(log: Relation, source: Relation, catalog: Catalog, kinds: Mapping[str, StoreKind]) -> None:
+def check_log(
+    log: Relation, source: Relation, catalog: Catalog, kinds: Mapping[str, StoreKind], *, records: bool = True
+) -> None:
     """A log can be kept where it shall be, and has something to keep.
+
+    Args:
+        log: where.
+        source: what is read.
+        catalog, kinds: of the project.
+        records: records that cannot be read are kept, not rows of the query.
 
     Raises:
         UserError: UNKNOWN_STORE, STORE_REFUSED, ROW_LOG_NOT_HERE, ROW_LOG_WITHOUT_RECORDS, ROW_LOG_IS_SOURCE,
@@ -95,9 +123,10 @@ def check_log(log: Relation, source: Relation, catalog: Catalog, kinds: Mapping[
     """
     kind = kinds[catalog.store(log.store, log.span).kind]
     if not kind.capabilities.keeps_row_logs:
-        raise error("ROW_LOG_NOT_HERE", span=log.span, store=log.store, kind=kind.name)
+        name = STORE if records else ERROR_STORE
+        raise error("ROW_LOG_NOT_HERE", span=log.span, store=log.store, kind=kind.name, property=name)
     read = kinds[catalog.store(source.store).kind]
-    if not read.capabilities.record_keys:
+    if records and not read.capabilities.record_keys:
         raise error("ROW_LOG_WITHOUT_RECORDS", span=log.span, relation=source.name.name, kind=read.name)
     if (log.store, log.entity) == (source.store, source.entity):
         raise error("ROW_LOG_IS_SOURCE", span=log.span, entity=log.entity)

@@ -114,10 +114,20 @@ def _entities(session: Session, statement: ListObjects) -> list[Row]:
     ]
 
 
-def _functions(_: Session, __: ListObjects) -> list[Row]:
+def _functions(session: Session, _: ListObjects) -> list[Row]:
+    """The dialect's and the user's."""
     from ds_dagster.plan.functions import FUNCTIONS
 
     return [
+        {
+            "name": name.upper(),
+            "type": one.language,
+            "arguments": str(one).removeprefix(name),
+            "meaning": f"{one.entry}, gives {one.returns}",
+        }
+        for name, found in sorted(session.project().catalog.functions.functions.items())
+        for one in found
+    ] + [
         {
             "name": name,
             "type": function.kind,
@@ -127,6 +137,11 @@ def _functions(_: Session, __: ListObjects) -> list[Row]:
         for name, function in sorted(FUNCTIONS.items())
         if not function.not_yet
     ]
+
+
+def _function_sources(session: Session, _: ListObjects) -> list[Row]:
+    sources = session.project().catalog.functions.sources
+    return [{"name": name, "file": one.file, "classes": len(one.classes)} for name, one in sorted(sources.items())]
 
 
 def _registries(session: Session, _: ListObjects) -> list[Row]:
@@ -154,6 +169,7 @@ LISTS: Mapping[str, Callable[[Session, ListObjects], list[Row]]] = {
     "queries": _queries,
     "entities": _entities,
     "functions": _functions,
+    "function_sources": _function_sources,
     "schema_registries": _registries,
 }
 """What is listed → its rows."""
@@ -170,6 +186,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "entities": {"name": _TEXT, "type": _TEXT, "is_level": "BOOLEAN", "path": "ARRAY<VARCHAR>"},
     "functions": dict.fromkeys(("name", "type", "arguments", "meaning"), _TEXT),
+    "function_sources": {"name": _TEXT, "file": _TEXT, "classes": "BIGINT"},
     "schema_registries": dict.fromkeys(("name", "type", "uris", "stores"), _TEXT),
 }
 """Columns of each list, so that an empty one has them too."""

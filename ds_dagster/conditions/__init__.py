@@ -13,6 +13,7 @@ from ds_dagster.conditions import (
     cdc,
     command,
     files,
+    functions,
     local,
     orchestration,
     project,
@@ -32,8 +33,8 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, applications, sets, stores, cdc, files, secret, registry, row_logs, spark, runtime,
-    orchestration, local, testing, command,
+    syntax, project, catalog, query, applications, sets, stores, cdc, files, functions, secret, registry, row_logs,
+    spark, runtime, orchestration, local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

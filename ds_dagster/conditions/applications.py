@@ -107,8 +107,8 @@ QUERIES: tuple[Condition, ...] = (
     Condition(
         "APPLICATION_ROW_LOG",
         "unsupported",
-        "application {name} keeps the bad records of {relation} in a log, which one query alone can do",
-        "write IGNORE or TERMINATE, or move the query that reads {relation} out of the application",
+        "the query of {relation} keeps bad records or leaves out rows that fail; one in application {name} cannot",
+        "leave out IGNORE_AND_LOG and 'row.error.handling', or move the query out of the application",
         "0A000",
     ),
     Condition(

@@ -16,7 +16,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ROW_LOG_NOT_HERE",
         "user",
         "store {store} ({kind}) cannot keep a log of rows",
-        "name a KAFKA store: 'source.deserialization.error.log.store' = …",
+        "name a KAFKA store: '{property}' = …",
         "0A000",
     ),
     Condition(
@@ -29,8 +29,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "ROW_LOG_IS_SOURCE",
         "user",
-        "the log of bad records would be written into {entity}, which is being read",
-        "name another topic: 'source.deserialization.error.log.topic' = …",
+        "the log would be written into {entity}, which is being read",
+        "name another topic for it",
         "22023",
     ),
     Condition(
@@ -39,6 +39,20 @@ CONDITIONS: tuple[Condition, ...] = (
         "a log of rows would be written into {entity}, which relation {relation} holds otherwise",
         "name another topic, or declare it as a STREAM of JSON with columns out of {columns}",
         "42804",
+    ),
+    Condition(
+        "ROW_ERRORS_OF_CHANGELOG",
+        "user",
+        "'row.error.handling' where {relation} is read: a row left out of a changelog would leave its older self there",
+        "leave it out, and compute with TRY_CAST where a value may not fit",
+        "0A000",
+    ),
+    Condition(
+        "ROW_ERRORS_OF_PYTHON",
+        "not_yet",
+        "'row.error.handling' with the Python function {function} is not built",
+        "let the function give NULL for what it cannot compute, or write it in Java",
+        "0A000",
     ),
     Condition(
         "ROW_LOG_FULL",

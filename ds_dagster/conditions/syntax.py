@@ -299,10 +299,10 @@ STATEMENTS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
-        "CREATE_FUNCTION_NOT_YET",
+        "FUNCTION_WITH_STATE",
         "not_yet",
-        "{statement} is not built yet",
-        "use the built-in functions listed in docs/dialect.md",
+        "{statement} is not built: functions compute one value from one row",
+        "collect the group with ARRAY_AGG, or the like, and pass JSON_STRING of it to a function",
         "0A000",
     ),
     Condition(

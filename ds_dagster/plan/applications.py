@@ -13,6 +13,7 @@ from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.fingerprint import combined, state_signature
 from ds_dagster.plan.nodes import Aggregate, Node, Scan, Sink, Window
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.row_errors import ignores_row_errors
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import weighted
 from ds_dagster.sql.statements import Application
@@ -79,10 +80,9 @@ def _scans(name: str, parts: Iterable[BoundQuery], spans: Mapping[str, Span]) ->
     """Source name → a scan that gives what all of them need."""
     found: dict[str, Scan] = {}
     for part in parts:
+        if part.logs or ignores_row_errors(part.settings):
+            raise error("APPLICATION_ROW_LOG", span=spans[part.name], name=name, relation=part.sink.name.name)
         for scan in part.scans:
-            if scan.log is not None:
-                shown = scan.relation.name.name
-                raise error("APPLICATION_ROW_LOG", span=spans[part.name], name=name, relation=shown)
             first = found.setdefault(scan.source_name, scan)
             if first is not scan:
                 found[scan.source_name] = _both(name, first, scan, spans[part.name])

@@ -27,6 +27,7 @@ from ds_dagster.plan.graph import (
 )
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.sources import World
+from ds_dagster.plan.user_calls import check_names
 from ds_dagster.plan.virtual import VirtualRelation
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
@@ -95,6 +96,7 @@ class _Assembly:
         self.bound: list[_Bound] = []
 
     def run(self) -> Assembled:
+        self.diagnostics += check_names(self.catalog.functions)
         order, circles = ordered(reads_by_target(self.nodes))
         self._refuse_circles(circles)
         by_target: dict[QualifiedName, list[QueryNode]] = {}

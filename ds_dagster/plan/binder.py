@@ -26,6 +26,7 @@ from ds_dagster.plan.lineage import column_lineage
 from ds_dagster.plan.nodes import BoundExpression, Named, Project, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.rewrites import rewrite
+from ds_dagster.plan.row_errors import row_error_log
 from ds_dagster.plan.select import SelectBinder
 from ds_dagster.plan.selected import RefusedSelectError, Selected, SelectItem, project
 from ds_dagster.plan.sources import World
@@ -224,11 +225,14 @@ class _Binder:
         span = next(p.span for p in self.statement.body.query_properties if p.name == STATE_TTL)
         return expiring(root, int(ttl), span)
 
-    def _query(self, root: Sink, choices: QueryChoices) -> BoundQuery:
+    def _query(self, root: Sink, choices: QueryChoices) -> BoundQuery | None:
         relation = root.relation
         settings = {name: value for name, value in choices.values.items() if name != QUERY_NAME}
         refresh = _refresh(relation)
         root = rewrite(root)
+        log = self.findings.collect(lambda: row_error_log(root, choices, self.world))
+        if self.findings.failed:
+            return None
         store_kinds = {store.name: store.kind for store in self.world.catalog.stores.values()}
         return BoundQuery(
             name=choices.name or default_name(self.target, self.world.settings),
@@ -240,6 +244,7 @@ class _Binder:
             execution=str(relation.option("execution") or "engine"),
             lineage=column_lineage(root),
             settings=MappingProxyType(settings),
+            error_log=log,
         )
 
 

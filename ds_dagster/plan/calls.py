@@ -30,6 +30,7 @@ from ds_dagster.plan.nodes import AggregateCall, AggregateFunction, BoundExpress
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.record_fields import FIELDS
 from ds_dagster.plan.time_functions import EXTRACT_UNITS, TIME_UNITS
+from ds_dagster.plan.user_calls import bind_user_call, user_names
 
 NULL_AS: dict[str, DataType] = {
     "any": VARCHAR,
@@ -106,6 +107,8 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
     """
     name, arguments = _spelled(node)
     function = find_function(name)
+    if function is None and name.lower() in user_names(binder):
+        return bind_user_call(binder, node, name, arguments)
     if function is None:
         raise _unknown(binder, node, name)
     if function.not_yet:
@@ -142,7 +145,8 @@ def _check_unit(binder: ExpressionBinder, node: exp.Expression, name: str, unit:
 def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsError:
     if name.upper() in KNOWN_LATER:
         return binder.refuse("FUNCTION_NOT_YET", node, name=name.upper(), instead=KNOWN_LATER[name.upper()])
-    return binder.refuse("UNKNOWN_FUNCTION", node, name=name, nearest=did_you_mean(name, [*FUNCTIONS, *ALIASES]))
+    known = [*FUNCTIONS, *ALIASES, *(user.upper() for user in user_names(binder))]
+    return binder.refuse("UNKNOWN_FUNCTION", node, name=name, nearest=did_you_mean(name, known))
 
 
 def _metadata(binder: ExpressionBinder, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:

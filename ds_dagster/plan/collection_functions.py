@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR, ArrayType, DataType, MapType, StructField, StructType
-from ds_dagster.plan.function import Function, element, first, simple
+from ds_dagster.plan.function import Example, Function, element, first, signature, simple
 
 
 def _map(types: Sequence[DataType]) -> MapType:
@@ -40,6 +40,16 @@ COLLECTION_FUNCTIONS: tuple[Function, ...] = (
         "number of elements of an ARRAY or entries of a MAP",
         ("CARDINALITY(ARRAY[1, 2])", "2"),
         aliases=("SIZE",),
+    ),
+    Function(
+        "STR_TO_MAP",
+        (signature("text", MapType(VARCHAR, VARCHAR)), signature("text text text", MapType(VARCHAR, VARCHAR))),
+        "pairs of a text as a MAP; between pairs and between key and value stand regular expressions, default `,` and "
+        "`=`; the last of equal keys counts, a pair without a value has NULL",
+        examples=(
+            Example("STR_TO_MAP('a=1,b=2')", "MAP['a', '1', 'b', '2']"),
+            Example("STR_TO_MAP('a:1;a:2;c', ';', ':')", "MAP['a', '2', 'c', NULL]"),
+        ),
     ),
     simple(
         "ELEMENT",

@@ -2,7 +2,8 @@
 
 A bound tree holds only the node classes of :data:`BOUND_NODES`. ``exp.Column`` has one quoted identifier, the
 internal name of a field; a function call is ``exp.Anonymous`` whose ``this`` is a key of
-``plan.functions.FUNCTIONS``; ``||`` has become CONCAT, ``%`` MOD, ``col['field']`` a
+``plan.functions.FUNCTIONS``, one of the user's
+:class:`~ds_dagster.sql.expressions.UserCall`; ``||`` has become CONCAT, ``%`` MOD, ``col['field']`` a
 :class:`~ds_dagster.sql.expressions.FieldAccess`; a division of whole numbers is ``exp.IntDiv`` (truncates); CASE has
 no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP; ``exp.Interval`` occurs only beside
 ``+`` and ``-``; the target of a cast is read with :func:`cast_type`.
@@ -43,7 +44,7 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.plan.arithmetic import arithmetic_type, can_cast
 from ds_dagster.plan.nodes import BoundExpression
 from ds_dagster.plan.scope import Scope
-from ds_dagster.sql.expressions import FieldAccess
+from ds_dagster.sql.expressions import FieldAccess, UserCall
 from ds_dagster.sql.typetext import type_node, type_of_node
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ BOUND_NODES: tuple[type[exp.Expression], ...] = (
     exp.Cast,
     exp.TryCast,
     exp.Anonymous,
+    UserCall,
     exp.Bracket,
     FieldAccess,
     exp.Array,

@@ -1,7 +1,8 @@
 """A function of the dialect: how it is called, the type of its result, one line of meaning.
 
 A signature is written as words, one per argument (:data:`FAMILIES`); a trailing ``?`` makes an argument optional, a
-trailing ``+`` repeats it. Arguments of words that begin with ``same`` widen to one common type, ``element``,
+trailing ``+`` repeats it, a
+trailing ``*`` the last two. Arguments of words that begin with ``same`` widen to one common type, ``element``,
 ``map_key`` are of the type the collection before them holds; the binder inserts the casts.
 """
 
@@ -44,14 +45,20 @@ class Signature:
     @property
     def most(self) -> int | None:
         """Most arguments, None without a limit."""
-        return None if self.words and self.words[-1].endswith("+") else len(self.words)
+        return None if self.words and self.words[-1].endswith(("+", "*")) else len(self.words)
 
     def word(self, position: int) -> str:
         """The word of the argument at a position (from 0), without its mark."""
-        return self.words[min(position, len(self.words) - 1)].rstrip("?+")
+        last = len(self.words) - 1
+        if self.words[-1].endswith("*") and position > last:
+            position = last - (position - last) % 2
+        return self.words[min(position, last)].rstrip("?+*")
 
     def accepts_count(self, count: int) -> bool:
         """Whether that many arguments may be given."""
+        in_pairs = bool(self.words) and self.words[-1].endswith("*")
+        if in_pairs and (count - len(self.words)) % 2:
+            return False
         return self.least <= count and (self.most is None or count <= self.most)
 
     def type_of(self, types: Sequence[DataType]) -> DataType:

@@ -135,12 +135,10 @@ KNOWN_LATER: Mapping[str, str] = MappingProxyType(
         ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE"),
         "ranking over a stream comes with top-n; filter or aggregate instead",
     )
-    | dict.fromkeys(("JSON_OBJECT", "JSON_ARRAY"), "JSON_STRING of a STRUCT, MAP or ARRAY")
     | dict.fromkeys(
         ("JSON_OBJECTAGG", "JSON_ARRAYAGG"),
         "aggregates built today: COUNT, SUM, AVG, MIN, MAX, VAR_…, STDDEV_…, ARRAY_AGG",
     )
-    | {"STR_TO_MAP": "SPLIT gives the parts of a text"}
     | {"MATCH_ROWTIME": "pattern matching is not built; rowtime() gives a record's timestamp"}
 )
 """Functions of the dialect that are not built: name → what works today."""

@@ -174,10 +174,11 @@ class _Matching:
         return Named(f"{self.alias}${name}", bound)
 
     def _definitions(self) -> tuple[Definition, ...]:
+        """In the order of the pattern: that in which they were written means nothing."""
         found: dict[str, Definition] = {}
-        for item in self.ref.args["definitions"]:
+        named = [(self._known(item.args["alias"]), item) for item in self.ref.args["definitions"]]
+        for name, item in sorted(named, key=lambda one: self.variables.index(one[0])):
             written = item.args["alias"]
-            name = self._known(written)
             if name in found:
                 raise error("PATTERN_VARIABLE_TWICE", span=self.scope.place(written), name=name)
             binder = MatchBinder(self.scope, "DEFINE", self.variables, self.values, name)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from ds_dagster.sql.expressions import FieldAccess
+from ds_dagster.sql.expressions import FieldAccess, UserCall
 from ds_dagster.sql.typetext import type_of_node
 
 ColumnText = Callable[[str], str]
@@ -129,6 +129,12 @@ def _call(node: exp.Expression, printing: Printing) -> str:
     return f"{node.this}({printing.joined(node.expressions)})"
 
 
+def _user_call(node: exp.Expression, printing: Printing) -> str:
+    """The strict text holds the hash of its code: another code is another meaning."""
+    function = node.args["function"]
+    return f"{function.meaning if printing.strict else function.name}({printing.joined(node.expressions)})"
+
+
 def _coalesce(node: exp.Expression, printing: Printing) -> str:
     return f"COALESCE({printing.joined([node.this, *node.expressions])})"
 
@@ -179,6 +185,7 @@ PRINTERS: dict[type[exp.Expression], Printer] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Anonymous: _call,
+    UserCall: _user_call,
     exp.Coalesce: _coalesce,
     exp.Trim: _trim,
     exp.Extract: _extract,

@@ -31,6 +31,7 @@ class BoundQuery:
         fingerprint: hash of its meaning (versioned algorithm, formatting and comments do not matter).
         state_signature: hash of what a checkpoint depends on (operators, key schemas, sources).
         lineage: sink column → source columns it is computed from (filters and join keys are not in it).
+        error_log: where rows are kept whose expressions fail, None for nowhere.
         settings: QUERY WITH properties by name (state.ttl.millis, compute_pool, …).
         bundle: of an application: all its sinks; ``root`` is the first of them.
         members: of an application: its queries; lineage stands there.
@@ -45,6 +46,7 @@ class BoundQuery:
     execution: str = "engine"
     lineage: Mapping[str, tuple[ColumnSource, ...]] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, str | int | bool] = field(default_factory=lambda: MappingProxyType({}))
+    error_log: Relation | None = None
     bundle: Bundle | None = None
     members: tuple[BoundQuery, ...] = ()
 
@@ -82,7 +84,7 @@ class BoundQuery:
     @property
     def logs(self) -> tuple[Relation, ...]:
         """Where it keeps rows that it leaves out, each place once."""
-        found = (scan.log for scan in self.scans if scan.log is not None)
+        found = (log for log in (*(scan.log for scan in self.scans), self.error_log) if log is not None)
         return tuple({(log.store, log.entity): log for log in found}.values())
 
     @property

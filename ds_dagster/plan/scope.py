@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from ds_dagster.catalog.user_function import NO_CODE, UserCode
 from ds_dagster.datatypes import DataType, StructType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
@@ -54,10 +55,12 @@ def visible(pairs: Iterable[tuple[str, Field]]) -> Mapping[str, Visible]:
 
 @dataclass(slots=True)
 class Scope:
-    """Sources of one SELECT, left to right. ``span``: where the SELECT begins, the fallback of every place."""
+    """Sources of one SELECT, left to right. ``span``: where the SELECT begins, the fallback of every place.
+    ``functions``: those of the user."""
 
     span: Span
     sources: list[Source] = field(default_factory=list)
+    functions: UserCode = NO_CODE
 
     def add(self, source: Source, node: exp.Expression) -> None:
         """Raises: UserError DUPLICATE_ALIAS."""

@@ -99,7 +99,7 @@ class SelectBinder:
         return selected
 
     def _select(self, tree: exp.Select, *, inner: bool) -> Selected:
-        scope = Scope(self.span)
+        scope = Scope(self.span, functions=self.world.catalog.functions)
         first, node = self._from(tree, scope)
         node = self._where(tree, scope, node)
         if is_grouped(tree):

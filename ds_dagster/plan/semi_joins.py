@@ -113,7 +113,7 @@ class SemiJoinBinder:
             found = selected.items[0].expression
             return Keys(selected.node, (self._pair(test, value, found),), found)
         assert isinstance(tree, exp.Select)
-        scope = Scope(self.scope.span)
+        scope = Scope(self.scope.span, functions=self.scope.functions)
         node = self.inner.sources(tree, scope)
         pairs, rest = self._split(tree, scope)
         node = self.inner.where(rest, scope, node)

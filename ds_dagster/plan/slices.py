@@ -27,6 +27,7 @@ from ds_dagster.catalog.values import REFERENCE
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.user_calls import called
 from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.script import parse_statement
 from ds_dagster.sql.statements import (
@@ -77,6 +78,7 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
         *_schemas(names, origin.context, origin.span),
         *_stores(stores, catalog.secrets, index),
         *_descriptor_sources(dict.fromkeys(one.source for one in used), catalog),
+        *_functions(query, catalog),
         *((relation_ddl(relation, index, kind(relation)), relation.span, Context()) for relation in relations),
         (origin.text, origin.span, origin.context),
     )
@@ -124,6 +126,14 @@ def _descriptor_sources(names: Iterable[str], catalog: Catalog) -> Iterator[Piec
             written = WrittenName((name,), span)
             made = CreateDescriptorSource(origin=Origin(span, ""), name=written, properties=(file,))
             yield print_statement(made), span, Context()
+
+
+def _functions(query: BoundQuery, catalog: Catalog) -> Iterator[Piece]:
+    """Functions of the user that the query calls, behind their sources; jars and modules stay in the project."""
+    found = list(called(query.statement.body.tree, catalog.functions))
+    sources = dict.fromkeys(function.source for function in found if function.source)
+    for origin in (*(catalog.functions.sources[name].origin for name in sources), *(one.origin for one in found)):
+        yield origin.text, origin.span, origin.context
 
 
 def _declaration(

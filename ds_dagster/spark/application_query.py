@@ -67,7 +67,7 @@ def prepare_application(
         sinks = []
         for part in query.members:
             write, own = writes[part.name], sink_identity(identity, part)
-            frame = plan_frame(session, part, write, job_name, read, shared)
+            frame = plan_frame(session, part, write, job_name, read, shared=shared)
             loader, capture = (loaders or {}).get(part.name), (captures or {}).get(part.name)
             if write.kind == "batch":
                 table = table_writer(write, part, own, resolve, loader)

@@ -20,6 +20,9 @@ class Arguments(Protocol):
     def literal(self, position: int) -> str | None:
         """Text of an argument that is written as a text literal, else None."""
 
+    def function(self, position: int) -> str:
+        """Name of the function an argument calls, empty for what is no call."""
+
     def type_of(self, position: int) -> spark_types.DataType:
         """Spark's type of an argument."""
 

@@ -55,6 +55,20 @@ def _map_union(arguments: Arguments) -> Column:
     return sf.map_concat(kept, second)
 
 
+def _str_to_map(arguments: Arguments) -> Column:
+    """Of equal keys the last: those that come again behind them are left out."""
+    text, *marks = arguments.columns
+    between, inside = marks or (sf.lit(","), sf.lit("="))
+    pairs = sf.transform(sf.split(text, between), lambda pair: sf.split(pair, inside, 2))
+    keys = sf.transform(pairs, lambda pair: sf.get(pair, sf.lit(0)))
+    last = sf.filter(
+        pairs,
+        lambda pair, at: ~sf.array_contains(sf.slice(keys, at + 2, sf.size(keys)), sf.get(pair, sf.lit(0))),
+    )
+    entries = sf.transform(last, lambda pair: sf.struct(sf.get(pair, sf.lit(0)), sf.get(pair, sf.lit(1))))
+    return sf.map_from_entries(entries)
+
+
 def _prepend(arguments: Arguments) -> Column:
     array, element = arguments.columns
     return sf.array_prepend(array, element)
@@ -68,6 +82,7 @@ def _append(arguments: Arguments) -> Column:
 COLLECTION_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
     {
         "CARDINALITY": plain(sf.size),
+        "STR_TO_MAP": _str_to_map,
         "ELEMENT": _element,
         "ARRAY_CONTAINS": _contains,
         "ARRAY_POSITION": lambda a: sf.call_function("array_position", *a.columns).cast("int"),

@@ -7,7 +7,7 @@ Between nodes travel the fields of the plan under their internal names, and besi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import reduce
 from types import MappingProxyType
@@ -36,6 +36,7 @@ from ds_dagster.plan.nodes import (
     Windowed,
 )
 from ds_dagster.plan.rank_nodes import TopN
+from ds_dagster.plan.row_errors import computed_below
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import has_weights
 from ds_dagster.plan.window_join import WindowJoin
@@ -49,6 +50,7 @@ from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.matching import match
+from ds_dagster.spark.row_errors import RowErrors
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
@@ -65,6 +67,7 @@ TIME: Wants = frozenset({names.EVENT_TIME})
 POSITION: Wants = frozenset({names.PARTITION, names.ORDER})
 _KEY = "__key"
 _NATIVE_KINDS: Mapping[JoinKind, str] = MappingProxyType({"inner": "inner", "left": "left_outer", "full": "full_outer"})
+_HOLDS = "__holds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class PlanCompiler:
         job: whose clock moves time.
         read: gives the records of a scan.
         shared: rows that several sinks of an application have in common.
+        errors: how rows fail whose expressions do, None where they fail their batch.
     """
 
     def __init__(
@@ -117,11 +121,13 @@ class PlanCompiler:
         job: str,
         read: Callable[[Scan], SourceFrame],
         shared: SharedRows | None = None,
+        errors: RowErrors | None = None,
     ) -> None:
         self.spark = spark
         self.job = job
         self.read = read
         self.shared = shared
+        self.errors = errors
         self.clocked: frozenset[str] = frozenset()
         self.edge_millis = 0
 
@@ -131,6 +137,8 @@ class PlanCompiler:
         whole = self.shared.bundle if self.shared else root
         self.clocked = clocked_sources(whole)
         self.edge_millis = lateness_edge_millis(whole)
+        if self.errors is not None:
+            root = replace(root, input=computed_below(root.input))
         return self.visit(root, wants).frame
 
     def visit(self, node: Node, wants: Wants) -> Flow:
@@ -156,6 +164,9 @@ class PlanCompiler:
     def visit_filter(self, node: Filter, wants: Wants) -> Flow:
         """Over rows that may be replaced, one that fails deletes its key."""
         flow = self.visit(node.input, wants)
+        if self.errors is not None and node.input.changelog == "append":
+            judged = self.errors.computed(flow.frame, {_HOLDS: node.condition})
+            return Flow(judged.where(sf.col(_HOLDS)).drop(_HOLDS), flow.timed)
         holds = compile_condition(flow.frame, node.condition)
         if not node.emits_deletes:
             return Flow(flow.frame.where(holds), flow.timed)
@@ -165,6 +176,11 @@ class PlanCompiler:
     def visit_project(self, node: Project, wants: Wants) -> Flow:
         """Computed columns; technical columns pass."""
         flow = self.visit(node.input, wants)
+        if self.errors is not None and node.input.changelog == "append":
+            numbered = {f"__{i}": named.expression for i, named in enumerate(node.columns)}
+            rows = self.errors.computed(flow.frame, numbered)
+            made = [sf.col(f"__{i}").alias(named.name) for i, named in enumerate(node.columns)]
+            return Flow(rows.select(*made, *_technical(flow.frame)), flow.timed)
         made = [compile_expression(flow.frame, named.expression).alias(named.name) for named in node.columns]
         return Flow(flow.frame.select(*made, *_technical(flow.frame)), flow.timed)
 

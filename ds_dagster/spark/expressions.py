@@ -19,6 +19,7 @@ from ds_dagster.plan.nodes import BoundExpression
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.functions import SCALARS
 from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.user_functions import user_call
 
 if TYPE_CHECKING:
     from ds_dagster.spark.calls import Arguments
@@ -195,6 +196,11 @@ class ExpressionCompiler:
         arguments: Arguments = _Call(self, node)
         return SCALARS[str(node.this)](arguments)
 
+    def visit_user_call(self, node: exp.Expression) -> Column:
+        """A function of the user."""
+        arguments = [self.compile(tree) for tree in node.expressions]
+        return user_call(self.frame.sparkSession, node.args["function"], arguments)
+
     def _sides(self, node: exp.Expression) -> tuple[Column, Column]:
         return self.compile(node.this), self.compile(node.expression)
 
@@ -210,6 +216,10 @@ class _Call:
     def literal(self, position: int) -> str | None:
         tree = self._trees[position]
         return str(tree.this) if isinstance(tree, exp.Literal) and tree.args.get("is_string") else None
+
+    def function(self, position: int) -> str:
+        tree = self._trees[position]
+        return str(tree.this) if isinstance(tree, exp.Anonymous) else ""
 
     def type_of(self, position: int) -> spark_types.DataType:
         return self._compiler.type_of(self.columns[position])
@@ -283,6 +293,7 @@ VISITORS: Mapping[str, Visitor] = MappingProxyType(
         "FieldAccess": ExpressionCompiler.visit_field,
         "Array": ExpressionCompiler.visit_array,
         "Anonymous": ExpressionCompiler.visit_call,
+        "UserCall": ExpressionCompiler.visit_user_call,
     }
 )
 """Name of a node class → how it is compiled. What stands inside another node (If, Interval, Identifier, types) is

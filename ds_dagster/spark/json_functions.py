@@ -14,6 +14,10 @@ from pyspark.sql import types as spark_types
 from ds_dagster.spark.calls import Arguments, Scalar, plain
 
 NESTED_TEXT = "^[\\[{]"
+JSON_TEXTS = frozenset(
+    ("JSON_OBJECT", "JSON_OBJECT_ABSENT", "JSON_ARRAY", "JSON_ARRAY_NULL", "JSON_STRING", "JSON_QUERY", "JSON_QUOTE")
+)
+"""Functions whose results stand in JSON as they are."""
 
 
 def _at(text: Column, path: Column) -> Column:
@@ -47,12 +51,53 @@ def _json_exists(arguments: Arguments) -> Column:
 
 def _json_string(arguments: Arguments) -> Column:
     """Spark writes STRUCT, MAP and ARRAY as JSON; a single value goes through an ARRAY of it."""
-    value = arguments.columns[0]
-    nested = isinstance(arguments.type_of(0), spark_types.StructType | spark_types.MapType | spark_types.ArrayType)
+    return _as_json(arguments.columns[0], arguments.type_of(0))
+
+
+def _as_json(value: Column, type_: spark_types.DataType) -> Column:
+    nested = isinstance(type_, spark_types.StructType | spark_types.MapType | spark_types.ArrayType)
     if nested:
         return sf.to_json(value, {"ignoreNullFields": "false"})
     listed = sf.to_json(sf.array(value))
     return sf.when(value.isNotNull(), sf.substring(listed, sf.lit(2), sf.length(listed) - 2))
+
+
+def _json_text(arguments: Arguments, position: int) -> Column:
+    """An argument as JSON; NULL stays NULL."""
+    value = arguments.columns[position]
+    return value if arguments.function(position) in JSON_TEXTS else _as_json(value, arguments.type_of(position))
+
+
+def _joined(parts: list[Column], opening: str, closing: str) -> Column:
+    """Parts that are not NULL with commas between them."""
+    return sf.concat(sf.lit(opening), sf.concat_ws(",", *parts), sf.lit(closing))
+
+
+def _object(*, absent: bool) -> Scalar:
+    def made(arguments: Arguments) -> Column:
+        parts = []
+        for position in range(0, len(arguments.columns), 2):
+            text = _json_text(arguments, position + 1)
+            name = _as_json(arguments.columns[position], spark_types.StringType())
+            parts.append(sf.concat(name, sf.lit(":"), text if absent else sf.coalesce(text, sf.lit("null"))))
+        return _joined(parts, "{", "}")
+
+    return made
+
+
+def _array(*, absent: bool) -> Scalar:
+    def made(arguments: Arguments) -> Column:
+        texts = [_json_text(arguments, position) for position in range(len(arguments.columns))]
+        return _joined(texts if absent else [sf.coalesce(text, sf.lit("null")) for text in texts], "[", "]")
+
+    return made
+
+
+def _unquoted(arguments: Arguments) -> Column:
+    text = arguments.columns[0]
+    read = sf.get(sf.from_json(sf.concat(sf.lit("["), text, sf.lit("]")), "array<string>"), sf.lit(0))
+    is_string = sf.startswith(text, sf.lit('"')) & sf.try_parse_json(text).isNotNull()
+    return sf.when(is_string, read).otherwise(text)
 
 
 def _is_json(arguments: Arguments) -> Column:
@@ -76,6 +121,12 @@ JSON_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
         "JSON_QUERY": _json_query,
         "JSON_EXISTS": _json_exists,
         "JSON_STRING": _json_string,
+        "JSON_OBJECT": _object(absent=False),
+        "JSON_OBJECT_ABSENT": _object(absent=True),
+        "JSON_ARRAY": _array(absent=True),
+        "JSON_ARRAY_NULL": _array(absent=False),
+        "JSON_QUOTE": _json_string,
+        "JSON_UNQUOTE": _unquoted,
         "IS_JSON": _is_json,
     }
 )

@@ -396,6 +396,36 @@ class Operators:
         parts = [_java(part.cast("string")) for part in (partition, position, reason)]
         return cast(Column, ClassicColumn(self._jvm.record.BadRecord.column(entity, relation, *parts)))
 
+    def guard(self, row: Column, rows: DataType, columns: Sequence[Column]) -> Column:
+        """A struct of ``result``, a struct of these columns, and ``reason``, why a row has none (null for a good one).
+
+        Args:
+            row: struct of the fields that the columns are over.
+            rows: its type.
+            columns: each with a name of its own; nothing that only a plan can compute.
+        """
+        made = self._array("org.apache.spark.sql.Column", [_java(column) for column in columns])
+        schema = self.spark._jsparkSession.parseDataType(rows.json())
+        guarded = self._jvm.rowlog.Guard.column(self.spark._jsparkSession, _java(row), schema, made)
+        return cast(Column, ClassicColumn(guarded))
+
+    def java_function(
+        self, function: str, *, jar: str, digest: str, entry: str, types: DataType, result: DataType, arguments: Column
+    ) -> Column:
+        """A call of a class of the user.
+
+        Args:
+            function: as messages call it.
+            jar, digest: where the class is, and the hash of that file: another one is loaded anew.
+            entry: full name of the class.
+            types: struct of the arguments' types.
+            result: type of the result.
+            arguments: struct of the arguments.
+        """
+        make = self._jvm.udf.JavaFunction.column
+        made = make(function, jar, digest, entry, types.json(), result.json(), _java(arguments))
+        return cast(Column, ClassicColumn(made))
+
     def register_row_log(self, job: str, log: str, options: Mapping[str, str]) -> None:
         """Give the next run of a job a log; before its frames are built.
 

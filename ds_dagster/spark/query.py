@@ -32,6 +32,7 @@ from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.jvm import NO_REPLAY, operators
 from ds_dagster.spark.progress import BatchProgress, read_progress
+from ds_dagster.spark.row_errors import row_errors
 from ds_dagster.spark.row_logs import JOB_OPTION, LogCapture, RowLogs, open_logs
 from ds_dagster.spark.session import active, in_pool, job_session
 from ds_dagster.spark.shared_rows import SharedRows
@@ -144,7 +145,7 @@ def prepare(
             undo.callback(operators(session).remove_clock, job_name)
         if kept:
             undo.callback(kept.close)
-        frame = plan_frame(session, query, write, job_name, lambda scan: replace(read(scan), logs=kept), None)
+        frame = plan_frame(session, query, write, job_name, lambda scan: replace(read(scan), logs=kept), logs=kept)
         options = stream_options(write, identity, resolve)
         writer = table_writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
         frame = writer.planned(frame) if writer else frame
@@ -199,11 +200,13 @@ def plan_frame(
     write: WriteSpec,
     job_name: str,
     read: Callable[[Scan], SourceFrame],
-    shared: SharedRows | None,
+    *,
+    shared: SharedRows | None = None,
+    logs: RowLogs | None = None,
 ) -> DataFrame:
     """What the sink gets."""
     try:
-        compiler = PlanCompiler(session, job_name, read, shared)
+        compiler = PlanCompiler(session, job_name, read, shared, row_errors(query, logs))
         frame = compiler.compile(query.root, _wants(query, write))
         if write.kind == "stream":
             frame = encode_records(frame, query.sink, write)

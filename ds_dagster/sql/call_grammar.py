@@ -191,6 +191,35 @@ class CallParser(TypeParser):
         self.need_symbol(TokenType.R_PAREN, "',' or ')'")
         return placed(exp.Anonymous(this="OVERLAY", expressions=arguments), token)
 
+    def _json_object(self) -> exp.Expression:
+        """``JSON_OBJECT([KEY] name VALUE value, … [NULL|ABSENT ON NULL])`` or with commas."""
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        arguments: list[exp.Expression] = []
+        while True:
+            self.take("key")
+            arguments.append(self.expr())
+            if self.take("value"):
+                arguments.append(self.expr())
+            if not self.take_symbol(TokenType.COMMA):
+                break
+        name = "JSON_OBJECT_ABSENT" if self._on_null() == "absent" else "JSON_OBJECT"
+        self.need_symbol(TokenType.R_PAREN, "VALUE, ',' or ')'")
+        return placed(exp.Anonymous(this=name, expressions=arguments), token)
+
+    def _json_array(self) -> exp.Expression:
+        """``JSON_ARRAY(value, … [NULL|ABSENT ON NULL])``."""
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        arguments = self.separated(self.expr)
+        name = "JSON_ARRAY_NULL" if self._on_null() == "null" else "JSON_ARRAY"
+        self.need_symbol(TokenType.R_PAREN, "',' or ')'")
+        return placed(exp.Anonymous(this=name, expressions=arguments), token)
+
+    def _on_null(self) -> str:
+        """What NULL becomes, empty where nobody says."""
+        return next((word for word in ("null", "absent") if self.take(word, "on", "null")), "")
+
     def _coalesce(self) -> exp.Expression:
         token = self.next_token()
         first, *rest = self.listed(self.expr)
@@ -249,4 +278,6 @@ CALL_PARSERS: dict[str, Callable[[CallParser], exp.Expression]] = {
     "ceil": CallParser._rounding,
     "ceiling": CallParser._rounding,
     "overlay": CallParser._overlay,
+    "json_object": CallParser._json_object,
+    "json_array": CallParser._json_array,
 }

@@ -32,7 +32,10 @@ from ds_dagster.sql.commands import (
 from ds_dagster.sql.parser import MAX_ENTITY_PARTS, DeltaStreamParser
 from ds_dagster.sql.statements import Origin, Property, Statement, WrittenName
 
-LISTABLE = ("databases", "schemas", "relations", "stores", "entities", "queries", "functions", "schema_registries")
+LISTABLE = (
+    "databases", "schemas", "relations", "stores", "entities", "queries", "functions", "function_sources",
+    "schema_registries",
+)  # fmt: skip
 REFUSED_LISTS: dict[str, str] = {
     "roles": "HOSTED_ROLES",
     "users": "HOSTED_USERS",
@@ -42,7 +45,6 @@ REFUSED_LISTS: dict[str, str] = {
     "metrics": "HOSTED_INTEGRATION",
     "security": "HOSTED_INTEGRATION",
     "compute_pools": "COMPUTE_POOL_NOT_YET",
-    "function_sources": "CREATE_FUNCTION_NOT_YET",
     "descriptors": "DESCRIPTOR_NOT_YET",
     "descriptor_sources": "DESCRIPTOR_NOT_YET",
     "secrets": "SECRET_NOT_YET",
@@ -52,6 +54,7 @@ QUERY_PARTS: tuple[QueryPart, ...] = ("metrics", "events", "state")
 DESCRIBED_STATEMENTS = ("create", "insert")
 DEFINING = (
     "stream", "changelog", "table", "materialized", "relation", "store", "database", "schema", "schema_registry",
+    "function", "function_source",
 )  # fmt: skip
 """What DROP and UPDATE of the dialect take away or change in a project's definition."""
 FROM_BEGINNING, LIMIT, KEY, SAMPLES = "from_beginning", "limit", "key", "samples"

@@ -41,6 +41,12 @@ class StreamJoin(exp.Join):
     arg_types: ClassVar[dict[str, Any]] = {**exp.Join.arg_types, "within": False}
 
 
+class UserCall(exp.Expression):
+    """A call of a function of the user in a bound tree: ``function`` is its ``UserFunction``."""
+
+    arg_types: ClassVar[dict[str, Any]] = {"function": True, "expressions": True}
+
+
 class FieldAccess(exp.Expression):
     """``value->field``: ``this`` the struct, ``expression`` the field's Identifier."""
 

@@ -20,6 +20,8 @@ from ds_dagster.sql.statements import (
     CreateDatabase,
     CreateDescriptorSource,
     CreateEntity,
+    CreateFunction,
+    CreateFunctionSource,
     CreateRelation,
     CreateSchema,
     CreateSchemaRegistry,
@@ -154,6 +156,36 @@ class DeltaStreamParser(QueryParser):
         name = self.simple_name("a descriptor source's name")
         properties = self.with_properties()
         return CreateDescriptorSource(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
+
+    def _create_function_source(self, origin: Origin) -> Statement:
+        if_not_exists = self._if_not_exists()
+        name = self.simple_name("a function source's name")
+        properties = self.with_properties()
+        return CreateFunctionSource(origin=origin, name=name, properties=properties, if_not_exists=if_not_exists)
+
+    def _create_function(self, origin: Origin) -> Statement:
+        if_not_exists = self._if_not_exists()
+        name = self.simple_name("a function's name")
+        self.need_symbol(TokenType.L_PAREN, "(")
+        arguments: dict[str, ColumnDefinition] = {}
+        while not self.at_symbol(TokenType.R_PAREN):
+            self._column_definition(arguments)
+            if not self.take_symbol(TokenType.COMMA):
+                break
+        self.need_symbol(TokenType.R_PAREN, "',' or ')'")
+        self.need("returns")
+        returns = self.data_type()
+        self.need("language")
+        language = self.simple_name("a language")
+        return CreateFunction(
+            origin=origin,
+            name=name,
+            arguments=tuple(arguments.values()),
+            returns=returns,
+            language=str(language).lower(),
+            properties=self.with_properties(),
+            if_not_exists=if_not_exists,
+        )
 
     def _create_database(self, origin: Origin) -> Statement:
         if_not_exists = self._if_not_exists()
@@ -345,6 +377,8 @@ _CREATES: dict[str, Callable[[DeltaStreamParser, Origin], Statement]] = {
     "schema_registry": DeltaStreamParser._create_schema_registry,
     "secret": DeltaStreamParser._create_secret,
     "descriptor_source": DeltaStreamParser._create_descriptor_source,
+    "function_source": DeltaStreamParser._create_function_source,
+    "function": DeltaStreamParser._create_function,
     "database": DeltaStreamParser._create_database,
     "schema": DeltaStreamParser._create_schema,
     "entity": DeltaStreamParser._create_entity,

@@ -15,6 +15,8 @@ from ds_dagster.sql.statements import (
     CreateDatabase,
     CreateDescriptorSource,
     CreateEntity,
+    CreateFunction,
+    CreateFunctionSource,
     CreateRelation,
     CreateSchema,
     CreateSchemaRegistry,
@@ -56,11 +58,24 @@ def _unless_there(given: bool) -> str:
     return _UNLESS_THERE if given else ""
 
 
-def _outside(statement: CreateStore | CreateSchemaRegistry | CreateSecret | CreateDescriptorSource) -> str:
+def _outside(
+    statement: CreateStore | CreateSchemaRegistry | CreateSecret | CreateDescriptorSource | CreateFunctionSource,
+) -> str:
     return _words(
         _CREATE_WORDS[type(statement)],
         _unless_there(statement.if_not_exists),
         _name(statement.name),
+        properties_text(statement.properties),
+    )
+
+
+def _function(statement: CreateFunction) -> str:
+    return _words(
+        "CREATE FUNCTION",
+        _unless_there(statement.if_not_exists),
+        _name(statement.name),
+        "(" + ", ".join(_column(argument) for argument in statement.arguments) + ")",
+        f"RETURNS {statement.returns} LANGUAGE {statement.language.upper()}",
         properties_text(statement.properties),
     )
 
@@ -137,12 +152,15 @@ _CREATE_WORDS: dict[type, str] = {
     CreateSchemaRegistry: "CREATE SCHEMA_REGISTRY",
     CreateSecret: "CREATE SECRET",
     CreateDescriptorSource: "CREATE DESCRIPTOR_SOURCE",
+    CreateFunctionSource: "CREATE FUNCTION_SOURCE",
 }
 _PRINTERS: dict[type, Callable[[Any], str]] = {
     CreateStore: _outside,
     CreateSchemaRegistry: _outside,
     CreateSecret: _outside,
     CreateDescriptorSource: _outside,
+    CreateFunctionSource: _outside,
+    CreateFunction: _function,
     UpdateConnection: _update,
     CreateDatabase: _database,
     CreateSchema: _schema,

@@ -17,8 +17,6 @@ _HOSTED_OBJECTS: dict[str, str] = {
     "compute_pool": "COMPUTE_POOL_NOT_YET",
 }
 _LATER_OBJECTS: dict[str, str] = {
-    "function": "CREATE_FUNCTION_NOT_YET",
-    "function_source": "CREATE_FUNCTION_NOT_YET",
     "descriptor": "DESCRIPTOR_NOT_YET",
     "index": "INDEX_NOT_YET",
 }
@@ -27,11 +25,13 @@ _CREATE_ONLY: dict[str, str] = {
     "view": "CREATE_VIEW_UNSUPPORTED",
     "application": "APPLICATION_WITHOUT_BEGIN",
     "temporary": "SESSION_STATEMENT_UNSUPPORTED",
+    "aggregate function": "FUNCTION_WITH_STATE",
+    "table function": "FUNCTION_WITH_STATE",
 }
 _OWN_OBJECTS = (
     "store", "database", "schema", "entity", "stream", "changelog", "table", "materialized view", "relation", "topic",
     "query", "application", "view", "schema_registry", "secret",
-    "descriptor_source",
+    "descriptor_source", "function", "function_source",
 )  # fmt: skip
 _UPDATABLE = ("store", "schema_registry")
 _HOSTED_VERBS = ("create", "update", "alter", "drop", "use", "start", "stop", "describe", "list")

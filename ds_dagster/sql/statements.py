@@ -146,6 +146,30 @@ class CreateDescriptorSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateFunctionSource:
+    """CREATE FUNCTION_SOURCE [IF NOT EXISTS] name WITH (…)."""
+
+    origin: Origin
+    name: WrittenName
+    properties: tuple[Property, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateFunction:
+    """CREATE FUNCTION [IF NOT EXISTS] name (argument TYPE, …) RETURNS TYPE LANGUAGE word WITH (…). ``language`` is
+    lower case."""
+
+    origin: Origin
+    name: WrittenName
+    arguments: tuple[ColumnDefinition, ...]
+    returns: DataType
+    language: str
+    properties: tuple[Property, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateConnection:
     """UPDATE {STORE|SCHEMA_REGISTRY} name WITH (…): further properties of one that is declared elsewhere."""
 
@@ -253,6 +277,7 @@ class Interactive:
 
 Statement = (
     CreateStore | CreateSchemaRegistry | CreateSecret | CreateDescriptorSource | UpdateConnection
+    | CreateFunctionSource | CreateFunction
     | CreateDatabase | CreateSchema | CreateEntity
     | CreateRelation | CreateAsSelect | InsertInto | Application | Use | Interactive
 )  # fmt: skip

@@ -264,7 +264,7 @@ def test_settings_are_settings(block: Block, tmp_path: Path, monkeypatch: pytest
 
 
 TYPES_AND_KEYWORDS = frozenset(
-    {"TIMESTAMP_LTZ", "TRY_CAST", "MATCH_RECOGNIZE", "COMPUTE_POOL", "JSON_LINES", "SCHEMA_REGISTRIES"}
+    {"TIMESTAMP_LTZ", "TRY_CAST", "MATCH_RECOGNIZE", "MATCH_NUMBER", "COMPUTE_POOL", "JSON_LINES", "SCHEMA_REGISTRIES"}
 )
 
 
@@ -288,8 +288,8 @@ def property_words() -> set[str]:
     return {choice.upper() for spec in index.by_name.values() for choice in spec.choices}
 
 
-EXAMPLE_PROPERTIES = frozenset({"json_lines.suffix", "shop.desc"})
-"""Of the kind of store that docs/adding-a-store.md adds."""
+EXAMPLE_PROPERTIES = frozenset({"json_lines.suffix", "shop.desc", "functions.text"})
+"""Of the kind of store that docs/adding-a-store.md adds; values in examples."""
 
 
 def test_properties_that_are_named_exist() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +36,11 @@ Compile = Callable[..., Project]
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
+    """Of a project with code: a module, one that does not parse, a jar with one class."""
+    (tmp_path / "code.py").write_text("def slug(text, joint='-'):\n    return text\n")
+    (tmp_path / "broken.py").write_text("def slug(:\n")
+    with zipfile.ZipFile(tmp_path / "x.jar", "w") as jar:
+        jar.writestr("com/acme/Slug.class", b"")
     return Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds", store="kafka")
 
 

@@ -16,6 +16,9 @@ FROM clicks c JOIN users p ON c.userid = p.userid WHERE c.ok AND c.url LIKE 'a%'
 COUNTS = "CREATE CHANGELOG s AS SELECT url, COUNT(*) AS n FROM clicks WHERE ok GROUP BY url;"
 WINDOW = """CREATE CHANGELOG s AS SELECT window_start, window_end, url, SUM(amount) AS total
 FROM TUMBLE(clicks, SIZE 1 MINUTE) GROUP BY window_start, window_end, url HAVING COUNT(*) > 1;"""
+PATTERN = """CREATE STREAM s AS SELECT userid, n FROM clicks MATCH_RECOGNIZE (PARTITION BY userid ORDER BY at, url
+MEASURES COUNT(b.url) AS n AFTER MATCH SKIP TO NEXT ROW PATTERN (a b+ c) WITHIN 1 HOUR
+DEFINE a AS ok, b AS amount > a.amount) WITH ('timestamp' = 'at');"""
 
 SAME = (
     (QUERY, QUERY.lower().replace("'a%'", "'a%'")),
@@ -39,8 +42,26 @@ SAME = (
         "CREATE STREAM s AS SELECT SUBSTRING(url, 2) AS x FROM clicks;",
     ),
     (QUERY, QUERY.replace(";", " QUERY WITH ('query.name' = other);")),
+    (PATTERN, PATTERN.replace("b.url", "x.url").replace("b+", "x+").replace("b AS", "x AS")),
+    (PATTERN, PATTERN.replace("1 HOUR", "INTERVAL '60' MINUTES").replace("b+", "b{1,}")),
+    (PATTERN, PATTERN.replace("a AS ok, b AS amount > a.amount", "b AS amount > LAST(a.amount), a AS (ok)")),
 )
 OTHER = (
+    *(
+        (PATTERN, PATTERN.replace(old, new))
+        for old, new in (
+            ("b+", "b+?"),
+            ("b+", "b*"),
+            ("b+", "b | a"),
+            ("1 HOUR", "2 HOURS"),
+            ("NEXT ROW", "LAST b"),
+            ("COUNT(b.url)", "COUNT(a.url)"),
+            ("at, url", "at, url DESC"),
+            ("a AS ok", "a AS NOT ok"),
+            ("> a.amount", "> FIRST(a.amount, 1)"),
+            ("PARTITION BY userid", "PARTITION BY userid, url"),
+        )
+    ),
     (QUERY, QUERY.replace("at + 1", "at + 2")),
     (QUERY, QUERY.replace("'a%'", "'b%'")),
     (QUERY, QUERY.replace("AS u", "AS v")),

@@ -30,7 +30,7 @@ import scala.math.Ordering;
  *
  * <p>Rules: a row is looked at when time has passed it, in the order of time, then of the further columns, then of its
  * position. A match leaves as soon as it is decided, at the latest when time reaches the end of WITHIN behind its first
- * row. Time stands strictly after everything it has passed: a row at the watermark still waits.
+ * row. Rows stamped at the watermark itself are passed: Spark drops what comes for them later.
  */
 final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -114,9 +114,15 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
     return CollectionConverters.asScala(output.iterator());
   }
 
+  /** All rows before it are there. */
   private static long time(TimerValues times) {
     long millis = times.getCurrentWatermarkInMs();
-    return millis <= 0 ? NO_TIME : millis * MICROS_PER_MILLI;
+    return millis <= 0 ? NO_TIME : millis * MICROS_PER_MILLI + 1;
+  }
+
+  /** The watermark at which {@link #time} is behind a moment. */
+  private static long millisBehind(long micros) {
+    return Math.max(1, Math.floorDiv(micros + MICROS_PER_MILLI - 1, MICROS_PER_MILLI));
   }
 
   private void advance(Row key, KeyState state, long time, List<Row> output) {
@@ -147,24 +153,23 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
     for (int i = 0; i < keys; i++) {
       found[i] = key.get(i);
     }
-    found[keys] = packing.apply(values).getBytes();
+    found[keys] = packing.apply(values).copy().getBytes(); // the projection fills the same row again
     found[keys + 1] = path.row(path.length() - 1).ts;
     return RowFactory.create(found);
   }
 
   /**
    * One timer for the first moment something happens; an earlier one that is set already does no harm. Spark fires a
-   * timer when time has reached it: a row needs time strictly behind it, the end of WITHIN is that moment itself.
+   * timer when the watermark has reached it.
    */
   private void setTimer(KeyState state) {
     long next = KeyState.NO_TIMER;
     if (!state.waiting.isEmpty()) {
-      next = Math.floorDiv(state.waiting.get(0).ts, MICROS_PER_MILLI) + 1;
+      next = millisBehind(state.waiting.get(0).ts);
     }
     if (!state.searches.isEmpty() && settings.isLimited()) {
-      next = Math.min(next, Math.floorDiv(end(state) + MICROS_PER_MILLI - 1, MICROS_PER_MILLI));
+      next = Math.min(next, millisBehind(end(state) - 1));
     }
-    next = next == KeyState.NO_TIMER ? next : Math.max(1, next);
     if (next < state.timer) {
       getHandle().registerTimer(next);
       state.timer = next;

@@ -1,0 +1,130 @@
+package dsdagster.rowlog;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import dsdagster.Expressions;
+import dsdagster.OperatorFault;
+import java.io.IOException;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Pattern;
+import org.apache.spark.SparkThrowable;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection$;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Computes several expressions over a row at once and says why a row has no result, instead of failing its batch.
+ *
+ * <p>Rules: only what a row's own values cause is caught (casts, arithmetic, functions of the user); the reason names
+ * Spark's condition, never a value. The expressions are optimized and compiled as in a plan of their own.
+ */
+public final class Guard implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private static final ObjectMapper MAPPER = new ObjectMapper();
+  private static final Pattern OF_THE_ROW =
+      Pattern.compile(
+          "(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_|INVALID_VARIANT_CAST|CONVERSION_INVALID_INPUT"
+              + "|ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO"
+              + "|INTERVAL_ARITHMETIC_OVERFLOW|NUMERIC_|DATETIME_OVERFLOW|INTERVAL_DIVIDED_BY_ZERO).*");
+
+  private final Expression[] expressions;
+  private final scala.collection.immutable.Seq<org.apache.spark.sql.catalyst.expressions.Attribute> input;
+  private final StructType results;
+  private transient UnsafeProjection projection;
+
+  private Guard(
+      Expression[] expressions,
+      scala.collection.immutable.Seq<org.apache.spark.sql.catalyst.expressions.Attribute> input,
+      StructType results) {
+    this.expressions = expressions;
+    this.input = input;
+    this.results = results;
+  }
+
+  /**
+   * A struct of {@code result} (a struct of the columns' values, null without one) and {@code reason} (text, null for a
+   * good row).
+   *
+   * @param row a struct of the fields of {@code rows}, in their order
+   * @param rows type of that struct
+   * @param columns over fields of those names, each named
+   */
+  public static Column column(SparkSession spark, Column row, StructType rows, Column... columns) {
+    Dataset<Row> twin = spark.createDataFrame(spark.sparkContext().emptyRDD(classTag()), rows);
+    Dataset<Row> made = twin.select(columns);
+    LogicalPlan plan = made.queryExecution().optimizedPlan();
+    if (!(plan instanceof Project)) {
+      throw new IllegalStateException("no projection: " + plan.nodeName());
+    }
+    Project project = (Project) plan;
+    List<Expression> found = new ArrayList<>();
+    for (NamedExpression one : CollectionConverters.asJava(project.projectList())) {
+      found.add((Expression) one);
+    }
+    StructType results = made.schema();
+    Guard target = new Guard(found.toArray(new Expression[0]), project.child().output().toList(), results);
+    StructType type = new StructType().add("result", results).add("reason", DataTypes.StringType);
+    return Expressions.call(target, "guard", type, false, row);
+  }
+
+  private static scala.reflect.ClassTag<Row> classTag() {
+    return scala.reflect.ClassTag$.MODULE$.apply(Row.class);
+  }
+
+  /** Called by generated code. */
+  public InternalRow guard(InternalRow row) {
+    if (projection == null) {
+      projection =
+          UnsafeProjection$.MODULE$.create(
+              CollectionConverters.asScala(List.of(expressions)).toSeq(), input);
+      projection.initialize(TaskContext.getPartitionId());
+    }
+    try {
+      return new GenericInternalRow(new Object[] {projection.apply(row).copy(), null});
+    } catch (RuntimeException failure) {
+      return new GenericInternalRow(new Object[] {null, UTF8String.fromString(reason(failure))});
+    }
+  }
+
+  private static String reason(RuntimeException failure) {
+    if (failure instanceof OperatorFault && failure.getMessage().startsWith("[ds:FUNCTION_FAILED]")) {
+      String text = failure.getMessage();
+      try {
+        var told = MAPPER.readTree(text.substring(text.indexOf('{')));
+        return "the function " + told.get("function").asText() + " failed: " + told.get("reason").asText();
+      } catch (IOException unreadable) {
+        throw failure;
+      }
+    }
+    if (failure instanceof SparkThrowable) {
+      String condition = ((SparkThrowable) failure).getCondition();
+      if (condition != null && OF_THE_ROW.matcher(condition).matches()) {
+        var parameters = ((SparkThrowable) failure).getMessageParameters();
+        String target = parameters.get("targetType");
+        String source = parameters.get("sourceType");
+        return target == null ? condition : condition + " from " + source + " to " + target;
+      }
+    }
+    throw failure;
+  }
+
+  @Override
+  public String toString() {
+    return "guard";
+  }
+}
