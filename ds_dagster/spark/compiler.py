@@ -42,7 +42,7 @@ from ds_dagster.plan.weights import has_weights
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.spark import columns as names
 from ds_dagster.spark import deltas, windowed
-from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis
+from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis, tick_source_name
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
@@ -333,6 +333,10 @@ class PlanCompiler:
             return flow
         ticked = with_ticks(self.spark, self.job, flow.frame, names.EVENT_TIME, self._ticks(node))
         return Flow(ticked, timed=True)
+
+    def _ticks(self, node: Node) -> str:
+        """Name of the tick source over a node's rows; an application's sources have none."""
+        return "" if self.shared is not None else tick_source_name(node)
 
     def _keyed(self, node: IntervalJoin, side: int) -> DataFrame:
         """One side of an interval join: its fields, its keys in the types both sides share, its time."""
