@@ -78,9 +78,8 @@ def met(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int, str]]:
     return found
 
 
-def refuse_everything(folder: Path) -> list[str]:
+def refuse_everything(settings: Settings) -> list[str]:
     """Compile all that is meant to be refused; the texts of what was said."""
-    settings = Settings(root=folder, sql=folder / "sql", state=folder / ".ds", store="kafka")
     said = []
     for path in sorted(FIXTURES.glob("*/*.sql")):
         for part in path.read_text(encoding="utf-8").split("-- case: ")[1:]:
@@ -91,12 +90,12 @@ def refuse_everything(folder: Path) -> list[str]:
     for path in sorted((ROOT / "tests" / "cases").rglob("*.case.yaml")):
         case = load_case(path)
         if case.error is not None and not case.error.query:
-            said += [found.text() for found in compile_case(case, folder / ".ds").project.diagnostics]
+            said += [found.text() for found in compile_case(case, settings.state).project.diagnostics]
     return said
 
 
-def test_every_refusal_has_a_fixture_or_a_case(met: set[tuple[str, int, str]], tmp_path: Path) -> None:
-    said = refuse_everything(tmp_path)
+def test_every_refusal_has_a_fixture_or_a_case(met: set[tuple[str, int, str]], settings: Settings) -> None:
+    said = refuse_everything(settings)
     unmet = [
         site
         for site in sites()
