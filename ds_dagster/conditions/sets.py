@@ -49,7 +49,7 @@ OVER: tuple[Condition, ...] = (
         "OVER_FUNCTION",
         "not_yet",
         "{function} OVER (…) is not built yet",
-        "ROW_NUMBER, RANK and DENSE_RANK are; or GROUP BY a window of time",
+        "COUNT, SUM, AVG, MIN, MAX, FIRST_VALUE, LAST_VALUE, LAG, ROW_NUMBER, RANK and DENSE_RANK are",
         _ZERO,
     ),
     Condition(
@@ -71,6 +71,21 @@ OVER: tuple[Condition, ...] = (
         "unsupported",
         "OVER clauses that differ in one SELECT",
         "write the other one in a sub-select in FROM",
+        _ZERO,
+    ),
+    Condition("OVER_FRAME", "user", "no such frame in OVER: {reason}", "see docs/dialect.md, OVER", "42P20"),
+    Condition(
+        "OVER_CHANGELOG",
+        "unsupported",
+        "an aggregate OVER rows of a changelog, which may be replaced or go",
+        "GROUP BY instead, or read a stream",
+        _ZERO,
+    ),
+    Condition(
+        "OVER_TIME",
+        "unsupported",
+        "an aggregate OVER rows that are not in order of event time",
+        "write ORDER BY {names}; through a sub-select it has to be selected unchanged",
         _ZERO,
     ),
     Condition(

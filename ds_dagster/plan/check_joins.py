@@ -11,6 +11,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import Distinct, Unweigh
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, IntervalJoin, Node, Scan, Window
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.window_join import WindowJoin
@@ -96,6 +97,7 @@ _TIMELESS: Mapping[type[Node], str] = MappingProxyType(
         Match: "a pattern match",
         Distinct: "SELECT DISTINCT",
         TopN: "a ranking",
+        Over: "an OVER aggregate",
         Unweigh: "a condition with a sub-select",
     }
 )

@@ -35,6 +35,7 @@ from ds_dagster.plan.nodes import (
     Window,
     Windowed,
 )
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.pattern import pattern_text
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.query import BoundQuery
@@ -280,13 +281,19 @@ def _top_n(node: Node) -> str:
     return f"{node.function} ≤ {node.limit}{by} in order of {order} · {kept}"
 
 
-def _kept_rows(node: TopN) -> str:
-    return "these rows" if appends_only(node.input) else "all rows"
-
-
 def _virtual(node: Node) -> str:
     assert isinstance(node, Virtual)
     return node.name
+def _over(node: Node) -> str:
+    assert isinstance(node, Over)
+    by = f" by {', '.join(map(_text, node.partition))}" if node.partition else ""
+    reach = "all rows before" if node.before < 0 else f"{node.before} {'µs' if node.by_time else 'rows'} before"
+    calls = ", ".join(f"{call.function}({_text(call.argument) if call.argument else '*'})" for call in node.calls)
+    return f"{calls}{by} in event time · {reach} · once time has passed a row"
+
+
+def _kept_rows(node: TopN) -> str:
+    return "these rows" if appends_only(node.input) else "all rows"
 
 
 def _fold(node: Node) -> str:
@@ -341,5 +348,6 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     Virtual: _virtual,
     TopN: _top_n,
     Unweigh: lambda _node: "",
+    Over: _over,
 }
 """Node → what is to be said about it."""

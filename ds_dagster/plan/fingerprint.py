@@ -29,6 +29,7 @@ from ds_dagster.plan.nodes import (
     Window,
     Windowed,
 )
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.pattern import pattern_text, variables
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.rank_nodes import TopN
@@ -318,6 +319,12 @@ def _distinct(_shaper: _Shaper, node: Node) -> Shape:
     return [node.changelog, *_forgets(node)]
 
 
+def _over(shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, Over)
+    calls = [[c.function, shaper.text(c.argument), shaper.text(c.filter), str(c.type)] for c in node.calls]
+    return [[shaper.text(expression) for expression in node.partition], calls, node.by_time, node.before]
+
+
 def _top_n(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, TopN)
     order = [[shaper.text(term.expression), term.descending, term.nulls_first] for term in node.order]
@@ -346,6 +353,7 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     Distinct: _distinct,
     TopN: _top_n,
     Unweigh: lambda _shaper, _node: [],
+    Over: _over,
 }
 
 
@@ -353,7 +361,7 @@ def _state(node: Node, store_kinds: StoreKinds) -> Shape:
     """What one stateful step keeps. Joins of streams keep rows: their types and the join itself. Aggregates keep
     results, and a join of changelogs must be told that a row goes in the words in which it came: everything below
     counts."""
-    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct | TopN):
+    if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct | TopN | Over):
         return [type(node).__name__, _without_reading(_shape(node, store_kinds))]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)
     types = [[str(field.type) for field in child.output] for child in node.inputs]

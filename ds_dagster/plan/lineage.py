@@ -8,6 +8,7 @@ from types import MappingProxyType
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Node, Project, Scan, Sink, Window
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.query import ColumnSource
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
@@ -48,6 +49,10 @@ def _lineage(node: Node) -> Sources:
     if isinstance(node, Match):
         found = below | {v.name: _merged(below, [v.argument] if v.argument is not None else []) for v in node.values}
         return {named.name: _merged(found, [named.expression]) for named in (*node.partition, *node.measures)}
+    if isinstance(node, Over):
+        return below | {
+            c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls
+        }
     if isinstance(node, TopN):
         return {**below, node.rank: _merged(below, [*node.partition, *(term.expression for term in node.order)])}
     if isinstance(node, Window):

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import cast
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, is_primitive
+from ds_dagster.datatypes import BIGINT, BOOLEAN, is_primitive
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.check_joins import check_weights
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, column
-from ds_dagster.plan.nodes import BoundExpression, Node
+from ds_dagster.plan.nodes import BoundExpression, Filter, Node
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.rank_nodes import OrderTerm, RankFunction, TopN
+from ds_dagster.plan.running import RunningCalls, is_running
 from ds_dagster.plan.weights import weighted
-from ds_dagster.sql.lowering import own_span
+from ds_dagster.sql.lowering import is_first_rows, own_span
 
 RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
 Over = Callable[[BoundExpression, Span], BoundExpression]
@@ -33,11 +34,40 @@ def windows_of(tree: exp.Select) -> Iterator[exp.Window]:
                 yield node
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One rank of a SELECT: its function and window, where it stands."""
+def first_rows(tree: exp.Select) -> exp.Window | None:
+    """ORDER BY … LIMIT of a SELECT as the number of each row; an alias or a place stands for its column."""
+    if not is_first_rows(tree):
+        return None
+    aliases = {item.alias: item.this for item in tree.expressions if isinstance(item, exp.Alias)}
+    order = tree.args["order"].copy()
+    for term in order.expressions:
+        term.set("this", _meant(term.this, aliases, tree.expressions))
+    return exp.Window(this=exp.Anonymous(this="ROW_NUMBER", expressions=[]), order=order, over="OVER")
 
-    function: RankFunction
+
+def _meant(
+    term: exp.Expression, aliases: Mapping[str, exp.Expression], items: Sequence[exp.Expression]
+) -> exp.Expression:
+    if isinstance(term, exp.Column) and not term.table and term.name in aliases:
+        return aliases[term.name].copy()
+    is_place = isinstance(term, exp.Literal) and not term.is_string and str(term.this).isdecimal()
+    if is_place and 1 <= int(str(term.this)) <= len(items):
+        item = items[int(str(term.this)) - 1]
+        return (item.this if isinstance(item, exp.Alias) else item).copy()
+    return term
+
+
+def _places(tree: exp.Select) -> tuple[int, int]:
+    offset = tree.args.get("offset")
+    behind = int(str(offset.expression.this)) if offset is not None else 0
+    return behind, behind + int(str(tree.args["limit"].expression.this))
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """The window of OVER clauses, where it stands; ``function``: the rank, empty for running aggregates."""
+
+    function: RankFunction | None
     partition: tuple[BoundExpression, ...]
     order: tuple[OrderTerm, ...]
     span: Span
@@ -52,48 +82,74 @@ class OverClauses:
         over: see :data:`Over`.
         name: internal name of the result.
         span: where the query begins.
+        rows: of ORDER BY … LIMIT the places behind which rows count, and up to which.
     """
 
     binder: ExpressionBinder
     over: Over
     name: str
     span: Span
-    ranked: Ranked | None = None
+    window: Ordered | None = None
+    running: RunningCalls | None = None
+    rows: tuple[int, int] | None = None
     results: dict[int, Typed] = field(default_factory=dict)
 
     def bind(self, tree: exp.Select) -> None:
         """Bind all of them, so that the binder of the SELECT list finds their results.
 
         Raises:
-            UserError: OVER_WITHOUT_ORDER, OVER_NESTED, OVER_SEVERAL, RANK_ARGUMENTS. NotYetError: OVER_FUNCTION.
+            UserError: OVER_WITHOUT_ORDER, OVER_NESTED, OVER_FRAME, FUNCTION_ARGUMENT_….
+            UnsupportedError: OVER_SEVERAL. NotYetError: OVER_FUNCTION.
         """
-        for node in windows_of(tree):
+        first = first_rows(tree)
+        self.rows = None if first is None else _places(tree)
+        for node in (*windows_of(tree), *(() if first is None else (first,))):
             span = own_span(node, self.span)
-            found = self._ranked(node, span)
-            if self.ranked is not None and _meaning(self.ranked) != _meaning(found):
+            found = self._ordered(node, span)
+            if self.window is not None and _meaning(self.window) != _meaning(found):
                 raise error("OVER_SEVERAL", span=span)
-            self.ranked = self.ranked or found
-            self.results[id(node)] = Typed(column(self.name), BIGINT, nullable=False)
+            self.window = self.window or found
+            self.results[id(node)] = self._result(node, span)
         self.binder.windows = MappingProxyType(self.results)
+
+    def _result(self, node: exp.Window, span: Span) -> Typed:
+        if not is_running(node):
+            return Typed(column(self.name), BIGINT, nullable=False)
+        self.running = self.running or RunningCalls(self.binder, self.name.partition("$")[0])
+        return self.running.add(node, span)
 
     def apply(self, node: Node) -> Node:
         """The step over the rows of a SELECT.
 
         Raises:
-            NotYetError: STATEFUL_CHAIN.
+            UnsupportedError: OVER_CHANGELOG, OVER_TIME. NotYetError: STATEFUL_CHAIN.
         """
-        assert self.ranked is not None
-        check_weights(node, self.ranked.span)
-        found = self.ranked
-        return TopN(weighted(node), found.function, found.partition, found.order, self.name)
+        found = self.window
+        assert found is not None
+        if self.running is not None:
+            term = found.order[0]
+            if len(found.order) > 1 or term.descending:
+                raise error("OVER_TIME", span=found.span, names=["the event time alone, ascending"])
+            return self.running.apply(node, found.partition, term.expression, found.span)
+        assert found.function is not None
+        check_weights(node, found.span)
+        made = TopN(weighted(node), found.function, found.partition, found.order, self.name)
+        if self.rows is None:
+            return made
+        behind, last = self.rows
+        bounded = replace(made, limit=last)
+        if not behind:
+            return bounded
+        tree = exp.GT(this=column(self.name), expression=exp.Literal.number(behind))
+        return Filter(bounded, BoundExpression(tree, BOOLEAN, nullable=False))
 
-    def _ranked(self, node: exp.Window, span: Span) -> Ranked:
-        call = node.this
+    def _ordered(self, node: exp.Window, span: Span) -> Ordered:
+        call = node.this.this if isinstance(node.this, exp.Filter) else node.this
         name = str(call.this).upper() if isinstance(call, exp.Anonymous) else type(call).__name__.upper()
-        if name not in RANKS:
+        if name not in RANKS and not is_running(node):
             raise error("OVER_FUNCTION", span=span, function=name)
-        if call.expressions:
-            raise error("FUNCTION_ARGUMENT_COUNT", span=span, function=name, count=len(call.expressions), expected="()")
+        if name in RANKS:
+            self._check_rank(node, name, span)
         if not node.args.get("order"):
             raise error("OVER_WITHOUT_ORDER", span=span, function=name)
         partition = tuple(self._scalar(part) for part in node.args.get("partition_by") or ())
@@ -101,7 +157,14 @@ class OverClauses:
             OrderTerm(self._scalar(term.this), bool(term.args.get("desc")), bool(term.args.get("nulls_first")))
             for term in node.args["order"].expressions
         )
-        return Ranked(cast("RankFunction", name), partition, order, span)
+        return Ordered(cast("RankFunction", name) if name in RANKS else None, partition, order, span)
+
+    def _check_rank(self, node: exp.Window, name: str, span: Span) -> None:
+        count = len(node.this.expressions)
+        if count:
+            raise error("FUNCTION_ARGUMENT_COUNT", span=span, function=name, count=count, expected="()")
+        if node.args.get("spec") is not None:
+            raise error("OVER_FRAME", span=span, reason=f"{name} has no frame")
 
     def _scalar(self, node: exp.Expression) -> BoundExpression:
         place = self.binder.scope.place(node)
@@ -111,12 +174,12 @@ class OverClauses:
         return bound
 
 
-def _meaning(ranked: Ranked) -> tuple[object, ...]:
+def _meaning(window: Ordered) -> tuple[object, ...]:
     def text(expression: BoundExpression) -> str:
         return expression_text(expression.tree, str, strict=True)
 
-    order = [(text(term.expression), term.descending, term.nulls_first) for term in ranked.order]
-    return ranked.function, [text(part) for part in ranked.partition], order
+    order = [(text(term.expression), term.descending, term.nulls_first) for term in window.order]
+    return window.function, [text(part) for part in window.partition], order
 
 
 def unbounded(node: Node, places: Mapping[str, Span], otherwise: Span) -> Iterator[DsError]:

@@ -23,6 +23,7 @@ from ds_dagster.plan.nodes import (
     Window,
     Windowed,
 )
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.window_join import WindowJoin
@@ -132,6 +133,15 @@ def _prune_unweigh(node: Node, needed: Needed) -> Node:
     return replace(node, input=_prune(node.input, needed))
 
 
+def _prune_over(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, Over)
+    calls = tuple(call for call in node.calls if call.name in needed) or node.calls[:1]
+    parts = [part for call in calls for part in (call.argument, call.filter) if part is not None]
+    used = [expression.columns() for expression in (*node.partition, *parts)]
+    own = {call.name for call in node.calls}
+    return replace(node, input=_prune(node.input, (needed - own).union(*used)), calls=calls)
+
+
 def _prune_top_n(node: Node, needed: Needed) -> Node:
     """The rank where somebody needs it: without, a row that only moves is no change."""
     assert isinstance(node, TopN)
@@ -208,5 +218,6 @@ PRUNERS: dict[type[Node], Pruner] = {
     Virtual: _prune_virtual,
     TopN: _prune_top_n,
     Unweigh: _prune_unweigh,
+    Over: _prune_over,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

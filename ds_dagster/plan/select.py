@@ -27,7 +27,7 @@ from ds_dagster.plan.set_operations import SetBinder
 from ds_dagster.plan.sources import Naming, Planned, SourceBinder, World
 from ds_dagster.plan.weights import weighted
 from ds_dagster.sql.expressions import FieldAccess, QueryTree
-from ds_dagster.sql.lowering import own_span
+from ds_dagster.sql.lowering import is_first_rows, own_span
 from ds_dagster.sql.statements import Context
 
 
@@ -215,7 +215,7 @@ class SelectBinder:
 
     def _over(self, tree: exp.Select, binder: ExpressionBinder, grouping: Grouping | None) -> OverClauses | None:
         """The OVER clauses of a SELECT list, if any."""
-        if next(windows_of(tree), None) is None:
+        if next(windows_of(tree), None) is None and not is_first_rows(tree):
             return None
         name = f"{self.naming.alias('over')}$result"
         if grouping is not None:
@@ -226,8 +226,8 @@ class SelectBinder:
         except DsError as problem:
             self.findings.add(problem)
             raise RefusedSelectError from problem
-        if clauses.ranked is not None:
-            self.places[name] = clauses.ranked.span
+        if clauses.window is not None:
+            self.places[name] = clauses.window.span
         return clauses
 
     def _after(self, over: OverClauses | None, node: Node) -> Node:

@@ -1,7 +1,7 @@
 """``[NOT] IN (SELECT …)`` and ``[NOT] EXISTS (SELECT …)`` in WHERE: joins that show or hide rows of the outer query.
 
-A sub-select is a table of keys: what it selects for IN, and the inner side of each equality with a column of the
-outer query. NOT IN has the rules SQL has for NULL only where there can be none: one NULL in it would hide all rows.
+A sub-select is a table of keys: what it selects for IN, and the inner side of each equality with a column of the outer
+query. NOT IN is accepted where there can be no NULL only, since one in the sub-select would hide all rows.
 """
 
 from __future__ import annotations
@@ -164,6 +164,9 @@ class SemiJoinBinder:
 
     def _is_outer(self, node: exp.Column, scope: Scope) -> bool:
         """Whether a column is one of the outer query: the sub-select has none of that name."""
+        if node.table:
+            own, outer = ({source.alias for source in found.sources} for found in (scope, self.scope))
+            return node.table in outer - own
         return not _resolves(node, scope) and _resolves(node, self.scope)
 
     def _pair(

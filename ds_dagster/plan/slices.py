@@ -31,8 +31,10 @@ from ds_dagster.plan.user_calls import called
 from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.script import parse_statement
 from ds_dagster.sql.statements import (
+    Application,
     ColumnDefinition,
     Context,
+    CreateAsSelect,
     CreateDatabase,
     CreateDescriptorSource,
     CreateRelation,
@@ -130,7 +132,10 @@ def _descriptor_sources(names: Iterable[str], catalog: Catalog) -> Iterator[Piec
 
 def _functions(query: BoundQuery, catalog: Catalog) -> Iterator[Piece]:
     """Functions of the user that the query calls, behind their sources; jars and modules stay in the project."""
-    found = list(called(query.statement.body.tree, catalog.functions))
+    written = query.statement
+    inside = written.statements if isinstance(written, Application) else (written,)
+    bodies = [one.body for one in inside if isinstance(one, CreateAsSelect | InsertInto)]
+    found = list(dict.fromkeys(one for body in bodies for one in called(body.tree, catalog.functions)))
     sources = dict.fromkeys(function.source for function in found if function.source)
     for origin in (*(catalog.functions.sources[name].origin for name in sources), *(one.origin for one in found)):
         yield origin.text, origin.span, origin.context

@@ -16,6 +16,7 @@ from ds_dagster.catalog.io_spec import ReadSpec
 from ds_dagster.plan.expiry import forgets
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
+from ds_dagster.plan.over_node import Over
 from ds_dagster.spark.jvm import STEP_MICROS, ClockConfig, InputTime
 from ds_dagster.spark.windows import window_grid_millis
 
@@ -39,13 +40,14 @@ def batch_settings(root: Node) -> Mapping[str, str]:
 
 def needs_clock(node: Node) -> bool:
     """Whether this node itself waits for event time."""
-    return isinstance(node, Window | IntervalJoin | Match) or (isinstance(node, TemporalJoin) and not node.immediate)
+    waits = isinstance(node, Window | IntervalJoin | Match | Over)
+    return waits or (isinstance(node, TemporalJoin) and not node.immediate)
 
 
 def lateness_edge_millis(root: Node) -> int:
-    """How far ticks stay behind event time. In front of an interval join and of a pattern Spark drops rows stamped at
-    the watermark itself, yet a row that is exactly as late as the bound allows is in time."""
-    return 1 if any(isinstance(node, IntervalJoin | Match) for node in root.walk()) else 0
+    """How far ticks stay behind event time. In front of an interval join, a pattern and OVER Spark drops rows stamped
+    at the watermark itself, yet a row that is exactly as late as the bound allows is in time."""
+    return 1 if any(isinstance(node, IntervalJoin | Match | Over) for node in root.walk()) else 0
 
 
 def clocked_sources(root: Node) -> frozenset[str]:
@@ -96,7 +98,7 @@ def _span_millis(node: Node) -> int:
 def _grid_millis(root: Node) -> int:
     """What all windows' ends are multiples of, where nothing but windows waits; else 0."""
     windows = [node for node in root.walk() if isinstance(node, Window)]
-    if any(isinstance(node, IntervalJoin | TemporalJoin | Match) for node in root.walk()):
+    if any(isinstance(node, IntervalJoin | TemporalJoin | Match | Over) for node in root.walk()):
         return 0
     grids = [window_grid_millis(window) for window in windows]
     return math.gcd(*grids) if all(grids) else 0

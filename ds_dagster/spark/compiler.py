@@ -35,6 +35,7 @@ from ds_dagster.plan.nodes import (
     Window,
     Windowed,
 )
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.row_errors import computed_below
 from ds_dagster.plan.set_nodes import Union
@@ -47,9 +48,10 @@ from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
-from ds_dagster.spark.join_keys import shared_keys
+from ds_dagster.spark.join_keys import null_mark, shared_keys
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.matching import match
+from ds_dagster.spark.overs import over
 from ds_dagster.spark.row_errors import RowErrors
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.shared_rows import SharedRows
@@ -100,7 +102,7 @@ def output_mode(root: Sink) -> OutputMode:
 
 def state_store(root: Node) -> StateStore:
     """Where the plan keeps its state: our operators need RocksDB, native ones are faster on the heap."""
-    ours = any(isinstance(node, TemporalJoin | WindowJoin | Match) for node in root.walk()) or has_weights(root)
+    ours = any(isinstance(node, TemporalJoin | WindowJoin | Match | Over) for node in root.walk()) or has_weights(root)
     return "rocksdb" if ours else "heap"
 
 
@@ -225,8 +227,9 @@ class PlanCompiler:
         within = sf.lit(timedelta(milliseconds=node.within_millis))
         left_time, right_time = sf.col("__left_time"), sf.col("__right_time")
         meets = (right_time >= left_time - within) & (right_time <= left_time + within)
-        for index in range(len(node.left_keys)):
-            meets = meets & (sf.col(f"__left_key{index}") == sf.col(f"__right_key{index}"))
+        for name in left.columns:
+            if name.startswith("__left_key"):
+                meets = meets & (sf.col(name) == sf.col(name.replace("left", "right", 1)))
         if node.residual is not None:
             meets = meets & compile_condition(left.join(right, sf.lit(True)), node.residual)
         frame = left.join(right, meets, _NATIVE_KINDS[node.kind])
@@ -306,6 +309,10 @@ class PlanCompiler:
         """Each row once."""
         return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
 
+    def visit_over(self, node: Over, _wants: Wants) -> Flow:
+        """Rows with results over those before them, once time has passed them; late ones are dropped by Spark."""
+        return Flow(over(self.spark, node, self._timed(node.input, TIME).frame))
+
     def visit_unweigh(self, node: Unweigh, _wants: Wants) -> Flow:
         """Appended rows."""
         return Flow(deltas.unweigh(self.visit(node.input, NOTHING).frame, node.output))
@@ -342,9 +349,11 @@ class PlanCompiler:
         """One side of an interval join: its fields, its keys in the types both sides share, its time."""
         name, input_ = ("right", node.right) if side else ("left", node.left)
         frame = self._timed(input_, TIME).frame
-        keys = [key.alias(f"__{name}_key{index}") for index, key in enumerate(shared_keys(frame, node, side))]
+        keys = shared_keys(frame, node, side)
+        keys += [null_mark(keys, side)] if node.kind == "full" else []
+        made = [key.alias(f"__{name}_key{index}") for index, key in enumerate(keys)]
         time = sf.col(names.EVENT_TIME).alias(f"__{name}_time")
-        return frame.select(*[field(f.name) for f in input_.output], *keys, time)
+        return frame.select(*[field(f.name) for f in input_.output], *made, time)
 
     def _temporal_side(self, node: TemporalJoin, side: int) -> tuple[DataFrame, bool]:
         """One side of a temporal join in the operator's columns, and whether it has its time from a step below; ties
@@ -419,6 +428,7 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         Virtual: _visits(PlanCompiler.visit_virtual),
         TopN: _visits(PlanCompiler.visit_top_n),
         Unweigh: _visits(PlanCompiler.visit_unweigh),
+        Over: _visits(PlanCompiler.visit_over),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )

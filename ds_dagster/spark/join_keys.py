@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
 
 from ds_dagster.datatypes import common_type
 from ds_dagster.plan.delta_nodes import DeltaJoin
@@ -21,3 +24,10 @@ def shared_keys(
         shared = common_type(pair[0].type, pair[1].type) or pair[0].type
         found.append(compile_expression(frame, pair[side]).cast(to_spark(shared)))
     return found
+
+
+def null_mark(keys: list[Column], side: int) -> Column:
+    """One more key that differs between the sides where a key is NULL. Spark's FULL join of streams looks rows up by
+    their keys and takes two NULLs for equal; its other joins filter NULLs before."""
+    missing = reduce(Column.__or__, [key.isNull() for key in keys])
+    return sf.when(missing, sf.lit(side + 1)).otherwise(sf.lit(0))

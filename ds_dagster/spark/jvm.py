@@ -268,6 +268,21 @@ class Operators:
             Columns ``end``, ``l`` and ``r`` (null where a row has no partner).
         """
         return DataFrame(self._jvm.join.WindowJoin.apply(_java(frame), keys, kind), self.spark)
+    def event_over(self, frame: DataFrame, keys: int, calls: str, *, by_time: bool, before: int) -> DataFrame:
+        """Results of appended rows over those before them in event time.
+
+        Args:
+            frame: ``keys`` columns of the partition, then ``et`` timestamp with the watermark, one argument per call,
+                ``row`` struct.
+            calls: JSON of ``[{"function", "argument", "type"}]``.
+            by_time: the frame is so many microseconds; else so many rows.
+            before: how far it reaches back; negative: to the beginning.
+
+        Returns:
+            Column ``row``, then ``c0`` … per call.
+        """
+        made = self._jvm.delta.EventOver.apply(_java(frame), keys, calls, by_time, before)
+        return DataFrame(made, self.spark)
 
     def fold(self, frame: DataFrame, keys: int) -> DataFrame:
         """At most one upsert or delete per key and batch.

@@ -85,10 +85,22 @@ class CallParser(TypeParser):
         if self.take("partition", "by"):
             partition = self.separated(self.expr)
         order = self.order_by() if self.at("order") else None
-        if self.at("rows") or self.at("range"):
-            raise self.refuse("CLAUSE_UNSUPPORTED", clause=self._curr.text.upper() + " in OVER")
+        frame = self._frame() if self.at("rows") or self.at("range") else None
         self.need_symbol(TokenType.R_PAREN, "')'")
-        return placed(exp.Window(this=call, partition_by=partition, order=order, over="OVER"), over)
+        return placed(exp.Window(this=call, partition_by=partition, order=order, spec=frame, over="OVER"), over)
+
+    def _frame(self) -> exp.WindowSpec:
+        """``{ROWS | RANGE} [BETWEEN] {UNBOUNDED | n | INTERVAL 'n' unit} PRECEDING [AND CURRENT ROW]``."""
+        kind = self.next_token().text.upper()
+        between = self.take("between")
+        start: exp.Expression | str = "CURRENT ROW"
+        if not self.take("current", "row"):
+            start = "UNBOUNDED" if self.take("unbounded") else self.expr(SUM)
+            self.need("preceding")
+        if between:
+            self.need("and", "current", "row")
+        side = None if start == "CURRENT ROW" else "PRECEDING"
+        return exp.WindowSpec(kind=kind, start=start, start_side=side, end="CURRENT ROW")
 
     def _case(self) -> exp.Expression:
         token = self.next_token()

@@ -75,11 +75,21 @@ def own_span(node: exp.Expr, otherwise: Span) -> Span:
     return Span(otherwise.file, line, column, line, column + int(meta["end"]) - int(meta["start"]) + 1)
 
 
+def is_first_rows(node: exp.Expr) -> bool:
+    """Whether a SELECT asks for its first rows in an order, which can be kept up to date."""
+    return bool(
+        isinstance(node, exp.Select)
+        and node.args.get("order")
+        and node.args.get("limit")
+        and not node.args.get("distinct")
+    )
+
+
 def refuse_in_persistent_query(tree: exp.Expr, source: Source) -> list[Mistake]:
     """Clauses that only a question asked once can have."""
     found: list[Mistake] = []
     for node in tree.walk():
-        if isinstance(node, exp.Select | exp.SetOperation):
+        if isinstance(node, exp.Select | exp.SetOperation) and not is_first_rows(node):
             found.extend(
                 _at(argument_node, source, condition, params)
                 for argument, (condition, params) in _FINITE_ONLY.items()

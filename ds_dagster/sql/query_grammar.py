@@ -7,16 +7,17 @@ question asked once has. That difference is judged behind the grammar, in :mod:`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.cursor import RESERVED
-from ds_dagster.sql.expressions import QueryTree, RelationRef, StreamJoin, WindowRef
+from ds_dagster.sql.expressions import RelationRef, StreamJoin, WindowRef
 from ds_dagster.sql.match_grammar import MatchParser
 from ds_dagster.sql.mistakes import RefusedError
+from ds_dagster.sql.set_grammar import ASKED_ONCE, SET_OPERATIONS, SetOperationParser
 from ds_dagster.sql.statements import Property, SelectBody, ValueKind, WrittenName
 
 UNITS: dict[str, int] = {
@@ -39,16 +40,6 @@ class WindowForm:
 
     size: tuple[str, ...]
     step: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NamedQuery:
-    """A query that WITH names: where, its tree, how many sub-selects it stands for, and who reads it."""
-
-    token: Token
-    tree: QueryTree
-    size: int
-    readers: list[Token] = field(default_factory=list)
 
 
 WINDOWS: dict[str, WindowForm] = {
@@ -87,19 +78,11 @@ REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
         )
     },
 }  # fmt: skip
-SET_OPERATIONS: dict[str, tuple[int, type[exp.SetOperation]]] = {
-    "union": (1, exp.Union),
-    "except": (1, exp.Except),
-    "intersect": (2, exp.Intersect),
-}
-"""Word → how tight it binds, and its node."""
 _OTHER_WORDS = frozenset({"semi", "anti", "asof", "straight", "match_recognize"})
 _NO_ALIAS = RESERVED | frozenset(REFUSED_CLAUSES) | frozenset(SET_OPERATIONS) | _OTHER_WORDS
-MOST_NAMED_PARTS = 64
-"""Sub-selects that names of WITH may stand for in one query: each is computed on its own."""
 
 
-class QueryParser(MatchParser):
+class QueryParser(SetOperationParser, MatchParser):
     """The grammar of SELECT."""
 
     def select_body(self) -> SelectBody:
@@ -130,73 +113,6 @@ class QueryParser(MatchParser):
     def _once(self, present: bool, clause: str) -> None:
         if present:
             raise self.refuse("CLAUSE_TWICE", clause=clause)
-
-    def query(self) -> QueryTree:
-        """``[WITH name AS (query), …] select [UNION [ALL] select …] [ORDER BY] [LIMIT] [OFFSET]``."""
-        self._depth += 1
-        outer = self._named
-        self._named = self._named_queries(outer)
-        tree = self._set_operation(1)
-        for name, named in self._named.items():
-            if name not in outer and not named.readers:
-                raise self.refuse("CTE_UNUSED", named.token, name=name)
-        self._named = outer
-        self._depth -= 1
-        return tree
-
-    def _named_queries(self, outer: dict[str, NamedQuery]) -> dict[str, NamedQuery]:
-        """The names of WITH on top of those around it; each is known to the ones behind it, none to itself."""
-        if not self.take("with"):
-            return outer
-        if self.at("recursive"):
-            raise self.refuse("CLAUSE_UNSUPPORTED", clause="WITH RECURSIVE")
-        own: set[str] = set()
-        while True:
-            token = self._curr
-            name = self.identifier("a name behind WITH").name
-            if name in own:
-                raise self.refuse("CTE_TWICE", token, name=name)
-            if self.at_symbol(TokenType.L_PAREN):
-                raise self.refuse("CLAUSE_UNSUPPORTED", clause="a list of columns behind a name of WITH")
-            self.need("as")
-            self.need_symbol(TokenType.L_PAREN, "(")
-            tree = self.query()
-            self.need_symbol(TokenType.R_PAREN, "')'")
-            own.add(name)
-            self._named = {**self._named, name: NamedQuery(token, tree, _size(tree))}
-            if not self.take_symbol(TokenType.COMMA):
-                return self._named
-
-    def _set_operation(self, level: int) -> QueryTree:
-        """Operands from left to right; INTERSECT binds tighter. What stands behind the last operand belongs to all."""
-        left = self._operand()
-        while self.at_any(SET_OPERATIONS) and SET_OPERATIONS[self._curr.text][0] >= level:
-            own, node = SET_OPERATIONS[self._curr.text]
-            token = self.next_token()
-            misplaced = next((left.args[clause] for clause in _ASKED_ONCE if left.args.get(clause)), None)
-            if misplaced is not None and not isinstance(left, exp.Subquery):
-                raise self.refuse("SYNTAX_UNEXPECTED", token, found=token.text.upper() + " behind ORDER BY or LIMIT")
-            distinct = not self.take("all")
-            if distinct:
-                self.take("distinct")
-            right = self._set_operation(own + 1)
-            left = node(this=left, expression=right, distinct=distinct)
-            left.update_positions(token)
-            for clause in _ASKED_ONCE:
-                if not isinstance(right, exp.Subquery) and right.args.get(clause):
-                    left.set(clause, right.args[clause].pop())
-        return left
-
-    def _operand(self) -> QueryTree:
-        if not self.at_symbol(TokenType.L_PAREN):
-            return self._select_clauses()
-        token = self.next_token()
-        with self.nested():
-            query = self.query()
-        self.need_symbol(TokenType.R_PAREN, "')'")
-        made = exp.Subquery(this=query)
-        made.update_positions(token)
-        return made
 
     def _select_clauses(self) -> exp.Select:
         """``SELECT … FROM … [JOIN …] [WHERE] [GROUP BY] [HAVING] [ORDER BY] [LIMIT] [OFFSET]``."""
@@ -233,7 +149,7 @@ class QueryParser(MatchParser):
     def _clauses(self, tree: exp.Select) -> None:
         for words, (argument, parse) in _CLAUSES.items():
             if self.take(*words):
-                self._finite |= argument in _ASKED_ONCE
+                self._finite |= argument in ASKED_ONCE
                 tree.set(argument, parse(self))
         if self._curr.token_type is TokenType.VAR:
             self._refuse_clause()
@@ -301,18 +217,9 @@ class QueryParser(MatchParser):
                 raise self.refuse("NAME_TOO_MANY_PARTS", name="of the relation", count=4, limit=3)
             parts.append(self.identifier("a name behind the dot"))
         if len(parts) == 1 and parts[0].name in self._named:
-            return self._by_name(parts[0])
+            return self._alias_and_properties(self.named_query(parts[0]), parts[0])
         node = RelationRef(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
         return self._alias_and_properties(node, parts[-1])
-
-    def _by_name(self, name: exp.Identifier) -> exp.Expression:
-        """A name of WITH stands for its query, each time it is read."""
-        named = self._named[name.name]
-        self._sub_selects += named.size
-        named.readers.append(self._prev)
-        if self._sub_selects > MOST_NAMED_PARTS:
-            raise self.refuse("CTE_TOO_LARGE", self._prev, limit=MOST_NAMED_PARTS)
-        return self._alias_and_properties(exp.Subquery(this=named.tree.copy()), name)
 
     def _sub_select(self) -> exp.Expression:
         self._advance()
@@ -483,10 +390,6 @@ class QueryParser(MatchParser):
             raise self.refuse("PROPERTY_VALUE_NOT_QUOTED", name=name)
 
 
-def _size(tree: QueryTree) -> int:
-    return 1 + sum(1 for _ in tree.find_all(exp.Subquery))
-
-
 def _number(text: str, negative: bool) -> int | float:
     value = int(text) if text.isdecimal() else float(text)
     return -value if negative else value
@@ -510,5 +413,4 @@ _CLAUSES: dict[tuple[str, ...], tuple[str, Callable[[QueryParser], exp.Expressio
     ("limit",): ("limit", QueryParser._limit),
     ("offset",): ("offset", QueryParser._offset),
 }
-_ASKED_ONCE = frozenset({"order", "limit", "offset"})
 _QUERY_CLAUSES = frozenset(words[0] for words in _CLAUSES) | frozenset(SET_OPERATIONS)

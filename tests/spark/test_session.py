@@ -126,6 +126,24 @@ def test_only_queries_that_wait_for_time_have_a_clock(bench):
     assert {time.bound_micros for time in join.inputs.values()} == {10_001_000}  # a row as late as allowed is in time
 
 
+def test_steps_that_stand_over_one_another_wait_in_turn(bench):
+    bench.compile(
+        """CREATE STREAM s (k VARCHAR, t BIGINT) WITH ('topic' = 's', 'value.format' = 'json', 'timestamp' = 't');
+           CREATE CHANGELOG over_join AS SELECT window_start, window_end, COUNT(*) AS n
+             FROM TUMBLE((SELECT a.k FROM s a JOIN s b WITHIN 5 SECONDS ON a.k = b.k) x, SIZE 1 MINUTE)
+             GROUP BY window_start, window_end;
+           CREATE CHANGELOG over_window AS SELECT window_start, window_end, MAX(n) AS n
+             FROM TUMBLE((SELECT n FROM (SELECT window_start, window_end, k, COUNT(*) AS n FROM TUMBLE(s, SIZE 40 SECONDS)
+               GROUP BY window_start, window_end, k) c) x, SIZE 1 MINUTE) GROUP BY window_start, window_end;"""
+    )
+    over_join = clock_config(bench.project.queries["over_join"].root, {})
+    assert over_join is not None
+    assert (over_join.span_micros, over_join.soonest_micros, over_join.grid_micros) == (65_000_000, 0, 0)
+    over_window = clock_config(bench.project.queries["over_window"].root, {})
+    assert over_window is not None
+    assert (over_window.span_micros, over_window.grid_micros) == (100_000_000, 20_000_000)
+
+
 PROGRESS = {
     "id": "x", "runId": "y", "name": "n", "timestamp": "2026-11-21T08:00:00.000Z", "batchId": 4, "durationMs": {"triggerExecution": 200},
     "eventTime": {"watermark": "2026-11-21T07:59:00.000Z"},

@@ -146,6 +146,31 @@ def test_interval_join_meets_the_model_and_frees_its_state(bench):
     assert query.recentProgress[-1].stateOperators[0].numRowsTotal == 0
 
 
+WINDOW_JOIN = """
+CREATE STREAM l (k VARCHAR, t BIGINT, v INTEGER) WITH ('topic' = 'l', 'value.format' = 'json', 'timestamp' = 't');
+CREATE STREAM r (k VARCHAR, t BIGINT, w INTEGER) WITH ('topic' = 'r', 'value.format' = 'json', 'timestamp' = 't');
+CREATE STREAM j AS SELECT x.v, y.w FROM TUMBLE(l, SIZE 10 SECONDS) x FULL JOIN TUMBLE(r, SIZE 10 SECONDS) y
+  ON x.window_start = y.window_start AND x.window_end = y.window_end AND x.k = y.k;
+"""
+
+
+def test_window_join_forgets_a_window_that_has_closed(bench):
+    bench.compile(WINDOW_JOIN)
+    query = bench.start("j")
+    bench.send("l", {"k": "a", "t": 1000, "v": 1}, {"k": "a", "t": 2000, "v": 2}, {"k": None, "t": 3000, "v": 3})
+    bench.send("r", {"k": "a", "t": 9999, "w": 4}, {"k": "a", "t": 10_000, "w": 5}, {"k": "b", "t": 0, "w": 6})
+    bench.settle(query)
+    assert query.recentProgress[-1].stateOperators[0].numRowsTotal > 0
+    bench.advance(query, 9_999)
+    assert bench.values == []
+    bench.advance(query, 10_000)
+    expected = Counter({(1, 4): 1, (2, 4): 1, (3, None): 1, (None, 6): 1})
+    assert Counter((row["v"], row["w"]) for row in bench.values) == expected
+    bench.advance(query, 20_000)
+    assert Counter((row["v"], row["w"]) for row in bench.values) == expected + Counter({(None, 5): 1})
+    assert query.recentProgress[-1].stateOperators[0].numRowsTotal == 0
+
+
 def test_inner_interval_join_emits_at_once(bench):
     bench.compile(INTERVAL.format(kind=""))
     query = bench.start("j")

@@ -12,11 +12,15 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
-from tests.testing.test_delta_oracle import DECLARED, NULLABLE, TYPES, customer, folded, order, steps_of
+from tests.testing.test_delta_oracle import DECLARED, NULLABLE, TYPES, customer, folded, order
 
 pytestmark = pytest.mark.cases
 
 SEED = 20261122
+LOG = """CREATE STREAM log (nr INTEGER, id INTEGER, customer VARCHAR, amount INTEGER)
+  WITH ('topic' = 'log', 'value.format' = 'json');
+"""
+LOGGED = {"log": "nr INTEGER, id INTEGER, customer VARCHAR, amount INTEGER"}
 # name → (properties, the same SELECT for both)
 QUESTIONS: dict[str, tuple[str, str]] = {
     "ranked": (
@@ -55,7 +59,7 @@ QUESTIONS: dict[str, tuple[str, str]] = {
         """SELECT customer, SUM(amount) AS s FROM (SELECT customer, amount, ROW_NUMBER() OVER (PARTITION BY customer
            ORDER BY amount DESC NULLS LAST, id) AS rn FROM orders) q WHERE rn <= 3 GROUP BY customer""",
     ),
-    "values": (NULLABLE, "SELECT DISTINCT customer, paid FROM orders"),
+    "seen": (NULLABLE, "SELECT DISTINCT customer, paid FROM orders"),
     "sizes": (NULLABLE, "SELECT DISTINCT n FROM (SELECT customer, COUNT(*) AS n FROM orders GROUP BY customer) q"),
     "names": (NULLABLE, "SELECT customer FROM orders UNION SELECT name FROM customers"),
     "both": (NULLABLE, "SELECT customer FROM orders INTERSECT SELECT name FROM customers"),
@@ -65,6 +69,41 @@ QUESTIONS: dict[str, tuple[str, str]] = {
         """SELECT who, COUNT(*) AS n FROM (SELECT customer AS who FROM orders UNION ALL SELECT name FROM customers
            UNION ALL SELECT customer FROM orders WHERE amount > 9) q GROUP BY who""",
     ),
+    "in_": ("", "SELECT id FROM orders WHERE customer IN (SELECT name FROM customers WHERE age > 3)"),
+    "exists_": (
+        "",
+        """SELECT o.id FROM orders o
+           WHERE EXISTS (SELECT 1 AS one FROM customers c WHERE c.name = o.customer AND c.age = o.amount)""",
+    ),
+    "not_exists": (
+        "",
+        "SELECT id FROM orders o WHERE NOT EXISTS (SELECT * FROM customers c WHERE o.customer = c.name AND age > 3)",
+    ),
+    "not_in": (
+        "",
+        """SELECT id FROM orders WHERE amount IS NOT NULL
+           AND amount NOT IN (SELECT age FROM customers WHERE age IS NOT NULL)""",
+    ),
+    "log_ranked": (
+        NULLABLE,
+        """SELECT customer, id, amount, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY customer
+           ORDER BY amount DESC NULLS LAST, id, nr) AS rn FROM log) q WHERE rn <= 3""",
+    ),
+    "log_latest": (
+        "",
+        """SELECT id, customer, nr FROM (SELECT id, customer, nr, ROW_NUMBER() OVER (PARTITION BY id ORDER BY nr DESC)
+           AS rn FROM log) q WHERE rn = 1""",
+    ),
+    "log_tied": (
+        NULLABLE,
+        """SELECT customer, r, COUNT(*) AS n FROM (SELECT customer, RANK() OVER (PARTITION BY customer
+           ORDER BY amount DESC NULLS LAST) AS r FROM log) q WHERE r <= 2 GROUP BY customer, r""",
+    ),
+    "log_seen": (
+        NULLABLE,
+        "SELECT amount, COUNT(*) AS n FROM (SELECT DISTINCT customer, amount FROM log) q GROUP BY amount",
+    ),
+    "log_in": ("", "SELECT id, COUNT(*) AS n FROM log WHERE customer IN (SELECT name FROM customers) GROUP BY id"),
     "parts": ("", "SELECT 'o' AS part, id FROM orders UNION ALL SELECT 'b' AS part, id FROM orders WHERE amount > 9"),
 }
 
@@ -84,10 +123,39 @@ def history(dice: random.Random) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
+def logged(records: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    """Every order that came also as a row of a stream."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for number, (topic, record) in enumerate(records):
+        found.append((topic, record))
+        if topic == "orders" and record["value"] is not None:
+            value = record["value"]
+            row = {"nr": number, "id": value["id"], "customer": value["customer"], "amount": value["amount"]}
+            found.append(("log", {"value": row}))
+    return found
+
+
+def steps_of(records: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Four parts; a restart and both kinds of crash between them."""
+    between: list[dict[str, Any]] = [
+        {"restart": {}},
+        {"crash": {"at": "before_commit"}},
+        {"crash": {"at": "after_commit"}},
+    ]
+    steps: list[dict[str, Any]] = []
+    quarter = -(-len(records) // 4)
+    for part in range(4):
+        for topic in ("orders", "customers", "log"):
+            rows = [record for name, record in records[part * quarter : (part + 1) * quarter] if name == topic]
+            steps.append({"send": {"topic": topic, "rows": rows}})
+        steps += between[part : part + 1]
+    return steps
+
+
 def answers(tables: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     with duckdb.connect() as database:
         for name, rows in tables.items():
-            database.execute(f"CREATE TABLE {name} ({TYPES[name]})")
+            database.execute(f"CREATE TABLE {name} ({(TYPES | LOGGED)[name]})")
             for row in rows:
                 database.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", list(row.values()))
         found = {}
@@ -102,14 +170,15 @@ def answers(tables: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str,
 
 def test_folded_results_are_what_one_batch_gives(tmp_path: Path) -> None:
     records = history(random.Random(SEED))
-    expected = answers(folded(records))
+    rows = [record["value"] for topic, record in logged(records) if topic == "log"]
+    expected = answers(folded(records) | {"log": rows})
     assert all(expected.values()), "every question has an answer"
     statements = [f"CREATE CHANGELOG {name} {with_} AS {select};" for name, (with_, select) in QUESTIONS.items()]
     case = {
         "title": "random histories",
-        "sql": DECLARED + "\n".join(statements),
+        "sql": DECLARED + LOG + "\n".join(statements),
         "stores": {"s": "memory"},
-        "steps": steps_of(records),
+        "steps": steps_of(logged(records)),
         "expect": [{"relation": name, "rows": rows} for name, rows in expected.items()],
     }
     path = tmp_path / "generated.case.yaml"

@@ -1,0 +1,64 @@
+package dsdagster.delta;
+
+import dsdagster.Expressions;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Results of each appended row from the rows before it in event time, once time has passed the row.
+ *
+ * <p>Input columns: the partition's, {@code et} timestamp that carries time (Spark drops late rows by it), the
+ * arguments', {@code row} struct. Output: {@code row}, then one column per call ({@code c0} …). A row without time is
+ * left out.
+ */
+public final class EventOver {
+  private EventOver() {}
+
+  /**
+   * Applies the operator.
+   *
+   * @param calls JSON, see {@link OverCall#read}
+   * @param byTime the frame is so many microseconds, and rows of one time see one another; else so many rows
+   * @param before how far the frame reaches back; negative: to the beginning
+   */
+  public static Dataset<Row> apply(Dataset<Row> input, int keys, String calls, boolean byTime, long before) {
+    List<OverCall> read = OverCall.read(calls);
+    StructType rowType = (StructType) input.schema().apply("row").dataType();
+    List<Column> columns = new ArrayList<>();
+    for (int i = 0; i < keys; i++) {
+      columns.add(input.col(input.columns()[i]));
+    }
+    columns.add(input.col("et"));
+    columns.add(functions.unix_micros(input.col("et")).as("ts"));
+    StructType arguments = new StructType();
+    for (int i = keys + 1; i < input.columns().length - 1; i++) {
+      columns.add(input.col(input.columns()[i]));
+      arguments = arguments.add(input.schema().fields()[i]);
+    }
+    columns.add(Expressions.pack(input.col("row"), rowType).as("payload"));
+    Dataset<Row> packed = input.select(columns.toArray(new Column[0]));
+    StructType output = new StructType().add("row", DataTypes.BinaryType);
+    for (int i = 0; i < read.size(); i++) {
+      output = output.add("c" + i, read.get(i).type());
+    }
+    EventOverProcessor processor = new EventOverProcessor(read, keys, arguments, byTime, before);
+    Dataset<Row> made =
+        Keyed.grouped(packed, keys)
+            .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append(), Encoders.row(output));
+    Column[] results = new Column[1 + read.size()];
+    results[0] = Expressions.unpack(made.col("row"), rowType).as("row");
+    for (int i = 0; i < read.size(); i++) {
+      results[i + 1] = made.col("c" + i);
+    }
+    return made.select(results);
+  }
+}
