@@ -16,7 +16,7 @@ from benchmarks.nexmark.queries import HERE, NAMES, Compiled, batch_answer, comp
 from benchmarks.nexmark.running import compare
 from ds_dagster.testing.session import shared_session
 
-REFUSED: tuple[str, ...] = ("q6", "q9", "q18", "q19")
+REFUSED: tuple[str, ...] = ()
 """Queries that may be refused, as not built. May only shrink."""
 EVENTS, PARTS = 2_500, 3
 """Half a minute of events around midnight."""

@@ -21,10 +21,11 @@ from ds_dagster.settings import Settings
 from ds_dagster.testing.compiling import compile_case
 from ds_dagster.testing.format import load_case
 from tests.plan.conftest import PRELUDE
-from tests.plan.test_refused import CASES, places
+from tests.plan.test_refused import places
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "ds_dagster" / "plan"
+FIXTURES = ROOT / "tests" / "fixtures" / "refused"
 RAISING = ("error", "refuse")
 """Functions and methods that make an error of a condition that stands in the call."""
 GUARDS: Mapping[tuple[str, str], str] = {
@@ -77,22 +78,24 @@ def met(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int, str]]:
     return found
 
 
-def refuse_everything(folder: Path) -> list[str]:
+def refuse_everything(settings: Settings) -> list[str]:
     """Compile all that is meant to be refused; the texts of what was said."""
-    settings = Settings(root=folder, sql=folder / "sql", state=folder / ".ds", store="kafka")
     said = []
-    for _, sql in CASES:
-        project = compile_texts([("prelude.sql", PRELUDE), ("a.sql", places(sql)[0])], settings)
-        said += [found.text() for found in project.diagnostics]
+    for path in sorted(FIXTURES.glob("*/*.sql")):
+        for part in path.read_text(encoding="utf-8").split("-- case: ")[1:]:
+            sql, _ = places(part.partition("\n")[2])
+            said += [
+                found.text() for found in compile_texts([("p.sql", PRELUDE), ("a.sql", sql)], settings).diagnostics
+            ]
     for path in sorted((ROOT / "tests" / "cases").rglob("*.case.yaml")):
         case = load_case(path)
         if case.error is not None and not case.error.query:
-            said += [found.text() for found in compile_case(case, folder / ".ds").project.diagnostics]
+            said += [found.text() for found in compile_case(case, settings.state).project.diagnostics]
     return said
 
 
-def test_every_refusal_has_a_fixture_or_a_case(met: set[tuple[str, int, str]], tmp_path: Path) -> None:
-    said = refuse_everything(tmp_path)
+def test_every_refusal_has_a_fixture_or_a_case(met: set[tuple[str, int, str]], settings: Settings) -> None:
+    said = refuse_everything(settings)
     unmet = [
         site
         for site in sites()
