@@ -14,6 +14,7 @@ from ds_dagster.conditions import (
     files,
     local,
     orchestration,
+    patterns,
     project,
     query,
     registry,
@@ -29,7 +30,7 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, stores, cdc, files, secret, registry, spark, runtime, orchestration, local,
+    syntax, project, catalog, query, patterns, stores, cdc, files, secret, registry, spark, runtime, orchestration, local,
     testing, command,
 )  # fmt: skip
 

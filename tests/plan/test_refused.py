@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.conditions import CONDITIONS, query
+from ds_dagster.conditions import CONDITIONS, patterns, query
 from tests.plan.conftest import Compile
 
 WARNINGS = ("PATTERN_STATE", "UNBOUNDED_STATE", "DISTINCT_STATE", "STATEMENT_SKIPPED")
@@ -68,5 +68,5 @@ def test_a_refused_query_is_a_broken_relation(sql: str, compile_sql: Compile) ->
 
 def test_every_condition_of_queries_has_a_case() -> None:
     covered = {name for title, _ in CASES for name in title.split()}
-    assert {condition.name for condition in query.CONDITIONS} - covered == ELSEWHERE
+    assert {condition.name for condition in (*query.CONDITIONS, *patterns.CONDITIONS)} - covered == ELSEWHERE
     assert covered <= set(CONDITIONS)
