@@ -321,6 +321,8 @@ def _match(node: Node) -> str:
     facts.append(f"({pattern_text(node.pattern)})")
     if node.within_millis is not None:
         facts.append(f"within {duration_text(node.within_millis)}")
+    if node.ttl_millis:
+        facts.append(f"forgotten after {duration_text(node.ttl_millis)} without a row")
     facts += [f"{one.variable}: {_with(one.condition, values)}" for one in node.definitions]
     facts.append(f"skip {' '.join(SKIPS[node.skip])} {node.skip_variable}".rstrip())
     made = [f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in node.measures]

@@ -327,7 +327,7 @@ def _match(shaper: _Shaper, node: Node) -> Shape:
         [[shaper.text(one.expression), one.descending] for one in node.order],
         pattern_text(node.pattern, names),
         [[names[one.variable], shaper.text(one.condition, values)] for one in node.definitions],
-        [node.skip, names[node.skip_variable], node.within_millis],
+        [node.skip, names[node.skip_variable], node.within_millis, *([node.ttl_millis] if node.ttl_millis else [])],
         [[v.function, names[v.variable], shaper.text(v.argument), v.offset, str(v.type)] for v in node.values],
         [shaper.text(named.expression, values) for named in node.measures],
     ]
