@@ -31,6 +31,10 @@ from ds_dagster.sql.statements import SelectBody
 AGGREGATES: Mapping[type[exp.Expression], str] = MappingProxyType(
     {exp.Count: "COUNT", exp.Sum: "SUM", exp.Avg: "AVG", exp.Min: "MIN", exp.Max: "MAX"}
 )
+NOT_ASKED: Mapping[type[exp.Expression], str] = MappingProxyType(
+    {exp.Window: "OVER", exp.Subquery: "a sub-select as a value", exp.Exists: "EXISTS"}
+)
+"""What a query that never ends has, and a question has not."""
 ROWTIME = "__rowtime"
 """Column of a record's own timestamp in questions over streams."""
 TYPE, SOURCE = "ds_type", "ds_source"
@@ -118,6 +122,9 @@ class PullBinder(ExpressionBinder):
 
     def bind(self, node: exp.Expression) -> Typed:
         """Bind a tree and note what printing for a store needs to know."""
+        refused = NOT_ASKED.get(type(node)) or ("IN (SELECT …)" if node.args.get("query") else "")
+        if refused:
+            raise self.refuse("QUESTION_CLAUSE", node, clause=refused)
         call = node.this if isinstance(node, exp.Filter) else node
         if self.allows_aggregates and type(call) in AGGREGATES:
             return self._aggregate(node, call)

@@ -94,6 +94,13 @@ def type_of(node: exp.Expression) -> DataType | None:
 PREFIX = "ds_"
 
 
+def _sqlite_rows(node: exp.Expression) -> exp.Expression:
+    """OFFSET stands behind a LIMIT only; below zero it is none."""
+    if node.args.get("offset") and not node.args.get("limit"):
+        node.set("limit", exp.Limit(expression=exp.Neg(this=exp.Literal.number(1))))
+    return node
+
+
 def _sqlite_call(node: exp.Expression) -> exp.Expression:
     name = PREFIX + str(node.this).lower()
     if name not in INSTALLED:
@@ -157,6 +164,7 @@ def _sqlite_compared(node: exp.Expression) -> exp.Expression:
 
 SQLITE: Mapping[type[exp.Expression], Lower] = MappingProxyType(
     {
+        exp.Select: _sqlite_rows,
         exp.Anonymous: _sqlite_call,
         exp.Cast: _sqlite_cast,
         exp.TryCast: _sqlite_cast,

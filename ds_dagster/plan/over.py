@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import cast
 
@@ -29,6 +29,8 @@ Over = Callable[[BoundExpression, Span], BoundExpression]
 def windows_of(tree: exp.Select) -> Iterator[exp.Window]:
     """OVER clauses of a SELECT list, not those of sub-selects."""
     for item in tree.expressions:
+        if isinstance(item.this if isinstance(item, exp.Alias) else item, exp.Column | exp.Star | exp.Literal):
+            continue
         for node in item.walk(prune=lambda node: isinstance(node, exp.Query)):
             if isinstance(node, exp.Window):
                 yield node
@@ -73,26 +75,25 @@ class Ordered:
     span: Span
 
 
-@dataclass(slots=True)
 class OverClauses:
     """The OVER clauses of one SELECT.
 
-    Attributes:
+    Args:
         binder: of the SELECT list; knows the results afterwards.
         over: see :data:`Over`.
         name: internal name of the result.
         span: where the query begins.
-        rows: of ORDER BY … LIMIT the places behind which rows count, and up to which.
     """
 
-    binder: ExpressionBinder
-    over: Over
-    name: str
-    span: Span
-    window: Ordered | None = None
-    running: RunningCalls | None = None
-    rows: tuple[int, int] | None = None
-    results: dict[int, Typed] = field(default_factory=dict)
+    def __init__(self, binder: ExpressionBinder, over: Over, name: str, span: Span) -> None:
+        self.binder = binder
+        self.over = over
+        self.name = name
+        self.span = span
+        self.window: Ordered | None = None
+        self.running: RunningCalls | None = None
+        self.rows: tuple[int, int] | None = None
+        self.results: dict[int, Typed] = {}
 
     def bind(self, tree: exp.Select) -> None:
         """Bind all of them, so that the binder of the SELECT list finds their results.
@@ -102,6 +103,7 @@ class OverClauses:
             UnsupportedError: OVER_SEVERAL. NotYetError: OVER_FUNCTION.
         """
         first = first_rows(tree)
+        # ORDER BY … LIMIT: the places behind which rows count, and up to which
         self.rows = None if first is None else _places(tree)
         for node in (*windows_of(tree), *(() if first is None else (first,))):
             span = own_span(node, self.span)

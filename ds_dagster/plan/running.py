@@ -17,7 +17,8 @@ from ds_dagster.plan.nodes import BoundExpression, Node, Window
 from ds_dagster.plan.over_node import Over, OverCall, event_time_fields
 
 VALUES = frozenset({"FIRST_VALUE", "LAST_VALUE", "LAG"})
-_REFUSED_HERE = frozenset({"ARRAY_AGG"})
+TOTALS = frozenset(("COUNT", "SUM", "AVG", "MIN", "MAX", "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"))
+"""Aggregates from which a row that leaves the frame can be taken back, or that look at its rows."""
 _MICROS: Mapping[str, int] = MappingProxyType(
     {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000}
 )
@@ -36,8 +37,9 @@ class RunningFrame:
 def is_running(node: exp.Window) -> bool:
     """Whether an OVER clause is of an aggregate or a value of another row."""
     call = node.this.this if isinstance(node.this, exp.Filter) else node.this
-    name = str(call.this).upper() if isinstance(call, exp.Anonymous) else AGGREGATES.get(type(call), "")
-    return name in VALUES or bool(name and name not in _REFUSED_HERE and not isinstance(call, exp.Anonymous))
+    if isinstance(call, exp.Anonymous):
+        return str(call.this).upper() in VALUES
+    return AGGREGATES.get(type(call), "") in TOTALS
 
 
 class RunningCalls:

@@ -148,6 +148,7 @@ RAISES_BUILT_IN: Mapping[str, str] = {
     "sql/call_grammar.py:expr": "the grammar of expressions subclasses that of calls",
     "sql/call_grammar.py:query": "the grammar of queries subclasses that of expressions",
     "sql/match_grammar.py:duration": "the grammar of queries subclasses that of patterns",
+    "sql/set_grammar.py:_select_clauses": "the grammar of one SELECT subclasses that of several",
     "cli/records.py": "a record's reader says so to its own decode(), which turns it into a skipped record",
     "cli/pull_functions.py": "SQLite turns what its functions raise into its own error, which the reader names",
 }

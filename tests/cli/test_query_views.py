@@ -48,6 +48,8 @@ QUESTIONS = [
     "SELECT a.url, b.n AS n FROM visits a LEFT JOIN visits b ON a.n = b.n + 1 ORDER BY a.n",
     "SELECT t.url FROM (SELECT url, sum(n) AS s FROM visits GROUP BY url) t WHERE t.s >= 9 ORDER BY t.url",
     "SELECT url FROM visits WHERE url IS NULL OR n BETWEEN 2 AND 3 ORDER BY n LIMIT 2 OFFSET 1",
+    "SELECT n FROM visits ORDER BY n OFFSET 2",
+    "SELECT t.n FROM (SELECT n FROM visits ORDER BY n DESC OFFSET 1) t ORDER BY t.n LIMIT 3",
     "SELECT url FROM visits WHERE url LIKE './%o%' AND url NOT LIKE '%HOME%' ORDER BY url",
     "SELECT CASE WHEN n > 5 THEN 'many' ELSE 'few' END AS how, count(*) AS c FROM visits "
     "GROUP BY CASE WHEN n > 5 THEN 'many' ELSE 'few' END ORDER BY how",
@@ -160,6 +162,8 @@ def test_a_view_without_a_file_is_an_error_with_the_way_out(ds) -> None:
         ("SELECT n FROM visits ORDER BY 3", "QUESTION_ORDER_POSITION", 31),
         ("SELECT frobnicate(n) FROM visits", "UNKNOWN_FUNCTION", 8),
         ("SELECT n FROM TUMBLE(visits, SIZE 1 MINUTE)", "QUESTION_CLAUSE", 15),
+        ("SELECT ROW_NUMBER() OVER (ORDER BY n) AS rn FROM visits", "QUESTION_CLAUSE", 8),
+        ("SELECT n FROM visits WHERE n IN (SELECT n FROM visits)", "QUESTION_CLAUSE", 28),
         ("SELECT n FROM visits UNION ALL SELECT n FROM visits", "QUESTION_CLAUSE", 22),
         ("SELECT load_extension('x') FROM visits", "UNKNOWN_FUNCTION", 8),
     ],

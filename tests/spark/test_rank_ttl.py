@@ -61,4 +61,4 @@ def test_a_value_that_was_forgotten_comes_again(bench):
     click(bench, "a")
     click(bench, "b")
     bench.settle(query)
-    assert sorted(row["url"] for row in bench.values()) == ["a", "a", "b"]
+    assert sorted(row["url"] for row in bench.values) == ["a", "a", "b"]
