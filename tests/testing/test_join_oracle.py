@@ -107,14 +107,15 @@ TYPES = {
 ALWAYS = ("interval_full", "versions", "window_of_interval", "hottest")
 """What runs with every build; the others run with the long tests."""
 PARTS = 3
+BEGIN = 60_000
 LENGTH = 12_000
-"""Milliseconds of event time in one part; time is advanced to each part's begin."""
+"""Milliseconds of event time: where the first part begins, and of one part; time is advanced to each part's begin."""
 Rows = list[dict[str, Any]]
 
 
 def rows(dice: random.Random, part: int, first: int, count: int) -> Rows:
     """Of one part: up to two lengths ahead, so parts overlap; none behind the part's begin."""
-    begin = part * LENGTH
+    begin = BEGIN + part * LENGTH
     return [
         {
             "id": first + number,
@@ -128,17 +129,15 @@ def rows(dice: random.Random, part: int, first: int, count: int) -> Rows:
 
 def late_rows(dice: random.Random, part: int, first: int) -> Rows:
     """So far behind the part's begin that every window and interval they would be in has passed."""
-    behind = part * LENGTH - 10_000
-    return [
-        {"id": first + n, "k": dice.choice("abc"), "g": 1, "t": max(0, behind - dice.randrange(1500))} for n in range(4)
-    ]
+    behind = BEGIN + part * LENGTH - 10_000
+    return [{"id": first + n, "k": dice.choice("abc"), "g": 1, "t": behind - dice.randrange(1500)} for n in range(4)]
 
 
 def versions(dice: random.Random, part: int, taken: set[tuple[Any, ...]], keys: list[dict[str, Any]]) -> Rows:
     """At most one per key and moment; every fourth ends its key."""
     found = []
     for _ in range(14):
-        key, moment = dice.choice(keys), part * LENGTH + 250 * dice.randrange(2 * LENGTH // 250)
+        key, moment = dice.choice(keys), BEGIN + part * LENGTH + 250 * dice.randrange(2 * LENGTH // 250)
         if (*key.values(), moment) in taken:
             continue
         taken.add((*key.values(), moment))
@@ -180,7 +179,7 @@ def history(dice: random.Random) -> tuple[list[dict[str, Any]], dict[str, Rows]]
             mixed = [*made, *late]
             dice.shuffle(mixed)
             steps.append({"send": {"topic": name, "rows": [{"value": row} for row in mixed]}})
-        steps += [behind[part], {"advance": {"to": (part + 1) * LENGTH}}]
+        steps += [behind[part], {"advance": {"to": BEGIN + (part + 1) * LENGTH}}]
     return [*steps, {"crash": {"at": "before_commit"}}, {"advance": {"to": 10_000_000}}], tables
 
 
