@@ -36,6 +36,9 @@ ITEMS: Mapping[str, Item] = {
     "filter": Item("throughput:filter_", ("kafka",), "Kafka → filter, project → Kafka"),
     "aggregate": Item("throughput:aggregate", ("kafka",), "Kafka → GROUP BY → changelog in Kafka"),
     "temporal": Item("throughput:temporal", ("kafka",), "clicks ⋈ versions of users → Kafka"),
+    "operators": Item(
+        "deltas:operators_", (), "sums over changelogs alone, nothing read or written; the peer is Spark's own sum"
+    ),
     "ctas": Item("tables:ctas", ("kafka", "postgres"), "CTAS into Postgres; the peer is the server's own binary COPY"),
     "cdc": Item(
         "cdc:changes", ("kafka", "postgres"), "changes of a table → Parquet, → Kafka; the peer is a Python loop"
