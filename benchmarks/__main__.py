@@ -37,6 +37,9 @@ ITEMS: Mapping[str, Item] = {
     "aggregate": Item("throughput:aggregate", ("kafka",), "Kafka → GROUP BY → changelog in Kafka"),
     "temporal": Item("throughput:temporal", ("kafka",), "clicks ⋈ versions of users → Kafka"),
     "filters": Item("filter_rules:pushdown", (), "a condition before a join of changelogs; the peer has it behind"),
+    "operators": Item(
+        "deltas:operators_", (), "sums over changelogs alone, nothing read or written; the peer is Spark's own sum"
+    ),
     "ctas": Item("tables:ctas", ("kafka", "postgres"), "CTAS into Postgres; the peer is the server's own binary COPY"),
     "cdc": Item(
         "cdc:changes", ("kafka", "postgres"), "changes of a table → Parquet, → Kafka; the peer is a Python loop"
