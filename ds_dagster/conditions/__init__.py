@@ -30,8 +30,8 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, patterns, stores, cdc, files, secret, registry, spark, runtime, orchestration, local,
-    testing, command,
+    syntax, project, catalog, query, stores, cdc, files, secret, registry, spark, runtime, orchestration, local,
+    testing, command, patterns,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}
