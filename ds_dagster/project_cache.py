@@ -77,7 +77,7 @@ class LazyBody(SelectBody):
 
     __slots__ = ("_known", "_statement")
     _known: exp.Expression | None
-    _statement: tuple[str, str]
+    _statement: tuple[str, str, str]
 
     @property
     def tree(self) -> exp.Expression:
@@ -191,7 +191,7 @@ def _statement(kind: type[CreateAsSelect | InsertInto], values: dict[str, Any], 
     for name, value in zip(("span", "partition_by", "query_properties"), body, strict=True):
         object.__setattr__(lazy, name, value)
     object.__setattr__(lazy, "_known", None)
-    object.__setattr__(lazy, "_statement", (origin.text, origin.span.file))
+    object.__setattr__(lazy, "_statement", (origin.text, origin.span.file, origin.application))
     return kind(**values, body=lazy)
 
 

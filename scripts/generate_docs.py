@@ -83,6 +83,7 @@ KINDS: Mapping[str, str] = {
     "internal": "a bug of ours; please report it",
 }
 TOPICS: Mapping[str, str] = {
+    "applications": "Applications",
     "syntax": "Statements and their text",
     "project": "Projects and settings",
     "catalog": "Stores, relations and properties",

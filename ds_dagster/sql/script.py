@@ -43,6 +43,7 @@ class _File:
     mistakes: list[Mistake] = field(default_factory=list)
     broken: list[BrokenStatement] = field(default_factory=list)
     application: OpenApplication | None = None
+    inside: str = ""
 
 
 def parse_file(path: str, text: str, context: Context | None = None) -> ParsedFile:
@@ -59,13 +60,18 @@ def parse_file(path: str, text: str, context: Context | None = None) -> ParsedFi
     return ParsedFile(path, tuple(file.statements), diagnostics, tuple(file.broken))
 
 
-def parse_statement(text: str, path: str = "<statement>") -> Statement:
+def parse_statement(text: str, path: str = "<statement>", application: str = "") -> Statement:
     """Read one statement; a semicolon behind it is allowed.
+
+    Args:
+        text: of the statement.
+        path: what spans show.
+        application: it stands in; empty for none.
 
     Raises:
         DsError: the first thing that is wrong with it.
     """
-    file = _read_file(path, text)
+    file = _read_file(path, text, inside=application)
     for mistake in file.mistakes:
         if mistake.severity == "error":
             raise mistake.exception()
@@ -133,8 +139,9 @@ def _open(path: str, text: str) -> _File:
     return _File(source, mistakes=warnings)
 
 
-def _read_file(path: str, text: str, context: Context | None = None) -> _File:
+def _read_file(path: str, text: str, context: Context | None = None, inside: str = "") -> _File:
     file = _open(path, text)
+    file.inside = inside
     file.context = context or Context()
     parser = _parser()
     for piece in split(file.source):
@@ -176,7 +183,7 @@ def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
     source, application = file.source, file.application
     comment = _comment(file, piece)
     text = source.text[piece.start : piece.end]
-    inside = "" if application is None else application.shown
+    inside = file.inside if application is None else application.shown
     origin = Origin(source.span(piece.start, piece.end), text, comment, file.context, inside)
     parser.begin(source, piece.tokens)
     statement: Statement | None = None

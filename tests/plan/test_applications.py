@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from ds_dagster import project_cache
 from ds_dagster.conditions import applications
 from ds_dagster.plan.application_nodes import readings
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.nodes import Aggregate, Scan
-from ds_dagster.project import compile_slice, slice_of
+from ds_dagster.project import compile_slice, load_project, slice_of
 from ds_dagster.settings import Settings
-from tests.plan.conftest import Compile
+from ds_dagster.sql import print_statement
+from tests.plan.conftest import PRELUDE, Compile
 from tests.plan.test_refused import FOLDER, places
 
 WARNINGS = ("UNBOUNDED_STATE", "DISTINCT_STATE")
@@ -102,3 +106,14 @@ def test_names_are_taken_once(compile_sql: Compile) -> None:
     assert "QUERY_NAME_TAKEN" in {d.condition for d in project.errors}
     assert list(project.queries) == ["a"]
     assert [sink.name.name for sink in project.queries["a"].sinks] == ["a"]
+
+
+def test_a_kept_project_knows_its_virtual_relations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project_cache, "WORTH_SECONDS", -1.0)
+    (tmp_path / "ds.toml").write_text('store = "kafka"\n', encoding="utf-8")
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "a.sql").write_text(PRELUDE + APPLICATION, encoding="utf-8")
+    made, kept = (load_project(tmp_path).queries["a"] for _ in range(2))
+    assert kept is not made
+    assert print_statement(kept.statement) == print_statement(made.statement)
+    assert kept.plan == made.plan
