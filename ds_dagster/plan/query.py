@@ -9,7 +9,7 @@ from types import MappingProxyType
 from ds_dagster.catalog.io_spec import RefreshMode
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
-from ds_dagster.plan.nodes import Scan, Sink
+from ds_dagster.plan.nodes import LateRows, Scan, Sink, Window
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
 
 ColumnSource = tuple[QualifiedName, str]
@@ -58,8 +58,14 @@ class BoundQuery:
     @property
     def logs(self) -> tuple[Relation, ...]:
         """Where it keeps rows that it leaves out, each place once."""
-        found = (log for log in (*(scan.log for scan in self.scans), self.error_log) if log is not None)
+        late = self.late.relation if self.late is not None else None
+        found = (log for log in (*(scan.log for scan in self.scans), self.error_log, late) if log is not None)
         return tuple({(log.store, log.entity): log for log in found}.values())
+
+    @property
+    def late(self) -> LateRows | None:
+        """Where it keeps rows that are too late for its window."""
+        return next((node.late for node in self.root.walk() if isinstance(node, Window)), None)
 
     @property
     def sources(self) -> tuple[QualifiedName, ...]:

@@ -63,6 +63,8 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
 
     if isinstance(query.statement, InsertInto) and query.sink.name not in {r.name for r in relations}:
         relations.append(query.sink)
+    if query.late is not None and query.late.relation.name not in {r.name for r in relations}:
+        relations.append(query.late.relation)
     stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in (*relations, query.sink, *query.logs)])]
     origin = query.statement.origin
     names = [query.sink.name, *(relation.name for relation in relations)]

@@ -24,6 +24,7 @@ from ds_dagster.plan.nodes import (
     BoundExpression,
     Filter,
     IntervalJoin,
+    LateRows,
     Node,
     Project,
     Scan,
@@ -42,6 +43,7 @@ from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.jvm import RETENTION_MICROS, operators
 from ds_dagster.spark.row_errors import RowErrors
+from ds_dagster.spark.row_logs import RowLogs
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
@@ -101,6 +103,7 @@ class PlanCompiler:
         read: gives the records of a scan.
         retention_micros: how long a temporal join keeps ended versions for late rows.
         errors: how rows fail whose expressions do, None where they fail their batch.
+        logs: of rows the plan leaves out, None for none.
     """
 
     def __init__(
@@ -110,12 +113,14 @@ class PlanCompiler:
         read: Callable[[Scan], SourceFrame],
         retention_micros: int = RETENTION_MICROS,
         errors: RowErrors | None = None,
+        logs: RowLogs | None = None,
     ) -> None:
         self.spark = spark
         self.job = job
         self.read = read
         self.retention_micros = retention_micros
         self.errors = errors
+        self.logs = logs
         self.clocked: frozenset[str] = frozenset()
 
     def compile(self, root: Sink, wants: Wants = NOTHING) -> DataFrame:
@@ -171,6 +176,8 @@ class PlanCompiler:
         """Rows with their window and its bounds, once per window."""
         frame = with_window(self._timed(node.input, (wants | TIME) - {names.WINDOW}).frame, node)
         bounds = {node.start: sf.col(names.WINDOW).getField("start"), node.end: sf.col(names.WINDOW).getField("end")}
+        if node.late is not None and self.logs is not None:
+            frame = frame.where(self.logs.keep_late(node.late, *_late_values(node.late)))
         return Flow(frame.withColumns(bounds), timed=True)
 
     def visit_aggregate(self, node: Aggregate, _wants: Wants) -> Flow:
@@ -297,6 +304,13 @@ class PlanCompiler:
 
 def _technical(frame: DataFrame) -> list[Column]:
     return [sf.col(name) for name in frame.columns if name in names.TECHNICAL]
+
+
+def _late_values(late: LateRows) -> tuple[Column, Mapping[str, Column]]:
+    """The end of a row's window, and what of the row a log of late rows may hold."""
+    start, end = (sf.col(names.WINDOW).getField(bound) for bound in ("start", "end"))
+    known = {"event_time": sf.col(names.EVENT_TIME), "window_start": start, "window_end": end}
+    return end, {**known, **{column: field(name) for column, name in late.fields}}
 
 
 def _plain_column(expression: BoundExpression) -> str:

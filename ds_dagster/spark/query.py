@@ -137,7 +137,7 @@ def prepare(
         operators(session).register_clock(job_name, config)
     clocked = clocked_sources(query.root)
     sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
-    kept = open_logs(session, job_name, query.name, sinks, identity, log_capture)
+    kept = open_logs(session, job_name, query.name, sinks, identity, log_capture, query.late)
     default_rows = TABLE_BATCH_ROWS if write.kind == "batch" else STREAM_BATCH_ROWS
 
     def read(scan: Scan) -> SourceFrame:
@@ -188,7 +188,7 @@ def _frame(
     """What the sink gets."""
     retention = int(query.settings.get(RETENTION_SETTING, RETENTION_MICROS // 1000)) * 1000
     try:
-        frame = PlanCompiler(session, job_name, read, retention, row_errors(query, logs)).compile(
+        frame = PlanCompiler(session, job_name, read, retention, row_errors(query, logs), logs).compile(
             query.root, _wants(query, write)
         )
         if write.kind == "stream":
@@ -229,6 +229,8 @@ def _started(prepared: PreparedQuery, checkpoint: str, trigger: Trigger) -> Stre
     if prepared.unnamed:
         prepared.session.conf.set(_EVOLUTION, "false")
     try:
+        if prepared.logs is not None:
+            prepared.logs.begin(checkpoint)
         with active(prepared.session), in_pool(prepared.session, prepared.job_name):
             return writer.start()
     except SPARK_ERRORS as problem:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, WriteSpec
+from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes import Scan
@@ -167,6 +168,7 @@ class Bench:
     running: list[tuple[PreparedQuery, StreamingQuery]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     rows: Rows = field(default_factory=Rows)
+    logged: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     project: Project | None = None
 
     def compile(self, sql: str) -> Project:
@@ -220,6 +222,8 @@ class Bench:
             provider=self.provide(self.spark),
             loader=self.rows if own.kind == "batch" else None,
             capture=self.keep if own.kind == "stream" else None,
+            logs={log_name(log): WriteSpec("stream", log.entity, "exactly_once") for log in query.logs},
+            log_capture=lambda _, rows, epoch: self.logged.setdefault(epoch, [json.loads(row) for row in rows]),
         )
 
     def keep(self, batch: DataFrame, epoch: int) -> None:
