@@ -510,6 +510,13 @@ QUERY: tuple[PropertySpec, ...] = (
         choices=("final", "updates"),
     ),
     PropertySpec(
+        "late.rows.relation",
+        "text",
+        ("query",),
+        "stream that keeps rows for which a window was closed: columns of the source, event_time, window_start, "
+        "window_end, late_millis",
+    ),
+    PropertySpec(
         "row.error.handling",
         "word",
         ("query",),

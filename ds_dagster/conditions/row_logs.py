@@ -55,6 +55,21 @@ CONDITIONS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
+        "LATE_ROWS_WITHOUT_WINDOW",
+        "user",
+        "'late.rows.relation' without a window that drops late rows",
+        "read from TUMBLE, HOP or CUMULATE; a SESSION cannot keep them, its late rows are counted",
+        "0A000",
+    ),
+    Condition(
+        "LATE_ROWS_RELATION",
+        "user",
+        "{relation} cannot keep late rows: {reason}",
+        "declare it before, in a KAFKA store: CREATE STREAM {relation} ({columns}) WITH ('topic' = …, 'value.format' = "
+        "'json'), with any of these columns",
+        "42804",
+    ),
+    Condition(
         "ROW_LOG_FULL",
         "user",
         "more than {megabytes} MB of rows for the log {log} in one batch",

@@ -22,6 +22,7 @@ from ds_dagster.plan.expiry import STATE_TTL, expiring
 from ds_dagster.plan.expressions import Typed, widened
 from ds_dagster.plan.fingerprint import fingerprint, state_signature
 from ds_dagster.plan.grouping import window_of
+from ds_dagster.plan.late_rows import keeps_late
 from ds_dagster.plan.lineage import column_lineage
 from ds_dagster.plan.nodes import BoundExpression, Named, Project, Sink
 from ds_dagster.plan.query import BoundQuery
@@ -229,7 +230,8 @@ class _Binder:
         relation = root.relation
         settings = {name: value for name, value in choices.values.items() if name != QUERY_NAME}
         refresh = _refresh(relation)
-        root = rewrite(root)
+        late = self.findings.collect(lambda: keeps_late(root, choices, self.statement.origin.context, self.world))
+        root = rewrite(late or root)
         log = self.findings.collect(lambda: row_error_log(root, choices, self.world))
         if self.findings.failed:
             return None

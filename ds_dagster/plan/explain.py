@@ -196,7 +196,8 @@ def _project(node: Node) -> str:
 def _window(node: Node) -> str:
     assert isinstance(node, Window)
     step = f" every {duration_text(node.step_millis)}" if node.step_millis else ""
-    return f"{node.function} {duration_text(node.size_millis)}{step}"
+    late = "" if node.late is None else f" · late rows kept in {node.late.relation.name.name}"
+    return f"{node.function} {duration_text(node.size_millis)}{step}{late}"
 
 
 def _aggregate(node: Node) -> str:

@@ -344,6 +344,21 @@ class Project(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class LateRows:
+    """Where rows that are too late for a window are kept.
+
+    Attributes:
+        relation: a stream that the project declares.
+        fields: (its column, field of the window's input).
+        tells: it has a column that says how late a row is.
+    """
+
+    relation: Relation
+    fields: tuple[tuple[str, str], ...]
+    tells: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Window(Node):
     """Assigns rows to windows of event time: adds ``window_start`` and ``window_end`` (TIMESTAMP_LTZ), named
     ``alias$window_start`` and ``alias$window_end``. Windows hold their start and not their end; all but sessions are
@@ -356,6 +371,7 @@ class Window(Node):
             CUMULATE: all that begin at a multiple of the size and end at a multiple of ``step_millis``. SESSION: while
             rows of a group are no further apart than the gap; its bounds are known to the aggregate only.
         step_millis: of HOP and CUMULATE, else 0.
+        late: where rows are kept for which it is closed, None for nowhere.
     """
 
     input: Node
@@ -363,6 +379,7 @@ class Window(Node):
     size_millis: int
     function: WindowFunction = "TUMBLE"
     step_millis: int = 0
+    late: LateRows | None = None
 
     @property
     def output(self) -> tuple[Field, ...]:

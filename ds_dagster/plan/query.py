@@ -10,7 +10,7 @@ from ds_dagster.catalog.io_spec import RefreshMode
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.application_nodes import Bundle
-from ds_dagster.plan.nodes import Node, Scan, Sink
+from ds_dagster.plan.nodes import LateRows, Node, Scan, Sink, Window
 from ds_dagster.plan.static_nodes import StaticScan, static_scans
 from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
 
@@ -85,8 +85,14 @@ class BoundQuery:
     @property
     def logs(self) -> tuple[Relation, ...]:
         """Where it keeps rows that it leaves out, each place once."""
-        found = (log for log in (*(scan.log for scan in self.scans), self.error_log) if log is not None)
+        late = self.late.relation if self.late is not None else None
+        found = (log for log in (*(scan.log for scan in self.scans), self.error_log, late) if log is not None)
         return tuple({(log.store, log.entity): log for log in found}.values())
+
+    @property
+    def late(self) -> LateRows | None:
+        """Where it keeps rows that are too late for its window."""
+        return next((node.late for node in self.root.walk() if isinstance(node, Window)), None)
 
     @property
     def sources(self) -> tuple[QualifiedName, ...]:

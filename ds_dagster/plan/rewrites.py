@@ -74,7 +74,8 @@ def _prune_filter(node: Node, needed: Needed) -> Node:
 
 def _prune_window(node: Node, needed: Needed) -> Node:
     assert isinstance(node, Window)
-    return replace(node, input=_prune(node.input, needed))
+    kept = frozenset(field for _, field in node.late.fields) if node.late is not None else frozenset()
+    return replace(node, input=_prune(node.input, needed | kept))
 
 
 def _kept_calls(node: Aggregate | DeltaAggregate, needed: Needed) -> tuple[tuple[AggregateCall, ...], Needed]:

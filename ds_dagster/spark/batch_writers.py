@@ -12,7 +12,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
-from ds_dagster.spark.formats import json_options
+from ds_dagster.spark.json_options import json_options
 
 if TYPE_CHECKING:
     import pyarrow

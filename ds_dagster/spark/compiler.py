@@ -26,6 +26,7 @@ from ds_dagster.plan.nodes import (
     Filter,
     IntervalJoin,
     JoinKind,
+    LateRows,
     Node,
     Project,
     Scan,
@@ -53,6 +54,7 @@ from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.matching import match
 from ds_dagster.spark.overs import over
 from ds_dagster.spark.row_errors import RowErrors
+from ds_dagster.spark.row_logs import RowLogs
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
@@ -116,6 +118,7 @@ class PlanCompiler:
         shared: rows that several sinks of an application have in common.
         errors: how rows fail whose expressions do, None where they fail their batch.
         look_up: gives the rows of a table, of a plan with one.
+        logs: of rows the plan leaves out, None for none.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class PlanCompiler:
         shared: SharedRows | None = None,
         errors: RowErrors | None = None,
         look_up: Callable[[StaticScan], DataFrame] | None = None,
+        logs: RowLogs | None = None,
     ) -> None:
         self.spark = spark
         self.job = job
@@ -133,6 +137,7 @@ class PlanCompiler:
         self.shared = shared
         self.errors = errors
         self.look_up = look_up
+        self.logs = logs
         self.clocked: frozenset[str] = frozenset()
         self.edge_millis = 0
 
@@ -193,6 +198,8 @@ class PlanCompiler:
         """Rows with their window and its bounds, once per window."""
         frame = with_window(self._timed(node.input, (wants | TIME) - {names.WINDOW}).frame, node)
         bounds = {node.start: sf.col(names.WINDOW).getField("start"), node.end: sf.col(names.WINDOW).getField("end")}
+        if node.late is not None and self.logs is not None:
+            frame = frame.where(self.logs.keep_late(node.late, *_late_values(node.late)))
         return Flow(frame.withColumns(bounds), timed=True)
 
     def visit_windowed(self, node: Windowed, wants: Wants) -> Flow:
@@ -402,6 +409,13 @@ def _without_version(frame: DataFrame, node: TemporalJoin) -> DataFrame:
 
 def _technical(frame: DataFrame) -> list[Column]:
     return [sf.col(name) for name in frame.columns if name in names.TECHNICAL]
+
+
+def _late_values(late: LateRows) -> tuple[Column, Mapping[str, Column]]:
+    """The end of a row's window, and what of the row a log of late rows may hold."""
+    start, end = (sf.col(names.WINDOW).getField(bound) for bound in ("start", "end"))
+    known = {"event_time": sf.col(names.EVENT_TIME), "window_start": start, "window_end": end}
+    return end, {**known, **{column: field(name) for column, name in late.fields}}
 
 
 def _plain_column(expression: BoundExpression) -> str:

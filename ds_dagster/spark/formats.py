@@ -19,11 +19,12 @@ from pyspark.sql import types as spark_types
 
 from ds_dagster.catalog.io_spec import Envelope, RowSource, SchemaPart, SchemaSpec
 from ds_dagster.catalog.relation import Column, Relation, TimestampFormat
-from ds_dagster.datatypes import DataType, Scalar, StructType
+from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field, opaque, opaque_condition, required
+from ds_dagster.spark.json_options import TEXT_IN_JSON, json_options
 from ds_dagster.spark.jvm import CheckedColumn, operators
 from ds_dagster.spark.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
 from ds_dagster.spark.record_fields import record_field
@@ -38,8 +39,6 @@ _FRAMED = "__framed"
 _FRAMED_KEY = "__framed_key"
 _BINARY = ("avro", "protobuf")
 """Formats that the operators of the jar decode."""
-_TEXT_IN_JSON = ("TIMESTAMP", "TIMESTAMP_LTZ")
-_PATTERNS = {"sql": "yyyy-MM-dd HH:mm:ss", "iso8601": "yyyy-MM-dd'T'HH:mm:ss"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,7 @@ def _from_json(text: SparkColumn, inside: Sequence[Column]) -> SparkColumn:
 
 def _wire_type(type_: DataType) -> spark_types.DataType:
     """Timestamps travel as text: a number is no timestamp, and both spellings are read whatever the zone."""
-    if isinstance(type_, Scalar) and type_.name in _TEXT_IN_JSON:
+    if isinstance(type_, Scalar) and type_.name in TEXT_IN_JSON:
         return spark_types.StringType()
     return to_spark(type_)
 
@@ -191,7 +190,7 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
 def _inside(decoded: SparkColumn, column: Column) -> SparkColumn:
     """A column of decoded JSON in its own type."""
     found = decoded.getField(column.name)
-    is_text = isinstance(column.type, Scalar) and column.type.name in _TEXT_IN_JSON
+    is_text = isinstance(column.type, Scalar) and column.type.name in TEXT_IN_JSON
     return found.try_cast(to_spark(column.type)) if is_text else found
 
 
@@ -283,7 +282,7 @@ def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
     unframed = [sf.col(_FRAMED).getField("reason")] if source.format_of("value") == "json_schema" else []
     found = [*unframed, operators(source.frame.sparkSession).json_problem(value, checked)]
     for column in columns:
-        if isinstance(column.type, Scalar) and column.type.name in _TEXT_IN_JSON:
+        if isinstance(column.type, Scalar) and column.type.name in TEXT_IN_JSON:
             wrong = value.getField(column.name).isNotNull() & _read(_VALUE, column, source, relation).isNull()
             found.append(sf.when(wrong, sf.lit(f"column {column.name} is no {column.type}")))
     return found
@@ -381,21 +380,6 @@ def to_json(inside: Sequence[Column], relation: Relation, default: TimestampForm
     format_ = relation.event_time.format if written or default is None else default
     struct = sf.struct(*[field(column.name).alias(column.name) for column in inside])
     return sf.to_json(struct, json_options([column.type for column in inside], format_))
-
-
-def json_options(types: Sequence[DataType], timestamp_format: str) -> dict[str, str]:
-    """Options of ``to_json``: milliseconds, or microseconds where a type asks for more than three digits."""
-    fraction = ".SSSSSS" if any(_precision(type_) > 3 for type_ in types) else ".SSS"
-    pattern = _PATTERNS[timestamp_format] + fraction
-    return {"ignoreNullFields": "false", "timestampFormat": pattern + "X", "timestampNTZFormat": pattern}
-
-
-def _precision(type_: DataType) -> int:
-    if isinstance(type_, Scalar):
-        return (type_.precision or 3) if type_.name in _TEXT_IN_JSON else 0
-    if isinstance(type_, StructType):
-        return max((_precision(f.type) for f in type_.fields), default=0)
-    return max(_precision(getattr(type_, part)) for part in ("element", "key", "value") if hasattr(type_, part))
 
 
 def encode_key(target: Target) -> SparkColumn | None:

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from py4j.java_gateway import JavaClass, JVMView
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType
@@ -457,9 +458,25 @@ class Operators:
         made = self._jvm.rowlog.LogRow.column(self.spark._jsparkSession, job, log, _java(row))
         return cast(Column, ClassicColumn(made))
 
-    def take_logged_rows(self, job: str, log: str) -> list[bytes]:
+    def register_late_rows(self, job: str, log: str, options: Mapping[str, str], *, told: bool) -> None:
+        """The same of a log of rows too late for their window; ``told``: its records say how late."""
+        context = self.spark.sparkContext._jsc.sc()
+        self._jvm.rowlog.RowLogs.registerLate(context, job, log, self._map(options), told)
+
+    def begin_row_logs(self, job: str, checkpoint: str) -> None:
+        """The checkpoint of a job with such logs, before its query starts."""
+        self._jvm.rowlog.RowLogs.begin(self.spark._jsparkSession, job, checkpoint)
+
+    def late_row(self, job: str, log: str, end: Column, row: Column) -> Column:
+        """A condition that is always true and remembers rows whose window (``end``: timestamp) may be closed."""
+        late = self._jvm.rowlog.LateRow
+        candidate = cast(Column, ClassicColumn(late.candidate(job, _java(end))))
+        kept = cast(Column, ClassicColumn(late.column(self.spark._jsparkSession, job, log, _java(end), _java(row))))
+        return sf.when(~candidate, sf.lit(True)).otherwise(kept)
+
+    def take_logged_rows(self, job: str, log: str, epoch: int) -> list[bytes]:
         """The rows of the batch that has just been computed; the log keeps none."""
-        return [bytes(row) for row in self._jvm.rowlog.RowLogs.take(job, log)]
+        return [bytes(row) for row in self._jvm.rowlog.RowLogs.take(job, log, epoch)]
 
     def flush_row_logs(self, job: str, epoch: int) -> None:
         """Write the rows of a batch into their topics; a replayed batch is a no-op."""

@@ -143,7 +143,7 @@ def prepare(
     if config:
         operators(session).register_clock(job_name, config)
     sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
-    kept = open_logs(session, job_name, query.name, sinks, identity, log_capture)
+    kept = open_logs(session, job_name, query.name, sinks, identity, log_capture, query.late)
     read = source_reader(session, query, reads, resolve, job_name, provider, [write])
     look_up = table_reader(session, tables, resolve)
     with active(session), ExitStack() as undo:
@@ -231,7 +231,7 @@ def plan_frame(
 ) -> DataFrame:
     """What the sink gets."""
     try:
-        compiler = PlanCompiler(session, job_name, read, shared, row_errors(query, logs), look_up)
+        compiler = PlanCompiler(session, job_name, read, shared, row_errors(query, logs), look_up, logs)
         frame = compiler.compile(query.root, _wants(query, write))
         if write.kind == "stream":
             frame = encode_records(frame, query.sink, write)
@@ -273,6 +273,8 @@ def _started(prepared: PreparedQuery, checkpoint: str, trigger: Trigger) -> Stre
     if prepared.unnamed:
         prepared.session.conf.set(EVOLUTION, "false")
     try:
+        if prepared.logs is not None:
+            prepared.logs.begin(checkpoint)
         with active(prepared.session), in_pool(prepared.session, prepared.job_name):
             return writer.start()
     except SPARK_ERRORS as problem:

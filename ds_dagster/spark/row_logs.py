@@ -16,7 +16,8 @@ from pyspark.sql import functions as sf
 from ds_dagster.catalog.io_spec import Envelope, SinkIdentity
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import COLUMNS, log_name
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes import LateRows, Scan
+from ds_dagster.spark.json_options import json_options
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.typemap import to_spark
 
@@ -51,13 +52,30 @@ class RowLogs:
         text = sf.to_json(struct, {"ignoreNullFields": "false", "timestampFormat": _TIME_FORMAT})
         return operators(self.spark).log_row(self.job, log_name(log), text)
 
+    def keep_late(self, late: LateRows, end: Column, values: Mapping[str, Column]) -> Column:
+        """A condition that is always true and remembers rows whose window may be closed.
+
+        Args:
+            late: where they are kept.
+            end: of the window.
+            values: by column of that relation, without how late a row is.
+        """
+        columns = [column for column in late.relation.columns if column.name in values]
+        struct = sf.struct(*[values[c.name].cast(to_spark(c.type)).alias(c.name) for c in columns])
+        text = sf.to_json(struct, json_options([c.type for c in columns], late.relation.event_time.format))
+        return operators(self.spark).late_row(self.job, log_name(late.relation), end, text)
+
+    def begin(self, checkpoint: str) -> None:
+        """Their query is about to start on a checkpoint."""
+        operators(self.spark).begin_row_logs(self.job, checkpoint)
+
     def write(self, epoch: int) -> None:
         """Write what the batch that has just been computed has put into the logs."""
         if self.capture is None:
             operators(self.spark).flush_row_logs(self.job, epoch)
             return
         for name in self.names:
-            rows = operators(self.spark).take_logged_rows(self.job, name)
+            rows = operators(self.spark).take_logged_rows(self.job, name, epoch)
             if rows:
                 self.capture(name, rows, epoch)
 
@@ -73,6 +91,7 @@ def open_logs(
     options: Mapping[str, Mapping[str, str]],
     identity: SinkIdentity,
     capture: LogCapture | None,
+    late: LateRows | None,
 ) -> RowLogs | None:
     """The logs of a job that is about to be built, None where its query keeps none.
 
@@ -83,11 +102,16 @@ def open_logs(
         options: of the sink of each log, references resolved, by :func:`~ds_dagster.catalog.row_log.log_name`.
         identity: of the job; each log has a transaction of its own, derived from it.
         capture: see :data:`LogCapture`.
+        late: which of them keeps rows that are too late for their window, None for none.
     """
     if not options:
         return None
     for name, of_sink in options.items():
-        operators(spark).register_row_log(job, name, {**of_sink, **_identity(name, identity)})
+        settings = {**of_sink, **_identity(name, identity)}
+        if late is not None and name == log_name(late.relation):
+            operators(spark).register_late_rows(job, name, settings, told=late.tells)
+        else:
+            operators(spark).register_row_log(job, name, settings)
     return RowLogs(spark, job, query, tuple(options), capture)
 
 

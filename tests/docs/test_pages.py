@@ -264,7 +264,16 @@ def test_settings_are_settings(block: Block, tmp_path: Path, monkeypatch: pytest
 
 
 TYPES_AND_KEYWORDS = frozenset(
-    {"TIMESTAMP_LTZ", "TRY_CAST", "MATCH_RECOGNIZE", "MATCH_NUMBER", "COMPUTE_POOL", "JSON_LINES", "SCHEMA_REGISTRIES"}
+    {
+        "TIMESTAMP_LTZ",
+        "TRY_CAST",
+        "MATCH_RECOGNIZE",
+        "MATCH_NUMBER",
+        "COMPUTE_POOL",
+        "JSON_LINES",
+        "SCHEMA_REGISTRIES",
+        "FUNCTION_SOURCES",
+    }
 )
 
 

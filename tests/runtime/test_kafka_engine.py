@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ds_dagster.local.servers import down, up
@@ -35,7 +36,13 @@ CREATE STREAM skipping AS SELECT n FROM cut WITH ('source.data.loss'='skip');
 CREATE STREAM doomed (n BIGINT) WITH ('store'='k', 'topic'='doomed', 'value.format'='json', 'topic.partitions'=1,
   'topic.replicas'=1);
 CREATE STREAM reader AS SELECT n FROM doomed;
+CREATE FUNCTION twice(n BIGINT) RETURNS BIGINT LANGUAGE PYTHON WITH ('module' = 'functions.numbers');
+CREATE STREAM numbers (n BIGINT) WITH ('store'='k', 'topic'='numbers', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM doubled AS SELECT twice(n) AS n FROM numbers
+  WITH ('source.deserialization.error.handling'='IGNORE_AND_LOG', 'source.deserialization.error.log.topic'='wrong');
 """
+TWICE = "from functions.factor import FACTOR\n\n\ndef twice(n):\n    return n * FACTOR\n"
 
 
 class House:
@@ -45,6 +52,9 @@ class House:
         (root / "sql").mkdir()
         (root / "sql" / "all.sql").write_text(sql)
         (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "600m"\n')
+        (root / "functions").mkdir()
+        (root / "functions" / "numbers.py").write_text(TWICE)
+        (root / "functions" / "factor.py").write_text("FACTOR = 2\n")
         self.root = root
         self.bootstrap = str(up(root / ".ds", only=["kafka"]).kafka)
         self.settings: Settings = load_settings(root)
@@ -71,6 +81,20 @@ class House:
         for n in range(first, last):
             producer.produce(topic, json.dumps({"n": n}).encode(), **more)
         assert producer.flush(30) == 0
+
+    def read(self, topic: str, count: int) -> list[Any]:
+        """The first committed values of a topic with one partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[Any] = []
+        with deadline() as over:
+            while len(found) < count:
+                over()
+                message = consumer.poll(1.0)
+                if message is not None and message.error() is None:
+                    found.append(json.loads(message.value() or b"null"))
+        consumer.close()
+        return found
 
     def ps(self, name: str) -> dict[str, Any]:
         ran = subprocess.run(
@@ -187,3 +211,21 @@ def read(house: House, topic: str) -> list[int]:
         return [json.loads(record.value or b"null")["n"] for record in found]
     finally:
         admin.close()
+
+
+def test_bad_records_go_into_a_topic_that_the_job_makes_and_functions_of_the_project_run(house: House) -> None:
+    assert house.run("doubled").state == "RUNNING"
+    house.send("numbers", 0, 3)
+    producer = Producer({"bootstrap.servers": house.bootstrap})
+    producer.produce("numbers", b"no number", key=b"k")
+    assert producer.flush(30) == 0
+    house.send("numbers", 3, 4)
+    assert house.read("doubled", 4) == [{"n": 0}, {"n": 2}, {"n": 4}, {"n": 6}]
+    (bad,) = house.read("wrong", 1)
+    told = {name: bad[name] for name in ("query", "store", "entity", "partition", "offset")}
+    assert told == {"query": "doubled", "store": "k", "entity": "numbers", "partition": "0", "offset": "3"}
+    assert [base64.b64decode(bad[part]) for part in ("key", "value")] == [b"k", b"no number"]
+    with deadline() as over:
+        while house.ps("doubled")["bad_records"] != 1:
+            over()
+    house.stop("doubled")

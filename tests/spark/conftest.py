@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.jars import driver_jars
@@ -169,6 +170,7 @@ class Bench:
     running: list[tuple[PreparedQuery, StreamingQuery]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     rows: Rows = field(default_factory=Rows)
+    logged: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     project: Project | None = None
 
     def compile(self, sql: str) -> Project:
@@ -223,6 +225,8 @@ class Bench:
             loader=self.rows if own.kind == "batch" else None,
             capture=self.keep if own.kind == "stream" else None,
             tables={scan.source_name: self.table(scan) for scan in query.tables},
+            logs={log_name(log): WriteSpec("stream", log.entity, "exactly_once") for log in query.logs},
+            log_capture=lambda _, rows, epoch: self.logged.setdefault(epoch, [json.loads(row) for row in rows]),
         )
 
     def table(self, scan: StaticScan) -> TableRead:

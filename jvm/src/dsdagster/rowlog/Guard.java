@@ -15,6 +15,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
@@ -43,14 +44,11 @@ public final class Guard implements Serializable {
               + "|INTERVAL_ARITHMETIC_OVERFLOW|NUMERIC_|DATETIME_OVERFLOW|INTERVAL_DIVIDED_BY_ZERO).*");
 
   private final Expression[] expressions;
-  private final scala.collection.immutable.Seq<org.apache.spark.sql.catalyst.expressions.Attribute> input;
+  private final Attribute[] input;
   private final StructType results;
   private transient UnsafeProjection projection;
 
-  private Guard(
-      Expression[] expressions,
-      scala.collection.immutable.Seq<org.apache.spark.sql.catalyst.expressions.Attribute> input,
-      StructType results) {
+  private Guard(Expression[] expressions, Attribute[] input, StructType results) {
     this.expressions = expressions;
     this.input = input;
     this.results = results;
@@ -77,7 +75,8 @@ public final class Guard implements Serializable {
       found.add((Expression) one);
     }
     StructType results = made.schema();
-    Guard target = new Guard(found.toArray(new Expression[0]), project.child().output().toList(), results);
+    List<Attribute> fields = new ArrayList<>(CollectionConverters.asJava(project.child().output()));
+    Guard target = new Guard(found.toArray(new Expression[0]), fields.toArray(new Attribute[0]), results);
     StructType type = new StructType().add("result", results).add("reason", DataTypes.StringType);
     return Expressions.call(target, "guard", type, false, row);
   }
@@ -91,7 +90,8 @@ public final class Guard implements Serializable {
     if (projection == null) {
       projection =
           UnsafeProjection$.MODULE$.create(
-              CollectionConverters.asScala(List.of(expressions)).toSeq(), input);
+              CollectionConverters.asScala(List.of(expressions).iterator()).toSeq(),
+              CollectionConverters.asScala(List.of(input).iterator()).toSeq());
       projection.initialize(TaskContext.getPartitionId());
     }
     try {

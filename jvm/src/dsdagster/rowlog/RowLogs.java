@@ -2,10 +2,15 @@ package dsdagster.rowlog;
 
 import dsdagster.kafka.JobTransactions;
 import dsdagster.kafka.RowLogTopic;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SparkSession;
 
 /**
  * The logs of all running jobs: rows that a query leaves out and keeps elsewhere. They are written when the batch has
@@ -17,13 +22,57 @@ public final class RowLogs {
 
   private RowLogs() {}
 
-  private record Log(LoggedRows rows, Map<String, String> options) {}
+  private static final ConcurrentHashMap<String, AtomicLong> TIMES = new ConcurrentHashMap<>();
+  private static final ConcurrentHashMap<String, BatchTimes> CHECKPOINTS = new ConcurrentHashMap<>();
+  private static final long MICROS = 1000;
+
+  private record Log(LoggedRows rows, Map<String, String> options, Late late) {}
+
+  /** What a log holds beside bad rows: none, late rows, or late rows with a field that says how late. */
+  private enum Late {
+    NO,
+    YES,
+    TOLD
+  }
 
   /** {@code options}: of {@link RowLogTopic}; empty for a log that somebody else {@link #take}s. */
   public static void register(SparkContext context, String job, String log, Map<String, String> options) {
     LoggedRows rows = new LoggedRows(log);
     context.register(rows, "row_log");
-    JOBS.computeIfAbsent(job, name -> new ConcurrentHashMap<>()).put(log, new Log(rows, options));
+    JOBS.computeIfAbsent(job, name -> new ConcurrentHashMap<>()).put(log, new Log(rows, options, Late.NO));
+  }
+
+  /** The same of rows that are too late for their window; {@code told}: with {@code late_millis}. */
+  public static void registerLate(
+      SparkContext context, String job, String log, Map<String, String> options, boolean told) {
+    LoggedRows rows = new LoggedRows(log);
+    context.register(rows, "late_rows");
+    Log made = new Log(rows, options, told ? Late.TOLD : Late.YES);
+    JOBS.computeIfAbsent(job, name -> new ConcurrentHashMap<>()).put(log, made);
+    time(job);
+  }
+
+  /** The job's checkpoint, before its query starts. */
+  public static void begin(SparkSession session, String job, String checkpoint) {
+    if (TIMES.containsKey(job)) {
+      BatchTimes times = new BatchTimes(checkpoint, session.sessionState().newHadoopConf());
+      CHECKPOINTS.put(job, times);
+      long newest = times.newest();
+      timeMoves(job, newest == Long.MIN_VALUE ? newest : newest * MICROS);
+    }
+  }
+
+  /** The newest time (microseconds) that a batch of the job may be computed with. */
+  static AtomicLong time(String job) {
+    return TIMES.computeIfAbsent(job, name -> new AtomicLong(Long.MIN_VALUE));
+  }
+
+  /** A batch with this time is about to be computed; jobs without late rows are not interested. */
+  public static void timeMoves(String job, long micros) {
+    AtomicLong time = TIMES.get(job);
+    if (time != null) {
+      time.accumulateAndGet(micros, Math::max);
+    }
   }
 
   static LoggedRows rows(SparkContext context, String job, String log) {
@@ -35,14 +84,41 @@ public final class RowLogs {
   }
 
   /** The rows of the batch that has just been computed. */
-  public static List<byte[]> take(String job, String log) {
-    return JOBS.getOrDefault(job, Map.of()).get(log).rows.take();
+  public static List<byte[]> take(String job, String log, long epoch) {
+    return taken(job, JOBS.getOrDefault(job, Map.of()).get(log), epoch);
+  }
+
+  private static List<byte[]> taken(String job, Log log, long epoch) {
+    List<byte[]> rows = log.rows.take();
+    if (log.late == Late.NO || rows.isEmpty()) {
+      return rows;
+    }
+    long closed = CHECKPOINTS.get(job).closedFor(epoch) * MICROS;
+    List<byte[]> dropped = new ArrayList<>();
+    for (byte[] row : rows) {
+      ByteBuffer read = ByteBuffer.wrap(row);
+      long end = read.getLong();
+      if (end <= closed) {
+        dropped.add(record(row, log.late == Late.TOLD ? (closed - end) / MICROS : -1));
+      }
+    }
+    return dropped;
+  }
+
+  /** The text behind the window's end, with how late it is as the last field unless that is below zero. */
+  private static byte[] record(byte[] row, long lateMillis) {
+    String text = new String(row, Long.BYTES, row.length - Long.BYTES, StandardCharsets.UTF_8);
+    if (lateMillis >= 0) {
+      String comma = text.length() > 2 ? "," : "";
+      text = text.substring(0, text.length() - 1) + comma + "\"late_millis\":" + lateMillis + "}";
+    }
+    return text.getBytes(StandardCharsets.UTF_8);
   }
 
   /** Writes the rows of a batch into their topics, each log in one transaction. */
   public static void flush(String job, long epoch) {
     for (Log log : JOBS.getOrDefault(job, Map.of()).values()) {
-      List<byte[]> rows = log.rows.take();
+      List<byte[]> rows = taken(job, log, epoch);
       if (!rows.isEmpty()) {
         RowLogTopic.write(log.options, epoch, rows);
       }
@@ -52,6 +128,8 @@ public final class RowLogs {
   /** Forgets the logs of a job that has ended. */
   public static void remove(String job) {
     Map<String, Log> logs = JOBS.remove(job);
+    TIMES.remove(job);
+    CHECKPOINTS.remove(job);
     if (logs != null) {
       for (Log log : logs.values()) {
         JobTransactions.release(log.options.getOrDefault("transactional.id", ""));

@@ -1,5 +1,6 @@
 package dsdagster.time;
 
+import dsdagster.rowlog.RowLogs;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
@@ -84,14 +85,16 @@ public final class TickSource implements TableProvider, DataSourceRegister {
 
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
-      return new TickStream(Clocks.of(job));
+      return new TickStream(job, Clocks.of(job));
     }
   }
 
   private static final class TickStream implements MicroBatchStream, SupportsTriggerAvailableNow {
+    private final String job;
     private final JobClock clock;
 
-    TickStream(JobClock clock) {
+    TickStream(String job, JobClock clock) {
+      this.job = job;
       this.clock = clock;
     }
 
@@ -124,6 +127,7 @@ public final class TickSource implements TableProvider, DataSourceRegister {
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
       long from = ((TickOffset) start).tick();
       long to = ((TickOffset) end).tick();
+      RowLogs.timeMoves(job, to);
       return to > from ? new InputPartition[] {new TickPartition(to)} : new InputPartition[0];
     }
 
