@@ -42,6 +42,7 @@ ITEMS: Mapping[str, Item] = {
         "cdc:changes", ("kafka", "postgres"), "changes of a table → Parquet, → Kafka; the peer is a Python loop"
     ),
     "latency": Item("latency:latency", ("kafka",), "click → view, straight and through the temporal join"),
+    "application": Item("applications:three_sinks", ("kafka",), "an application of 3 sinks; the peer is 3 jobs"),
     "many": Item("jobs:many", ("kafka",), "1, 10, 50 jobs in one engine"),
     "kinesis": Item("kinesis_decode:decode", (), "GetRecords answers → Arrow; the peer is boto3"),
     "avro": Item("avro_decode:decode", (), "Avro records → columns; the peer is a loop over AvroDeserializer"),

@@ -20,12 +20,13 @@ from benchmarks import peers
 from benchmarks.measure import children, cpu_seconds, say
 from ds_dagster import local
 from ds_dagster.catalog.entity import EntityFacts
-from ds_dagster.catalog.io_spec import Resolver, SinkIdentity
+from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.environment import resolver
 from ds_dagster.jars import driver_jars
 from ds_dagster.project import Project, compile_texts, kind_of_store, store_admin
 from ds_dagster.settings import Settings, load_settings
+from ds_dagster.spark.application_query import prepare_application
 from ds_dagster.spark.jvm import TICK_SOURCE
 from ds_dagster.spark.query import PreparedQuery, close, prepare, start
 from ds_dagster.spark.session import build_session
@@ -148,21 +149,27 @@ class House:
             kind, store = kind_of_store(project, scan.relation), project.catalog.store(scan.relation.store)
             facts = self._ensured(project, scan.relation)
             reads[scan.source_name] = kind.read_spec(store, scan.relation, scan.reading, facts)
-        sink, store = query.sink, project.catalog.store(query.sink.store)
-        if sink.kind in ("stream", "changelog"):
-            self._ensured(project, sink)
         number = self.number()
-        made = prepare(
-            self.spark,
-            query,
-            reads=reads,
-            write=kind_of_store(project, sink).write_spec(store, sink, query.refresh),
-            identity=SinkIdentity(f"bench.{number}.{name}", 1),
-            resolve=self._resolver(project, store.name),
-            job_name=f"{name}_{number}",
-        )
+        writes = {part.name: self._write_spec(project, part.sink) for part in query.parts}
+        identity, job = SinkIdentity(f"bench.{number}.{name}", 1), f"{name}_{number}"
+        resolve = self._resolver(project, query.sink.store)
+        if query.members:
+            made = prepare_application(
+                self.spark, query, reads=reads, writes=writes, identity=identity, resolve=resolve, job_name=job
+            )
+        else:
+            write = writes[query.name]
+            made = prepare(
+                self.spark, query, reads=reads, write=write, identity=identity, resolve=resolve, job_name=job
+            )
         made.session.conf.set(peers.PARTITIONS, partitions)
         return made
+
+    def _write_spec(self, project: Project, sink: Relation) -> WriteSpec:
+        if sink.kind in ("stream", "changelog"):
+            self._ensured(project, sink)
+        refresh = next(query.refresh for query in project.queries_of(sink.name))
+        return kind_of_store(project, sink).write_spec(project.catalog.store(sink.store), sink, refresh)
 
     def _ensured(self, project: Project, relation: Relation) -> EntityFacts:
         with closing(store_admin(project, relation.store, self._resolver(project, relation.store))) as admin:

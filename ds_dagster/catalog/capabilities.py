@@ -19,6 +19,8 @@ class Capabilities:
         reads_streams: may stand behind a declared STREAM or CHANGELOG.
         writes_streams: may be the sink of CSAS, CCAS, INSERT INTO a stream.
         writes_tables: may be the sink of CTAS.
+        table_reader: import path ``module:function`` of ``catalog.io_spec.TableReader``: its tables can be looked up by
+            a query that never ends; empty: they cannot.
         serves_views: may hold materialized views and answer pull queries.
         record_keys: records have keys of their own (``key.*`` properties, PARTITION BY).
         count_properties: WITH properties that size a new entity (``topic.partitions``, …); copied from a left-most
@@ -56,6 +58,7 @@ class Capabilities:
     writes_streams: bool = False
     writes_tables: bool = False
     serves_views: bool = False
+    table_reader: str = ""
     record_keys: bool = False
     count_properties: tuple[str, ...] = ()
     required_counts: tuple[str, ...] = ()

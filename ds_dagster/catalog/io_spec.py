@@ -6,7 +6,7 @@ Option values may hold ``${NAME}`` references and file references; they are reso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -238,6 +238,41 @@ class WriteSpec:
     max_key_characters: int | None = None
     schemas: SchemaSpec | None = None
     interval_millis: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """How a table is looked up.
+
+    Attributes:
+        reader: import path ``module:function`` of :class:`TableReader`.
+        options: connection settings, references unresolved.
+        path: parts of its name in the store.
+        entity: shown in errors, ``store.entity``.
+    """
+
+    reader: str
+    options: Options
+    path: tuple[str, ...]
+    entity: str
+
+
+class TableReader(Protocol):
+    """What ``TableRead.reader`` names. Runs in a Python process of Spark."""
+
+    def __call__(
+        self, options: Mapping[str, str], path: tuple[str, ...], columns: tuple[tuple[str, str], ...]
+    ) -> Iterable[pyarrow.RecordBatch]:
+        """All rows of a table as one consistent state.
+
+        Args:
+            options: resolved.
+            path: parts of the table's name.
+            columns: name and type (``DECIMAL(10, 2)``) of those wanted, in order.
+
+        Returns:
+            Batches with these columns; values of a type that Arrow casts to the column's.
+        """
 
 
 @dataclass(frozen=True, slots=True)

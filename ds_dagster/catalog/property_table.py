@@ -464,6 +464,13 @@ SOURCE: tuple[PropertySpec, ...] = (
         minimum=0,
     ),
     PropertySpec(
+        "lookup.cache.millis",
+        "millis",
+        ("source",),
+        "how old the rows of a table that a stream is joined to may be; default one second, 0: every batch reads anew",
+        minimum=0,
+    ),
+    PropertySpec(
         "postgresql.slot.name",
         "text",
         ("relation", "source"),

@@ -7,13 +7,15 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
+from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.schema_formats import offline_schemas, with_descriptors
+from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json, start_text
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.project import Project
 from ds_dagster.stores.registry import KINDS
 
@@ -48,9 +50,9 @@ def _stages(project: Project) -> Callable[[BoundQuery], str]:
 
 
 def _steps(project: Project, query: BoundQuery) -> list[str]:
-    stores = dict.fromkeys(relation.store for relation in (*(s.relation for s in query.scans), *query.sinks))
+    stores = dict.fromkeys(relation.store for relation in (*query.inputs, *query.sinks))
     steps = [f"check store {name} ({project.catalog.store(name).kind})" for name in stores]
-    for relation in dict.fromkeys((*(s.relation.name for s in query.scans), *(sink.name for sink in query.sinks))):
+    for relation in dict.fromkeys((*query.sources, *(sink.name for sink in query.sinks))):
         steps.append(_ensured(project, relation))
     writes = [_write_spec(project, part) for part in query.parts]
     for write in writes:
@@ -120,14 +122,35 @@ def _prepared(spark: Any, project: Project, query: BoundQuery) -> Any:
     from ds_dagster.spark.query import prepare
 
     reads = {scan.source_name: _read_spec(project, scan) for scan in query.scans}
+    tables = {scan.source_name: _table_read(project, scan) for scan in query.tables}
     writes = {part.name: _write_spec(project, part) for part in query.parts}
     identity, name = SinkIdentity(f"explain.{query.name}", 1), f"explain {query.name}"
     if query.members:
         return prepare_application(
-            spark, query, reads=reads, writes=writes, identity=identity, resolve=_offline, job_name=name
+            spark,
+            query,
+            reads=reads,
+            tables=tables,
+            writes=writes,
+            identity=identity,
+            resolve=_offline,
+            job_name=name,
         )
-    write = writes[query.name]
-    return prepare(spark, query, reads=reads, write=write, identity=identity, resolve=_offline, job_name=name)
+    return prepare(
+        spark,
+        query,
+        reads=reads,
+        tables=tables,
+        write=writes[query.name],
+        identity=identity,
+        resolve=_offline,
+        job_name=name,
+    )
+
+
+def _table_read(project: Project, scan: StaticScan) -> TableRead:
+    store = project.catalog.store(scan.relation.store)
+    return table_read(KINDS[store.kind], store, scan.relation)
 
 
 def _read_spec(project: Project, scan: Scan) -> ReadSpec:

@@ -119,6 +119,46 @@ JOINS: tuple[Condition, ...] = (
         "write LEFT JOIN; a version that no record meets is a row of the changelog itself",
         _ZERO,
     ),
+    Condition(
+        "LOOKUP_JOIN",
+        "user",
+        "{what} of stream {left} with table {right}",
+        "write JOIN or LEFT JOIN without WITHIN: each record meets the table's rows as they stand when it is read",
+        "42601",
+    ),
+    Condition(
+        "LOOKUP_RESIDUAL",
+        "not_yet",
+        "ON of the LEFT JOIN with table {right} asks more than equalities",
+        "declare a table over a view of the store that holds only the rows meant, or join and filter in WHERE",
+        _ZERO,
+    ),
+    Condition(
+        "LOOKUP_NOT_YET",
+        "not_yet",
+        "join of a stream with table {relation} in a store of type {type}",
+        "load it into a POSTGRESQL store and join that, or read its changes as a changelog",
+        _ZERO,
+    ),
+    Condition(
+        "LOOKUP_NESTED",
+        "not_yet",
+        "join of a stream with table {relation}, whose column {column} is of type {type}",
+        "declare a table over a view of the store without the column",
+        _ZERO,
+    ),
+    Condition(
+        "LOOKUP_PROPERTY",
+        "user",
+        "'{name}' behind table {relation}, which is looked up and not read as a stream",
+        "only 'lookup.cache.millis' may stand there",
+    ),
+    Condition(
+        "LOOKUP_PROPERTY_OF_STREAM",
+        "user",
+        "'lookup.cache.millis' behind {relation}, which is no table",
+        "remove it: a stream or changelog is read as it comes",
+    ),
     Condition("JOIN_KINDS", "not_yet", "join of {left_kind} {left} with {right_kind} {right}", "{instead}", _ZERO),
     Condition(
         "JOIN_CONDITION",
@@ -276,119 +316,13 @@ WINDOWS: tuple[Condition, ...] = (
     ),
 )
 
-PATTERNS: tuple[Condition, ...] = (
-    Condition(
-        "MATCH_OVER_CHANGELOG",
-        "user",
-        "MATCH_RECOGNIZE over {relation}, whose rows replace one another",
-        "re-declare its topic as a STREAM and match the rows of that",
-        "42809",
-    ),
-    Condition(
-        "MATCH_ORDER_TIME",
-        "user",
-        "ORDER BY of MATCH_RECOGNIZE begins with {found}, not with event time, ascending",
-        "write ORDER BY {time}; another column becomes event time by WITH ('timestamp' = 'column') behind the source",
-        "42601",
-    ),
-    Condition(
-        "MATCH_PARTITION",
-        "user",
-        "PARTITION BY {expression} of type {type}",
-        "partition by columns or struct fields of primitive types; compute others in a sub-select before",
-        "42601",
-    ),
-    Condition(
-        "MATCH_STAR",
-        "user",
-        "SELECT * over MATCH_RECOGNIZE",
-        "name the columns: {columns}",
-        "42601",
-    ),
-    Condition(
-        "PATTERN_EMPTY",
-        "user",
-        "no row at all would be a match of the PATTERN",
-        "ask for at least one row: + instead of *, or a variable without a quantifier",
-        "42601",
-    ),
-    Condition(
-        "PATTERN_OPEN_END",
-        "user",
-        "the PATTERN may end with one row more, so a match could wait for ever for the row behind it",
-        "add WITHIN n unit behind the PATTERN, make the last quantifier reluctant, or end with a variable without one",
-        "42601",
-    ),
-    Condition(
-        "PATTERN_TOO_LARGE",
-        "user",
-        "the PATTERN has {size} states when its quantifiers are written out, more than {limit}",
-        "use smaller numbers in its quantifiers",
-        "54000",
-    ),
-    Condition(
-        "PATTERN_SKIP",
-        "user",
-        "AFTER MATCH SKIP {words} {name}: {reason}",
-        "name a variable that every match has behind its first row, or SKIP TO NEXT ROW or PAST LAST ROW",
-        "42601",
-    ),
-    Condition(
-        "PATTERN_VARIABLE_UNKNOWN",
-        "user",
-        "{name} is no variable of the PATTERN",
-        "its variables are {known}; columns of the source stand without a name in front",
-        "42703",
-    ),
-    Condition(
-        "PATTERN_VARIABLE_TWICE",
-        "user",
-        "pattern variable {name} is defined twice",
-        "join the conditions with AND or OR",
-        "42701",
-    ),
-    Condition(
-        "PATTERN_VARIABLES_MIXED",
-        "user",
-        "{expression} is over rows of {variables} at once",
-        "take the rows of one variable in each call",
-        "42601",
-    ),
-    Condition(
-        "PATTERN_NESTED",
-        "user",
-        "{inner} inside of {outer}",
-        "use the columns of one variable in FIRST, LAST and aggregates",
-        "42601",
-    ),
-    Condition(
-        "PATTERN_FUNCTION",
-        "unsupported",
-        "{function} in MATCH_RECOGNIZE is not supported",
-        "{instead}",
-        _ZERO,
-    ),
-    Condition(
-        "PATTERN_NOT_FIXED",
-        "user",
-        "{function} in DEFINE: the same row could answer otherwise when it is asked again",
-        "compute it in a query before, into a column",
-        "42601",
-    ),
-    Condition(
-        "PATTERN_STATE",
-        "user",
-        "the rows of {relation} that a match may still need are kept without a limit",
-        "add WITHIN n unit behind the PATTERN",
-    ),
-)
-
 SINKS: tuple[Condition, ...] = (
     Condition(
         "SOURCE_IS_VIEW",
         "not_yet",
         "{kind} {relation} as a source of a query that never ends",
-        'read the relation it is made of, or ask it once: ds query "SELECT … FROM {relation}"',
+        "read the relation it is made of, join a table to a stream (FROM stream JOIN table), or ask it once: "
+        'ds query "SELECT … FROM {relation}"',
         _ZERO,
     ),
     Condition(
@@ -481,6 +415,4 @@ RECORD_FIELDS: tuple[Condition, ...] = (
         "rowtime() every record has; keys in Avro are columns, not text",
     ),
 )
-CONDITIONS: tuple[Condition, ...] = (
-    RECORD_FIELDS + NAMES + TYPES + JOINS + AGGREGATES + WINDOWS + PATTERNS + SINKS + GRAPH
-)
+CONDITIONS: tuple[Condition, ...] = RECORD_FIELDS + NAMES + TYPES + JOINS + AGGREGATES + WINDOWS + SINKS + GRAPH

@@ -214,6 +214,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "undo the change, or start the load again: it then tells what differs",
     ),
     Condition(
+        "LOOKUP_TABLE_DIFFERS",
+        "user",
+        "the table {table} cannot be looked up as it is declared: {reason}",
+        "compare its columns with the CREATE TABLE that declares it; the job goes on once both agree",
+    ),
+    Condition(
         "TARGET_LOCKED",
         "external",
         "the table {table} is locked by other sessions: {reason}",

@@ -28,7 +28,7 @@ from ds_dagster.plan.function import FAMILIES, Function, Signature
 from ds_dagster.plan.functions import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
 from ds_dagster.plan.nodes import AggregateCall, AggregateFunction, BoundExpression
 from ds_dagster.plan.printing import expression_text
-from ds_dagster.plan.record_fields import FIELDS
+from ds_dagster.plan.record_fields import FIELDS, ORDER_FIELD
 from ds_dagster.plan.time_functions import EXTRACT_UNITS, TIME_UNITS
 from ds_dagster.plan.user_calls import bind_user_call, user_names
 
@@ -64,7 +64,19 @@ AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
     exp.StddevSamp: "STDDEV_SAMP",
     exp.ArrayAgg: "ARRAY_AGG",
 }
-"""Node of an aggregate → its name."""
+"""Node of an aggregate → its name; the others are calls by name."""
+AGGREGATE_NODES = (*AGGREGATES, exp.Anonymous)
+ORDERED = frozenset({"FIRST_VALUE", "LAST_VALUE"})
+ONCE = frozenset({"MIN", "MAX", *ORDERED, "APPROX_COUNT_DISTINCT"})
+"""Aggregates to which it is the same whether each value counts once."""
+
+
+def aggregate_name(node: exp.Expression) -> str | None:
+    """Name of the aggregate that a node calls, None for any other node."""
+    if isinstance(node, exp.Anonymous):
+        function = find_function(str(node.this))
+        return function.name if function is not None and function.kind == "aggregate" else None
+    return AGGREGATES.get(type(node))
 
 
 class Aggregates:
@@ -81,6 +93,7 @@ class Aggregates:
         type_: DataType,
         *,
         distinct: bool = False,
+        order: BoundExpression | None = None,
     ) -> AggregateCall:
         """The call with that meaning, new or known."""
         parts = [
@@ -91,10 +104,8 @@ class Aggregates:
         key = "|".join(parts)
         if key not in self.calls:
             name = f"{function.lower()}${len(self.calls) + 1}"
-            nullable = function != "COUNT"
-            self.calls[key] = AggregateCall(
-                name, function, argument, type_, distinct=distinct, filter=condition, nullable=nullable
-            )
+            nullable = FUNCTIONS[function].nulls != "never"
+            self.calls[key] = AggregateCall(name, function, argument, type_, distinct, condition, nullable, order)
         return self.calls[key]
 
 
@@ -113,6 +124,8 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         raise _unknown(binder, node, name)
     if function.not_yet:
         raise binder.refuse("FUNCTION_NOT_YET", node, name=function.name, instead=function.not_yet)
+    if function.kind == "aggregate":
+        return bind_aggregate(binder, node)
     if function.kind == "metadata":
         return _metadata(binder, node, function.name, arguments)
     if function.name in UNITS and arguments:
@@ -252,10 +265,11 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
     """Bind an aggregate: the call is collected, the result is a reference to its field.
 
     Raises:
-        UserError: AGGREGATE_MISPLACED, FUNCTION_ARGUMENT_TYPE.
+        UserError: AGGREGATE_MISPLACED, FUNCTION_ARGUMENT_TYPE, FUNCTION_ARGUMENT_COUNT.
+        NotYetError: FUNCTION_NOT_YET.
     """
     call = node.this if isinstance(node, exp.Filter) else node
-    name = AGGREGATES.get(type(call))
+    name = aggregate_name(call)
     if name is None:
         raise binder.refuse("EXPRESSION_NOT_YET", node, what="FILTER behind a function that is no aggregate")
     if binder.aggregates is None:
@@ -266,7 +280,39 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
             else "write it in the SELECT list or in HAVING"
         )
         raise binder.refuse("AGGREGATE_MISPLACED", node, function=name, clause=binder.clause, fix=fix)
+    if name == "LISTAGG":
+        return _listagg(binder, node, call)
     argument, distinct = _distinct_argument(binder, node, call, name)
+    return _bound_aggregate(binder, node, cast("AggregateFunction", name), argument, distinct)
+
+
+def _listagg(binder: ExpressionBinder, node: exp.Expression, call: exp.Expression) -> Typed:
+    """ARRAY_AGG with a text between its values."""
+    arguments = call.expressions
+    distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+    arguments = arguments[0].expressions if distinct else arguments
+    expected = str(FUNCTIONS["LISTAGG"].signatures[0])
+    if len(arguments) not in (1, 2):
+        raise binder.refuse(
+            "FUNCTION_ARGUMENT_COUNT", node, function="LISTAGG", count=len(arguments), expected=expected
+        )
+    between = arguments[1] if len(arguments) == 2 else exp.Literal.string(",")
+    values = _bound_aggregate(binder, node, "ARRAY_AGG", arguments[0], distinct)
+    is_text = isinstance(between, exp.Literal) and between.is_string
+    assert isinstance(values.type, ArrayType)
+    if not is_text or not FAMILIES["text"](values.type.element):
+        shown = "a literal" if is_text else "no literal"
+        types = [str(values.type.element), f"VARCHAR, {shown}"]
+        raise binder.refuse(
+            "FUNCTION_ARGUMENT_TYPE", node, function="LISTAGG", types=types, expected="(text, 'literal')"
+        )
+    return Typed(exp.Anonymous(this="ARRAY_JOIN", expressions=[values.tree, between]), VARCHAR, values.nullable)
+
+
+def _bound_aggregate(
+    binder: ExpressionBinder, node: exp.Expression, name: AggregateFunction, argument: exp.Expression, distinct: bool
+) -> Typed:
+    assert binder.aggregates is not None
     inner = ExpressionBinder(binder.scope, f"an aggregate ({name})")
     bound = None if isinstance(argument, exp.Star) else inner.expression(argument)
     if distinct and bound is not None and not is_primitive(bound.type):
@@ -276,21 +322,38 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         )
     condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
     type_ = _aggregate_type(binder, node, name, bound)
-    made = binder.aggregates.add(name, bound, condition, type_, distinct=distinct)
+    order = _order(binder, node, name) if name in ORDERED else None
+    made = binder.aggregates.add(name, bound, condition, type_, distinct=distinct, order=order)
     return Typed(column(made.name), made.type, made.nullable)
+
+
+def _order(binder: ExpressionBinder, node: exp.Expression, name: str) -> BoundExpression:
+    """Where a row stands in time: its record's place, of the first relation of FROM."""
+    source = binder.scope.sources[0]
+    found = source.beside.get(ORDER_FIELD)
+    if found is None:
+        instead = "MIN or MAX of a column that tells rows apart, or take it inside of the sub-select"
+        raise binder.refuse("FUNCTION_NOT_YET", node, name=f"{name} over a sub-select", instead=instead)
+    return BoundExpression(column(found.name), found.type, found.nullable)
 
 
 def _distinct_argument(
     binder: ExpressionBinder, node: exp.Expression, call: exp.Expression, name: str
 ) -> tuple[exp.Expression, bool]:
-    """What is aggregated, and whether each value counts once; to MIN and MAX that is the same."""
-    argument = call.this
+    """What is aggregated, and whether each value counts once; to some that is the same."""
+    if isinstance(call, exp.Anonymous):
+        if len(call.expressions) != 1:
+            count = len(call.expressions)
+            raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected="(value)")
+        argument = call.expressions[0]
+    else:
+        argument = call.this
     if not isinstance(argument, exp.Distinct):
         return argument, False
     if len(argument.expressions) != 1:
         count = len(argument.expressions)
         raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected="(DISTINCT value)")
-    return argument.expressions[0], name not in ("MIN", "MAX")
+    return argument.expressions[0], name not in ONCE
 
 
 def _aggregate_type(

@@ -41,6 +41,7 @@ from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.static_nodes import StaticJoin
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.sql.expressions import SKIPS
 from ds_dagster.sql.generator import duration_text
@@ -296,6 +297,15 @@ def _kept_rows(node: TopN) -> str:
     return "these rows" if appends_only(node.input) else "all rows"
 
 
+def _static_join(node: Node) -> str:
+    assert isinstance(node, StaticJoin)
+    pairs = zip(node.left_keys, node.right_keys, strict=True)
+    scan = node.right
+    age = f"at most {duration_text(scan.cache_millis)} old" if scan.cache_millis else "read anew by every batch"
+    table = f"table {scan.relation.name.name} ← {scan.relation.store}.{scan.relation.entity}, {age}"
+    return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in pairs)} · {table}"
+
+
 def _fold(node: Node) -> str:
     assert isinstance(node, Fold)
     return f"to one change per {', '.join(map(shown, node.key))}"
@@ -311,6 +321,8 @@ def _match(node: Node) -> str:
     facts.append(f"({pattern_text(node.pattern)})")
     if node.within_millis is not None:
         facts.append(f"within {duration_text(node.within_millis)}")
+    if node.ttl_millis:
+        facts.append(f"forgotten after {duration_text(node.ttl_millis)} without a row")
     facts += [f"{one.variable}: {_with(one.condition, values)}" for one in node.definitions]
     facts.append(f"skip {' '.join(SKIPS[node.skip])} {node.skip_variable}".rstrip())
     made = [f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in node.measures]
@@ -349,5 +361,6 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     TopN: _top_n,
     Unweigh: lambda _node: "",
     Over: _over,
+    StaticJoin: _static_join,
 }
 """Node → what is to be said about it."""

@@ -34,6 +34,7 @@ from ds_dagster.plan.pattern import pattern_text, variables
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.static_nodes import StaticJoin
 from ds_dagster.plan.window_join import WindowJoin
 
 FINGERPRINT_VERSION = "v1"
@@ -233,7 +234,11 @@ def _window(_shaper: _Shaper, node: Node) -> Shape:
 
 
 def _groups_and_calls(shaper: _Shaper, node: Aggregate | DeltaAggregate) -> Shape:
-    calls = [[c.function, shaper.text(c.argument), shaper.text(c.filter), c.distinct, str(c.type)] for c in node.calls]
+    calls = [
+        [c.function, shaper.text(c.argument), shaper.text(c.filter), c.distinct, str(c.type)]
+        + ([shaper.text(c.order)] if c.order else [])
+        for c in node.calls
+    ]
     return [[shaper.text(named.expression) for named in node.group], calls]
 
 
@@ -292,6 +297,20 @@ def _delta_join(shaper: _Shaper, node: Node) -> Shape:
     return [node.kind, [*_key_pairs(shaper, node)], *_residual(shaper, node), *_forgets(node)]
 
 
+def _static_join(shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, StaticJoin)
+    scan = node.right
+    positions = [field.name for field in scan.output]
+    right_keys = [
+        [expression_text(k.tree, lambda n: f"#{positions.index(n)}", strict=True), str(k.type)] for k in node.right_keys
+    ]
+    table = [
+        _entity(scan.relation, shaper.store_kinds),
+        _columns(scan.relation, frozenset(c.name for c in scan.read_columns)),
+    ]
+    return [node.kind, [shaper.text(key) for key in node.left_keys], right_keys, table, scan.cache_millis]
+
+
 def _fold(_shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, Fold)
     positions = [field.name for field in node.output]
@@ -308,7 +327,7 @@ def _match(shaper: _Shaper, node: Node) -> Shape:
         [[shaper.text(one.expression), one.descending] for one in node.order],
         pattern_text(node.pattern, names),
         [[names[one.variable], shaper.text(one.condition, values)] for one in node.definitions],
-        [node.skip, names[node.skip_variable], node.within_millis],
+        [node.skip, names[node.skip_variable], node.within_millis, *([node.ttl_millis] if node.ttl_millis else [])],
         [[v.function, names[v.variable], shaper.text(v.argument), v.offset, str(v.type)] for v in node.values],
         [shaper.text(named.expression, values) for named in node.measures],
     ]
@@ -354,6 +373,7 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     TopN: _top_n,
     Unweigh: lambda _shaper, _node: [],
     Over: _over,
+    StaticJoin: _static_join,
 }
 
 

@@ -104,6 +104,30 @@ _AGGREGATES = (
         kind="aggregate",
         aliases=("COLLECT",),
     ),
+    Function(
+        "LISTAGG",
+        (signature("text text?", VARCHAR),),
+        "all texts that are not NULL, in their own order, with the second argument (a literal, ',') between them; NULL "
+        "without any",
+        kind="aggregate",
+        aliases=("STRING_AGG",),
+    ),
+    Function(
+        "FIRST_VALUE",
+        (signature("orderable", first),),
+        "value that is not NULL of the earliest row: by event time, then by position in its topic; in a join those of "
+        "the first relation of FROM",
+        kind="aggregate",
+    ),
+    Function("LAST_VALUE", (signature("orderable", first),), "the same of the latest row", kind="aggregate"),
+    Function(
+        "APPROX_COUNT_DISTINCT",
+        (signature("orderable", BIGINT),),
+        "how many different values; over a stream, with or without a window, an estimate with a standard deviation of "
+        "5 % in state of fixed size, over changelogs and other aggregates exact, as COUNT(DISTINCT …)",
+        kind="aggregate",
+        nulls="never",
+    ),
 )
 
 _SCALARS = (
@@ -122,22 +146,12 @@ ALIASES: Mapping[str, str] = MappingProxyType({alias: f.name for f in FUNCTIONS.
 
 KNOWN_LATER: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(
-        (
-            "LISTAGG",
-            "STRING_AGG",
-            "FIRST_VALUE",
-            "LAST_VALUE",
-            "APPROX_COUNT_DISTINCT",
-        ),
-        "aggregates built today: COUNT, SUM, AVG, MIN, MAX, VAR_…, STDDEV_…, ARRAY_AGG",
-    )
-    | dict.fromkeys(
         ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE"),
         "ranking over a stream comes with top-n; filter or aggregate instead",
     )
     | dict.fromkeys(
         ("JSON_OBJECTAGG", "JSON_ARRAYAGG"),
-        "aggregates built today: COUNT, SUM, AVG, MIN, MAX, VAR_…, STDDEV_…, ARRAY_AGG",
+        "JSON_STRING of ARRAY_AGG",
     )
     | {"MATCH_ROWTIME": "pattern matching is not built; rowtime() gives a record's timestamp"}
 )

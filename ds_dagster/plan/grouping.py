@@ -9,7 +9,7 @@ from sqlglot import exp
 from ds_dagster.datatypes import BIGINT, is_primitive
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.calls import AGGREGATES, Aggregates
+from ds_dagster.plan.calls import AGGREGATE_NODES, Aggregates, aggregate_name
 from ds_dagster.plan.check_joins import check_time, check_updates, check_weights, without_time
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
@@ -42,7 +42,7 @@ def _has_aggregate(item: exp.Expression) -> bool:
     inner = item.this if isinstance(item, exp.Alias) else item
     if isinstance(inner, exp.Column | exp.Star):
         return False
-    return any(not _is_over(found) for found in inner.find_all(*AGGREGATES))
+    return any(aggregate_name(found) and not _is_over(found) for found in inner.find_all(*AGGREGATE_NODES))
 
 
 def _is_over(call: exp.Expression) -> bool:
@@ -196,7 +196,7 @@ class Grouping:
             raise error("SESSION_UPDATES", span=self.span)
         bounds = {window.start, window.end}
         calls = self.aggregates.calls.values()
-        inside = [part for call in calls for part in (call.argument, call.filter) if part is not None]
+        inside = [part for call in calls for part in call.parts]
         uses = {
             "in WHERE": [node.condition for node in self.below.walk() if isinstance(node, Filter)],
             "in an aggregate": inside,

@@ -12,6 +12,7 @@ from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.query import ColumnSource
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.static_nodes import StaticJoin
 
 Sources = Mapping[str, tuple[ColumnSource, ...]]
 
@@ -39,6 +40,9 @@ def _lineage(node: Node) -> Sources:
     below: dict[str, tuple[ColumnSource, ...]] = {}
     for child in node.inputs:
         below |= _lineage(child)
+    if isinstance(node, StaticJoin):
+        name, scan = node.right.relation.name, node.right
+        below |= {scan.field_name(c.name): ((name, c.name),) for c in scan.read_columns}
     if isinstance(node, Project):
         return {named.name: _merged(below, [named.expression]) for named in node.columns}
     if isinstance(node, Aggregate | DeltaAggregate):

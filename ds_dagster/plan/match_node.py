@@ -74,6 +74,8 @@ class Match(Node):
         skip, skip_variable: where the search goes on behind a match.
         values: what definitions and measures need of the rows of a match, never nothing.
         within_millis: the last row of a match is less than that behind its first; None: any time.
+        ttl_millis: event time without a row after which a partition is forgotten with what it waits for, so that no
+            match spans such a silence; 0: never.
     """
 
     input: Node
@@ -86,6 +88,7 @@ class Match(Node):
     measures: tuple[Named, ...]
     skip_variable: str = ""
     within_millis: int | None = None
+    ttl_millis: int = 0
 
     def __post_init__(self) -> None:
         if self.input.changelog != "append" or not self.values:

@@ -26,7 +26,19 @@ WindowFunction = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 JoinKind = Literal["inner", "left", "full"]
 BadRecords = Literal["terminate", "ignore"]
 AggregateFunction = Literal[
-    "COUNT", "SUM", "AVG", "MIN", "MAX", "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "ARRAY_AGG"
+    "COUNT",
+    "SUM",
+    "AVG",
+    "MIN",
+    "MAX",
+    "VAR_POP",
+    "VAR_SAMP",
+    "STDDEV_POP",
+    "STDDEV_SAMP",
+    "ARRAY_AGG",
+    "FIRST_VALUE",
+    "LAST_VALUE",
+    "APPROX_COUNT_DISTINCT",
 ]
 METADATA_FIELD = "rowmetadata()"
 """Second part of the internal name of the field that holds what the store knows of a record."""
@@ -81,8 +93,8 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One aggregate: ``argument`` None for COUNT(*); ``distinct``: each value once; ``filter`` a
-    condition."""
+    """One aggregate: ``argument`` None for COUNT(*); ``distinct``: each value once; ``filter`` a condition; ``order``
+    what FIRST_VALUE and LAST_VALUE go by."""
 
     name: str
     function: AggregateFunction
@@ -91,6 +103,12 @@ class AggregateCall:
     distinct: bool = False
     filter: BoundExpression | None = None
     nullable: bool = True
+    order: BoundExpression | None = None
+
+    @property
+    def parts(self) -> tuple[BoundExpression, ...]:
+        """The expressions it reads."""
+        return tuple(part for part in (self.argument, self.filter, self.order) if part is not None)
 
     @property
     def field(self) -> Field:

@@ -11,6 +11,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.application_nodes import Bundle
 from ds_dagster.plan.nodes import Node, Scan, Sink
+from ds_dagster.plan.static_nodes import StaticScan, static_scans
 from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
 
 ColumnSource = tuple[QualifiedName, str]
@@ -89,8 +90,18 @@ class BoundQuery:
 
     @property
     def sources(self) -> tuple[QualifiedName, ...]:
-        """Names of the relations it reads, left-most first, each once."""
-        return tuple(dict.fromkeys(scan.relation.name for scan in self.scans))
+        """Names of the relations it reads, left-most first, each once; then those it looks up."""
+        return tuple(dict.fromkeys(relation.name for relation in self.inputs))
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        """The relations it reads, left-most first, then those it looks up."""
+        return (*(scan.relation for scan in self.scans), *(scan.relation for scan in self.tables))
+
+    @property
+    def tables(self) -> tuple[StaticScan, ...]:
+        """The tables it looks up, left-most first."""
+        return static_scans(self.plan)
 
     @property
     def is_finite(self) -> bool:

@@ -26,6 +26,7 @@ from ds_dagster.plan.nodes import (
 from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.static_nodes import StaticJoin
 from ds_dagster.plan.window_join import WindowJoin
 
 Needed = frozenset[str]
@@ -80,7 +81,7 @@ def _kept_calls(node: Aggregate | DeltaAggregate, needed: Needed) -> tuple[tuple
     """The calls somebody needs, at least one, and the fields that groups and calls read."""
     calls = tuple(call for call in node.calls if call.name in needed) or node.calls[:1]
     parts = [named.expression for named in node.group]
-    parts += [part for call in calls for part in (call.argument, call.filter) if part is not None]
+    parts += [part for call in calls for part in call.parts]
     return calls, frozenset().union(*(part.columns() for part in parts))
 
 
@@ -174,6 +175,16 @@ def _prune_match(node: Node, _needed: Needed) -> Node:
     return replace(node, input=_prune(node.input, node.read_columns()))
 
 
+def _prune_static_join(node: Node, needed: Needed) -> Node:
+    assert isinstance(node, StaticJoin)
+    left = _prune(node.left, needed.union(*(key.columns() for key in node.left_keys)))
+    wanted = needed.union(*(key.columns() for key in node.right_keys))
+    scan = node.right
+    kept = tuple(column.name for column in scan.relation.columns if scan.field_name(column.name) in wanted)
+    columns = None if len(kept) == len(scan.relation.columns) else kept
+    return replace(node, left=left, right=replace(scan, columns=columns))
+
+
 def _prune_scan(node: Node, needed: Needed) -> Node:
     """Besides what is needed: key, NOT NULL and event-time columns (a record without them is a bad one), and never
     nothing."""
@@ -219,5 +230,6 @@ PRUNERS: dict[type[Node], Pruner] = {
     TopN: _prune_top_n,
     Unweigh: _prune_unweigh,
     Over: _prune_over,
+    StaticJoin: _prune_static_join,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

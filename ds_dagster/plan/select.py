@@ -25,6 +25,8 @@ from ds_dagster.plan.selected import RefusedSelectError, Selected, SelectItem, p
 from ds_dagster.plan.semi_joins import InnerQueries, SemiJoinBinder, conditions, has_query
 from ds_dagster.plan.set_operations import SetBinder
 from ds_dagster.plan.sources import Naming, Planned, SourceBinder, World
+from ds_dagster.plan.static_joins import bind_joined, bind_static_join
+from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.plan.weights import weighted
 from ds_dagster.sql.expressions import FieldAccess, QueryTree
 from ds_dagster.sql.lowering import is_first_rows, own_span
@@ -144,7 +146,13 @@ class SelectBinder:
             scope.add(first.source, tree.args["from_"].this)
             node = first.node
             for join in tree.args.get("joins") or ():
-                node = bind_join(scope, node, sources.bind(join.this), join, self.choices)
+                joined = bind_joined(sources, join.this)
+                is_table = isinstance(joined.node, StaticScan)
+                node = (
+                    bind_static_join(scope, node, joined, join)
+                    if is_table
+                    else bind_join(scope, node, joined, join, self.choices)
+                )
         except DsError as problem:
             self.findings.add(problem)
             raise RefusedSelectError from problem

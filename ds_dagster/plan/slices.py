@@ -60,7 +60,7 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
     """Everything a query needs to compile alone, in an order people read: schemas, stores, relations, the query."""
     own = query.statement.origin.application
     relations = list(
-        {s.relation.name: s.relation for s in query.scans if not own or s.relation.origin.application != own}.values()
+        {r.name: r for r in query.inputs if not own or r.origin.application != own}.values()
     )
 
     def kind(relation: Relation) -> str:

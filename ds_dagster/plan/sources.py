@@ -146,6 +146,9 @@ class SourceBinder:
         if relation.kind in ("materialized_view", "table"):
             kind = KIND_WORDS[relation.kind]
             raise error("SOURCE_IS_VIEW", span=self._place(node), kind=kind, relation=relation.name.name)
+        lookup = next((item for item in properties if item.name == "lookup.cache.millis"), None)
+        if lookup is not None:
+            raise error("LOOKUP_PROPERTY_OF_STREAM", span=lookup.span, relation=relation.name.name)
         choices, diagnostics = resolve_source(relation, properties, self.world.kinds)
         self.findings.extend(diagnostics)
         store = self.world.kinds[self.world.catalog.store(relation.store).kind]

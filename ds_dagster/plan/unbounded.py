@@ -19,8 +19,10 @@ from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, app
 from ds_dagster.plan.nodes import Aggregate, AggregateCall, Named, Node, Scan, Sink
 from ds_dagster.plan.printing import expression_text
 
-KEEP_VALUES = frozenset({"ARRAY_AGG", "LISTAGG"})
-"""Aggregates that keep every value, DISTINCT or not."""
+KEEP_VALUES = frozenset({"ARRAY_AGG"})
+"""Aggregates that keep every value, DISTINCT or not (LISTAGG is made of it)."""
+OURS_KEEP_VALUES = KEEP_VALUES | {"APPROX_COUNT_DISTINCT"}
+"""The same where no sketch will do."""
 
 
 def warn_unbounded(root: Sink, findings: Findings, span: Span) -> None:
@@ -46,8 +48,9 @@ def _aggregate(node: Node) -> Iterator[str]:
     if (isinstance(node, Aggregate) and node.window is not None) or not grows(node.input):
         return
     groups = ", ".join(_shown(named.name) for named in node.group)
+    keep = KEEP_VALUES if isinstance(node, Aggregate) else OURS_KEEP_VALUES
     for call in node.calls:
-        if call.distinct or call.function in KEEP_VALUES:
+        if call.distinct or call.function in keep:
             yield f"{_call(call)} by {groups} keeps every value"
     yield from (f"GROUP BY {groups} keeps a group per {_shown(g.name)}" for g in node.group if _is_moment(node, g))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ds_dagster.errors import error
-from ds_dagster.plan.application_nodes import Virtual
+from ds_dagster.plan.application_nodes import Virtual, is_plain
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold, Unweigh, Weigh
 from ds_dagster.plan.nodes import Aggregate, Filter, Node, Project
 
@@ -15,13 +15,15 @@ def weighted(node: Node) -> Node:
 
     Appended rows and closed windows come for good. Filters and projections pass weights on, so they stay; what is kept
     of an upsert source is the row as it was read. A projection of closed windows without their key has weights
-    below it.
+    below it. What others read as well stays as it is.
     """
     if node.changelog == "weighted":
         return node
     if isinstance(node, Unweigh):
         return node.input
     if node.is_final and not (isinstance(node, Project) and node.changelog == "upsert" and not node.key):
+        return Weigh(node)
+    if isinstance(node, Virtual) and is_plain(node):
         return Weigh(node)
     if isinstance(node, Filter | Project | Virtual):
         return replace(node, input=weighted(node.input))

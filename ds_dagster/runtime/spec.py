@@ -66,7 +66,7 @@ class JobSpec:
 
 def job_spec(project: Project, query: BoundQuery) -> JobSpec:
     """The spec of one query of a loaded project."""
-    relations = (*query.sinks, *(scan.relation for scan in query.scans), *query.logs)
+    relations = (*query.sinks, *query.inputs, *query.logs)
     stores = tuple(sorted({relation.store for relation in relations}))
     replaced = project.settings.store_values
     return JobSpec(

@@ -12,14 +12,16 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.entity import EntityFacts
-from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, WriteSpec
+from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, TableRead, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
+from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.project import Project, secret_reader
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.changes import recompiled
@@ -81,7 +83,7 @@ class Compiled:
     @property
     def places(self) -> str:
         """What the job reads and writes, and in which stores: for failures that name a table alone."""
-        read = dict.fromkeys(f"{scan.relation.entity} of store {scan.relation.store}" for scan in self.query.scans)
+        read = dict.fromkeys(f"{relation.entity} of store {relation.store}" for relation in self.query.inputs)
         written = (f"{sink.entity} of store {sink.store}" for sink in self.query.sinks)
         return f"reads {', '.join(read)}; writes {', '.join(written)}"
 
@@ -122,6 +124,7 @@ class Specs:
     writes: Mapping[str, WriteSpec]
     watched: Mapping[str, WatchedSource] = field(default_factory=dict, repr=False)
     logs: Mapping[str, WriteSpec] = field(default_factory=dict, repr=False)
+    tables: Mapping[str, TableRead] = field(default_factory=dict, repr=False)
 
 
 def specs(job: Compiled) -> Specs:
@@ -137,7 +140,9 @@ def specs(job: Compiled) -> Specs:
     seen = {scan.source_name: _watched(job, scan, by_name[scan.source_name]) for scan in scans}
     watched = {name: source for name, source in seen.items() if source is not None}
     writes = {part.name: _write_spec(job, part) for part in job.query.parts}
-    return Specs(by_name, writes, watched, {log_name(log): _log_spec(job, log) for log in job.query.logs})
+    logs = {log_name(log): _log_spec(job, log) for log in job.query.logs}
+    tables = {scan.source_name: _table_read(job, scan) for scan in job.query.tables}
+    return Specs(by_name, writes, watched, logs, tables)
 
 
 def _write_spec(job: Compiled, part: BoundQuery) -> WriteSpec:
@@ -164,6 +169,7 @@ def _single(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
         spark,
         job.query,
         reads=given.reads,
+        tables=given.tables,
         write=given.writes[job.query.name],
         identity=job.order.identity,
         resolve=resolver_of_all(job),
@@ -177,6 +183,7 @@ def _application(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQu
         spark,
         job.query,
         reads=given.reads,
+        tables=given.tables,
         writes=given.writes,
         identity=job.order.identity,
         resolve=resolver_of_all(job),
@@ -214,6 +221,11 @@ def _log_spec(job: Compiled, log: Relation) -> WriteSpec:
     store, kind, _ = job.store(log)
     _ensured(job, log)
     return kind.write_spec(store, log, "continuous")
+
+
+def _table_read(job: Compiled, scan: StaticScan) -> TableRead:
+    store, kind, _ = job.store(scan.relation)
+    return table_read(kind, store, scan.relation)
 
 
 def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, WriteSpec
+from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.application import (
     ApplicationWriter,
@@ -24,7 +24,7 @@ from ds_dagster.spark.application import (
 from ds_dagster.spark.clock import ClockMode, clock_config
 from ds_dagster.spark.compiler import output_mode, state_store
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.query import EVOLUTION, PreparedQuery, plan_frame, source_reader
+from ds_dagster.spark.query import EVOLUTION, PreparedQuery, plan_frame, source_reader, table_reader
 from ds_dagster.spark.session import active, job_session
 from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.sources import SourceProvider
@@ -43,6 +43,7 @@ def prepare_application(
     provider: SourceProvider | None = None,
     loaders: Mapping[str, BatchLoader] | None = None,
     captures: Mapping[str, Capture] | None = None,
+    tables: Mapping[str, TableRead] | None = None,
 ) -> PreparedQuery:
     """Compile an application: one query over one read of each source, whose batches go to all sinks.
 
@@ -61,13 +62,14 @@ def prepare_application(
     assert query.bundle is not None
     shared = SharedRows(query.bundle, session.sparkContext.defaultParallelism)
     read = source_reader(session, query, reads, resolve, job_name, provider, list(writes.values()))
+    look_up = table_reader(session, tables, resolve)
     with active(session), ExitStack() as undo:
         if config:
             undo.callback(operators(session).remove_clock, job_name)
         sinks = []
         for part in query.members:
             write, own = writes[part.name], sink_identity(identity, part)
-            frame = plan_frame(session, part, write, job_name, read, shared=shared)
+            frame = plan_frame(session, part, write, job_name, read, look_up, shared=shared)
             loader, capture = (loaders or {}).get(part.name), (captures or {}).get(part.name)
             if write.kind == "batch":
                 table = table_writer(write, part, own, resolve, loader)

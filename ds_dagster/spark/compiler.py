@@ -22,7 +22,6 @@ from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fol
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
-    AggregateCall,
     BoundExpression,
     Filter,
     IntervalJoin,
@@ -39,15 +38,16 @@ from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.row_errors import computed_below
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.static_nodes import StaticJoin, StaticScan
 from ds_dagster.plan.weights import has_weights
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.spark import columns as names
 from ds_dagster.spark import deltas, windowed
+from ds_dagster.spark.aggregate_calls import native_call
 from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis, tick_source_name
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
-from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES
 from ds_dagster.spark.join_keys import null_mark, shared_keys
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.matching import match
@@ -115,6 +115,7 @@ class PlanCompiler:
         read: gives the records of a scan.
         shared: rows that several sinks of an application have in common.
         errors: how rows fail whose expressions do, None where they fail their batch.
+        look_up: gives the rows of a table, of a plan with one.
     """
 
     def __init__(
@@ -124,12 +125,14 @@ class PlanCompiler:
         read: Callable[[Scan], SourceFrame],
         shared: SharedRows | None = None,
         errors: RowErrors | None = None,
+        look_up: Callable[[StaticScan], DataFrame] | None = None,
     ) -> None:
         self.spark = spark
         self.job = job
         self.read = read
         self.shared = shared
         self.errors = errors
+        self.look_up = look_up
         self.clocked: frozenset[str] = frozenset()
         self.edge_millis = 0
 
@@ -210,7 +213,7 @@ class PlanCompiler:
         ]
         if node.window:
             keys = [sf.col(names.WINDOW), *(keys or key_of_all(node.window))]
-        calls = [_aggregate(flow.frame, call) for call in node.calls] or [sf.count(sf.lit(1)).alias(_KEY)]
+        calls = [native_call(flow.frame, call) for call in node.calls] or [sf.count(sf.lit(1)).alias(_KEY)]
         frame = flow.frame.groupBy(*keys).agg(*calls)
         output = [
             sf.col(names.WINDOW).getField(of_window[f.name]).alias(f.name) if f.name in of_window else field(f.name)
@@ -320,6 +323,19 @@ class PlanCompiler:
     def visit_top_n(self, node: TopN, _wants: Wants) -> Flow:
         """The first rows of each partition."""
         return Flow(deltas.top_n(self.spark, node, self.visit(node.input, NOTHING).frame))
+    def visit_static_scan(self, node: StaticScan, _wants: Wants) -> Flow:
+        """The rows of a table as they stand."""
+        if self.look_up is None:
+            raise error("INTERNAL", where=f"no read spec for the table {node.source_name}")
+        return Flow(self.look_up(node))
+
+    def visit_static_join(self, node: StaticJoin, wants: Wants) -> Flow:
+        """Spark's own join of a stream with rows that stand still; technical columns of the stream pass."""
+        left, right = self.visit(node.left, wants), self.visit(node.right, NOTHING).frame
+        pairs = zip(node.left_keys, node.right_keys, strict=True)
+        keys = [compile_expression(left.frame, a) == compile_expression(right, b) for a, b in pairs]
+        joined = left.frame.join(right, keys, "inner" if node.kind == "inner" else "left_outer")
+        return Flow(joined, left.timed)
 
     def visit_sink(self, node: Sink, wants: Wants) -> Flow:
         """The relation's columns in its order, each in its type."""
@@ -393,15 +409,6 @@ def _plain_column(expression: BoundExpression) -> str:
     return expression.tree.name if type(expression.tree).__name__ == "Column" else ""
 
 
-def _aggregate(frame: DataFrame, call: AggregateCall) -> Column:
-    value = sf.lit(1) if call.argument is None else compile_expression(frame, call.argument)
-    if call.filter is not None:
-        value = sf.when(compile_condition(frame, call.filter), value)
-    type_ = to_spark(call.type)
-    made = DISTINCT_AGGREGATES[call.function](value, type_) if call.distinct else AGGREGATES[call.function](value)
-    return made.cast(type_).alias(call.name)
-
-
 def _visits(visit: Callable[[PlanCompiler, N, Wants], Flow]) -> Callable[[PlanCompiler, Node, Wants], Flow]:
     """A method for one class of nodes, seen as one for any; the table below gives it only its own."""
     return visit  # type: ignore[return-value]
@@ -429,6 +436,8 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         TopN: _visits(PlanCompiler.visit_top_n),
         Unweigh: _visits(PlanCompiler.visit_unweigh),
         Over: _visits(PlanCompiler.visit_over),
+        StaticScan: _visits(PlanCompiler.visit_static_scan),
+        StaticJoin: _visits(PlanCompiler.visit_static_join),
         Sink: _visits(PlanCompiler.visit_sink),
     }
 )

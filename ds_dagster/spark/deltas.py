@@ -17,11 +17,11 @@ from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fol
 from ds_dagster.plan.nodes import AggregateCall, BoundExpression, Field
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.spark import columns as names
+from ds_dagster.spark.aggregate_calls import call_argument, delta_form, delta_result, delta_type
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.typemap import to_spark
 
 
 def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
@@ -58,7 +58,7 @@ def aggregate(spark: SparkSession, node: DeltaAggregate, frame: DataFrame) -> Da
         ttl_millis=node.ttl_millis,
     )
     output = [sf.col(f"k{index}").alias(named.name) for index, named in enumerate(node.group)]
-    output += [sf.col(f"c{index}").alias(call.name) for index, call in enumerate(node.calls)]
+    output += [delta_result(sf.col(f"c{index}"), call) for index, call in enumerate(node.calls)]
     last = sf.col("w").alias(names.WEIGHT) if node.weighted else sf.col("deleted").alias(names.DELETED)
     return made.select(*output, last)
 
@@ -67,17 +67,15 @@ def _call(frame: DataFrame, call: AggregateCall, arguments: dict[str, Column]) -
     """A call as the operator reads it; its argument joins those known already."""
     index = -1
     if call.argument is not None or call.filter is not None:
-        value = sf.lit(1) if call.argument is None else compile_expression(frame, call.argument)
-        if call.filter is not None:
-            value = sf.when(compile_condition(frame, call.filter), value)
-        text = repr((call.argument, call.filter))
-        arguments.setdefault(text, value)
+        text = repr((call.argument, call.filter, call.order))
+        arguments.setdefault(text, call_argument(frame, call))
         index = list(arguments).index(text)
+    form = delta_form(call)
     return {
-        "function": call.function,
+        "function": form.function,
         "argument": index,
-        "distinct": call.distinct,
-        "type": to_spark(call.type).jsonValue(),
+        "distinct": form.distinct,
+        "type": delta_type(call).jsonValue(),
     }
 
 

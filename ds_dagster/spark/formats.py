@@ -296,7 +296,8 @@ def _fields(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
     found = [_field(source, scan, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
     if scan.rowtime:
         found.append(sf.unix_millis(sf.expr(source.envelope.timestamp)).alias(scan.rowtime_field))
-    return [*found, *(record_field(source, scan, beside).alias(beside.name) for beside in scan.record_fields)]
+    time = _event_time_or_arrival(source, scan)
+    return [*found, *(record_field(source, scan, beside, time).alias(beside.name) for beside in scan.record_fields)]
 
 
 def _field(source: SourceFrame, scan: Scan, column: Column) -> SparkColumn:

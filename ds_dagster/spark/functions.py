@@ -23,6 +23,8 @@ from ds_dagster.spark.text_functions import TEXT_FUNCTIONS
 from ds_dagster.spark.time_functions import TIME_FUNCTIONS
 
 Aggregate = Callable[[Column], Column]
+PLACED_VALUE = "value"
+"""Field of the value behind its place in time."""
 
 
 def _record_field(_arguments: Arguments) -> Column:
@@ -62,9 +64,12 @@ AGGREGATES: Mapping[str, Aggregate] = MappingProxyType(
         "STDDEV_POP": sf.stddev_pop,
         "STDDEV_SAMP": sf.stddev_samp,
         "ARRAY_AGG": lambda value: _sorted_or_null(sf.collect_list(value)),
+        "FIRST_VALUE": lambda placed: sf.min(placed).getField(PLACED_VALUE),
+        "LAST_VALUE": lambda placed: sf.max(placed).getField(PLACED_VALUE),
+        "APPROX_COUNT_DISTINCT": sf.approx_count_distinct,
     }
 )
-"""Aggregate → Spark, over rows that pass its condition."""
+"""Aggregate → Spark, over what ``aggregate_calls.call_argument`` gives."""
 
 
 def _sum_of_set(value: Column, type_: spark_types.DataType) -> Column:

@@ -79,6 +79,7 @@ class _Matching:
                 "skip": node.skip.upper(),
                 "skip_variable": self.numbers.get(node.skip_variable, _NOTHING),
                 "within_micros": _NO_LIMIT if node.within_millis is None else 1000 * node.within_millis,
+                "ttl_micros": 1000 * node.ttl_millis if node.ttl_millis else _NO_LIMIT,
             }
         )
 

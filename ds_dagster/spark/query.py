@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -19,11 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, WriteSpec
+from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.nodes import Aggregate, Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.spark.application import ApplicationWriter, Capture, stream_options, table_writer
 from ds_dagster.spark.batch_writers import BatchWriter
 from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config, clocked_sources
@@ -31,6 +33,7 @@ from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompile
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.jvm import NO_REPLAY, operators
+from ds_dagster.spark.lookup import lookup_frame
 from ds_dagster.spark.progress import BatchProgress, read_progress
 from ds_dagster.spark.row_errors import row_errors
 from ds_dagster.spark.row_logs import JOB_OPTION, LogCapture, RowLogs, open_logs
@@ -111,6 +114,7 @@ def prepare(
     capture: Capture | None = None,
     logs: Mapping[str, WriteSpec] = MappingProxyType({}),
     log_capture: LogCapture | None = None,
+    tables: Mapping[str, TableRead] | None = None,
 ) -> PreparedQuery:
     """Compile a query in a session of its own; no data is read.
 
@@ -129,6 +133,7 @@ def prepare(
         capture: takes the records of a stream sink, batch by batch, instead of its store (tests).
         logs: specs of the query's row logs, by name.
         log_capture: takes their records instead of their stores (tests).
+        tables: how tables that are looked up are read, by the ``source_name`` of their scan.
 
     Raises:
         DsError: what the loader's ``prepare``, the resolver and the compiler raise; a failure of Spark is classified.
@@ -140,12 +145,14 @@ def prepare(
     sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
     kept = open_logs(session, job_name, query.name, sinks, identity, log_capture)
     read = source_reader(session, query, reads, resolve, job_name, provider, [write])
+    look_up = table_reader(session, tables, resolve)
     with active(session), ExitStack() as undo:
         if config:
             undo.callback(operators(session).remove_clock, job_name)
         if kept:
             undo.callback(kept.close)
-        frame = plan_frame(session, query, write, job_name, lambda scan: replace(read(scan), logs=kept), logs=kept)
+        logged = partial(_logged_source, read, kept)
+        frame = plan_frame(session, query, write, job_name, logged, look_up, logs=kept)
         options = stream_options(write, identity, resolve)
         writer = table_writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
         frame = writer.planned(frame) if writer else frame
@@ -194,19 +201,37 @@ def source_reader(
     return read
 
 
+def _logged_source(read: Callable[[Scan], SourceFrame], logs: RowLogs | None, scan: Scan) -> SourceFrame:
+    return replace(read(scan), logs=logs)
+
+
+def table_reader(
+    session: SparkSession, tables: Mapping[str, TableRead] | None, resolve: Resolver
+) -> Callable[[StaticScan], DataFrame]:
+    """Gives the rows of a table that is looked up."""
+
+    def look_up(scan: StaticScan) -> DataFrame:
+        if scan.source_name not in (tables or {}):
+            raise error("INTERNAL", where=f"no read spec for the table {scan.source_name}")
+        return lookup_frame(session, scan, (tables or {})[scan.source_name], resolve)
+
+    return look_up
+
+
 def plan_frame(
     session: SparkSession,
     query: BoundQuery,
     write: WriteSpec,
     job_name: str,
     read: Callable[[Scan], SourceFrame],
+    look_up: Callable[[StaticScan], DataFrame],
     *,
     shared: SharedRows | None = None,
     logs: RowLogs | None = None,
 ) -> DataFrame:
     """What the sink gets."""
     try:
-        compiler = PlanCompiler(session, job_name, read, shared, row_errors(query, logs))
+        compiler = PlanCompiler(session, job_name, read, shared, row_errors(query, logs), look_up)
         frame = compiler.compile(query.root, _wants(query, write))
         if write.kind == "stream":
             frame = encode_records(frame, query.sink, write)
@@ -295,7 +320,7 @@ def failure(prepared: PreparedQuery, query: StreamingQuery) -> DsError | None:
 
 def entities_of(query: BoundQuery, write: WriteSpec) -> str:
     """What a query reads and writes, for messages."""
-    read = (f"{scan.relation.store}.{scan.relation.entity}" for scan in query.scans)
+    read = (f"{relation.store}.{relation.entity}" for relation in query.inputs)
     written = [f"{sink.store}.{sink.entity}" for sink in query.sinks] if query.members else [write.entity]
     return ", ".join(dict.fromkeys((*read, *written)))
 

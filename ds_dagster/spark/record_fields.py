@@ -1,4 +1,4 @@
-"""``rowkey()`` and ``rowmetadata()``: what stands beside a record, as columns of its scan."""
+"""``rowkey()``, ``rowmetadata()`` and a record's place in time: what stands beside a record, as columns of its scan."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pyspark.sql import types as spark_types
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.plan.nodes import METADATA_FIELD, Field, Scan
+from ds_dagster.plan.record_fields import ORDER_FIELD
 from ds_dagster.spark.primitives import check_primitive, decode_primitive
 from ds_dagster.spark.typemap import to_spark
 
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from ds_dagster.spark.formats import SourceFrame
 
 
-def record_field(source: SourceFrame, scan: Scan, beside: Field) -> Column:
-    """``rowkey()`` or ``rowmetadata()``."""
+def record_field(source: SourceFrame, scan: Scan, beside: Field, time: Column) -> Column:
+    """``rowkey()``, ``rowmetadata()`` or the place; ``time``: the record's event time."""
+    if beside.name.endswith(ORDER_FIELD):
+        return place(time, source)
     if not beside.name.endswith(METADATA_FIELD):
         return _key_as_text(source, scan.relation)
     type_ = to_spark(beside.type)
@@ -37,6 +40,11 @@ def record_field(source: SourceFrame, scan: Scan, beside: Field) -> Column:
         "partition_key": sf.expr(source.envelope.key).cast("string"),
     }
     return sf.struct(*[known.get(f.name, sf.lit(None)).try_cast(f.dataType).alias(f.name) for f in type_.fields])
+
+
+def place(time: Column, source: SourceFrame) -> Column:
+    """``plan.record_fields.ORDER``."""
+    return sf.struct(sf.unix_micros(time).alias("time"), sf.expr(source.envelope.order).alias("position"))
 
 
 def _key_as_text(source: SourceFrame, relation: Relation) -> Column:

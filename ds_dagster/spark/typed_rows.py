@@ -14,6 +14,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.formats import SourceFrame, judged
+from ds_dagster.spark.record_fields import record_field
 
 
 def typed_rows(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
@@ -24,6 +25,8 @@ def typed_rows(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFr
     fields = [_column(source.rows, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
     if scan.rowtime:
         fields.append(sf.unix_millis(sf.expr(source.envelope.timestamp)).alias(scan.rowtime_field))
+    time = _event_time_or_arrival(source, source.rows, scan)
+    fields += [record_field(source, scan, beside, time).alias(beside.name) for beside in scan.record_fields]
     return frame.select(*fields, *_technical(source, source.rows, scan, wants))
 
 
@@ -46,18 +49,21 @@ def _reason(rows: RowSource, scan: Scan, wants: frozenset[str]) -> SparkColumn:
 
 def _technical(source: SourceFrame, rows: RowSource, scan: Scan, wants: frozenset[str]) -> list[SparkColumn]:
     envelope = source.envelope
-    arrival = sf.expr(envelope.timestamp)
-    time = arrival
-    if scan.time.column is not None:
-        time = sf.when(sf.expr(rows.deleted), arrival).otherwise(_event_time(rows, scan))
     available = {
-        names.EVENT_TIME: time,
+        names.EVENT_TIME: _event_time_or_arrival(source, rows, scan),
         names.PARTITION: sf.expr(envelope.partition),
         names.ORDER: sf.expr(envelope.order),
     }
     kept = [column.alias(name) for name, column in available.items() if name in wants]
     deleted = [sf.expr(rows.deleted).alias(names.DELETED)] if scan.relation.is_changelog else []
     return [*kept, *deleted]
+
+
+def _event_time_or_arrival(source: SourceFrame, rows: RowSource, scan: Scan) -> SparkColumn:
+    arrival = sf.expr(source.envelope.timestamp)
+    if scan.time.column is None:
+        return arrival
+    return sf.when(sf.expr(rows.deleted), arrival).otherwise(_event_time(rows, scan))
 
 
 def _event_time(rows: RowSource, scan: Scan) -> SparkColumn:

@@ -26,6 +26,7 @@ from ds_dagster.stores.row_metadata import TOPIC_METADATA
 
 FORMAT = "memory"
 LOADER = "ds_dagster.stores.memory_loader:open_loader"
+READER = "ds_dagster.stores.memory_lookup:read_table"
 ENVELOPE = Envelope(key="key", value="value", timestamp="timestamp", partition="partition", order="`order`")
 
 
@@ -38,6 +39,7 @@ class Memory:
         reads_streams=True,
         writes_streams=True,
         writes_tables=True,
+        table_reader=READER,
         serves_views=True,
         record_keys=True,
         avro="as_json",

@@ -76,6 +76,7 @@ class Postgres:
         record_time="broker",
         entity_list=postgres_cdc.LIST,
         writes_tables=True,
+        table_reader="ds_dagster.stores.postgres_lookup:read_table",
         serves_views=True,
         table_delivery="exactly_once",
         supports_delete=True,

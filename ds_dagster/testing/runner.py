@@ -29,6 +29,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.project import Project
 from ds_dagster.stores import memory_loader
 from ds_dagster.stores.registry import KINDS
@@ -50,6 +51,7 @@ from ds_dagster.testing.contents import changes_of, folded, without_values
 from ds_dagster.testing.diff import compare
 from ds_dagster.testing.format import load_case
 from ds_dagster.testing.golden import Golden
+from ds_dagster.testing.lookups import LookedUp
 from ds_dagster.testing.running import RunningQuery, unbounded
 from ds_dagster.testing.topics import MemorySource, Topic
 from ds_dagster.testing.values import from_bytes, table_row, to_bytes
@@ -93,6 +95,7 @@ class CaseRun:
             job=f"{self.name}_{query.name}",
             reads={scan.source_name: self._read_spec(query, scan) for scan in query.scans},
             writes=writes,
+            tables=[self._looked_up(query, scan) for scan in query.tables],
             sources={s.source_name: self._source(s) for s in query.scans},
             checkpoint=self.folder / query.name,
             topics=topics,
@@ -115,6 +118,11 @@ class CaseRun:
         store = self._store(query, scan.relation)
         spec = KINDS[store.kind].read_spec(store, scan.relation, scan.reading, None)
         return replace(spec, schemas=None)  # the rows of a case are JSON
+
+    def _looked_up(self, query: BoundQuery, scan: StaticScan) -> LookedUp:
+        self._store(query, scan.relation)
+        place = (self._table_store(scan.relation).name, scan.relation.entity)
+        return LookedUp(scan, place, self.folder / f"{query.name}.{scan.source_name}.arrow")
 
     def _write_spec(self, query: BoundQuery) -> WriteSpec:
         sink = query.sink

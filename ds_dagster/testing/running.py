@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.jvm import operators
 from ds_dagster.stores.memory_loader import open_loader
 from ds_dagster.testing.case import CrashPoint
+from ds_dagster.testing.lookups import LookedUp
 from ds_dagster.testing.topics import MemorySource, Topic
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Crashes:
         if self.point == "after_commit" and epoch > self._first:
             self._die(epoch, "")
 
-    def after_write(self, epoch: int, sink: str) -> None:
+    def after_write(self, epoch: int, sink: str = "") -> None:
         """The sink has it, Spark does not know yet."""
         if self.point == "before_commit":
             self._die(epoch, sink)
@@ -160,6 +161,7 @@ class RunningQuery:
     advanced: int | None = None
     prepared: face.PreparedQuery | None = None
     streaming: StreamingQuery | None = None
+    tables: Sequence[LookedUp] = ()
 
     def start(self) -> None:
         """Build the plan anew and run it on its checkpoint; event time advanced by hand stays advanced.
@@ -179,6 +181,7 @@ class RunningQuery:
             self.spark,
             self.query,
             reads=self.reads,
+            tables={table.scan.source_name: table.spec for table in self.tables},
             write=self.writes[name],
             identity=identity,
             resolve=plain,
@@ -199,6 +202,7 @@ class RunningQuery:
             self.spark,
             self.query,
             reads=self.reads,
+            tables={table.scan.source_name: table.spec for table in self.tables},
             writes=self.writes,
             identity=identity,
             resolve=plain,
@@ -251,6 +255,8 @@ class RunningQuery:
 
     def catch_up(self) -> None:
         """Process what is new in its topics; one source after the other, so that batches are always the same."""
+        for table in self.tables:
+            table.write()
         for source in self.sources.values():
             if self.streaming is not None and self.failure is None and source.feed():
                 self.settle()

@@ -41,9 +41,9 @@ CREATE STREAM reader AS SELECT n FROM doomed;
 class House:
     """One project with a broker and an engine."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, sql: str = SQL) -> None:
         (root / "sql").mkdir()
-        (root / "sql" / "all.sql").write_text(SQL)
+        (root / "sql" / "all.sql").write_text(sql)
         (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "600m"\n')
         self.root = root
         self.bootstrap = str(up(root / ".ds", only=["kafka"]).kafka)

@@ -16,11 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, WriteSpec
+from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.project import Project, compile_texts
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark import query as face
@@ -220,7 +222,13 @@ class Bench:
             provider=self.provide(self.spark),
             loader=self.rows if own.kind == "batch" else None,
             capture=self.keep if own.kind == "stream" else None,
+            tables={scan.source_name: self.table(scan) for scan in query.tables},
         )
+
+    def table(self, scan: StaticScan) -> TableRead:
+        assert self.project is not None
+        store = self.project.catalog.store(scan.relation.store)
+        return table_read(KINDS[store.kind], store, scan.relation)
 
     def keep(self, batch: DataFrame, epoch: int) -> None:
         for row in batch.collect():

@@ -32,6 +32,19 @@ def test_before_commit_every_batch_dies_once_behind_its_write():
     assert batch(crashes, 6) == ""
 
 
+def test_a_batch_dies_behind_each_of_its_sinks():
+    crashes = Crashes()
+    crashes.arm("before_commit")
+    died = []
+    for _ in range(4):
+        try:
+            for sink in ("a", "b", "c"):
+                crashes.after_write(0, sink)
+        except DsError:
+            died.append(sink)
+    assert died == ["a", "b", "c"]
+
+
 def test_after_commit_the_next_batch_dies_before_its_write():
     crashes = Crashes()
     crashes.arm("after_commit")

@@ -1,7 +1,9 @@
 package dsdagster.delta;
 
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import scala.collection.Iterator;
@@ -13,11 +15,34 @@ final class Values {
 
   /** Something equal exactly when the values are; {@link #value} is its inverse. */
   static Object key(Object value) {
+    if (value instanceof Row row) {
+      List<Object> parts = new ArrayList<>(row.length());
+      for (int i = 0; i < row.length(); i++) {
+        parts.add(key(row.get(i)));
+      }
+      return new RowKey(parts, row);
+    }
     return value instanceof byte[] bytes ? ByteBuffer.wrap(bytes) : value;
   }
 
   static Object value(Object key) {
+    if (key instanceof RowKey parts) {
+      return parts.row();
+    }
     return key instanceof ByteBuffer buffer ? buffer.array() : key;
+  }
+
+  /** A row by its parts: Spark's own hash of a row does not look into bytes. */
+  private record RowKey(List<Object> parts, Row row) {
+    @Override
+    public boolean equals(Object other) {
+      return other instanceof RowKey key && key.parts.equals(parts);
+    }
+
+    @Override
+    public int hashCode() {
+      return parts.hashCode();
+    }
   }
 
   static Row row(Object key) {

@@ -63,15 +63,22 @@ final class KeyState {
     waiting.sort(order);
   }
 
-  /** Moves the rows before {@code time} to those that are looked at. Returns whether there were any. */
-  boolean takeDue(long time) {
+  /** Removes and returns the waiting rows before {@code time}. */
+  List<MatchRow> takeDue(long time) {
     int count = 0;
     while (count < waiting.size() && waiting.get(count).ts < time) {
       count++;
     }
-    rows.addAll(waiting.subList(0, count));
-    waiting.subList(0, count).clear();
-    return count > 0;
+    List<MatchRow> head = waiting.subList(0, count);
+    List<MatchRow> due = new ArrayList<>(head);
+    head.clear();
+    return due;
+  }
+
+  /** Forgets all searches with their rows. */
+  void forget() {
+    searches.clear();
+    rows.clear();
   }
 
   /** Forgets the rows in front of the first search. */

@@ -30,7 +30,8 @@ import scala.math.Ordering;
  *
  * <p>Rules: a row is looked at when time has passed it, in the order of time, then of the further columns, then of its
  * position. A match leaves as soon as it is decided, at the latest when time reaches the end of WITHIN behind its first
- * row. Rows stamped at the watermark itself are passed: Spark drops what comes for them later.
+ * row. A key without a row for the time to live is forgotten, with the searches that wait: so no match spans such a
+ * silence, whenever it was noticed. Rows stamped at the watermark itself are passed: Spark drops what comes for them later.
  */
 final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
@@ -125,17 +126,38 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
     return Math.max(1, Math.floorDiv(micros + MICROS_PER_MILLI - 1, MICROS_PER_MILLI));
   }
 
+  /** Looks at the rows that are due, from one silence after which the key is forgotten to the next. */
   private void advance(Row key, KeyState state, long time, List<Row> output) {
+    List<MatchRow> due = state.takeDue(time);
+    int from = 0;
+    do {
+      int to = from;
+      long until = forgottenAt(state.rows);
+      while (to < due.size() && due.get(to).ts < until) {
+        until = forgottenAt(due.subList(from, ++to));
+      }
+      long known = to < due.size() ? due.get(to).ts : time;
+      look(key, state, due.subList(from, to), Math.min(known, until), output);
+      if (until <= known) {
+        state.forget();
+      }
+      from = to;
+    } while (from < due.size());
+  }
+
+  private void look(Row key, KeyState state, List<MatchRow> rows, long time, List<Row> output) {
     int started = state.rows.size();
-    boolean isDue = state.takeDue(time);
-    if (isDue || isOver(state, time)) {
+    state.rows.addAll(rows);
+    boolean isOver = !state.searches.isEmpty() && time >= end(state);
+    if (!rows.isEmpty() || isOver) {
       matcher.run(state, started, time, path -> output.add(made(key, path)));
     }
   }
 
-  /** Whether a search that waits can wait no longer. */
-  private boolean isOver(KeyState state, long time) {
-    return !state.searches.isEmpty() && time >= end(state);
+  /** When a key is forgotten whose last row is the last of these. */
+  private long forgottenAt(List<MatchRow> rows) {
+    boolean never = rows.isEmpty() || !settings.forgets();
+    return never ? Long.MAX_VALUE : rows.get(rows.size() - 1).ts + settings.ttlMicros();
   }
 
   private long end(KeyState state) {
@@ -169,6 +191,9 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
     }
     if (!state.searches.isEmpty() && settings.isLimited()) {
       next = Math.min(next, millisBehind(end(state) - 1));
+    }
+    if (!state.rows.isEmpty() && settings.forgets()) {
+      next = Math.min(next, millisBehind(forgottenAt(state.rows) - 1));
     }
     if (next < state.timer) {
       getHandle().registerTimer(next);

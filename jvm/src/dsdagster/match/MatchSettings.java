@@ -19,6 +19,7 @@ import org.apache.spark.sql.types.StructType;
  * @param skip where the search goes on
  * @param skipVariable for the last two of them
  * @param withinMicros the last row is less than that behind the first; {@link #NO_LIMIT}: any time
+ * @param ttlMicros event time without a row of the key after which it is forgotten; {@link #NO_LIMIT}: never
  */
 record MatchSettings(
     int[][] steps,
@@ -27,7 +28,8 @@ record MatchSettings(
     List<RowOrder> order,
     Skip skip,
     int skipVariable,
-    long withinMicros)
+    long withinMicros,
+    long ttlMicros)
     implements Serializable {
   static final int ACCEPT = -1;
   static final long NO_LIMIT = -1;
@@ -78,7 +80,8 @@ record MatchSettings(
           order,
           Skip.valueOf(root.get("skip").asText()),
           root.get("skip_variable").asInt(),
-          root.get("within_micros").asLong());
+          root.get("within_micros").asLong(),
+          root.get("ttl_micros").asLong());
     } catch (JsonProcessingException failure) {
       throw new OperatorFault("OPERATOR_SETTINGS", "a pattern is not JSON", failure);
     }
@@ -102,6 +105,10 @@ record MatchSettings(
 
   boolean isLimited() {
     return withinMicros != NO_LIMIT;
+  }
+
+  boolean forgets() {
+    return ttlMicros != NO_LIMIT;
   }
 
   /** No test looks at rows of the match: whether a row fits does not depend on how it was reached. */

@@ -1,0 +1,44 @@
+"""Tables in memory that a query of a case looks up: written into a file, since Spark reads them in another process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ds_dagster.catalog.io_spec import TableRead
+from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.plan.static_nodes import StaticScan
+from ds_dagster.stores.memory import READER
+from ds_dagster.stores.memory_loader import table_rows
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """One table of a query: its scan, where its rows are kept (store, entity), the file for Spark."""
+
+    scan: StaticScan
+    place: tuple[str, str]
+    file: Path
+
+    @property
+    def spec(self) -> TableRead:
+        """How Spark reads it."""
+        options = {"file": PropertyValue(str(self.file))}
+        return TableRead(READER, options, self.place, ".".join(self.place))
+
+    def write(self) -> None:
+        """The rows as they stand now."""
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructField, StructType
+
+        from ds_dagster.spark.typemap import to_spark
+
+        columns = self.scan.relation.columns
+        schema = to_arrow_schema(StructType([StructField(c.name, to_spark(c.type)) for c in columns]), timezone="UTC")
+        rows = pa.Table.from_pylist(table_rows(*self.place), schema)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        written = self.file.with_suffix(".new")
+        with pa.ipc.new_file(written, schema) as out:
+            out.write_table(rows)
+        written.replace(self.file)
