@@ -1,4 +1,4 @@
-SELECT channel, DATE_FORMAT(`datetime`, 'yyyy-MM-dd') AS day, MAX(DATE_FORMAT(`datetime`, 'HH:mm')) AS minute,
+SELECT channel, DATE_FORMAT(`datetime`, 'yyyy-MM-dd') AS `day`, MAX(DATE_FORMAT(`datetime`, 'HH:mm')) AS `minute`,
        COUNT(*) AS total_bids,
        COUNT(*) FILTER (WHERE price < 10000) AS rank1_bids,
        COUNT(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS rank2_bids,
