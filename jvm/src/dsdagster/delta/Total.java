@@ -15,7 +15,8 @@ import org.apache.spark.sql.types.LongType;
 /**
  * Count and sums of one call in one group. Sums are exact: whole numbers and decimals as they are, floats as the decimal
  * numbers they stand for, so that what is taken back leaves nothing behind. Floats that are no numbers are counted
- * beside the sum.
+ * beside the sum. Whole numbers are added as such and go into the decimal sum only when they leave their range, and
+ * when the sum is asked for.
  */
 final class Total {
   private static final MathContext DIGITS = MathContext.DECIMAL128;
@@ -23,6 +24,8 @@ final class Total {
   private static final BigDecimal LARGEST_LONG = BigDecimal.valueOf(Long.MAX_VALUE);
 
   private long count;
+  /** Whole numbers that are not yet in {@link #sum}: most groups never need more. */
+  private long whole;
   private BigDecimal sum = BigDecimal.ZERO;
   private BigDecimal squares = BigDecimal.ZERO;
   private long nans;
@@ -47,12 +50,43 @@ final class Total {
         return;
       }
     }
+    if (!function.isSpread() && isWhole(value) && addWhole(((Number) value).longValue(), weight)) {
+      return;
+    }
     BigDecimal number = exact(value);
     BigDecimal times = BigDecimal.valueOf(weight);
     sum = sum.add(number.multiply(times));
     if (function.isSpread()) {
       squares = squares.add(number.multiply(number).multiply(times));
     }
+  }
+
+  private static boolean isWhole(Object value) {
+    return value instanceof Long || value instanceof Integer || value instanceof Short || value instanceof Byte;
+  }
+
+  /** Whether the number could be added: what leaves the range of a long is for decimals. */
+  private boolean addWhole(long value, long weight) {
+    long high = Math.multiplyHigh(value, weight);
+    long product = value * weight;
+    if (high != product >> 63) {
+      return false;
+    }
+    long next = whole + product;
+    if (((whole ^ next) & (product ^ next)) < 0) {
+      return false;
+    }
+    whole = next;
+    return true;
+  }
+
+  /** The sum of all there is. */
+  private BigDecimal sum() {
+    if (whole != 0) {
+      sum = sum.add(BigDecimal.valueOf(whole));
+      whole = 0;
+    }
+    return sum;
   }
 
   private static BigDecimal exact(Object value) {
@@ -78,10 +112,10 @@ final class Total {
     }
     BigDecimal number = BigDecimal.valueOf(count);
     return switch (call.function()) {
-      case SUM -> typed(sum, call.type());
+      case SUM -> typed(sum(), call.type());
       case AVG -> call.type() instanceof DecimalType type
-          ? typed(sum.divide(number, type.scale(), RoundingMode.HALF_UP), type)
-          : (Object) sum.divide(number, DIGITS).doubleValue();
+          ? typed(sum().divide(number, type.scale(), RoundingMode.HALF_UP), type)
+          : (Object) sum().divide(number, DIGITS).doubleValue();
       default -> spread(call.function(), number);
     };
   }
@@ -129,7 +163,7 @@ final class Total {
     if (call.function() == Call.Function.COUNT) {
       return;
     }
-    write(out, sum);
+    write(out, sum());
     boolean isSpecial = nans != 0 || highest != 0 || lowest != 0;
     out.writeBoolean(isSpecial);
     if (isSpecial) {
