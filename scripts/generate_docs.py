@@ -88,6 +88,8 @@ TOPICS: Mapping[str, str] = {
     "project": "Projects and settings",
     "catalog": "Stores, relations and properties",
     "query": "Queries",
+    "patterns": "Patterns",
+    "sets": "Set operations, ranks and OVER",
     "stores": "Looking at and writing into stores",
     "secret": "Secrets and updates",
     "cdc": "Changes of database tables",

@@ -286,6 +286,8 @@ def _top_n(node: Node) -> str:
 def _virtual(node: Node) -> str:
     assert isinstance(node, Virtual)
     return node.name
+
+
 def _over(node: Node) -> str:
     assert isinstance(node, Over)
     by = f" by {', '.join(map(_text, node.partition))}" if node.partition else ""

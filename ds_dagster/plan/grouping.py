@@ -206,6 +206,7 @@ class Grouping:
             if any(bounds & expression.columns() for expression in expressions):
                 raise error("SESSION_BOUNDS", span=self.span, where=where)
 
+
 def window_of(node: Node) -> Window | None:
     """The window somewhere below, if any."""
     return next((n for n in node.walk() if isinstance(n, Window)), None)

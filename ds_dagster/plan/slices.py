@@ -59,9 +59,7 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> tuple[Piece, ...]:
     """Everything a query needs to compile alone, in an order people read: schemas, stores, relations, the query."""
     own = query.statement.origin.application
-    relations = list(
-        {r.name: r for r in query.inputs if not own or r.origin.application != own}.values()
-    )
+    relations = list({r.name: r for r in query.inputs if not own or r.origin.application != own}.values())
 
     def kind(relation: Relation) -> str:
         return catalog.store(relation.store).kind

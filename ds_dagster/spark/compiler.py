@@ -330,6 +330,7 @@ class PlanCompiler:
     def visit_top_n(self, node: TopN, _wants: Wants) -> Flow:
         """The first rows of each partition."""
         return Flow(deltas.top_n(self.spark, node, self.visit(node.input, NOTHING).frame))
+
     def visit_static_scan(self, node: StaticScan, _wants: Wants) -> Flow:
         """The rows of a table as they stand."""
         if self.look_up is None:

@@ -269,6 +269,7 @@ class Operators:
             Columns ``end``, ``l`` and ``r`` (null where a row has no partner).
         """
         return DataFrame(self._jvm.join.WindowJoin.apply(_java(frame), keys, kind), self.spark)
+
     def event_over(self, frame: DataFrame, keys: int, calls: str, *, by_time: bool, before: int) -> DataFrame:
         """Results of appended rows over those before them in event time.
 
