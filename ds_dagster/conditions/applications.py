@@ -105,6 +105,13 @@ QUERIES: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
+        "APPLICATION_CYCLE",
+        "user",
+        "application {name} reads what is made of its own results: {path}",
+        "put the query between into the application too, or split the application",
+        "42P19",
+    ),
+    Condition(
         "APPLICATION_ROW_LOG",
         "unsupported",
         "the query of {relation} keeps bad records or leaves out rows that fail; one in application {name} cannot",

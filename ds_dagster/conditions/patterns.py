@@ -109,6 +109,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "PATTERN_STATE",
         "user",
         "the rows of {relation} that a match may still need are kept without a limit",
-        "add WITHIN n unit behind the PATTERN",
+        "add WITHIN n unit behind the PATTERN, or QUERY WITH ('state.ttl.millis' = n)",
     ),
 )

@@ -242,6 +242,13 @@ AGGREGATES: tuple[Condition, ...] = (
         "TUMBLE(relation, SIZE n MINUTES) and group by window_start and window_end",
     ),
     Condition(
+        "STATE_TTL_CONDITIONS",
+        "unsupported",
+        "'state.ttl.millis' beside an outer join of changelogs whose ON asks more than equalities",
+        "filter the right side in a sub-select, so that ON holds equalities only, or leave the property out",
+        _ZERO,
+    ),
+    Condition(
         "STATE_TTL_WITHOUT_STATE",
         "user",
         "'state.ttl.millis' bounds nothing here: no step keeps state by key without end",

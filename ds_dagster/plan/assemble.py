@@ -19,6 +19,7 @@ from ds_dagster.plan.graph import (
     QueryNode,
     dependencies,
     entity_edges,
+    job_circle,
     ordered,
     place_of,
     query_node,
@@ -179,8 +180,20 @@ class _Assembly:
             except DsError as problem:
                 self._lose(bound, problem)
                 made.pop(name, None)
-        jobs = {_application(one.node) or one.query.name: one.query for one in self.bound}
-        return [made.get(name, query) for name, query in jobs.items()]
+        names = {_application(one.node) or one.query.name: one.query for one in self.bound}
+        jobs = [made.get(name, query) for name, query in names.items()]
+        circle = job_circle(jobs)
+        if not circle:
+            return jobs
+        self._lose_circle(circle)
+        return self._jobs()
+
+    def _lose_circle(self, circle: Sequence[str]) -> None:
+        """Queries whose relations stand in no circle can stand in one through an application, which is one job."""
+        statement = next(one for one in self.applications if str(one.name) in circle)
+        name, path = str(statement.name), " → ".join(circle)
+        bound = [one for one in self.bound if _application(one.node) == name]
+        self._lose(bound, error("APPLICATION_CYCLE", span=statement.name.span, name=name, path=path))
 
     def _together(self, statement: Application, bound: Sequence[_Bound], made: Mapping[str, BoundQuery]) -> BoundQuery:
         name = str(statement.name)

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.delta_nodes import DeltaAggregate
+from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin
 from ds_dagster.plan.nodes import Aggregate, Node, Sink, input_names
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import weighted
@@ -22,8 +22,11 @@ def expiring(root: Sink, ttl_millis: int, span: Span) -> Sink:
     since Spark's own never forgets. Windows, interval joins and temporal joins are bounded by event time and stay.
 
     Raises:
-        UserError: STATE_TTL_WITHOUT_STATE: no step is such a one.
+        UserError: STATE_TTL_WITHOUT_STATE: no step is such a one. UnsupportedError: STATE_TTL_CONDITIONS.
     """
+    joins = (node for node in root.walk() if isinstance(node, DeltaJoin))
+    if any(join.kind != "inner" and join.residual is not None for join in joins):
+        raise error("STATE_TTL_CONDITIONS", span=span)
     below = _expiring(root.input, ttl_millis)
     if not forgets(below):
         raise error("STATE_TTL_WITHOUT_STATE", span=span)

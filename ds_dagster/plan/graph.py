@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from sqlglot import exp
 
@@ -124,6 +125,22 @@ def _visit(
             path[name] = None
             pending.append((name, True))
             pending += [(source, False) for source in reversed(edges.get(name, ()))]
+
+
+def job_circle(jobs: Iterable[BoundQuery]) -> list[str]:
+    """Names of jobs each of which reads what the next one fills, the first again at the end; empty without a circle.
+    What an application reads of its own results is no circle."""
+    listed = list(jobs)
+    fillers: dict[QualifiedName, list[str]] = {}
+    for job in listed:
+        for sink in job.sinks:
+            fillers.setdefault(sink.name, []).append(job.name)
+    read = {job.name: {name for source in job.sources for name in fillers.get(source, ())} for job in listed}
+    try:
+        TopologicalSorter({name: others - {name} for name, others in read.items()}).prepare()
+    except CycleError as problem:
+        return list(problem.args[1])
+    return []
 
 
 def entity_edges(

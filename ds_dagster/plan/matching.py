@@ -8,9 +8,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from ds_dagster.catalog.records import Findings
 from ds_dagster.datatypes import BIGINT, is_primitive
-from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.check_joins import check_rows
 from ds_dagster.plan.expressions import ExpressionBinder
@@ -26,7 +24,6 @@ from ds_dagster.plan.pattern import (
     Sequence,
     Variable,
     automaton,
-    is_unbounded,
     size,
     variables,
 )
@@ -38,43 +35,43 @@ from ds_dagster.sql.expressions import (
     PatternRepeat,
     PatternSequence,
     PatternVariable,
+    UserCall,
 )
 
 MOST_STATES = 5_000
 """States an automaton may have: a quantifier is written out."""
 
 
-def bind_match(ref: MatchRef, below: Node, source: Source, alias: str, span: Span, findings: Findings) -> Match:
+def bind_match(ref: MatchRef, below: Node, scope: Scope, alias: str) -> Match:
     """The node of a MATCH_RECOGNIZE.
 
     Args:
         ref: as it was read.
-        below, source: what it stands over, and its names.
+        below: what it stands over.
+        scope: its one source.
         alias: internal, first part of the names of fields.
-        span: fallback place.
-        findings: gets warnings.
 
     Raises:
         UserError: MATCH_…, PATTERN_…, and those of expressions.
         NotYetError: STATEFUL_CHAIN.
     """
-    return _Matching(ref, below, source, alias, span).bind(findings)
+    return _Matching(ref, below, scope, alias).bind()
 
 
 class _Matching:
-    def __init__(self, ref: MatchRef, below: Node, source: Source, alias: str, span: Span) -> None:
+    def __init__(self, ref: MatchRef, below: Node, scope: Scope, alias: str) -> None:
         self.ref = ref
         self.below = below
-        self.source = source
+        self.source = scope.sources[0]
         self.alias = alias
-        self.scope = Scope(span, [source])
+        self.scope = scope
         self.span = self.scope.place(ref)
         self.place = self.scope.place(ref.args["pattern"])
         self.values = MatchValues(alias)
         self.pattern = _pattern(ref.args["pattern"])
         self.variables = variables(self.pattern)
 
-    def bind(self, findings: Findings) -> Match:
+    def bind(self) -> Match:
         self._check_below()
         order = self._order()
         self._check_pattern()
@@ -84,8 +81,6 @@ class _Matching:
         if not self.values.found:
             self.values.add("COUNT", ALL_ROWS, None, BIGINT, nullable=False)
         within = self.ref.args.get("within")
-        if within is None and is_unbounded(self.pattern):
-            findings.warn(error("PATTERN_STATE", span=self.place, relation=self.source.shown))
         return Match(
             self.below,
             partition,
@@ -184,6 +179,7 @@ class _Matching:
             binder = MatchBinder(self.scope, "DEFINE", self.variables, self.values, name)
             condition = binder.condition(item.this)
             self._check_fixed(binder, item.this, condition)
+            self._check_own(binder, item.this, condition)
             found[name] = Definition(name, condition)
         return tuple(found.values())
 
@@ -194,6 +190,13 @@ class _Matching:
             for call in tree.find_all(exp.Anonymous):
                 if not FUNCTIONS[str(call.this)].deterministic:
                     raise binder.refuse("PATTERN_NOT_FIXED", node, function=str(call.this))
+
+    def _check_own(self, binder: MatchBinder, node: exp.Expression, condition: BoundExpression) -> None:
+        """Conditions are asked inside the operator, where functions of the user do not run."""
+        call = condition.tree.find(UserCall)
+        if call is not None:
+            instead = "compute it in a sub-select that the pattern reads"
+            raise binder.refuse("FUNCTION_NOT_YET", node, name=f"{call.args['function']} in DEFINE", instead=instead)
 
     def _measures(self, taken: set[str]) -> tuple[Named, ...]:
         binder = MatchBinder(self.scope, "MEASURES", self.variables, self.values)

@@ -23,7 +23,7 @@ from ds_dagster.plan.check_joins import check_time, check_weights, in_open_windo
 from ds_dagster.plan.matching import bind_match, columns_of
 from ds_dagster.plan.nodes import Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.record_fields import record_fields
-from ds_dagster.plan.scope import Source, visible
+from ds_dagster.plan.scope import Scope, Source, visible
 from ds_dagster.plan.virtual import VirtualRelation, find_virtual
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import MatchRef, QueryTree, RelationRef, WindowRef
@@ -233,7 +233,8 @@ class SourceBinder:
 
     def _match(self, node: MatchRef, alias: str, properties: Sequence[Property]) -> Planned:
         inner = self._bind(node.this, node.this.alias, properties)
-        match = bind_match(node, inner.node, inner.source, self.naming.alias(alias), self.span, self.findings)
+        scope = Scope(self.span, [inner.source], functions=self.world.catalog.functions)
+        match = bind_match(node, inner.node, scope, self.naming.alias(alias))
         source = replace(columns_of(match), alias=alias, shown=alias)
         return Planned(match, source, inner.relation, inner.choices)
 

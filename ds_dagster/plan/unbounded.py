@@ -16,7 +16,9 @@ from ds_dagster.datatypes import DATE, is_temporal
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, appends_only
+from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, AggregateCall, Named, Node, Scan, Sink
+from ds_dagster.plan.pattern import is_unbounded
 from ds_dagster.plan.printing import expression_text
 
 KEEP_VALUES = frozenset({"ARRAY_AGG"})
@@ -26,10 +28,15 @@ OURS_KEEP_VALUES = KEEP_VALUES | {"APPROX_COUNT_DISTINCT"}
 
 
 def warn_unbounded(root: Sink, findings: Findings, span: Span) -> None:
-    """Warn of the steps of a plan that keep something of every appended row for ever: UNBOUNDED_STATE, once."""
+    """Warn of the steps of a plan that keep something of every appended row for ever: UNBOUNDED_STATE, once; and of
+    patterns that may: PATTERN_STATE."""
     found = [text for node in root.walk() if not getattr(node, "ttl_millis", 0) for text in unbounded_state(node)]
     if found:
         findings.warn(error("UNBOUNDED_STATE", span=span, states="; ".join(dict.fromkeys(found))))
+    for node in (node for node in root.walk() if isinstance(node, Match)):
+        if node.within_millis is None and not node.ttl_millis and is_unbounded(node.pattern):
+            first = next(below for below in node.walk() if isinstance(below, Scan))
+            findings.warn(error("PATTERN_STATE", span=span, relation=first.relation.name.name))
 
 
 def unbounded_state(node: Node) -> tuple[str, ...]:
