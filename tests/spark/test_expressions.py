@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from ds_dagster.plan.application_nodes import Bundle
 from ds_dagster.plan.expressions import BOUND_NODES
 from ds_dagster.plan.functions import FUNCTIONS
 from ds_dagster.plan.nodes import Node
@@ -210,7 +211,8 @@ def test_every_bound_node_has_a_visitor():
 
 
 def test_every_plan_node_has_a_visitor():
-    assert {node.__name__ for node in NODE_VISITORS} == {node.__name__ for node in Node.__subclasses__()}
+    known = {node.__name__ for node in Node.__subclasses__()} - {Bundle.__name__}  # its sinks are visited one by one
+    assert {node.__name__ for node in NODE_VISITORS} == known
 
 
 @pytest.fixture(scope="module")

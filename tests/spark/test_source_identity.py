@@ -54,6 +54,8 @@ def test_a_query_that_is_not_started_is_closed(tmp_path: Path) -> None:
         unnamed=False,
         reads={"clicks": spec("b")},
         clock=False,
+        logs=None,
+        application=None,
         write=SimpleNamespace(transactional=False),
         loader=SimpleNamespace(close=lambda: closed.append("loader")),
     )
