@@ -31,11 +31,13 @@ class Tier(NamedTuple):
 
 SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
 """These wait for batches half of the time; each side has servers and a session of its own."""
+BY_FILE = ("-n", "2", "--dist", "loadfile")
+"""The same, where the tests of a file share what is dear to set up."""
 TIERS: dict[str, Tier] = {
     "unit": Tier("unit", ("-n", "2"), second_run=False),
     "spark": Tier("(spark or servers) and not (cases or conformance or e2e or browser or slow)", SIDE_BY_SIDE),
     "cases": Tier("cases and not (conformance or e2e or browser or slow)", SIDE_BY_SIDE),
-    "conformance": Tier("conformance and not (e2e or browser or slow)"),
+    "conformance": Tier("conformance and not (e2e or browser or slow)", BY_FILE),
     "e2e": Tier("e2e and not (browser or slow)"),
     "browser": Tier("browser and not slow"),
     "long": Tier("slow"),
