@@ -11,7 +11,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.application_nodes import Bundle, Virtual, is_plain, readings, shared_name
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.fingerprint import combined, state_signature
-from ds_dagster.plan.nodes import Aggregate, Node, Scan, Sink, Window
+from ds_dagster.plan.nodes import Aggregate, Node, Scan, Sink, Window, input_names
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.row_errors import ignores_row_errors
 from ds_dagster.plan.set_nodes import Union
@@ -119,8 +119,7 @@ def _replaced(node: Node, other: Callable[[Node], Node | None]) -> Node:
     found = other(node)
     if found is not None:
         return found
-    names = [item.name for item in fields(node) if item.type == "Node"]
-    changed: dict[str, object] = {name: _replaced(getattr(node, name), other) for name in names}
+    changed: dict[str, object] = {name: _replaced(getattr(node, name), other) for name in input_names(type(node))}
     if isinstance(node, Aggregate) and node.window is not None:
         below = changed["input"]
         assert isinstance(below, Node)

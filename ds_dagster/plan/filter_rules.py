@@ -8,12 +8,12 @@ stays above the scan, where rows tell the clock their time, so time does not cha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from ds_dagster.plan.delta_nodes import DeltaJoin, Weigh
 from ds_dagster.plan.expressions import conjunction, conjuncts
-from ds_dagster.plan.nodes import BoundExpression, Filter, Node, Sink, TemporalJoin
+from ds_dagster.plan.nodes import BoundExpression, Filter, Node, Sink, TemporalJoin, input_names
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.window_join import WindowJoin
 
@@ -46,12 +46,8 @@ def _push(node: Node) -> Node:
             return _push(made)
     if isinstance(node, Union):
         return replace(node, branches=tuple(map(_push, node.branches)))
-    changed = {
-        field.name: below
-        for field in fields(node)
-        if isinstance(child := getattr(node, field.name), Node) and field.type == "Node"
-        if (below := _push(child)) is not child
-    }
+    children = {name: getattr(node, name) for name in input_names(type(node))}
+    changed = {name: below for name, child in children.items() if (below := _push(child)) is not child}
     return replace(node, **changed) if changed else node
 
 

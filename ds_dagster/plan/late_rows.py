@@ -7,7 +7,7 @@ that is too late for several windows comes once for each.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from ds_dagster.catalog.declared import qualify
 from ds_dagster.catalog.inference import QueryChoices
@@ -15,7 +15,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
-from ds_dagster.plan.nodes import Aggregate, LateRows, Node, Sink, Window, Windowed
+from ds_dagster.plan.nodes import Aggregate, LateRows, Node, Sink, Window, Windowed, input_names
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.sources import World
 from ds_dagster.sql.statements import Context, WrittenName
@@ -92,11 +92,7 @@ def _same(written: DataType, wanted: DataType) -> bool:
 
 
 def _with_late(node: Node, late: LateRows) -> Node:
-    changes = {
-        field.name: _with_late(inner, late)
-        for field in fields(node)
-        if isinstance(inner := getattr(node, field.name), Node) and field.name != "window"
-    }
+    changes = {name: _with_late(getattr(node, name), late) for name in input_names(type(node))}
     made = replace(node, **changes) if changes else node
     if isinstance(made, Window):
         return replace(made, late=late)

@@ -3,7 +3,6 @@
 # ruff: noqa: D102 — properties of nodes are described once, in Node
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -106,10 +105,6 @@ class Match(Node):
         parts += [one.expression for one in self.order] + [one.condition for one in self.definitions]
         parts += [value.argument for value in self.values if value.argument is not None]
         return frozenset().union(*(part.columns() for part in parts)) - own
-
-    def values_by_name(self) -> Mapping[str, MatchValue]:
-        """Values by the fields they make."""
-        return {value.name: value for value in self.values}
 
     @property
     def output(self) -> tuple[Field, ...]:

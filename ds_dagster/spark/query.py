@@ -52,7 +52,6 @@ from ds_dagster.spark.sources import (
 )
 
 Trigger = Literal["continuous", "available_now"]
-RETENTION_SETTING = "temporal.join.retention.millis"
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _LOG = logging.getLogger(__name__)
 
