@@ -7,6 +7,7 @@ A test belongs to the dearest tier its marks name (see the markers in pyproject.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -21,12 +22,13 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 class Tier(NamedTuple):
-    """One tier: pytest's mark expression, further arguments, and whether tests that failed get a second run: those with
-    processes of their own may meet a machine that is slow for a moment. A second run is told, never silent."""
+    """One tier: pytest's mark expression, further arguments, and what runs a second time when tests failed (``tests``,
+    or the whole ``files`` where tests build on those before them): those with processes of their own may meet a
+    machine that is slow for a moment. A second run is told, never silent."""
 
     marks: str
     arguments: tuple[str, ...] = ()
-    second_run: bool = True
+    second_run: str = "tests"
 
 
 SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
@@ -34,13 +36,13 @@ SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 """The same, where the tests of a file share what is dear to set up."""
 TIERS: dict[str, Tier] = {
-    "unit": Tier("unit", ("-n", "2"), second_run=False),
+    "unit": Tier("unit", ("-n", "2"), second_run=""),
     "spark": Tier("(spark or servers) and not (cases or conformance or e2e or browser or slow)", SIDE_BY_SIDE),
     "cases": Tier("cases and not (conformance or e2e or browser or slow)", SIDE_BY_SIDE),
     "conformance": Tier("conformance and not (e2e or browser or slow)", BY_FILE),
-    "e2e": Tier("e2e and not (browser or slow)"),
-    "browser": Tier("browser and not slow"),
-    "long": Tier("slow"),
+    "e2e": Tier("e2e and not (browser or slow)", second_run="files"),
+    "browser": Tier("browser and not slow", second_run="files"),
+    "long": Tier("slow", second_run="files"),
 }
 STANDARD = tuple(name for name in TIERS if name != "long")
 
@@ -75,7 +77,7 @@ def run(name: str, extra: list[str]) -> str:
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
     if code == TESTS_FAILED and tier.second_run:
         say(f"=== tier {name}: what failed runs once more")
-        again = [*command, "--last-failed", "--last-failed-no-failures=none"]
+        again = [*command, *_what_failed(tier.second_run)]
         if subprocess.run(again, cwd=ROOT, check=False).returncode == 0:
             return "second run"
     return {0: "passed", NO_TESTS: "empty"}.get(code, "failed")
@@ -95,6 +97,14 @@ def main(arguments: list[str]) -> int:
     for name, result, seconds in results:
         say(f"{name:12} {result:10} {seconds:6.0f} s")
     return int(any(result in ("failed", "empty") for _, result, _ in results))
+
+
+def _what_failed(unit: str) -> list[str]:
+    """Arguments for pytest that choose the tests that failed in the last run, or their files."""
+    if unit == "tests":
+        return ["--last-failed", "--last-failed-no-failures=none"]
+    failed = json.loads((ROOT / ".pytest_cache/v/cache/lastfailed").read_text())
+    return sorted({file for test in failed if (ROOT / (file := test.partition("::")[0])).exists()})
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

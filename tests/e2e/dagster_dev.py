@@ -194,12 +194,19 @@ class DagsterDev:
         selector = {"repositoryLocationName": self.location, "repositoryName": REPOSITORY, "sensorName": "ds_health"}
         return list(self.ask(SENSOR, selector=selector)["sensorOrError"]["sensorState"]["ticks"])
 
-    def until_tick(self, says: Callable[[str], bool], what: str) -> str:
-        """Wait for a tick from now on whose reason says something."""
-        begin = time.time()
+    def ended_ticks(self) -> frozenset[float]:
+        """Start times of the ticks that are over: what one that still runs says belongs to what comes now."""
+        return frozenset(tick["timestamp"] for tick in self.ticks() if tick["status"] != "STARTED")
+
+    def until_tick(self, says: Callable[[str], bool], what: str, old: frozenset[float] | None = None) -> str:
+        """Wait for a tick whose reason says something, other than the ``old`` ones (those that are over by now).
+
+        Whoever provokes a tick's answer asks for ``ended_ticks`` first: a tick may be on its way at that moment.
+        """
+        past = self.ended_ticks() if old is None else old
 
         def told() -> str | None:
-            new = (tick["skipReason"] or "" for tick in self.ticks() if tick["timestamp"] >= begin)
+            new = (tick["skipReason"] or "" for tick in self.ticks() if tick["timestamp"] not in past)
             return next((reason for reason in new if says(reason)), None)
 
         return str(until(told, what, READY_SECONDS, 1.0))

@@ -160,11 +160,11 @@ def test_a_broken_file_is_a_failing_asset(studio: DagsterHouse) -> None:
 
 
 def test_the_sensor_brings_a_killed_engine_back(studio: DagsterHouse) -> None:
-    before = studio.control.status("url_visits")
+    before, old = studio.control.status("url_visits"), studio.dev.ended_ticks()
     for pid in (studio.python(), studio.jvm()):
         os.kill(pid, signal.SIGKILL)
     reason = studio.dev.until_tick(
-        lambda text: "engine was gone, started again" in text, "the sensor starts the engine"
+        lambda text: "engine was gone, started again" in text, "the sensor starts the engine", old
     )
     assert "url_visits" not in reason
     until(lambda: studio.control.status("url_visits").state == "RUNNING", "the queries run again")
