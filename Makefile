@@ -38,7 +38,8 @@ test-long: setup ## the tests that take minutes each
 	@$(BIN)/python scripts/tiers.py long
 
 .PHONY: soak
-soak: setup ## kill and load the example for an hour (DS_SOAK_MINUTES)
+soak: setup ## an hour each (DS_SOAK_MINUTES): random histories against oracles; the example killed and loaded
+	@$(BIN)/python scripts/soak_oracles.py
 	@$(BIN)/python -m benchmarks soak
 
 .PHONY: bench

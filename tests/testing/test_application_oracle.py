@@ -10,6 +10,7 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
+from tests.testing.seeds import seed
 from tests.testing.test_delta_oracle import DECLARED, QUESTIONS, answers, folded, history, steps_of
 
 pytestmark = [pytest.mark.cases, pytest.mark.slow]
@@ -20,9 +21,8 @@ VIRTUAL = """
 """
 
 
-@pytest.mark.parametrize("seed", [20261121])
-def test_every_sink_is_what_one_batch_gives(seed: int, tmp_path: Path) -> None:
-    records = history(random.Random(seed))
+def test_every_sink_is_what_one_batch_gives(tmp_path: Path) -> None:
+    records = history(random.Random(seed(20261121)))
     expected = {name: rows for name, rows in answers(folded(records)).items() if name in ASKED}
     assert all(expected.values()), "every question has an answer"
     statements = []

@@ -13,10 +13,11 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
+from tests.testing.seeds import seed
 
 pytestmark = pytest.mark.cases
 
-SEED = 20261121
+SEED = seed(20261121)
 DECLARED = """
   CREATE CHANGELOG orders (id INTEGER, customer VARCHAR, amount INTEGER, price DOUBLE, paid DECIMAL(10, 2),
     PRIMARY KEY(id))

@@ -14,10 +14,11 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
+from tests.testing.seeds import seed
 
 pytestmark = pytest.mark.cases
 
-SEED = 20261121
+SEED = seed(20261121)
 WIDE = "WITH ('source.allow.latency.millis' = 3600000)"
 """Rows never move time in these cases, only ``advance`` does: so it is known which rows are late."""
 DECLARED = """

@@ -16,10 +16,11 @@ from ds_dagster.project import compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
+from tests.testing.seeds import seed
 
 pytestmark = pytest.mark.cases
 
-SEED = 20261122
+SEED = seed(20261122)
 DECLARED = """
   CREATE STREAM events (id INTEGER, t BIGINT, k VARCHAR, x INTEGER, v INTEGER, d DECIMAL(8, 2), f DOUBLE)
     WITH ('topic' = 'events', 'value.format' = 'json', 'timestamp' = 't');

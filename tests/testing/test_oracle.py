@@ -12,10 +12,11 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
+from tests.testing.seeds import seed
 
 pytestmark = pytest.mark.cases
 
-SEED = 20240229
+SEED = seed(20240229)
 CLICKS = """
   CREATE STREAM clicks (id INTEGER, t BIGINT, url VARCHAR, userid VARCHAR, amount INTEGER)
     WITH ('topic' = 'clicks', 'value.format' = 'json', 'timestamp' = 't');"""

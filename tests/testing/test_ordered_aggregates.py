@@ -11,10 +11,11 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
+from tests.testing.seeds import seed
 
 pytestmark = pytest.mark.cases
 
-SEED = 20261122
+SEED = seed(20261122)
 ROWS = "id INTEGER, grp VARCHAR, word VARCHAR, amount INTEGER, at BIGINT"
 CALLS = """grp, LISTAGG(word) AS words, LISTAGG(DISTINCT word, '|') AS kinds, FIRST_VALUE(word) AS first_,
   LAST_VALUE(amount) AS last_, FIRST_VALUE(amount) FILTER (WHERE amount > 3) AS big,

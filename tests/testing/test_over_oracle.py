@@ -12,10 +12,11 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
+from tests.testing.seeds import seed
 
 pytestmark = pytest.mark.cases
 
-SEED = 20261123
+SEED = seed(20261123)
 PARTS, STEP, REACH = 4, 4000, 8000
 DECLARED = """CREATE STREAM sales (t BIGINT, k VARCHAR, x INTEGER, y DOUBLE)
   WITH ('topic' = 'sales', 'value.format' = 'json', 'timestamp' = 't');

@@ -12,11 +12,12 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
+from tests.testing.seeds import seed
 from tests.testing.test_delta_oracle import DECLARED, NULLABLE, TYPES, customer, folded, order
 
 pytestmark = pytest.mark.cases
 
-SEED = 20261122
+SEED = seed(20261122)
 LOG = """CREATE STREAM log (nr INTEGER, id INTEGER, customer VARCHAR, amount INTEGER)
   WITH ('topic' = 'log', 'value.format' = 'json');
 """
