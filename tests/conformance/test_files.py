@@ -215,6 +215,19 @@ class CrashError(RuntimeError):
 
 @pytest.mark.parametrize("step", ["ledger", "first file", "second file", "done"])
 def test_a_driver_that_dies_inside_a_batch(local: World, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_death_inside_a_batch(local, step, monkeypatch)
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("world", ["bucket"], indirect=True)
+@pytest.mark.parametrize("step", ["second file", "done"])
+def test_a_driver_that_dies_inside_a_batch_into_a_bucket(
+    world: World, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_death_inside_a_batch(world, step, monkeypatch)
+
+
+def check_death_inside_a_batch(local: World, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any file, between two files, behind the last one, behind the batch: the rows are there once."""
     local.compile(EVENTS.format("json", "") + COPY.format("json", "", "id, region", " PARTITION BY region"))
     local.send("a.jsonl", '{"id":1,"region":"EU"}\n{"id":2,"region":"US"}\n{"id":3,"region":null}\n')
@@ -469,6 +482,30 @@ def test_a_file_that_changes_between_plan_and_read_is_told(
     problem = local.run()
     assert problem is not None
     assert problem.condition == condition
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_a_row_of_a_file_has_no_key(local: World, format_: str) -> None:
+    """rowkey() of rows that are records, and of rows that come with their columns; rowtime() is the file's time."""
+    select = "id, rowkey() AS k, rowtime() AS at"
+    local.compile(EVENTS.format(format_, "") + COPY.format("json", "", select, " WHERE rowkey() IS NULL"))
+    local.send("a", lines(1, 2) if format_ == "json" else "id,region,price\n1,EU,1\n2,US,1\n")
+    os.utime(local.place("events", "a"), (1_600_000_000, 1_600_000_000))
+    assert local.run() is None
+    rows = [json.loads(line) for content in local.files().values() for line in content.splitlines()]
+    assert [(row["id"], row.get("k"), row["at"]) for row in rows] == [(n, None, 1_600_000_000_000) for n in (1, 2)]
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_a_row_of_a_file_has_no_key(local: World, format_: str) -> None:
+    """rowkey() of rows that are records, and of rows that come with their columns; rowtime() is the file's time."""
+    select = "id, rowkey() AS k, rowtime() AS at"
+    local.compile(EVENTS.format(format_, "") + COPY.format("json", "", select, " WHERE rowkey() IS NULL"))
+    local.send("a", lines(1, 2) if format_ == "json" else "id,region,price\n1,EU,1\n2,US,1\n")
+    os.utime(local.place("events", "a"), (1_600_000_000, 1_600_000_000))
+    assert local.run() is None
+    rows = [json.loads(line) for content in local.files().values() for line in content.splitlines()]
+    assert [(row["id"], row.get("k"), row["at"]) for row in rows] == [(n, None, 1_600_000_000_000) for n in (1, 2)]
 
 
 def test_a_window_over_files_uses_their_column_of_time(local: World) -> None:
