@@ -69,7 +69,7 @@ class Crashing:
                 self.start()
 
 
-@pytest.fixture(params=["append", "upsert"])
+@pytest.fixture(params=[pytest.param("append", marks=pytest.mark.slow), "upsert"])
 def crashing(request: pytest.FixtureRequest, spark: SparkSession, sink: Any, tmp_path: Path) -> Iterator[Crashing]:
     made = Crashing(Bench(spark, tmp_path), sink, request.param)
     made.bench.compile(SQL)
