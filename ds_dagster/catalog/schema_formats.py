@@ -20,6 +20,8 @@ from ds_dagster.errors import error
 
 Named = tuple[str, tuple[Column, ...]]
 """Name and columns of a sink's records."""
+WHOLE = "(all)"
+"""Stands for the fields of a schema that has none: a number, a text, anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def _avro_sink(subject: str, name: str, columns: Sequence[Column], base: str, sp
 def _avro_fields(schema: str) -> Sequence[tuple[str, DataType | None, str]]:
     parsed = avro.parse_avro(schema)
     if not isinstance(parsed, dict) or parsed["type"] != "record":
-        return [("(all)", None, avro.shown(parsed))]
+        return [(WHOLE, None, avro.shown(parsed))]
     read = [(one["name"], avro.sql_type(one["type"]), avro.shown(one["type"])) for one in parsed["fields"]]
     return [(name, found[0] if found else None, told) for name, found, told in read]
 
@@ -114,7 +116,7 @@ def _json_fields(schema: str) -> Sequence[tuple[str, DataType | None, str]]:
     parsed = json_schema.parse_schema(schema)
     found = json_schema.properties_of(parsed)
     if not found:
-        return [("(all)", None, json_schema.shown(parsed))]
+        return [(WHOLE, None, json_schema.shown(parsed))]
     return [(name, type_, json_schema.shown(part)) for name, (part, type_) in found.items()]
 
 

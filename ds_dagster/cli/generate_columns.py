@@ -13,9 +13,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from ds_dagster.catalog.avro import parse_avro, sql_type
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperations, EntityPath
+from ds_dagster.catalog.schema_formats import FORMATS, WHOLE
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.sampled_types import Seen, seen
@@ -32,6 +32,7 @@ from ds_dagster.stores.schema_registry import SchemaRegistry
 
 NOWHERE = Span("", 0)
 TEXT_KEY, JSON_KEY = "primitive", "json"
+_BY_TYPE = {format_.type: format_ for format_ in FORMATS.values()}
 _UNPLAIN = re.compile(r"\W+")
 
 
@@ -78,19 +79,20 @@ def generated(
 def _from_registry(settings: Settings, store: StoreDefinition, found: EntityDescription) -> Generated | None:
     if store.registry is None:
         return None
+    subject = f"{found.facts.name}-value"
     with closing(SchemaRegistry(store.registry.spec, resolver(settings, store.registry.name))) as registry:
-        latest = registry.latest(f"{found.facts.name}-value")
-    avro: Any = None if latest is None else parse_avro(latest.schema)
-    if not isinstance(avro, dict) or avro["type"] != "record":
+        format_ = _BY_TYPE.get(registry.type_of(subject) or "")
+        latest = None if format_ is None else registry.latest(subject, format_.type)
+    if format_ is None or latest is None:
         return None
-    lines = []
-    for one in avro["fields"]:
-        type_ = sql_type(one["type"])
-        if type_ is None:
-            lines.append(Line(one["name"], VARCHAR, remark="no SQL type holds it: take it out, or change the schema"))
-        else:
-            lines.append(Line(one["name"], type_[0], nullable=True, remark="" if type_[1] else "never NULL so far"))
-    values = {"store": store.name, "topic": found.facts.name, "value.format": "avro"}
+    fields = format_.fields(latest.schema)
+    if [name for name, *_ in fields] == [WHOLE]:
+        return None
+    lines = [
+        Line(name, type_ or VARCHAR, remark="" if type_ else f"{told}: no SQL type holds it")
+        for name, type_, told in fields
+    ]
+    values = {"store": store.name, "topic": found.facts.name, "value.format": format_.name}
     return Generated(_ddl("STREAM", found.path, lines, (), values), "registry")
 
 

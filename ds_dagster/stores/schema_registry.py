@@ -78,6 +78,11 @@ class SchemaRegistry:
                 raise error("PROTOBUF_SCHEMA_AS_TEXT", registry=self.name, subject=subject)
         return RegisteredSchema(found.schema_id, found.version, text, bool(found.schema.references))
 
+    def type_of(self, subject: str) -> str | None:
+        """What the newest schema of a subject is: AVRO, PROTOBUF or JSON; None without one."""
+        found: Any = self._asked("read a schema", lambda client: client.get_latest_version(subject))
+        return None if found is None else str(found.schema.schema_type)
+
     def _version(self, subject: str, version: int) -> Any:
         """A schema that another one imports, None without."""
 

@@ -16,6 +16,8 @@ from ds_dagster.cli.main import run
 from ds_dagster.project import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.stores.postgres_connection import PostgresAddress
+from tests.avro_registry import AvroRegistry
+from tests.protobuf_files import proto_file, text_of
 
 pytestmark = pytest.mark.servers
 STORES = """
@@ -23,18 +25,36 @@ CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
 CREATE STORE n WITH ('type' = KINESIS, 'access_region' = 'us-east-2');
 CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://localhost:5432/postgres', 'postgres.username' = 'u',
   'postgres.password' = '${PASSWORD:-none}');
+CREATE SCHEMA_REGISTRY reg WITH ('type' = CONFLUENT, 'uris' = 'https://schemas.example.com');
+CREATE STORE described WITH ('type' = KAFKA, 'uris' = 'localhost:9092', 'schema_registry.name' = reg);
 """
+AVRO = """{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"},
+  {"name": "note", "type": ["null", "string"], "default": null},
+  {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+  {"name": "either", "type": ["long", "string"]}]}"""
+JSON_SCHEMA = """{"type": "object", "properties": {"id": {"type": "integer"}, "tags": {"type": "array",
+  "items": {"type": "string"}}, "whatever": {}}}"""
 Sql = Callable[[str], list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def registry() -> Iterator[AvroRegistry]:
+    made = AvroRegistry()
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory, registry: AvroRegistry) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("shop")
     (folder / "sql").mkdir()
     (folder / "sql" / "stores.sql").write_text(STORES, encoding="utf-8")
     (folder / "ds.toml").write_text('store = "k"\ndatabase = "shop"\n', encoding="utf-8")
     try:
         local.up(folder / ".ds", only=["kafka", "kinesis", "postgres"])
+        with (folder / ".ds" / "local.toml").open("a") as overlay:
+            overlay.write(f'\n[stores.reg]\nuris = "{registry.url}"\n')
         yield folder
     finally:
         local.down(folder / ".ds")
@@ -127,6 +147,40 @@ def test_a_kinesis_stream(sql: Sql, name: str) -> None:
     assert (lines[3]["key"], lines[3]["value"]) == ("k", {"a": [1]})
     assert "a ARRAY<BIGINT>" in lines[4]["ddl"]
     assert sql(f"DESCRIBE {lines[4]['ddl']}")[0]["rows"][0]["kind"] == "CREATE_STREAM"
+
+
+PROTOBUF = {"Order": ["int64 id = 1", "optional string note = 2", "repeated double prices = 3"]}
+
+
+@pytest.mark.parametrize(
+    ("type_", "format_", "columns", "without"),
+    [
+        ("AVRO", "avro", ["id BIGINT", "note VARCHAR", "at TIMESTAMP_LTZ(3)", "either VARCHAR"], ["either"]),
+        ("PROTOBUF", "protobuf", ["id BIGINT", "note VARCHAR", "prices ARRAY<DOUBLE>"], []),
+        ("JSON", "json_schema", ["id BIGINT", "tags ARRAY<VARCHAR>", "whatever VARCHAR"], ["whatever"]),
+    ],
+)
+def test_columns_of_a_registered_schema(
+    type_: str, format_: str, columns: list[str], without: list[str], sql: Sql, name: str, registry: AvroRegistry
+) -> None:
+    schema = {"AVRO": AVRO, "PROTOBUF": text_of(proto_file("order.proto", PROTOBUF)), "JSON": JSON_SCHEMA}[type_]
+    registry.register(f"{name}-value", schema, **({} if type_ == "AVRO" else {"schemaType": type_}))
+    sql(f"CREATE ENTITY {name} IN STORE described WITH ('kafka.partitions' = 1)")
+    (generated,) = sql(f"GENERATE COLUMNS ENTITY {name} IN STORE described")
+    first, *lines, last = generated["ddl"].splitlines()
+    assert (generated["source"], first) == ("registry", f"CREATE STREAM {name} (")
+    assert last == f") WITH ('store' = 'described', 'topic' = '{name}', 'value.format' = '{format_}');"
+    assert [line.partition("  --")[0].strip().rstrip(",") for line in lines] == columns
+    assert [line.split()[0] for line in lines if line.endswith("no SQL type holds it")] == without
+    assert sql(f"DESCRIBE {generated['ddl']}")[0]["rows"][0]["kind"] == "CREATE_STREAM"
+
+
+def test_a_schema_without_fields_is_left_to_the_samples(sql: Sql, name: str, registry: AvroRegistry) -> None:
+    registry.register(f"{name}-value", '"string"')
+    sql(f"CREATE ENTITY {name} IN STORE described WITH ('kafka.partitions' = 1)")
+    assert refused(sql(f"GENERATE COLUMNS ENTITY {name} IN STORE described")) == "NOTHING_TO_SAMPLE"
+    sql(f"INSERT INTO ENTITY {name} IN STORE described VALUE('{{\"id\": 1}}')")
+    assert sql(f"GENERATE COLUMNS ENTITY {name} IN STORE described")[0]["source"] == "samples"
 
 
 def test_tables_of_postgres(sql: Sql, root: Path, name: str) -> None:

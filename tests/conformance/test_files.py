@@ -47,6 +47,11 @@ def bucket() -> Iterator[Mapping[str, str]]:
         yield settings
 
 
+def slow(*values: str) -> Any:
+    """Runs with the long tests."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @dataclass
 class World:
     """Queries over one store of files."""
@@ -213,8 +218,21 @@ class CrashError(RuntimeError):
     """The driver dies."""
 
 
-@pytest.mark.parametrize("step", ["ledger", "first file", "second file", "done"])
+@pytest.mark.parametrize("step", [*map(slow, ("ledger", "first file")), "second file", "done"])
 def test_a_driver_that_dies_inside_a_batch(local: World, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_death_inside_a_batch(local, step, monkeypatch)
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("world", ["bucket"], indirect=True)
+@pytest.mark.parametrize("step", ["second file", "done"])
+def test_a_driver_that_dies_inside_a_batch_into_a_bucket(
+    world: World, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_death_inside_a_batch(world, step, monkeypatch)
+
+
+def check_death_inside_a_batch(local: World, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any file, between two files, behind the last one, behind the batch: the rows are there once."""
     local.compile(EVENTS.format("json", "") + COPY.format("json", "", "id, region", " PARTITION BY region"))
     local.send("a.jsonl", '{"id":1,"region":"EU"}\n{"id":2,"region":"US"}\n{"id":3,"region":null}\n')
@@ -349,8 +367,8 @@ ROWS: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize(
     ("format_", "more"),
     [
-        ("json", ", 'files.compression' = zstd"),
-        ("csv", ", 'csv.header' = FALSE, 'csv.delimiter' = 'tab', 'files.compression' = gzip"),
+        slow("json", ", 'files.compression' = zstd"),
+        slow("csv", ", 'csv.header' = FALSE, 'csv.delimiter' = 'tab', 'files.compression' = gzip"),
         ("csv", ", 'timestamp.format' = iso8601, 'csv.delimiter' = ';'"),
         ("parquet", ""),
     ],
@@ -415,9 +433,9 @@ def test_columns_of_the_path_are_read_and_the_file_goes_before(local: World) -> 
 @pytest.mark.parametrize(
     ("format_", "name", "content"),
     [
-        ("json", "a.jsonl", '{"id":1}\n{"id":\n'),
+        slow("json", "a.jsonl", '{"id":1}\n{"id":\n'),
         ("json", "a.jsonl", '{"id":1}\n{"id":"x"}\n'),
-        ("csv", "a.csv", "id,region,price\n1,EU,1\nx,EU,1\n"),
+        slow("csv", "a.csv", "id,region,price\n1,EU,1\nx,EU,1\n"),
         ("csv", "a.csv", "id,region,price\n1,EU,1\n2,EU\n"),
     ],
 )
@@ -469,6 +487,18 @@ def test_a_file_that_changes_between_plan_and_read_is_told(
     problem = local.run()
     assert problem is not None
     assert problem.condition == condition
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_a_row_of_a_file_has_no_key(local: World, format_: str) -> None:
+    """rowkey() of rows that are records, and of rows that come with their columns; rowtime() is the file's time."""
+    select = "id, rowkey() AS k, rowtime() AS at"
+    local.compile(EVENTS.format(format_, "") + COPY.format("json", "", select, " WHERE rowkey() IS NULL"))
+    local.send("a", lines(1, 2) if format_ == "json" else "id,region,price\n1,EU,1\n2,US,1\n")
+    os.utime(local.place("events", "a"), (1_600_000_000, 1_600_000_000))
+    assert local.run() is None
+    rows = [json.loads(line) for content in local.files().values() for line in content.splitlines()]
+    assert [(row["id"], row.get("k"), row["at"]) for row in rows] == [(n, None, 1_600_000_000_000) for n in (1, 2)]
 
 
 def test_a_window_over_files_uses_their_column_of_time(local: World) -> None:

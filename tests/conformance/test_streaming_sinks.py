@@ -201,6 +201,36 @@ def test_a_restart_and_an_empty_run_add_nothing(world: World) -> None:
     assert sorted((json.loads(key or b"{}")["k"], value["n"]) for key, value in rows) == [("a", 50), ("b", 50)]
 
 
+def forget_last_commit(world: World, name: str) -> None:
+    """As if the driver had died behind the sink's write and before Spark's note of it."""
+    commits = world.folder / f"{name}_{world.id}" / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
+    for path in (commits / str(last), commits / f".{last}.crc"):
+        path.unlink(missing_ok=True)
+
+
+def test_a_batch_that_is_repeated_into_kinesis_shows_twice_and_nothing_else_does(world: World) -> None:
+    """A stream is at least once there: the rows of that batch, and only they. A changelog's replace themselves."""
+    world.compile(
+        EVENTS.replace("{store}", "k").replace("{counts}", KAFKA_COUNTS)
+        + """CREATE STREAM out_{id} WITH ('store' = 'n', 'topic.shards' = 1) AS SELECT id, k FROM events_{id};
+             CREATE CHANGELOG counts_{id} WITH ('store' = 'n', 'topic.shards' = 1) AS SELECT k, COUNT(*) AS n FROM events_{id} GROUP BY k;"""
+    )
+    for first in (0, 50, 100):
+        world.send("k", "events", [(None, {"id": n, "k": "abc"[n % 3]}) for n in range(first, first + 50)])
+        for name in ("out", "counts"):
+            assert world.start(name, "available_now").awaitTermination(120)
+        world.stop()
+        if first == 50:
+            forget_last_commit(world, "out")
+            forget_last_commit(world, "counts")
+    assert Counter(value["id"] for _, value in world.read("n", "out")) == Counter([*range(150), *range(50, 100)])
+    told = [(value["k"], value["n"]) for _, value in world.read("n", "counts")]
+    rows = {end: {(k, len(range(at, end, 3))) for at, k in enumerate("abc")} for end in (50, 100, 150)}
+    assert Counter(told) == Counter([*rows[50], *rows[100], *rows[100], *rows[150]])
+    assert set(told[-3:]) == rows[150]
+
+
 def test_deletes_travel_from_kinesis_to_kafka(world: World) -> None:
     world.compile(
         """CREATE CHANGELOG users_{id} (userid VARCHAR, region VARCHAR, PRIMARY KEY(userid))

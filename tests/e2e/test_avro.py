@@ -136,6 +136,7 @@ def shown(rows: list[tuple[Any, Any]]) -> list[str]:
     return sorted(f"{key} {value}" for key, value in rows)
 
 
+@pytest.mark.slow
 def test_orders(shop: Shop) -> None:
     first = orders(0, 100)
     shop.send(FIRST, *first)

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -59,9 +59,10 @@ def is_in_batch(house: House, job: str, after: int) -> bool:
     return begun > finished and begun > after
 
 
-def test_the_engine_is_killed_three_times_in_the_middle_of_a_batch(house: House, flow: Stream) -> None:
+@pytest.mark.parametrize("jobs", [BATCH_HIT[:1], pytest.param(BATCH_HIT, marks=pytest.mark.slow)], ids=["once", "each"])
+def test_the_engine_is_killed_in_the_middle_of_a_batch(house: House, flow: Stream, jobs: Sequence[str]) -> None:
     took = []
-    for job in BATCH_HIT:
+    for job in jobs:
         before = batches(house, job)[1]
         until(lambda: is_in_batch(house, job, before), f"a batch of {job} runs", pause=0.002)  # noqa: B023
         house.kill_engine()
@@ -73,6 +74,7 @@ def test_the_engine_is_killed_three_times_in_the_middle_of_a_batch(house: House,
     print(f"engine back after {took} s")
 
 
+@pytest.mark.slow
 def test_only_its_python_is_killed(house: House, flow: Stream) -> None:
     """However many notice it at once, one engine is started, and only when the old one's JVM is gone."""
     log = house.control.places.engine_log
@@ -115,6 +117,7 @@ def test_the_broker_is_killed(house: House, flow: Stream) -> None:
     check_everything(house, VIEWS)
 
 
+@pytest.mark.slow
 def test_the_warehouse_and_the_engine_are_killed_during_a_load(house: House) -> None:
     def loaded() -> list[dict[str, object]]:
         return house.table("SELECT uid, user_regionid, click_time, click_url, device_type FROM joined_clicks")

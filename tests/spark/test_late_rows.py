@@ -20,7 +20,7 @@ CREATE CHANGELOG ids AS SELECT window_start, window_end, ARRAY_AGG(id) AS ids
 """
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_every_row_is_in_a_window_or_among_the_late_ones(bench: Any, seed: int) -> None:
     """Out of order far beyond the bound, over a restart; windows that stay open hold nothing in the end."""
     bench.compile(SQL)

@@ -105,7 +105,7 @@ TYPES = {
     "u": "k VARCHAR, name VARCHAR, t BIGINT, deleted BOOLEAN",
     "v": "k VARCHAR, g INTEGER, name VARCHAR, t BIGINT, deleted BOOLEAN",
 }
-ALWAYS = ("interval_full", "versions", "window_of_interval", "hottest")
+ALWAYS = ("interval_full", "window_of_interval", "hottest")
 """What runs with every build; the others run with the long tests."""
 PARTS = 3
 BEGIN = 60_000

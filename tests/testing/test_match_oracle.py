@@ -316,10 +316,10 @@ def check(folder: Path, seed: int, count: int) -> None:
 
 
 def test_random_patterns_find_what_a_plain_search_finds(tmp_path: Path) -> None:
-    check(tmp_path, SEED, 4)
+    check(tmp_path, SEED, 2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", range(7))
 def test_many_random_patterns(seed: int, tmp_path: Path) -> None:
     check(tmp_path, SEED + seed, 10)

@@ -153,7 +153,12 @@ def case_text(question: str, steps: list[dict[str, Any]], expected: list[dict[st
     return json.dumps(case)
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+RARELY = ("temporal_inner", "interval_inner")
+"""Run with the long tests: the same operators as LEFT, with less to do."""
+MARKED = [pytest.param(name, marks=pytest.mark.slow) if name in RARELY else name for name in QUESTIONS]
+
+
+@pytest.mark.parametrize("question", MARKED)
 def test_streaming_gives_what_one_batch_gives(question: str, tmp_path: Path) -> None:
     dice = random.Random(SEED)
     tables = {"clicks": clicks(dice), "users": users(dice), "views": views(dice)}

@@ -33,6 +33,13 @@ QUESTIONS = {
     "the_row_before": f"SELECT t, k, x, LAG(x) {ALL} AS b FROM sales WHERE k IS DISTINCT FROM 'ties'",
 }
 
+ALWAYS = ("two_seconds", "three_rows")
+"""What runs with every build: a frame of time and one of rows; the others run with the long tests."""
+FRAMES = [
+    pytest.param(ALWAYS, id="time_and_rows"),
+    pytest.param(tuple(name for name in QUESTIONS if name not in ALWAYS), id="the_others", marks=pytest.mark.slow),
+]
+
 
 def history(dice: random.Random) -> list[list[dict[str, Any]]]:
     """Rows by part: in any order within a part, later than what the parts before them have let pass; in the partition
@@ -84,18 +91,19 @@ def steps_of(parts: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return [*steps, {"advance": {"to": 60_000}}]
 
 
-def test_each_row_has_what_one_batch_gives(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", FRAMES)
+def test_each_row_has_what_one_batch_gives(names: tuple[str, ...], tmp_path: Path) -> None:
     parts = history(random.Random(SEED))
     expected = answers([row for part in parts for row in part])
     interval = "INTERVAL '2' SECOND"
-    selects = {name: select.replace("{reach}", interval) for name, select in QUESTIONS.items()}
+    selects = {name: select.replace("{reach}", interval) for name, select in QUESTIONS.items() if name in names}
     statements = [f"CREATE STREAM {name} AS {select};" for name, select in selects.items()]
     case = {
         "title": "random streams",
         "sql": DECLARED + "\n".join(statements),
         "stores": {"s": "memory"},
         "steps": steps_of(parts),
-        "expect": [{"relation": name, "rows": rows} for name, rows in expected.items()],
+        "expect": [{"relation": name, "rows": expected[name]} for name in names],
     }
     path = tmp_path / "generated.case.yaml"
     (tmp_path / "ds.toml").touch()

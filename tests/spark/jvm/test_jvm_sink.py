@@ -54,7 +54,10 @@ def ids(broker: Any, topic: str) -> Counter[int]:
     return Counter(json.loads(message.value())["id"] for message in broker.read(topic))
 
 
-@pytest.mark.parametrize("fault", ["before-commit@0", "after-commit@0", "before-commit@2", "after-commit@2"])
+FIRST = [pytest.param(fault, marks=pytest.mark.slow) for fault in ("before-commit@0", "after-commit@0")]
+
+
+@pytest.mark.parametrize("fault", [*FIRST, "before-commit@2", "after-commit@2"])
 def test_a_failed_batch_is_neither_lost_nor_doubled(lab: Any, broker: Any, fault: str) -> None:
     """Four partitions: Spark turns the order of tasks around when it replays."""
     origin, target = broker.topic(4), broker.topic(2)

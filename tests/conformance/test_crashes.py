@@ -1,0 +1,119 @@
+"""A query that dies on either side of its sink's commit, over every table sink: the table holds what the model says.
+
+Streams have tests of their own: Kafka and Kinesis in test_streaming_sinks.py, files in test_files.py.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ds_dagster.errors import DsError
+from ds_dagster.spark import query as face
+from ds_dagster.spark.faults import SPARK_ERRORS
+from ds_dagster.testing.running import Crashes, CrashingLoader
+from tests.conformance.conftest import AT
+from tests.spark.conftest import Bench
+
+pytestmark = [pytest.mark.conformance, pytest.mark.spark]
+SEED = 20261122
+SQL = """
+CREATE CHANGELOG items (id BIGINT, url VARCHAR, at TIMESTAMP_LTZ(6), PRIMARY KEY (id)) WITH ('topic' = 'items',
+  'value.format' = 'json', 'key.format' = 'json', 'key.type' = 'STRUCT<id BIGINT>');
+CREATE STREAM clicks (url VARCHAR, n BIGINT, at TIMESTAMP_LTZ(6)) WITH ('topic' = 'clicks', 'value.format' = 'json');
+CREATE TABLE upsert AS SELECT url, COUNT(*) AS visits, MAX(at) AS at FROM items GROUP BY url;
+CREATE TABLE append AS SELECT url, n AS visits, at FROM clicks;
+"""
+URLS = ("./a", "./b", "./c")
+SEEN = AT.isoformat()
+
+
+@dataclass
+class Crashing:
+    """One query into one table; whatever it dies of, the next one goes on with a loader of its own."""
+
+    bench: Bench
+    sink: Any
+    mode: str
+    crashes: Crashes = field(default_factory=Crashes)
+    died: int = 0
+    query: StreamingQuery | None = None
+
+    def start(self) -> None:
+        self.bench.stop()
+        loader = self.sink.loader(mode=self.mode)
+        self.bench.rows = CrashingLoader(loader, self.crashes, "q")  # type: ignore[assignment]
+        self.query = self.bench.start(self.mode)
+
+    def settle(self) -> None:
+        """What was sent is in the table, over as many deaths as it takes."""
+        while True:
+            assert self.query is not None
+            try:
+                self.query.processAllAvailable()
+                return
+            except SPARK_ERRORS:
+                prepared, query = self.bench.running[-1]
+                fault = face.failure(prepared, query)
+                assert isinstance(fault, DsError)
+                assert fault.condition == "INJECTED_CRASH", fault.text()
+                self.died += 1
+                self.start()
+
+
+@pytest.fixture(params=[pytest.param("append", marks=pytest.mark.slow), "upsert"])
+def crashing(request: pytest.FixtureRequest, spark: SparkSession, sink: Any, tmp_path: Path) -> Iterator[Crashing]:
+    made = Crashing(Bench(spark, tmp_path), sink, request.param)
+    made.bench.compile(SQL)
+    made.start()
+    yield made
+    made.bench.stop()
+
+
+def changes(dice: random.Random) -> list[tuple[int, str | None]]:
+    """Which item stands where, None where it goes."""
+    return [(dice.randrange(6), None if dice.random() < 0.4 else dice.choice(URLS)) for _ in range(12)]
+
+
+def send(crashing: Crashing, batch: list[tuple[int, str | None]]) -> None:
+    """As one batch."""
+    topic, records = "clicks", [(None, {"url": url, "n": key, "at": SEEN}, 0, "0") for key, url in batch]
+    if crashing.mode == "upsert":
+        values = [url and {"id": key, "url": url, "at": SEEN} for key, url in batch]
+        topic = "items"
+        records = [({"id": key}, value, 0, "0") for (key, _), value in zip(batch, values, strict=True)]  # type: ignore[misc]
+    crashing.bench.topic(topic).send_all(records)
+
+
+def model(mode: str, sent: list[tuple[int, str | None]]) -> list[tuple[Any, Any]]:
+    if mode == "append":
+        return sorted(((url, key) for key, url in sent), key=repr)
+    standing = dict(sent)
+    counts = Counter(url for url in standing.values() if url is not None)
+    return sorted(counts.items(), key=repr)
+
+
+def test_every_row_is_there_once(crashing: Crashing) -> None:
+    """A batch that died behind its write, one that died behind the commit in front of it, and a restart."""
+    dice = random.Random(SEED)
+    sent: list[tuple[int, str | None]] = []
+    for point, batches in ((None, 1), ("before_commit", 2), ("after_commit", 2), (None, 1)):
+        crashing.crashes.arm(point)  # type: ignore[arg-type]
+        died = crashing.died
+        for _ in range(batches):
+            batch = changes(dice)
+            sent += batch
+            send(crashing, batch)
+            crashing.settle()
+        assert crashing.died - died == {None: 0, "before_commit": 2, "after_commit": 1}[point]
+        if point is None:
+            crashing.start()
+        assert crashing.sink.rows() == model(crashing.mode, sent)
