@@ -20,13 +20,14 @@ class AwsLogin:
     """Credentials of one store. Without any, botocore's default chain is asked (environment, profile, instance role).
 
     Attributes:
-        region_name: AWS region, also of the security token service.
+        region_name: AWS region, also of the security token service; empty for the one of the profile or the
+            environment.
         profile_name: section of the machine's AWS configuration.
         role_arn: role that is assumed with the credentials found; ``external_id``: what its policy asks for.
         sts_endpoint_url: replaces AWS's own security token service; empty for AWS.
     """
 
-    region_name: str
+    region_name: str = ""
     aws_access_key_id: str = field(default="", repr=False)
     aws_secret_access_key: str = field(default="", repr=False)
     aws_session_token: str = field(default="", repr=False)
@@ -52,7 +53,8 @@ def aws_session(login: AwsLogin) -> Any:
     from botocore.credentials import CredentialResolver
 
     session = botocore.session.Session(profile=login.profile_name or None)
-    session.set_config_variable("region", login.region_name)
+    if login.region_name:
+        session.set_config_variable("region", login.region_name)
     if login.aws_access_key_id:
         session.set_credentials(login.aws_access_key_id, login.aws_secret_access_key, login.aws_session_token or None)
     if not login.role_arn:
@@ -99,12 +101,12 @@ def aws_client(service: str, settings: Mapping[str, Any]) -> Any:
     """A boto3 client.
 
     Args:
-        service: ``kinesis``.
+        service: ``kinesis``, ``secretsmanager``.
         settings: fields of :class:`AwsLogin` by name, all else are arguments of boto3's ``client``.
     """
     import boto3
 
     login = AwsLogin(**{name: value or "" for name, value in settings.items() if name in _LOGIN})
     rest = {name: value for name, value in settings.items() if name not in _LOGIN}
-    session = boto3.Session(botocore_session=aws_session(login), region_name=login.region_name)
+    session = boto3.Session(botocore_session=aws_session(login), region_name=login.region_name or None)
     return session.client(service, **rest)

@@ -21,8 +21,6 @@ from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import Application, Context, CreateAsSelect, InsertInto, RelationKind, WrittenName
 
 PUBLIC = "public"
-EMBEDDED_VIEWS = "sqlite"
-"""Setting ``views`` and name of the store that needs no CREATE STORE."""
 KIND_WORDS: Mapping[RelationKind, str] = MappingProxyType(
     {"stream": "STREAM", "changelog": "CHANGELOG", "table": "TABLE", "materialized_view": "MATERIALIZED VIEW"}
 )

@@ -134,6 +134,7 @@ class ReadSpec:
         up to the last
             look) or ``producer``.
         empty_is_delete: an empty value means delete (Kinesis); a null value always does.
+        text_keys: keys are characters, so a primitive one is its text, not its bytes (Kinesis).
         cluster_options: further options where executors run on other machines than the driver.
         limit_option: option that bounds one batch (records), empty when the format has none.
         clock_guard: what the engine's clock must ask about open upstream transactions (``kafka``) or empty.
@@ -150,6 +151,7 @@ class ReadSpec:
     options: Options = field(default_factory=_no_options)
     time_authority: TimeAuthority = "producer"
     empty_is_delete: bool = False
+    text_keys: bool = False
     cluster_options: Options = field(default_factory=_no_options)
     limit_option: str = ""
     clock_guard: str = ""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from ds_dagster.aws_session import AwsLogin, aws_session
 from ds_dagster.errors import DsError, error
 from ds_dagster.files.layout import is_hidden
 from ds_dagster.redaction import redact
@@ -25,6 +26,7 @@ ALLOWED_URIS = "'file:///absolute/folder' or 's3://bucket/prefix'"
 CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 5.0, 30.0, 3
 """Bounds of one request to a bucket."""
 ROLE_SECONDS = 3600
+"""What a role is given for, by default of the security token service."""
 RENEW_SECONDS = 600
 """How long before their end the credentials of a role are asked for anew."""
 DETAIL_CHARACTERS = 400
@@ -259,37 +261,18 @@ class FileStore:
         }
         if not address.role_arn:
             return {name: value for name, value in given.items() if value}
-        found = self._assumed()
-        self._until = time.monotonic() + ROLE_SECONDS - RENEW_SECONDS
-        return {
-            "access_key": found["AccessKeyId"],
-            "secret_key": found["SecretAccessKey"],
-            "session_token": found["SessionToken"],
-        }
-
-    def _assumed(self) -> Mapping[str, str]:
-        import boto3
-        from botocore.config import Config
-
-        address = self.address
-        client = boto3.client(
-            "sts",
+        login = AwsLogin(
             region_name=address.region_name,
-            endpoint_url=address.endpoint_url or None,
-            aws_access_key_id=address.access_key_id or None,
-            aws_secret_access_key=address.secret_access_key or None,
-            aws_session_token=address.session_token or None,
-            config=Config(connect_timeout=CONNECT_SECONDS, read_timeout=REQUEST_SECONDS, retries={"mode": "standard"}),
+            aws_access_key_id=address.access_key_id,
+            aws_secret_access_key=address.secret_access_key,
+            aws_session_token=address.session_token,
+            role_arn=address.role_arn,
+            external_id=address.external_id,
+            sts_endpoint_url=address.endpoint_url,
         )
-        external = {"ExternalId": address.external_id} if address.external_id else {}
-        try:
-            answer = client.assume_role(
-                RoleArn=address.role_arn, RoleSessionName="ds-dagster", DurationSeconds=ROLE_SECONDS, **external
-            )
-        finally:
-            client.close()
-        found: Mapping[str, str] = answer["Credentials"]
-        return found
+        found = aws_session(login).get_credentials().get_frozen_credentials()
+        self._until = time.monotonic() + ROLE_SECONDS - RENEW_SECONDS
+        return {"access_key": found.access_key, "secret_key": found.secret_key, "session_token": found.token}
 
 
 class _Guard:

@@ -5,32 +5,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ds_dagster.plan.nodes import ChangelogKind, Field, Filter, Node, Project, Scan, Sink
+from ds_dagster.plan.nodes import Field, Filter, Node, Passing, Project, Scan, Sink
+from ds_dagster.plan.set_nodes import Union
 
 
 @dataclass(frozen=True, slots=True)
-class Virtual(Node):
+class Virtual(Passing):
     """Rows of the virtual relation ``name`` (qualified, as text): what its SELECT gives, unchanged. Equal in every
     query that reads it."""
 
-    input: Node
     name: str
-
-    @property
-    def output(self) -> tuple[Field, ...]:
-        return self.input.output
-
-    @property
-    def changelog(self) -> ChangelogKind:
-        return self.input.changelog
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self.input.key
-
-    @property
-    def is_final(self) -> bool:
-        return self.input.is_final
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +32,7 @@ class Bundle(Node):
         return self.sinks
 
 
-PLAIN = (Scan, Filter, Project, Virtual)
+PLAIN = (Scan, Filter, Project, Union, Virtual)
 """Nodes that make rows of rows, one by one, and keep nothing."""
 
 

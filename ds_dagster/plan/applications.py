@@ -11,10 +11,9 @@ from ds_dagster.errors import error
 from ds_dagster.plan.application_nodes import Bundle, Virtual, is_plain, readings, shared_name
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.fingerprint import combined, state_signature
-from ds_dagster.plan.nodes import Aggregate, Node, Scan, Sink, Window, input_names
+from ds_dagster.plan.nodes import Aggregate, Node, Scan, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.row_errors import ignores_row_errors
-from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.weights import weighted
 from ds_dagster.sql.statements import Application
 
@@ -115,18 +114,11 @@ def _sink(root: Sink, scans: Mapping[str, Scan]) -> Sink:
 
 
 def _replaced(node: Node, other: Callable[[Node], Node | None]) -> Node:
-    """The plan with other nodes in place of some; an aggregate names its window a second time."""
+    """The plan with other nodes in place of some."""
     found = other(node)
     if found is not None:
         return found
-    changed: dict[str, object] = {name: _replaced(getattr(node, name), other) for name in input_names(type(node))}
-    if isinstance(node, Aggregate) and node.window is not None:
-        below = changed["input"]
-        assert isinstance(below, Node)
-        changed["window"] = next(found for found in below.walk() if isinstance(found, Window))
-    if isinstance(node, Union):
-        changed["branches"] = tuple(_replaced(branch, other) for branch in node.branches)
-    return replace(node, **changed)
+    return node.with_inputs(lambda below: _replaced(below, other))
 
 
 # one output mode

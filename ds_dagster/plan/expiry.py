@@ -7,8 +7,7 @@ from dataclasses import fields, replace
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin
-from ds_dagster.plan.nodes import Aggregate, Node, Sink, input_names
-from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.nodes import Aggregate, Node, Sink
 from ds_dagster.plan.weights import weighted
 
 STATE_TTL = "state.ttl.millis"
@@ -39,10 +38,7 @@ def forgets(root: Node) -> bool:
 
 
 def _expiring(node: Node, ttl_millis: int) -> Node:
-    below = {name: _expiring(getattr(node, name), ttl_millis) for name in input_names(type(node))}
-    made = replace(node, **below) if below else node
-    if isinstance(made, Union):
-        made = replace(made, branches=tuple(_expiring(branch, ttl_millis) for branch in made.branches))
+    made = node.with_inputs(lambda below: _expiring(below, ttl_millis))
     if isinstance(made, Aggregate) and made.window is None:
         return DeltaAggregate(weighted(made.input), made.group, made.calls, ttl_millis=ttl_millis)
     if made.is_stateful and any(field.name == _FIELD for field in fields(made)):

@@ -13,8 +13,7 @@ from types import MappingProxyType
 
 from ds_dagster.plan.delta_nodes import DeltaJoin, Weigh
 from ds_dagster.plan.expressions import conjunction, conjuncts
-from ds_dagster.plan.nodes import BoundExpression, Filter, Node, Sink, TemporalJoin, input_names
-from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.nodes import BoundExpression, Filter, Node, Sink, TemporalJoin
 from ds_dagster.plan.window_join import WindowJoin
 
 Join = TemporalJoin | DeltaJoin | WindowJoin
@@ -44,11 +43,7 @@ def _push(node: Node) -> Node:
         made = _pushed(node)
         if made is not None:
             return _push(made)
-    if isinstance(node, Union):
-        return replace(node, branches=tuple(map(_push, node.branches)))
-    children = {name: getattr(node, name) for name in input_names(type(node))}
-    changed = {name: below for name, child in children.items() if (below := _push(child)) is not child}
-    return replace(node, **changed) if changed else node
+    return node.with_inputs(_push)
 
 
 def _pushed(node: Filter) -> Node | None:

@@ -15,7 +15,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
-from ds_dagster.plan.nodes import Aggregate, LateRows, Node, Sink, Window, Windowed, input_names
+from ds_dagster.plan.nodes import Aggregate, LateRows, Node, Sink, Window, Windowed
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.sources import World
 from ds_dagster.sql.statements import Context, WrittenName
@@ -92,10 +92,5 @@ def _same(written: DataType, wanted: DataType) -> bool:
 
 
 def _with_late(node: Node, late: LateRows) -> Node:
-    changes = {name: _with_late(getattr(node, name), late) for name in input_names(type(node))}
-    made = replace(node, **changes) if changes else node
-    if isinstance(made, Window):
-        return replace(made, late=late)
-    if isinstance(made, Aggregate) and made.window is not None:
-        return replace(made, window=next(one for one in made.input.walk() if isinstance(one, Window)))
-    return made
+    made = node.with_inputs(lambda below: _with_late(below, late))
+    return replace(made, late=late) if isinstance(made, Window) else made

@@ -9,9 +9,11 @@ is ``exp.Anonymous`` whose ``this`` is a key of ``plan/functions.py``, everythin
 # ruff: noqa: D102 — properties of nodes are described once, in Node
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Literal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from operator import is_
+from typing import Literal, TypeVar
 
 from sqlglot import exp
 
@@ -40,6 +42,7 @@ AggregateFunction = Literal[
     "LAST_VALUE",
     "APPROX_COUNT_DISTINCT",
 ]
+N = TypeVar("N", bound="Node")
 METADATA_FIELD = "rowmetadata()"
 """Second part of the internal name of the field that holds what the store knows of a record."""
 DEFAULT_RETENTION_MILLIS = 3_600_000
@@ -166,7 +169,19 @@ class Node:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Direct inputs, left to right."""
-        return tuple(getattr(self, name) for name in input_names(type(self)))
+        found = (getattr(self, name) for name in _input_names(type(self)))
+        return tuple(chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in found))
+
+    def with_inputs(self: N, change: Callable[[Node], Node]) -> N:
+        """The same node over what ``change`` makes of each input, branches of a union among them; the very same where
+        nothing changes."""
+        changed = {}
+        for name in _input_names(type(self)):
+            old = getattr(self, name)
+            new = tuple(map(change, old)) if isinstance(old, tuple) else change(old)
+            if new is not old and not (isinstance(new, tuple) and all(map(is_, new, old))):
+                changed[name] = new
+        return replace(self, **changed) if changed else self
 
     def walk(self) -> Iterator[Node]:
         """This node and everything below it, top down, left to right."""
@@ -179,16 +194,41 @@ class Node:
         return any(field.name == name for field in self.output)
 
 
-def input_names(kind: type[Node]) -> tuple[str, ...]:
+def _input_names(kind: type[Node]) -> tuple[str, ...]:
     """Names of the fields of a node class that hold its inputs, left to right."""
     if kind not in _INPUT_NAMES:
-        _INPUT_NAMES[kind] = tuple(field.name for field in fields(kind) if field.type == "Node")
+        _INPUT_NAMES[kind] = tuple(field.name for field in fields(kind) if field.type in _INPUTS)
     return _INPUT_NAMES[kind]
 
 
+_INPUTS = ("Node", "tuple[Node, ...]")
+"""Annotations of fields that hold inputs; they are text here."""
 _INPUT_NAMES: dict[type[Node], tuple[str, ...]] = {}
-"""Node class → what :func:`_input_names` found; annotations are text here, so a field of a node is one annotated
-``Node``."""
+"""Node class → what :func:`_input_names` found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passing(Node):
+    """Base of nodes whose rows are those of their input, all or some of them: they replace one another, come and go
+    as they did."""
+
+    input: Node
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return self.input.output
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return self.input.changelog
+
+    @property
+    def is_final(self) -> bool:
+        return self.input.is_final
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.input.key
 
 
 def require(node: Node, names: frozenset[str], what: str) -> None:
@@ -281,11 +321,10 @@ class Scan(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter(Node):
+class Filter(Passing):
     """Keeps rows whose condition is true. Over an upsert input a row that fails becomes a delete of its key
     (``emits_deletes``), unless its rows are final: then it is dropped, nothing was there to delete."""
 
-    input: Node
     condition: BoundExpression
 
     def __post_init__(self) -> None:
@@ -295,22 +334,6 @@ class Filter(Node):
     def emits_deletes(self) -> bool:
         """Whether a row that fails must become a delete of its key; rows with weights go by their weights."""
         return self.input.changelog == "upsert" and not self.input.is_final
-
-    @property
-    def output(self) -> tuple[Field, ...]:
-        return self.input.output
-
-    @property
-    def changelog(self) -> ChangelogKind:
-        return self.input.changelog
-
-    @property
-    def is_final(self) -> bool:
-        return self.input.is_final
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self.input.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,32 +421,15 @@ class Window(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Windowed(Node):
+class Windowed(Passing):
     """Rows that are in a window already, by a step below: ``start`` and ``end`` are the fields of its bounds. Time has
     not passed the end when a row arrives, or does so in the same moment."""
 
-    input: Node
     start: str
     end: str
 
     def __post_init__(self) -> None:
         require(self.input, frozenset((self.start, self.end)), "window")
-
-    @property
-    def output(self) -> tuple[Field, ...]:
-        return self.input.output
-
-    @property
-    def changelog(self) -> ChangelogKind:
-        return self.input.changelog
-
-    @property
-    def is_final(self) -> bool:
-        return self.input.is_final
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self.input.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,9 +450,12 @@ class Aggregate(Node):
         for named in self.group:
             require(self.input, named.expression.columns(), f"group {named.name}")
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
+    def with_inputs(self, change: Callable[[Node], Node]) -> Aggregate:
+        """It names its window a second time: the one of the same bounds in what stands below it then."""
+        made = super(Aggregate, self).with_inputs(change)
+        if made is self or self.window is None:
+            return made
+        return replace(made, window=_window_of(made.input, self.window))
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -467,6 +476,11 @@ class Aggregate(Node):
     @property
     def is_stateful(self) -> bool:
         return True
+
+
+def _window_of(below: Node, old: Window | Windowed) -> Window | Windowed:
+    bounds = (old.start, old.end)
+    return next(n for n in below.walk() if isinstance(n, Window | Windowed) and (n.start, n.end) == bounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,16 +89,7 @@ def _kept_calls(node: Aggregate | DeltaAggregate, needed: Needed) -> tuple[tuple
 def _prune_aggregate(node: Node, needed: Needed) -> Node:
     assert isinstance(node, Aggregate)
     calls, used = _kept_calls(node, needed)
-    below = _prune(node.input, used)
-    window = None if node.window is None else _window(below, node.window)
-    return replace(node, input=below, calls=calls, window=window)
-
-
-def _window(below: Node, old: Window | Windowed) -> Window | Windowed:
-    """The node of a window, after what is below it was pruned."""
-    return next(
-        n for n in below.walk() if isinstance(n, Window | Windowed) and (n.start, n.end) == (old.start, old.end)
-    )
+    return replace(node.with_inputs(lambda below: _prune(below, used)), calls=calls)
 
 
 def _prune_delta_aggregate(node: Node, needed: Needed) -> Node:

@@ -18,17 +18,7 @@ from ds_dagster.catalog.row_log import ERROR_HANDLING, check_log, error_log
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Weigh
 from ds_dagster.plan.expressions import column
-from ds_dagster.plan.nodes import (
-    Aggregate,
-    AggregateCall,
-    BoundExpression,
-    Named,
-    Node,
-    Project,
-    Scan,
-    Sink,
-    input_names,
-)
+from ds_dagster.plan.nodes import Aggregate, AggregateCall, BoundExpression, Named, Node, Project, Scan, Sink
 from ds_dagster.plan.sources import World
 from ds_dagster.sql.expressions import UserCall
 
@@ -85,8 +75,7 @@ def expressions_of(value: object) -> Iterator[BoundExpression]:
 def computed_below(node: Node) -> Node:
     """The same plan with what aggregates of streams are computed from as a projection below them: a row that fails
     there is one of a stream still."""
-    changes = {name: computed_below(getattr(node, name)) for name in input_names(type(node))}
-    made = replace(node, **changes) if changes else node
+    made = node.with_inputs(computed_below)
     if isinstance(made, Aggregate):
         return _projected(made, made.input)
     if isinstance(made, DeltaAggregate) and isinstance(made.input, Weigh) and not made.input.is_stateful:

@@ -24,10 +24,6 @@ class Union(Node):
             raise error("INTERNAL", where=f"a union of different shapes or kinds: {sorted(kinds)}")
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.branches
-
-    @property
     def output(self) -> tuple[Field, ...]:
         columns = zip(*(branch.output for branch in self.branches), strict=True)
         return tuple(Field(fields[0].name, fields[0].type, any(f.nullable for f in fields)) for fields in columns)

@@ -53,6 +53,7 @@ class SourceFrame:
         logs: those of the job, None where it keeps none.
         rows: they have the relation's columns already; see :mod:`ds_dagster.spark.typed_rows`.
         schemas: of the records, None where they need none.
+        text_keys: a primitive key is its text.
     """
 
     frame: DataFrame
@@ -62,6 +63,7 @@ class SourceFrame:
     schemas: ResolvedSchemas | None = None
     rows: RowSource | None = None
     logs: RowLogs | None = None
+    text_keys: bool = False
 
     def raw(self, part: Part) -> Raw:
         """Value or key as they come."""
@@ -180,7 +182,7 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
         return sf.struct(*[_inside(from_json, column).alias(column.name) for column in inside])
     only = inside[0]
     type_ = check_primitive(only.type, source.entity)
-    if relation.key.format == "primitive":
+    if relation.key.format == "primitive" and not source.text_keys:
         return sf.struct(decode_primitive(source.frame.sparkSession, raw.cast("binary"), type_).alias(only.name))
     looks_like_json = sf.startswith(sf.ltrim(text), sf.lit("{"))
     read = sf.when(looks_like_json, _inside(from_json, only)).otherwise(text_to_value(text, type_))

@@ -52,7 +52,7 @@ def _key_as_text(source: SourceFrame, relation: Relation) -> Column:
     raw = sf.expr(source.envelope.key)
     key = relation.key
     type_ = key.type if key.type is not None or len(key.columns) != 1 else _type_of(relation, key.columns[0])
-    if key.format == "primitive" and isinstance(type_, Scalar):
+    if key.format == "primitive" and not source.text_keys and isinstance(type_, Scalar):
         checked = check_primitive(type_, source.entity)
         return decode_primitive(source.frame.sparkSession, raw.cast("binary"), checked).cast("string")
     return raw.cast("string")

@@ -110,7 +110,7 @@ def class_name(what: str, version: str) -> str:
 
 def is_local(master: str) -> bool:
     """Whether driver and executors are one process."""
-    return master.startswith("local")
+    return master.startswith("local") and not master.startswith("local-cluster")
 
 
 def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) -> Mapping[str, str]:

@@ -78,7 +78,9 @@ def read_records(
         reader = spark.readStream.format(spec.format).options(**options)
         frame = (reader.name(scan.source_name) if named else reader).load()
     schemas = resolved_schemas(spec.schemas, resolve)
-    return SourceFrame(frame, spec.envelope, spec.entity, spec.empty_is_delete, schemas, spec.rows)
+    return SourceFrame(
+        frame, spec.envelope, spec.entity, spec.empty_is_delete, schemas, spec.rows, text_keys=spec.text_keys
+    )
 
 
 def struct_json(scan: Scan) -> str:
@@ -94,7 +96,8 @@ def provided_records(
     frame = in_session(provider(scan, spec), session)
     schemas = resolved_schemas(spec.schemas, resolve) if spec else None
     envelope = replace(PROVIDED, headers="`headers`") if "headers" in frame.columns else PROVIDED
-    return SourceFrame(frame, envelope, entity, bool(spec and spec.empty_is_delete), schemas)
+    empty_is_delete, text_keys = (spec.empty_is_delete, spec.text_keys) if spec else (False, False)
+    return SourceFrame(frame, envelope, entity, empty_is_delete, schemas, text_keys=text_keys)
 
 
 def resolved(options: Options, resolve: Resolver) -> Mapping[str, str]:

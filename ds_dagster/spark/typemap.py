@@ -86,8 +86,3 @@ def _field(field: spark_types.StructField) -> StructField:
 def quoted(name: str) -> str:
     """An identifier for Spark's parser."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def text_literal(text: str) -> str:
-    """A string literal for Spark's parser, whatever characters it holds."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

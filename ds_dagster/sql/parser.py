@@ -39,7 +39,6 @@ from ds_dagster.sql.statements import (
     WrittenName,
 )
 
-INTERACTIVE = ("select", "print", "list", "show", "describe")
 USABLE: tuple[Literal["database", "schema", "store"], ...] = ("database", "schema", "store")
 UPDATABLE: tuple[Literal["store", "schema_registry"], ...] = ("store", "schema_registry")
 RELATION_KINDS: dict[tuple[str, ...], RelationKind] = {

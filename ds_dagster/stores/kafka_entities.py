@@ -23,8 +23,6 @@ POLL_SECONDS = 0.2
 PARTITIONS, REPLICAS = "topic.partitions", "topic.replicas"
 BROKER_DEFAULT = -1
 SHAPE = 'one name: "topic"'
-OWN_PREFIX = "__"
-"""Topics of the broker itself."""
 MARKERS = 2
 """Transaction markers take offsets too: so many times the records that are wanted are looked at."""
 REFUSALS = ("INVALID_CONFIG", "INVALID_PARTITIONS", "POLICY_VIOLATION", "INVALID_REQUEST", "TOPIC_EXCEPTION")

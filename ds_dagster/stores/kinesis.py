@@ -132,6 +132,7 @@ class Kinesis:
             ),
             time_authority="broker",
             empty_is_delete=True,
+            text_keys=True,
             cluster_options=make_options({"ship.records": True}),
             limit_option="max.records.per.batch",
             identity=facts.identity if facts is not None else "",

@@ -15,8 +15,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from ds_dagster.aws_session import aws_client
 from ds_dagster.catalog.secret import SecretDefinition
 from ds_dagster.catalog.secret_properties import SecretType
 from ds_dagster.catalog.values import read_value_file, resolve
@@ -33,13 +33,14 @@ DENIED = (
 """Codes of AWS that a retry does not change."""
 NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "NoRegionError", "ProfileNotFound", "ValueError")
 """botocore's exceptions of a chain that ends nowhere, and of an address that is none."""
-SESSION: Mapping[str, str] = {
+LOGIN: Mapping[str, str] = {
     "aws_access_key_id": "AWS_ACCESS_KEY_ID",
     "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
     "aws_session_token": "AWS_SESSION_TOKEN",
     "profile_name": "AWS_PROFILE",
     "region_name": "AWS_DEFAULT_REGION",
 }
+"""Field of :class:`ds_dagster.aws_session.AwsLogin` → variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +165,10 @@ def _ask_aws(asked: _Asked, where: str) -> str:
 
     values = asked.values
     limits = Config(connect_timeout=CALL_SECONDS, read_timeout=CALL_SECONDS, retries={"max_attempts": 2})
-    place = {"region_name": values.get("access_region"), "endpoint_url": values.get("aws.endpoint_url")}
+    place = {"endpoint_url": values.get("aws.endpoint_url"), "config": limits}
     version = {"VersionStage": values["version_stage"]} if "version_stage" in values else {}
     try:
-        client = _session(asked.environment).client("secretsmanager", config=limits, **place)
+        client = aws_client("secretsmanager", {**_login(asked), **place})
         try:
             answer = client.get_secret_value(SecretId=values["secret_id"], **version)
         finally:
@@ -184,11 +185,10 @@ def _ask_aws(asked: _Asked, where: str) -> str:
     return _text_of(asked, where, answer)
 
 
-def _session(environment: Mapping[str, str]) -> Any:
-    """A session on the usual chain of credentials; what stands in the project's ``.env`` counts as environment."""
-    import boto3
-
-    return boto3.Session(**{name: environment.get(variable) for name, variable in SESSION.items()})
+def _login(asked: _Asked) -> Mapping[str, str | None]:
+    """The usual chain of credentials; what stands in the project's ``.env`` counts as environment."""
+    found = {name: asked.environment.get(variable) for name, variable in LOGIN.items()}
+    return found | {"region_name": asked.values.get("access_region") or found["region_name"]}
 
 
 def _text_of(asked: _Asked, where: str, answer: Mapping[str, object]) -> str:

@@ -65,7 +65,7 @@ LAYERS: Mapping[str, Layer] = {
     "kinesis_aggregates": layer(inside="google"),
     "sql": layer(third="sqlglot"),
     "catalog": layer("sql", third="sqlglot", inside="google", typing="pyarrow"),
-    "files": layer(inside="boto3 botocore orjson pyarrow", typing="pyarrow"),
+    "files": layer(inside="orjson pyarrow", typing="pyarrow"),
     "stores": layer(
         "catalog files", third="sqlglot", inside=f"{DRIVERS} tenacity", typing="confluent_kafka psycopg2 pyarrow"
     ),

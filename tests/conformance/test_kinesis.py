@@ -194,3 +194,34 @@ def test_a_query_begins_at_a_moment_and_tells_its_lag(world: World, stream: Stre
     world.wait(lambda: face.progress(query) is not None and face.progress(query).lag_records == 0)
     found = face.progress(query)
     assert found is not None and (found.lag_seconds, found.lost_records) == (0.0, 0)
+
+
+NUMBERED = """
+CREATE CHANGELOG users_{id} (userid BIGINT, name VARCHAR, PRIMARY KEY (userid)) WITH ('store' = 'n',
+  'topic' = 'users_{id}', 'value.format' = 'json', 'key.format' = 'primitive', 'key.type' = 'BIGINT', 'topic.shards' = 1);
+CREATE CHANGELOG copy_{id} WITH ('store' = 'n', 'key.format' = 'primitive') AS SELECT userid, name FROM users_{id};
+CREATE STREAM versions_{id} (userid BIGINT, name VARCHAR) WITH ('store' = 'n', 'topic' = 'copy_{id}',
+  'value.format' = 'json', 'key.format' = 'primitive', 'key.columns' = 'userid',
+  'value.columns.exclude' = 'userid', 'topic.shards' = 1);
+"""
+
+
+def test_a_number_is_a_key_by_its_text(world: World) -> None:
+    """A partition key has no bytes: written as text, and read so, in deletes and where the column is in the key alone."""
+    texts = f"CREATE STREAM out_{{id}} WITH ('store' = 'k', {KAFKA_COUNTS}) AS SELECT userid, name, rowkey() AS k FROM versions_{{id}};"
+    world.compile(NUMBERED + texts)
+    users, copy = Stream(world, "users"), Stream(world, "copy")
+    for key, name in (("-7", "a"), ("70000000000", "b"), ("-7", None)):
+        data = b"" if name is None else json.dumps({"userid": int(key), "name": name}).encode()
+        users.client.put_record(StreamName=users.name, PartitionKey=key, Data=data)
+    assert world.start("copy", "available_now").awaitTermination(120)
+    world.stop()
+    written = [(key, json.loads(data) if data else None) for key, data in copy.read()]
+    assert (("-7", None) in written, written[0][0] in ("-7", "70000000000")) == (True, True)
+    assert ("70000000000", {"userid": 70_000_000_000, "name": "b"}) in written
+    assert world.start("out", "available_now").awaitTermination(120)
+    world.stop()
+    found = {(row["k"], row["userid"], row["name"]) for _, row in world.read("k", "out")}
+    assert ("70000000000", 70_000_000_000, "b") in found and all(int(key) == number for key, number, _ in found)
+    users.client.close()
+    copy.client.close()

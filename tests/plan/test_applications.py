@@ -10,7 +10,7 @@ from ds_dagster import project_cache
 from ds_dagster.conditions import applications
 from ds_dagster.plan.application_nodes import readings
 from ds_dagster.plan.delta_nodes import DeltaAggregate
-from ds_dagster.plan.nodes import Aggregate, Scan
+from ds_dagster.plan.nodes import Aggregate, Scan, Window, Windowed
 from ds_dagster.project import compile_slice, load_project, slice_of
 from ds_dagster.settings import Settings
 from ds_dagster.sql import print_statement
@@ -79,6 +79,22 @@ def test_refined_groups_count_weights_beside_other_state(compile_sql: Compile) -
     alone = "BEGIN APPLICATION a CREATE CHANGELOG c AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url; "
     (query,) = compile_sql(alone + "CREATE STREAM s AS SELECT url FROM clicks; END APPLICATION;").queries.values()
     assert Aggregate in {type(node) for node in query.plan.walk()}
+
+
+def test_a_window_over_a_closed_window_stays_the_one_it_is(compile_sql: Compile) -> None:
+    sql = """
+    BEGIN APPLICATION a
+      CREATE STREAM s AS SELECT url FROM clicks;
+      CREATE CHANGELOG m AS SELECT window_start, window_end, MAX(n) AS n FROM (
+          SELECT window_start, window_end, url, COUNT(*) AS n FROM TUMBLE(clicks, SIZE 1 MINUTE)
+          GROUP BY window_start, window_end, url
+        ) AS t GROUP BY window_start, window_end;
+    END APPLICATION;
+    """
+    (query,) = compile_sql(sql).queries.values()
+    upper, lower = (node for node in query.plan.walk() if isinstance(node, Aggregate))
+    assert (type(upper.window), type(lower.window)) == (Windowed, Window)
+    assert all(any(node.window is below for below in node.walk()) for node in (upper, lower))
 
 
 def test_its_slice_compiles_alone(compile_sql: Compile, settings: Settings) -> None:

@@ -34,10 +34,12 @@ def test_local_defaults():
     assert found["spark.hadoop.fs.file.impl"].startswith("dsdagster.")
 
 
-def test_a_cluster_keeps_its_own_addresses_and_file_system():
-    settings = Settings(root=ROOT, sql=ROOT, state=ROOT, engine=EngineSettings(master="spark://h:7077"))
+@pytest.mark.parametrize("master", ["spark://h:7077", "local-cluster[1,2,1024]"])
+def test_a_cluster_keeps_its_own_addresses_and_file_system(master):
+    """Executors of a local-cluster are processes of their own, too."""
+    settings = Settings(root=ROOT, sql=ROOT, state=ROOT, engine=EngineSettings(master=master))
     found = session_settings(settings, jars=[Path("/a.jar")], version="4.2.0")
-    assert found["spark.master"] == "spark://h:7077"
+    assert found["spark.master"] == master
     assert not {"spark.driver.host", "spark.hadoop.fs.file.impl", "spark.sql.shuffle.partitions"} & set(found)
 
 
