@@ -59,7 +59,7 @@ from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
-from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.typemap import spark_sql
 from ds_dagster.spark.windows import key_of_all, last_moment, window_of_bounds, with_window
 
 OutputMode = Literal["append", "update"]
@@ -349,7 +349,7 @@ class PlanCompiler:
         """The relation's columns in its order, each in its type."""
         flow = self.visit(node.input, wants)
         made = [
-            field(name).cast(to_spark(column.type)).alias(column.name)
+            field(name).cast(spark_sql(column.type)).alias(column.name)
             for column, name in zip(node.relation.columns, node.columns, strict=True)
         ]
         kept = [name for name in (names.DELETED, *sorted(wants)) if name in flow.frame.columns]

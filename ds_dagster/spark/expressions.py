@@ -18,7 +18,7 @@ from ds_dagster.plan.expressions import cast_type
 from ds_dagster.plan.nodes import BoundExpression
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.functions import SCALARS
-from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.typemap import spark_sql
 from ds_dagster.spark.user_functions import user_call
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def compile_expression(frame: DataFrame, expression: BoundExpression) -> Column:
     """A column over the frame's fields, of exactly the expression's type."""
-    return ExpressionCompiler(frame).compile(expression.tree).cast(to_spark(expression.type))
+    return ExpressionCompiler(frame).compile(expression.tree).cast(spark_sql(expression.type))
 
 
 def compile_condition(frame: DataFrame, condition: BoundExpression) -> Column:
@@ -171,7 +171,7 @@ class ExpressionCompiler:
     def visit_cast(self, node: exp.Expression) -> Column:
         """CAST and TRY_CAST; VARCHAR(n) cuts."""
         type_, value = cast_type(node), self.compile(node.this)
-        made = value.try_cast(to_spark(type_)) if isinstance(node, exp.TryCast) else value.cast(to_spark(type_))
+        made = value.try_cast(spark_sql(type_)) if isinstance(node, exp.TryCast) else value.cast(spark_sql(type_))
         if isinstance(type_, Scalar) and type_.name == "VARCHAR" and type_.length is not None:
             return sf.substring(made, 1, type_.length)
         return made

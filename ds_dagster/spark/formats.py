@@ -30,7 +30,7 @@ from ds_dagster.spark.primitives import check_primitive, decode_primitive, encod
 from ds_dagster.spark.record_fields import record_field
 from ds_dagster.spark.row_logs import RowLogs, bad_record
 from ds_dagster.spark.schemas import Part, Raw, ResolvedSchemas, decoded_part, encoded, framed, payload
-from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.typemap import spark_sql, to_spark
 
 _CORRUPT = "__corrupt"
 _VALUE = "__value"
@@ -193,7 +193,7 @@ def _inside(decoded: SparkColumn, column: Column) -> SparkColumn:
     """A column of decoded JSON in its own type."""
     found = decoded.getField(column.name)
     is_text = isinstance(column.type, Scalar) and column.type.name in TEXT_IN_JSON
-    return found.try_cast(to_spark(column.type)) if is_text else found
+    return found.try_cast(spark_sql(column.type)) if is_text else found
 
 
 def _read(part: str, column: Column, source: SourceFrame, relation: Relation) -> SparkColumn:

@@ -13,10 +13,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import reduce
 from typing import Any, Literal, NamedTuple, cast
 
-from py4j.java_gateway import JavaClass, JVMView
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.classic.column import Column as ClassicColumn
@@ -25,6 +23,7 @@ from pyspark.sql.types import DataType
 
 from ds_dagster.conditions import CONDITIONS
 from ds_dagster.errors import DsError, error
+from ds_dagster.spark.gateway import has_operators, package
 
 LOCAL_FILE_SYSTEM = "dsdagster.fs.NioLocalFileSystem"
 KAFKA_SINK = "ds-kafka"
@@ -108,7 +107,7 @@ class Operators:
 
     @property
     def _jvm(self) -> Any:
-        return cast(Any, self.spark._jvm).dsdagster
+        return package(self.spark, "dsdagster")
 
     def temporal_join(
         self,
@@ -313,9 +312,8 @@ class Operators:
             value: struct of these columns in order, behind them the record's text if it could not be decoded.
             columns: with their declared types.
         """
-        names = self._array("java.lang.String", [column.name for column in columns])
-        types = self._array("java.lang.String", [column.type for column in columns])
-        nullable = self._array("boolean", [column.nullable for column in columns])
+        names, types = [column.name for column in columns], [column.type for column in columns]
+        nullable = [column.nullable for column in columns]
         made = self._jvm.record.JsonCheck.column(_java(value), names, types, nullable)
         return cast(Column, ClassicColumn(made))
 
@@ -421,7 +419,7 @@ class Operators:
             rows: its type.
             columns: each with a name of its own; nothing that only a plan can compute.
         """
-        made = self._array("org.apache.spark.sql.Column", [_java(column) for column in columns])
+        made = [_java(column) for column in columns]
         schema = self.spark._jsparkSession.parseDataType(rows.json())
         guarded = self._jvm.rowlog.Guard.column(self.spark._jsparkSession, _java(row), schema, made)
         return cast(Column, ClassicColumn(guarded))
@@ -452,7 +450,7 @@ class Operators:
             options: of :data:`KAFKA_SINK`; none for a log whose rows are taken by :meth:`take_logged_rows`.
         """
         context = self.spark.sparkContext._jsc.sc()
-        self._jvm.rowlog.RowLogs.register(context, job, log, self._map(options))
+        self._jvm.rowlog.RowLogs.register(context, job, log, dict(options))
 
     def log_row(self, job: str, log: str, row: Column) -> Column:
         """A condition that is never true and puts ``row`` (text) into the log where it is evaluated."""
@@ -462,7 +460,7 @@ class Operators:
     def register_late_rows(self, job: str, log: str, options: Mapping[str, str], *, told: bool) -> None:
         """The same of a log of rows too late for their window; ``told``: its records say how late."""
         context = self.spark.sparkContext._jsc.sc()
-        self._jvm.rowlog.RowLogs.registerLate(context, job, log, self._map(options), told)
+        self._jvm.rowlog.RowLogs.registerLate(context, job, log, dict(options), told)
 
     def begin_row_logs(self, job: str, checkpoint: str) -> None:
         """The checkpoint of a job with such logs, before its query starts."""
@@ -486,20 +484,6 @@ class Operators:
     def remove_row_logs(self, job: str) -> None:
         """Forget the logs of a job that has ended, and close their producers."""
         self._jvm.rowlog.RowLogs.remove(job)
-
-    def _map(self, values: Mapping[str, str]) -> Any:
-        made = cast(Any, self.spark._jvm).java.util.HashMap()
-        for name, value in values.items():
-            made.put(name, value)
-        return made
-
-    def _array(self, type_name: str, values: Sequence[object]) -> Any:
-        gateway = cast(Any, self.spark.sparkContext)._gateway
-        java_type = reduce(getattr, type_name.split("."), gateway.jvm)
-        made = gateway.new_array(java_type, len(values))
-        for index, value in enumerate(values):
-            made[index] = value
-        return made
 
     def register_clock(self, job: str, config: ClockConfig) -> None:
         """Give the next run of a job its clock; before its frames are built."""
@@ -533,7 +517,7 @@ class Operators:
             transactional_id: the job's.
             client: Kafka client options without prefix (``bootstrap.servers``, security).
         """
-        self._jvm.kafka.JobTransactions.fence(transactional_id, self._map(client))
+        self._jvm.kafka.JobTransactions.fence(transactional_id, dict(client))
 
     def set_fault(self, fault: str) -> None:
         """Tests: fail once at ``before-commit@N`` or ``after-commit@N`` of the Kafka sink; empty removes it."""
@@ -553,8 +537,7 @@ def operators(spark: SparkSession) -> Operators:
     Raises:
         UserError: ``OPERATOR_JAR_MISSING`` if the JVM was started without the jar.
     """
-    view = cast(JVMView, spark._jvm)
-    if not isinstance(view.dsdagster.time.Clocks, JavaClass):
+    if not has_operators(spark):
         raise error("OPERATOR_JAR_MISSING")
     return Operators(spark)
 

@@ -22,7 +22,7 @@ from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.typemap import spark_sql, to_spark
 
 _ALL_ROWS = _NOTHING = -1
 _NO_LIMIT = -1
@@ -146,7 +146,7 @@ class _Matching:
 
 
 def _as_result(value: MatchValue, argument: Column) -> Column:
-    return argument.cast(to_spark(value.type))
+    return argument.cast(spark_sql(value.type))
 
 
 def _as_it_is(_value: MatchValue, argument: Column) -> Column:

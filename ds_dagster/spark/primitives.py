@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.errors import error
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.typemap import spark_sql
 
 WIDTHS: Mapping[str, int] = MappingProxyType({"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8})
 """Whole numbers → bytes."""
@@ -46,14 +46,14 @@ def decode_primitive(session: SparkSession, part: Column, type_: Scalar) -> Colu
         return sf.when(sf.octet_length(part) == 1, sf.hex(part) != sf.lit("00"))
     digits = sf.hex(part)
     signed = sf.when(digits >= sf.lit("8"), sf.lpad(digits, 16, "F")).otherwise(sf.lpad(digits, 16, "0"))
-    number = sf.conv(signed, 16, -10).cast("bigint").cast(to_spark(type_))
+    number = sf.conv(signed, 16, -10).cast("bigint").cast(spark_sql(type_))
     return sf.when(sf.octet_length(part) == WIDTHS[type_.name], number)
 
 
 def encode_primitive(session: SparkSession, value: Column, type_: Scalar) -> Column:
     """A value to bytes; NULL stays NULL."""
     if type_.name in FLOATS:
-        return operators(session).write_float(value.cast(to_spark(type_)), wide=type_.name == "DOUBLE")
+        return operators(session).write_float(value.cast(spark_sql(type_)), wide=type_.name == "DOUBLE")
     if type_.name in TEXTS:
         return value.cast("binary")
     if type_.name in BYTES:
@@ -66,4 +66,4 @@ def encode_primitive(session: SparkSession, value: Column, type_: Scalar) -> Col
 
 def text_to_value(text: Column, type_: Scalar) -> Column:
     """Raw text of a key to a value; NULL where it is none of that type."""
-    return text if type_.name in TEXTS else text.try_cast(to_spark(type_))
+    return text if type_.name in TEXTS else text.try_cast(spark_sql(type_))

@@ -19,7 +19,7 @@ from ds_dagster.catalog.row_log import COLUMNS, log_name
 from ds_dagster.plan.nodes import LateRows, Scan
 from ds_dagster.spark.json_options import json_options
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.typemap import spark_sql
 
 LogCapture = Callable[[str, list[bytes], int], None]
 """Takes the records of a log (its name, values, batch) instead of its store (tests)."""
@@ -48,7 +48,7 @@ class RowLogs:
     def put(self, log: Relation, row: Mapping[str, Column]) -> Column:
         """A condition that is never true, and where it is evaluated puts a row into the log."""
         values = {"query": sf.lit(self.query), **row}
-        struct = sf.struct(*[values[c.name].cast(to_spark(c.type)).alias(c.name) for c in COLUMNS])
+        struct = sf.struct(*[values[c.name].cast(spark_sql(c.type)).alias(c.name) for c in COLUMNS])
         text = sf.to_json(struct, {"ignoreNullFields": "false", "timestampFormat": _TIME_FORMAT})
         return operators(self.spark).log_row(self.job, log_name(log), text)
 
@@ -61,7 +61,7 @@ class RowLogs:
             values: by column of that relation, without how late a row is.
         """
         columns = [column for column in late.relation.columns if column.name in values]
-        struct = sf.struct(*[values[c.name].cast(to_spark(c.type)).alias(c.name) for c in columns])
+        struct = sf.struct(*[values[c.name].cast(spark_sql(c.type)).alias(c.name) for c in columns])
         text = sf.to_json(struct, json_options([c.type for c in columns], late.relation.event_time.format))
         return operators(self.spark).late_row(self.job, log_name(late.relation), end, text)
 

@@ -22,6 +22,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from ds_dagster.class_archive import java_options
 from ds_dagster.names import safe_name
 from ds_dagster.settings import Settings
+from ds_dagster.spark.gateway import known_class, quicken
 
 StateStore = Literal["heap", "rocksdb"]
 LOCAL_FILE_SYSTEM = "dsdagster.fs.NioLocalFileSystem"
@@ -169,7 +170,9 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
     builder = SparkSession.builder.appName(app_name)
     for key, value in session_settings(settings, jars=jars, version=pyspark.__version__).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    quicken(session)
+    return session
 
 
 def job_session(spark: SparkSession, settings: Mapping[str, str], store: StateStore) -> SparkSession:
@@ -189,8 +192,8 @@ def job_session(spark: SparkSession, settings: Mapping[str, str], store: StateSt
 
 def in_session(frame: DataFrame, session: SparkSession) -> DataFrame:
     """The same frame as one of another session of the same JVM, whose configuration then holds for its query."""
-    jvm: Any = session._jvm
-    dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, frame._jdf.logicalPlan())
+    classic = known_class(session, "org.apache.spark.sql.classic.Dataset")
+    dataset = classic.ofRows(session._jsparkSession, frame._jdf.logicalPlan())
     return cast("DataFrame", ClassicDataFrame(dataset, session))
 
 

@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from ds_dagster.catalog.user_function import UserFunction
 from ds_dagster.errors import DsError, error
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.typemap import spark_sql, to_spark
 
 
 def user_call(spark: SparkSession, function: UserFunction, arguments: Sequence[Column]) -> Column:
@@ -32,7 +32,7 @@ def user_call(spark: SparkSession, function: UserFunction, arguments: Sequence[C
     Raises:
         UserError: FUNCTION_CLASS_UNFIT, through Spark.
     """
-    typed = [value.cast(to_spark(type_)) for value, type_ in zip(arguments, function.types, strict=True)]
+    typed = [value.cast(spark_sql(type_)) for value, type_ in zip(arguments, function.types, strict=True)]
     result = to_spark(function.returns)
     if function.language == "python":
         make = cast(Callable[..., Callable[..., Column]], arrow_udf)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from ds_dagster.spark.gateway import known_class
 from ds_dagster.spark.session import class_name
 
 _ROW = "array<struct<k string, v string, t bigint, p string, o string>>"
@@ -62,10 +62,9 @@ class MemorySource:
         self.topic = topic
         self.since = since
         self.read = 0
-        jvm: Any = spark._jvm
-        holder = reduce(getattr, class_name("memory_stream", spark.version).split("."), jvm)
-        strings = jvm.org.apache.spark.sql.Encoders.STRING()
-        self._stream: Any = getattr(holder, "MODULE$").apply(spark._jsparkSession, 1, strings)
+        holder = known_class(spark, class_name("memory_stream", spark.version).removesuffix("$"))
+        strings = known_class(spark, "org.apache.spark.sql.Encoders").STRING()
+        self._stream: Any = holder.apply(spark._jsparkSession, 1, strings)
 
     def feed(self) -> bool:
         """Hand over what came since the last time, as one batch; whether there was anything."""
@@ -75,8 +74,8 @@ class MemorySource:
         self.read += len(records)
         first = 0 if self.since is None else self.since
         rows = json.dumps([_shown(record) for record in records if self.since is None or record.at >= first])
-        jvm: Any = self.spark._jvm
-        self._stream.addData(jvm.org.apache.spark.api.python.PythonUtils.toSeq([rows]))
+        python = known_class(self.spark, "org.apache.spark.api.python.PythonUtils")
+        self._stream.addData(python.toSeq([rows]))
         return True
 
     def frame(self) -> DataFrame:

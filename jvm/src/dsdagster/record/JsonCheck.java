@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import dsdagster.Expressions;
 import java.io.Serializable;
+import java.util.List;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.DataTypes;
@@ -35,8 +36,13 @@ public final class JsonCheck implements Serializable {
    *
    * @param value struct of the columns in order, behind them the record's text if it could not be decoded, else null
    */
-  public static Column column(Column value, String[] names, String[] types, boolean[] nullable) {
-    return Expressions.callWithNulls(new JsonCheck(names, types, nullable), "problem", DataTypes.StringType, value);
+  public static Column column(Column value, List<String> names, List<String> types, List<Boolean> nullable) {
+    boolean[] mayBeNull = new boolean[nullable.size()];
+    for (int column = 0; column < mayBeNull.length; column++) {
+      mayBeNull[column] = nullable.get(column);
+    }
+    JsonCheck check = new JsonCheck(names.toArray(new String[0]), types.toArray(new String[0]), mayBeNull);
+    return Expressions.callWithNulls(check, "problem", DataTypes.StringType, value);
   }
 
   public UTF8String problem(InternalRow value) {

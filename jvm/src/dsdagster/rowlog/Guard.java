@@ -62,9 +62,9 @@ public final class Guard implements Serializable {
    * @param rows type of that struct
    * @param columns over fields of those names, each named
    */
-  public static Column column(SparkSession spark, Column row, StructType rows, Column... columns) {
+  public static Column column(SparkSession spark, Column row, StructType rows, List<Column> columns) {
     Dataset<Row> twin = spark.createDataFrame(spark.sparkContext().emptyRDD(classTag()), rows);
-    Dataset<Row> made = twin.select(columns);
+    Dataset<Row> made = twin.select(columns.toArray(new Column[0]));
     LogicalPlan plan = made.queryExecution().optimizedPlan();
     if (!(plan instanceof Project)) {
       throw new IllegalStateException("no projection: " + plan.nodeName());

@@ -1,0 +1,25 @@
+package dsdagster;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/** Lists that come from Python sixteen elements at a time; the first {@code size} of each sixteen count. */
+public final class Lists {
+  private Lists() {}
+
+  public static ArrayList<Object> of(
+      int size,
+      Object a, Object b, Object c, Object d, Object e, Object f, Object g, Object h,
+      Object i, Object j, Object k, Object l, Object m, Object n, Object o, Object p) {
+    List<Object> given = Arrays.asList(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
+    return new ArrayList<>(given.subList(0, size));
+  }
+
+  public static void add(
+      List<Object> list, int size,
+      Object a, Object b, Object c, Object d, Object e, Object f, Object g, Object h,
+      Object i, Object j, Object k, Object l, Object m, Object n, Object o, Object p) {
+    list.addAll(of(size, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p));
+  }
+}
