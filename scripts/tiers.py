@@ -40,7 +40,7 @@ TIERS: dict[str, Tier] = {
     "spark": Tier("(spark or servers) and not (cases or conformance or e2e or browser or slow)", SIDE_BY_SIDE),
     "cases": Tier("cases and not (conformance or e2e or browser or slow)", SIDE_BY_SIDE),
     "conformance": Tier("conformance and not (e2e or browser or slow)", BY_FILE),
-    "e2e": Tier("e2e and not (browser or slow)", BY_FILE, second_run="files"),
+    "e2e": Tier("e2e and not (browser or slow)", second_run="files"),
     "browser": Tier("browser and not slow", second_run="files"),
     "long": Tier("slow", second_run="files"),
 }

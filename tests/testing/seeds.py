@@ -10,3 +10,8 @@ VARIABLE = "DS_ORACLE_SEED"
 def seed(usual: int) -> int:
     """``usual``, or what the environment says: a failing soak names its seed."""
     return int(os.environ.get(VARIABLE) or usual)
+
+
+def is_usual() -> bool:
+    """Whether the histories are those somebody looked at: of others some questions may find nothing."""
+    return VARIABLE not in os.environ

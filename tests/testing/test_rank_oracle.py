@@ -12,7 +12,7 @@ import pytest
 
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
-from tests.testing.seeds import seed
+from tests.testing.seeds import is_usual, seed
 from tests.testing.test_delta_oracle import DECLARED, NULLABLE, TYPES, customer, folded, order
 
 pytestmark = pytest.mark.cases
@@ -181,7 +181,7 @@ def test_folded_results_are_what_one_batch_gives(names: tuple[str, ...], tmp_pat
     records = history(random.Random(SEED))
     rows = [record["value"] for topic, record in logged(records) if topic == "log"]
     expected = answers(folded(records) | {"log": rows})
-    assert all(expected.values()), "every question has an answer"
+    assert not is_usual() or all(expected.values()), "every question has an answer"
     statements = ["CREATE CHANGELOG {} {} AS {};".format(name, *QUESTIONS[name]) for name in names]
     case = {
         "title": "random histories",
