@@ -42,8 +42,9 @@ RARELY = ("memory", "delta_s3", "databricks")
 
 def marked(kind: Any) -> Any:
     """A kind of sink as a parameter, with the marks it has there."""
-    name, *marks = (kind, ()) if isinstance(kind, str) else (kind.values[0], *kind.marks)
-    return pytest.param(name, marks=[*filter(None, marks), *([pytest.mark.slow] if name in RARELY else [])])
+    found = pytest.param(kind) if isinstance(kind, str) else kind
+    rare = [pytest.mark.slow] if found.values[0] in RARELY else []
+    return pytest.param(*found.values, marks=[*found.marks, *rare])
 
 
 @dataclass
@@ -111,7 +112,7 @@ def model(mode: str, sent: list[tuple[int, str | None]]) -> list[tuple[Any, Any]
     return sorted(counts.items(), key=repr)
 
 
-@pytest.mark.parametrize("sink", map(marked, KINDS), indirect=True)
+@pytest.mark.parametrize("sink", list(map(marked, KINDS)), indirect=True)
 def test_every_row_is_there_once(crashing: Crashing) -> None:
     """A batch that died behind its write, one that died behind the commit in front of it, and a restart."""
     dice = random.Random(SEED)
