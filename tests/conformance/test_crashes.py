@@ -20,7 +20,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.spark import query as face
 from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.testing.running import Crashes, CrashingLoader
-from tests.conformance.conftest import AT
+from tests.conformance.conftest import AT, KINDS
 from tests.spark.conftest import Bench
 
 pytestmark = [pytest.mark.conformance, pytest.mark.spark]
@@ -34,6 +34,17 @@ CREATE TABLE append AS SELECT url, n AS visits, at FROM clicks;
 """
 URLS = ("./a", "./b", "./c")
 SEEN = AT.isoformat()
+
+
+RARELY = ("memory", "delta_s3", "databricks")
+"""Run with the long tests: the case runner crashes memory, the others write as ``delta`` does."""
+
+
+def marked(kind: Any) -> Any:
+    """A kind of sink as a parameter, with the marks it has there."""
+    found = pytest.param(kind) if isinstance(kind, str) else kind
+    rare = [pytest.mark.slow] if found.values[0] in RARELY else []
+    return pytest.param(*found.values, marks=[*found.marks, *rare])
 
 
 @dataclass
@@ -101,6 +112,7 @@ def model(mode: str, sent: list[tuple[int, str | None]]) -> list[tuple[Any, Any]
     return sorted(counts.items(), key=repr)
 
 
+@pytest.mark.parametrize("sink", list(map(marked, KINDS)), indirect=True)
 def test_every_row_is_there_once(crashing: Crashing) -> None:
     """A batch that died behind its write, one that died behind the commit in front of it, and a restart."""
     dice = random.Random(SEED)

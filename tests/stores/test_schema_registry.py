@@ -45,6 +45,14 @@ def test_a_schema_is_registered_and_found(registry: SchemaRegistry, server: Avro
     assert registry.latest("t-value") == RegisteredSchema(1, 1, SCHEMA)
 
 
+def test_a_subject_says_what_its_schemas_are(registry: SchemaRegistry, server: AvroRegistry) -> None:
+    assert registry.type_of("t-value") is None
+    server.register("t-value", SCHEMA)
+    server.register("p-value", text_of(proto_file("a.proto", {"R": ["int32 a = 1"]})), schemaType="PROTOBUF")
+    server.register("j-value", '{"type": "object"}', schemaType="JSON")
+    assert [registry.type_of(f"{name}-value") for name in "tpj"] == ["AVRO", "PROTOBUF", "JSON"]
+
+
 @pytest.mark.parametrize(
     ("fault", "condition"),
     [
