@@ -398,6 +398,18 @@ class Operators:
         make = self._jvm.avro.AvroEncoder.column
         return cast(Column, ClassicColumn(make(_java(struct), schema, id_, type_.json(), subject)))
 
+    def batch_parts(self, batch: DataFrame, key: str, value: str) -> list[tuple[bytes | None, bytes | None]]:
+        """Keys and values of the records of a batch, without a second plan over it.
+
+        Args:
+            batch: what Spark hands over, batch by batch.
+            key, value: columns of it, BINARY or STRING; without a key its name is empty.
+        """
+        columns = batch.columns
+        places = [columns.index(name) if name else -1 for name in (key, value)]
+        framed = bytes(self._jvm.record.BatchParts.collect(_java(batch), *places))
+        return _unframed(framed)
+
     def read_float(self, part: Column, *, wide: bool) -> Column:
         """Eight (``wide``) or four big-endian bytes as DOUBLE or FLOAT; null stays null."""
         return cast(Column, ClassicColumn(self._jvm.record.Floats.read(_java(part), wide)))
@@ -548,6 +560,18 @@ def operator_error(failure: BaseException | str) -> DsError | None:
     if found is None or found.group(1) not in CONDITIONS:
         return None
     return error(found.group(1), detail=found.group(2).strip())
+
+
+def _unframed(framed: bytes) -> list[tuple[bytes | None, bytes | None]]:
+    """Pairs of parts, each behind its length in four bytes, -1 for None."""
+    parts: list[bytes | None] = []
+    at = 0
+    while at < len(framed):
+        size = int.from_bytes(framed[at : at + 4], "big", signed=True)
+        at += 4
+        parts.append(None if size < 0 else framed[at : at + size])
+        at += max(size, 0)
+    return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _java(wrapped: DataFrame | Column) -> Any:

@@ -85,18 +85,12 @@ class TopicSink:
         """One batch."""
         self.crashes.before_write(epoch)
         key, value = (self._column(part) for part in ("key", "value"))
-        parts = [(_bytes(row[key]) if key else None, _bytes(row[value])) for row in batch.collect()]
+        parts = operators(batch.sparkSession).batch_parts(batch, key, value)
         self.topic.write(self.writer, epoch, parts, self.now())
         self.crashes.after_write(epoch, self.writer)
 
     def _column(self, part: str) -> str:
         return next((name for name, written in self.write.record if written.startswith(part)), "")
-
-
-def _bytes(part: object) -> bytes | None:
-    if part is None or isinstance(part, bytes):
-        return part
-    return bytes(part) if isinstance(part, bytearray) else str(part).encode()
 
 
 class CrashingLoader:
