@@ -38,7 +38,9 @@ ITEMS: Mapping[str, Item] = {
     "temporal": Item("throughput:temporal", ("kafka",), "clicks ⋈ versions of users → Kafka"),
     "filters": Item("filter_rules:pushdown", (), "a condition before a join of changelogs; the peer has it behind"),
     "operators": Item(
-        "deltas:operators_", (), "sums over changelogs alone, nothing read or written; the peer is Spark's own sum"
+        "operator_speed:operators_",
+        (),
+        "each operator alone (operators/temporal: some); the peer is Spark's own nearest",
     ),
     "ctas": Item("tables:ctas", ("kafka", "postgres"), "CTAS into Postgres; the peer is the server's own binary COPY"),
     "cdc": Item(
@@ -67,14 +69,14 @@ def main() -> int:
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(f"{name:10} {item.about}" for name, item in ITEMS.items()),
     )  # fmt: skip
-    parser.add_argument("--only", default=",".join(ITEMS), help="names, with commas")
+    parser.add_argument("--only", default=",".join(ITEMS), help="names, with commas; operators/NAME: those with NAME")
     parser.add_argument("--quick", action="store_true", help="see that it works; the figures mean nothing")
     parser.add_argument("--runs", type=int, help="measured runs of each side, default 3 (quick: 1)")
     parser.add_argument("--share", type=float, default=1.0, help="of the full number of rows, for slow machines")
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     names = asked.only.split(",")
-    unknown = [name for name in names if name not in ITEMS]
+    unknown = [name for name in names if name.partition("/")[0] not in ITEMS]
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}; known: {', '.join(ITEMS)}")
     found = _run(names, Size(asked.quick, asked.runs or (1 if asked.quick else 3), asked.share), asked.out)
@@ -85,14 +87,17 @@ def main() -> int:
 
 def _run(names: list[str], size: Size, out: Path) -> list[Result]:
     """One item after the other in one house; what is measured is written at once."""
-    servers = list(dict.fromkeys(server for name in names for server in ITEMS[name].servers))
+    asked = [ITEMS[name.partition("/")[0]] for name in names]
+    servers = list(dict.fromkeys(server for item in asked for server in item.servers))
     found: list[Result] = []
 
     def take(name: str, house: House | None) -> None:
-        say(f"--- {name}: {ITEMS[name].about}")
-        module, _, function = ITEMS[name].where.partition(":")
+        item, _, part = name.partition("/")
+        say(f"--- {name}: {ITEMS[item].about}")
+        module, _, function = ITEMS[item].where.partition(":")
         step = cast(Callable[..., list[Result]], getattr(import_module(f"benchmarks.{module}"), function))
-        made = step(house, size) if house is not None and ITEMS[name].servers else step(size)
+        inputs = (house, size) if house is not None and ITEMS[item].servers else (size,)
+        made = step(*inputs, part) if part else step(*inputs)
         found.extend(made)
         write(made, out)
 

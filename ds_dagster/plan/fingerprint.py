@@ -40,6 +40,8 @@ from ds_dagster.plan.window_join import WindowJoin
 FINGERPRINT_VERSION = "v1"
 STATE_VERSION = "s1"
 """Changes when operators of this package lay their state out in another way."""
+LAYOUTS: Mapping[type[Node], tuple[int]] = MappingProxyType({Over: (2,)})
+"""Steps whose state alone is laid out in another way than it once was: the number of the layout."""
 
 Shape = list[object]
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -382,7 +384,7 @@ def _state(node: Node, store_kinds: StoreKinds) -> Shape:
     results, and a join of changelogs must be told that a row goes in the words in which it came: everything below
     counts."""
     if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct | TopN | Over):
-        return [type(node).__name__, _without_reading(_shape(node, store_kinds))]
+        return [type(node).__name__, _without_reading(_shape(node, store_kinds)), *LAYOUTS.get(type(node), ())]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)
     types = [[str(field.type) for field in child.output] for child in node.inputs]
     return [type(node).__name__, own, types]

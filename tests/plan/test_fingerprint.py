@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ds_dagster.plan import fingerprint as shapes
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import compile_texts
 from ds_dagster.settings import Settings
@@ -142,3 +143,13 @@ def test_formatting_never_matters(blanks: list[str], upper: list[bool], settings
     plain = compile_texts([("p.sql", PRELUDE), ("a.sql", QUERY)], settings).queries["s"]
     other = compile_texts([("p.sql", PRELUDE), ("a.sql", text)], settings).queries["s"]
     assert plain.fingerprint == other.fingerprint
+
+
+def test_state_laid_out_anew_is_another_state(compile_sql: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = """CREATE STREAM s AS
+      SELECT url, COUNT(*) OVER (PARTITION BY url ORDER BY rowtime() ROWS 1 PRECEDING) AS n FROM clicks;"""
+    now = [one(compile_sql, sql) for sql in (over, COUNTS)]
+    monkeypatch.setattr(shapes, "LAYOUTS", {})
+    before = [one(compile_sql, sql) for sql in (over, COUNTS)]
+    assert [query.fingerprint for query in now] == [query.fingerprint for query in before]
+    assert [a.state_signature == b.state_signature for a, b in zip(now, before, strict=True)] == [False, True]

@@ -3,7 +3,10 @@ package dsdagster;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.CatalystTypeConverters$;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
@@ -69,6 +72,16 @@ public final class Expressions {
   /** The struct of bytes that {@link #pack} made for the same type. */
   public static Column unpack(Column bytes, StructType type) {
     return call(new Unpacker(type.size()), "unpack", type, true, bytes);
+  }
+
+  /** Reads bytes that {@link #pack} made as a row of ordinary values. For one task: it keeps a row to read with. */
+  public static Function<byte[], Row> reader(StructType type) {
+    scala.Function1<Object, Object> converter = CatalystTypeConverters$.MODULE$.createToScalaConverter(type);
+    UnsafeRow row = new UnsafeRow(type.size());
+    return bytes -> {
+      row.pointTo(bytes, bytes.length);
+      return (Row) converter.apply(row);
+    };
   }
 
   /** Always null. */

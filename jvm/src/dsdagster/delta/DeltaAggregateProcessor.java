@@ -1,5 +1,6 @@
 package dsdagster.delta;
 
+import dsdagster.Keyed;
 import dsdagster.OperatorFault;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -39,11 +40,13 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final StructType results;
   private final boolean appendOnly;
   private final boolean weighted;
+  private final boolean inParts;
   private final Expiry expiry;
   private final boolean[] valued;
   private transient ValueState<Row> stored;
   private transient List<MapState<Row, Long>> values;
 
+  /** @param inParts rows are bytes of a {@link Group} instead of arguments and weight */
   DeltaAggregateProcessor(
       List<Call> calls,
       int keys,
@@ -51,6 +54,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       StructType results,
       boolean appendOnly,
       boolean weighted,
+      boolean inParts,
       Expiry expiry) {
     this.calls = new ArrayList<>(calls);
     this.keys = keys;
@@ -58,6 +62,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     this.results = results;
     this.appendOnly = appendOnly;
     this.weighted = weighted;
+    this.inParts = inParts;
     this.expiry = expiry;
     this.valued = new boolean[arguments.size()];
     for (Call call : calls) {
@@ -90,8 +95,15 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     for (int i = 0; i < extremes.length; i++) {
       extremes[i] = old == null || !calls.get(i).function().isExtreme() ? null : old.get(i);
     }
-    boolean isForgotten = before == null && expiry.isSet();
-    List<Map<Object, long[]>> changes = take(isForgotten ? appeared(rows) : rows, group, extremes);
+    List<Map<Object, long[]>> changes = List.of();
+    if (inParts) {
+      while (rows.hasNext()) {
+        group.add(Group.decode(rows.next().getAs(keys), calls));
+      }
+    } else {
+      boolean isForgotten = before == null && expiry.isSet();
+      changes = take(isForgotten ? appeared(rows) : rows, group, extremes);
+    }
     if (group.rows < 0 && !expiry.isSet()) {
       throw new OperatorFault("WEIGHT_NEGATIVE", "a group was told to forget a row it never had");
     }

@@ -4,6 +4,7 @@ import static org.apache.spark.sql.functions.lit;
 import static org.apache.spark.sql.functions.when;
 
 import dsdagster.Expressions;
+import dsdagster.Keyed;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;

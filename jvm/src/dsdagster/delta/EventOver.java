@@ -1,6 +1,7 @@
 package dsdagster.delta;
 
 import dsdagster.Expressions;
+import dsdagster.Keyed;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Column;
@@ -40,10 +41,13 @@ public final class EventOver {
     columns.add(input.col("et"));
     columns.add(functions.unix_micros(input.col("et")).as("ts"));
     StructType arguments = new StructType();
+    List<Column> values = new ArrayList<>();
     for (int i = keys + 1; i < input.columns().length - 1; i++) {
-      columns.add(input.col(input.columns()[i]));
+      values.add(input.col(input.columns()[i]));
       arguments = arguments.add(input.schema().fields()[i]);
     }
+    Column packedValues = functions.struct(values.toArray(new Column[0]));
+    columns.add(Expressions.pack(packedValues, arguments).as("arguments"));
     columns.add(Expressions.pack(input.col("row"), rowType).as("payload"));
     Dataset<Row> packed = input.select(columns.toArray(new Column[0]));
     StructType output = new StructType().add("row", DataTypes.BinaryType);

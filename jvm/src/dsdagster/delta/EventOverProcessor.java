@@ -1,26 +1,28 @@
 package dsdagster.delta;
 
+import dsdagster.Expressions;
+import dsdagster.Keyed;
+import dsdagster.Waiting;
+import dsdagster.delta.OverState.Passing;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
+import java.util.function.Function;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
-import org.apache.spark.sql.streaming.ListState;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
 /**
- * One partition at a time. State: the rows that time has not passed, the rows of a bounded frame or the totals of an
- * unbounded one, and the one timer that is set.
+ * One partition at a time. Rows come packed: the key's columns, then {@code et}, {@code ts}, {@code arguments},
+ * {@code payload}. State: an {@link OverState}, and the totals of an unbounded frame.
  *
  * <p>Rules: rows leave in order of time, those of one time in order of their bytes, so that a replayed batch gives the
  * same; Spark has dropped what is late before it comes here.
@@ -30,18 +32,17 @@ final class EventOverProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long MICROS_PER_MILLI = 1000;
 
   private final ArrayList<OverCall> calls;
-  private final int keys;
+  private final int timeColumn;
   private final StructType arguments;
   private final boolean byTime;
   private final long before;
-  private transient ListState<Row> waiting;
-  private transient ListState<Row> reached;
+  private transient ValueState<byte[]> stored;
   private transient ValueState<Row> totals;
-  private transient ValueState<Long> timer;
+  private transient Function<byte[], Row> reader;
 
   EventOverProcessor(List<OverCall> calls, int keys, StructType arguments, boolean byTime, long before) {
     this.calls = new ArrayList<>(calls);
-    this.keys = keys;
+    this.timeColumn = keys + 1;
     this.arguments = arguments;
     this.byTime = byTime;
     this.before = before;
@@ -49,131 +50,119 @@ final class EventOverProcessor extends StatefulProcessor<Row, Row, Row> {
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    StructType timed = new StructType().add("ts", DataTypes.LongType).add("arguments", arguments);
-    StructType row = timed.add("row", DataTypes.BinaryType);
-    waiting = getHandle().getListState("waiting", Encoders.row(row), TTLConfig.NONE());
-    timer = getHandle().getValueState("timer", Encoders.LONG(), TTLConfig.NONE());
-    if (before >= 0) {
-      reached = getHandle().getListState("frame", Encoders.row(timed), TTLConfig.NONE());
-    } else {
+    stored = getHandle().getValueState("over", Encoders.BINARY(), TTLConfig.NONE());
+    if (before < 0) {
       totals = getHandle().getValueState("totals", Encoders.row(Frame.storedSchema(calls)), TTLConfig.NONE());
     }
+    reader = Expressions.reader(arguments);
   }
 
   @Override
   public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
-    List<Row> arrived = new ArrayList<>();
-    long first = Long.MAX_VALUE;
+    List<Passing> arrived = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
-      if (row.isNullAt(keys + 1)) {
-        continue;
+      if (!row.isNullAt(timeColumn)) {
+        arrived.add(
+            new Passing(row.getLong(timeColumn), row.getAs(timeColumn + 1), row.getAs(timeColumn + 2)));
       }
-      Object[] values = new Object[arguments.size()];
-      for (int i = 0; i < values.length; i++) {
-        values[i] = row.get(keys + 2 + i);
-      }
-      long ts = row.getLong(keys + 1);
-      arrived.add(RowFactory.create(ts, RowFactory.create(values), row.getAs(keys + 2 + values.length)));
-      first = Math.min(first, ts);
     }
+    List<Row> output = new ArrayList<>();
     if (!arrived.isEmpty()) {
-      waiting.appendList(arrived.toArray(new Row[0]));
-      Long set = timer.get();
-      if (set == null || set > due(first)) {
-        if (set != null) {
-          getHandle().deleteTimer(set);
-        }
-        set(first);
+      byte[] known = stored.get();
+      OverState state = OverState.decode(known);
+      state.await(arrived);
+      if (state.timer <= times.getCurrentWatermarkInMs()) {
+        getHandle().deleteTimer(state.timer); // it would fire behind these rows, in this very batch
+        pass(state, times, output);
       }
+      setTimer(state);
+      store(state, known != null);
     }
-    return Keyed.iterator(new ArrayList<>());
-  }
-
-  /** The millisecond at which time has passed a row. */
-  private static long due(long ts) {
-    return -Math.floorDiv(-ts, MICROS_PER_MILLI);
-  }
-
-  private void set(long ts) {
-    getHandle().registerTimer(due(ts));
-    timer.update(due(ts));
+    return Keyed.iterator(output);
   }
 
   @Override
   public Iterator<Row> handleExpiredTimer(Row key, TimerValues times, ExpiredTimerInfo expired) {
-    long time = times.getCurrentWatermarkInMs() * MICROS_PER_MILLI;
-    List<Row> rows = new ArrayList<>();
-    Iterator<Row> all = waiting.get();
-    while (all.hasNext()) {
-      rows.add(all.next());
+    List<Row> output = new ArrayList<>();
+    byte[] known = stored.get();
+    if (known != null) {
+      OverState state = OverState.decode(known);
+      pass(state, times, output);
+      setTimer(state);
+      store(state, true);
     }
-    rows.sort((left, right) -> {
-      int order = Long.compare(left.getLong(0), right.getLong(0));
-      return order != 0 ? order : Arrays.compareUnsigned(left.<byte[]>getAs(2), right.<byte[]>getAs(2));
-    });
-    int due = 0;
-    while (due < rows.size() && rows.get(due).getLong(0) <= time) {
-      due++;
-    }
-    List<Row> output = new ArrayList<>(due);
-    if (due > 0) {
-      Frame frame = load();
-      emit(rows.subList(0, due), frame, output);
-      store(frame);
-    }
-    keep(rows.subList(due, rows.size()));
     return Keyed.iterator(output);
   }
 
-  private void keep(List<Row> rows) {
-    if (rows.isEmpty()) {
-      waiting.clear();
-      timer.clear();
-      return;
+  /** Rows that time has reached leave; the timer has fired. */
+  private void pass(OverState state, TimerValues times, List<Row> output) {
+    state.timer = OverState.NO_TIMER;
+    long time = times.getCurrentWatermarkInMs() * MICROS_PER_MILLI;
+    List<Passing> due = Waiting.takeBefore(state.waiting, Passing::ts, time + 1);
+    if (!due.isEmpty()) {
+      Frame frame = load(state);
+      emit(due, frame, output);
+      keep(frame, state);
     }
-    waiting.put(rows.toArray(new Row[0]));
-    set(rows.get(0).getLong(0));
   }
 
-  private Frame load() {
+  /** One timer for the first row that waits, in the millisecond at which time has passed it. */
+  private void setTimer(OverState state) {
+    if (state.waiting.isEmpty()) {
+      return;
+    }
+    long due = -Math.floorDiv(-state.waiting.get(0).ts(), MICROS_PER_MILLI);
+    if (due >= state.timer) {
+      return;
+    }
+    if (state.timer != OverState.NO_TIMER) {
+      getHandle().deleteTimer(state.timer);
+    }
+    getHandle().registerTimer(due);
+    state.timer = due;
+  }
+
+  private void store(OverState state, boolean existed) {
+    if (!state.isEmpty()) {
+      stored.update(state.encode());
+    } else if (existed) {
+      stored.clear();
+    }
+  }
+
+  private Frame load(OverState state) {
     Frame frame = new Frame(calls, byTime, before);
-    if (before < 0) {
-      Row stored = totals.get();
-      if (stored != null) {
-        frame.restore(stored);
-      }
-      return frame;
+    Row known = before < 0 ? totals.get() : null;
+    if (known != null) {
+      frame.restore(known);
     }
-    Iterator<Row> rows = reached.get();
-    while (rows.hasNext()) {
-      Row row = rows.next();
-      frame.add(row.getLong(0), row.getStruct(1));
-    }
+    state.frame.forEach(row -> frame.add(row, reader.apply(row.arguments())));
     return frame;
   }
 
-  private void store(Frame frame) {
+  private void keep(Frame frame, OverState state) {
     if (before < 0) {
       totals.update(frame.stored());
     } else {
-      reached.put(frame.rows().toArray(new Row[0]));
+      state.frame = frame.rows();
     }
   }
 
-  private void emit(List<Row> rows, Frame frame, List<Row> output) {
+  private void emit(List<Passing> rows, Frame frame, List<Row> output) {
     int next = 0;
     while (next < rows.size()) {
       int from = next;
-      long ts = rows.get(from).getLong(0);
+      long ts = rows.get(from).ts();
       do {
-        frame.add(ts, rows.get(next).getStruct(1));
+        Passing row = rows.get(next);
+        frame.add(row, reader.apply(row.arguments()));
         next++;
-      } while (byTime && next < rows.size() && rows.get(next).getLong(0) == ts);
+      } while (byTime && next < rows.size() && rows.get(next).ts() == ts);
       frame.reach(ts);
-      for (Row row : rows.subList(from, next)) {
+      for (Passing row : rows.subList(from, next)) {
         Object[] found = new Object[1 + calls.size()];
-        found[0] = row.get(2);
+        found[0] = row.row();
         for (int i = 0; i < calls.size(); i++) {
           found[i + 1] = frame.result(i);
         }

@@ -1,6 +1,7 @@
 package dsdagster.delta;
 
 import dsdagster.Expressions;
+import dsdagster.Keyed;
 import dsdagster.OperatorFault;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,6 +1,7 @@
 package dsdagster.delta;
 
 import dsdagster.OperatorFault;
+import dsdagster.delta.OverState.Passing;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
@@ -30,8 +31,11 @@ final class Frame {
   private final long before;
   private final Total[] totals;
   private final Object[] values;
-  private final Deque<Row> rows = new ArrayDeque<>();
+  private final Deque<Reached> rows = new ArrayDeque<>();
   private long count;
+
+  /** A row of a bounded frame with its arguments. */
+  private record Reached(Passing row, Row arguments) {}
 
   /** @param before see {@link EventOver#apply} */
   Frame(List<OverCall> calls, boolean byTime, long before) {
@@ -59,10 +63,10 @@ final class Frame {
   }
 
   /** Takes a row in, and lets those go that it no longer reaches. */
-  void add(long ts, Row arguments) {
+  void add(Passing row, Row arguments) {
     count++;
     if (isBounded()) {
-      rows.addLast(RowFactory.create(ts, arguments));
+      rows.addLast(new Reached(row, arguments));
     }
     for (int i = 0; i < totals.length; i++) {
       take(i, value(i, arguments), 1);
@@ -71,12 +75,12 @@ final class Frame {
 
   /** Lets go what is out of reach from a row of that time. */
   void reach(long ts) {
-    while (isBounded() && (byTime ? rows.getFirst().getLong(0) < ts - before : rows.size() > before + 1)) {
-      Row gone = rows.removeFirst();
+    while (isBounded() && (byTime ? rows.getFirst().row().ts() < ts - before : rows.size() > before + 1)) {
+      Reached gone = rows.removeFirst();
       count--;
       for (int i = 0; i < totals.length; i++) {
         if (calls.get(i).kind() == OverCall.Kind.TOTAL) {
-          take(i, value(i, gone.getStruct(1)), -1);
+          take(i, value(i, gone.arguments()), -1);
         }
       }
     }
@@ -114,23 +118,25 @@ final class Frame {
     return switch (call.kind()) {
       case TOTAL -> totals[index].result(call.call());
       case EXTREME -> isBounded() ? best(call, index) : values[index];
-      case FIRST_VALUE -> isBounded() ? value(index, rows.getFirst().getStruct(1)) : values[index];
-      case LAG -> rows.size() > before ? value(index, rows.getFirst().getStruct(1)) : null;
+      case FIRST_VALUE -> isBounded() ? value(index, rows.getFirst().arguments()) : values[index];
+      case LAG -> rows.size() > before ? value(index, rows.getFirst().arguments()) : null;
       case LAST_VALUE -> values[index];
     };
   }
 
   private Object best(OverCall call, int index) {
     Object found = null;
-    for (Row row : rows) {
-      found = better(call, value(index, row.getStruct(1)), found);
+    for (Reached row : rows) {
+      found = better(call, value(index, row.arguments()), found);
     }
     return found;
   }
 
-  /** The rows of a bounded frame. */
-  List<Row> rows() {
-    return new ArrayList<>(rows);
+  /** What of a bounded frame is kept: no longer the rows themselves. */
+  List<Passing> rows() {
+    List<Passing> found = new ArrayList<>(rows.size());
+    rows.forEach(kept -> found.add(new Passing(kept.row().ts(), kept.row().arguments(), null)));
+    return found;
   }
 
   /** What an unbounded frame keeps. */

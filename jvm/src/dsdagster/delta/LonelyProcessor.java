@@ -1,5 +1,6 @@
 package dsdagster.delta;
 
+import dsdagster.Keyed;
 import dsdagster.OperatorFault;
 import java.util.ArrayList;
 import java.util.List;

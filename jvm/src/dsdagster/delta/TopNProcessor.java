@@ -1,5 +1,6 @@
 package dsdagster.delta;
 
+import dsdagster.Keyed;
 import dsdagster.OperatorFault;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;

@@ -1,6 +1,7 @@
 package dsdagster.delta;
 
 import dsdagster.Expressions;
+import dsdagster.Keyed;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -42,9 +43,12 @@ public final class UpsertToDelta {
     Column payload = functions.when(functions.not(input.col("deleted")), Expressions.pack(input.col("row"), rowType));
     columns.add(payload.as("payload"));
     Dataset<Row> packed = input.select(columns.toArray(new Column[0]));
+    StructType key = Keyed.keySchema(packed.schema(), keys);
+    StructType last = new StructType().add("ord", DataTypes.BinaryType).add("payload", DataTypes.BinaryType);
+    Dataset<Row> few = Keyed.shrunk(packed, keys, new LastOfKey(), last);
     StructType output = new StructType().add("row", DataTypes.BinaryType).add(Keyed.WEIGHT, DataTypes.LongType);
     Dataset<Row> weighted =
-        Keyed.grouped(packed, keys)
+        Keyed.grouped(few, key)
             .transformWithState(
                 new Processor(keys, expiry), expiry.timeMode(), OutputMode.Append(), Encoders.row(output));
     return weighted.select(

@@ -1,6 +1,7 @@
 package dsdagster.join;
 
-import dsdagster.OperatorFault;
+import dsdagster.Layout;
+import dsdagster.Waiting;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -16,9 +17,7 @@ import java.util.List;
 final class KeyState {
   static final long NO_TIMER = Long.MAX_VALUE;
   private static final byte LAYOUT = 1;
-  private static final int NULL_LENGTH = -1;
   private static final int HEADER = 1 + Long.BYTES + 2 * Integer.BYTES;
-  private static final int ENTRY_HEADER = Long.BYTES + 2 * Integer.BYTES;
 
   final ArrayList<Entry> versions;
   final ArrayList<Entry> waiting;
@@ -42,11 +41,7 @@ final class KeyState {
     if (bytes == null) {
       return empty();
     }
-    ByteBuffer in = ByteBuffer.wrap(bytes);
-    byte layout = in.get();
-    if (layout != LAYOUT) {
-      throw new OperatorFault("STATE_LAYOUT_UNKNOWN", "temporal join state has layout " + layout);
-    }
+    ByteBuffer in = Layout.open(bytes, LAYOUT, "temporal join state");
     long timer = in.getLong();
     ArrayList<Entry> versions = entries(in);
     return new KeyState(versions, entries(in), timer);
@@ -56,18 +51,8 @@ final class KeyState {
     int count = in.getInt();
     ArrayList<Entry> found = new ArrayList<>(count + 1);
     for (int i = 0; i < count; i++) {
-      found.add(new Entry(in.getLong(), bytes(in), bytes(in)));
+      found.add(new Entry(in.getLong(), Layout.get(in), Layout.get(in)));
     }
-    return found;
-  }
-
-  private static byte[] bytes(ByteBuffer in) {
-    int length = in.getInt();
-    if (length == NULL_LENGTH) {
-      return null;
-    }
-    byte[] found = new byte[length];
-    in.get(found);
     return found;
   }
 
@@ -82,7 +67,7 @@ final class KeyState {
   private static int size(List<Entry> entries) {
     int size = 0;
     for (Entry entry : entries) {
-      size += ENTRY_HEADER + entry.order().length + (entry.isDelete() ? 0 : entry.payload().length);
+      size += Long.BYTES + Layout.size(entry.order()) + Layout.size(entry.payload());
     }
     return size;
   }
@@ -91,12 +76,8 @@ final class KeyState {
     out.putInt(entries.size());
     for (Entry entry : entries) {
       out.putLong(entry.ts());
-      out.putInt(entry.order().length).put(entry.order());
-      if (entry.isDelete()) {
-        out.putInt(NULL_LENGTH);
-      } else {
-        out.putInt(entry.payload().length).put(entry.payload());
-      }
+      Layout.put(out, entry.order());
+      Layout.put(out, entry.payload());
     }
   }
 
@@ -136,17 +117,7 @@ final class KeyState {
 
   /** Removes and returns the waiting rows before {@code time}. */
   List<Entry> takeDue(long time) {
-    int count = 0;
-    while (count < waiting.size() && waiting.get(count).ts() < time) {
-      count++;
-    }
-    if (count == 0) {
-      return List.of();
-    }
-    List<Entry> head = waiting.subList(0, count);
-    List<Entry> due = new ArrayList<>(head);
-    head.clear();
-    return due;
+    return Waiting.takeBefore(waiting, Entry::ts, time);
   }
 
   /**

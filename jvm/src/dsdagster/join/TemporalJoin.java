@@ -5,13 +5,13 @@ import static org.apache.spark.sql.functions.lit;
 import static org.apache.spark.sql.functions.when;
 
 import dsdagster.Expressions;
+import dsdagster.Keyed;
 import dsdagster.time.Counters;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
-import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.TimeMode;
@@ -65,7 +65,7 @@ public final class TemporalJoin {
             Counters.of(input.sparkSession(), job, "late_versions"));
     StructType output = new StructType().add("l", DataTypes.BinaryType).add("r", DataTypes.BinaryType);
     Dataset<Row> joined =
-        grouped(packed, key.size())
+        Keyed.grouped(packed, key.size())
             .transformWithState(
                 processor,
                 immediate ? TimeMode.None() : TimeMode.EventTime(),
@@ -102,15 +102,5 @@ public final class TemporalJoin {
     Column kept = packed.col("side").isNotNull();
     return packed.where(
         outer ? kept : kept.and(packed.col("side").notEqual(TemporalJoinProcessor.UNMATCHABLE)));
-  }
-
-  private static KeyValueGroupedDataset<Row, Row> grouped(Dataset<Row> packed, int keys) {
-    Column[] columns = new Column[keys];
-    StructType keySchema = new StructType();
-    for (int i = 0; i < keys; i++) {
-      columns[i] = packed.col("k" + i);
-      keySchema = keySchema.add(packed.schema().fields()[i]);
-    }
-    return packed.groupBy(columns).as(Encoders.row(keySchema), Encoders.row(packed.schema()));
   }
 }

@@ -68,7 +68,7 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     }
     byte[] before = stored.get();
     KeyState state = KeyState.decode(before);
-    boolean changed = !versions.isEmpty();
+    boolean changed = takeTimer(state, times) | !versions.isEmpty();
     versions.forEach(state::addVersion);
     countLate(arrived, versions, time);
     if (settings.immediate()) {
@@ -101,6 +101,16 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
       store(state, true);
     }
     return CollectionConverters.asScala(output.iterator());
+  }
+
+  /** A timer that would fire behind these rows, in this very batch, is not needed: what is due leaves with them. */
+  private boolean takeTimer(KeyState state, TimerValues times) {
+    if (settings.immediate() || state.timer > times.getCurrentWatermarkInMs()) {
+      return false;
+    }
+    getHandle().deleteTimer(state.timer);
+    state.timer = KeyState.NO_TIMER;
+    return true;
   }
 
   private long time(TimerValues times) {

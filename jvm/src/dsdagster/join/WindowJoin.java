@@ -6,12 +6,12 @@ import static org.apache.spark.sql.functions.unix_micros;
 import static org.apache.spark.sql.functions.when;
 
 import dsdagster.Expressions;
+import dsdagster.Keyed;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
-import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.TimeMode;
@@ -46,7 +46,7 @@ public final class WindowJoin {
             .add("r", DataTypes.BinaryType);
     WindowJoinProcessor processor = new WindowJoinProcessor(keys, lonelyLeft, lonelyRight);
     Dataset<Row> joined =
-        grouped(packed, keys)
+        Keyed.grouped(packed, keys)
             .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append(), Encoders.row(output));
     return joined.select(
         timestamp_micros(joined.col("end")).as("end"),
@@ -71,15 +71,5 @@ public final class WindowJoin {
             .as("payload"));
     columns.add(input.col("et"));
     return (outer ? input : input.where(matchable)).select(columns.toArray(new Column[0]));
-  }
-
-  private static KeyValueGroupedDataset<Row, Row> grouped(Dataset<Row> packed, int keys) {
-    Column[] columns = new Column[keys];
-    StructType keySchema = new StructType();
-    for (int i = 0; i < keys; i++) {
-      columns[i] = packed.col("k" + i);
-      keySchema = keySchema.add(packed.schema().fields()[i]);
-    }
-    return packed.groupBy(columns).as(Encoders.row(keySchema), Encoders.row(packed.schema()));
   }
 }

@@ -73,8 +73,8 @@ final class WindowJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   private static void keep(ListState<byte[]> side, List<byte[]> rows) {
-    for (byte[] row : rows) {
-      side.appendValue(row);
+    if (!rows.isEmpty()) {
+      side.appendList(rows.toArray(new byte[0][]));
     }
   }
 

@@ -1,6 +1,7 @@
 package dsdagster.match;
 
-import dsdagster.OperatorFault;
+import dsdagster.Layout;
+import dsdagster.Waiting;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -65,14 +66,7 @@ final class KeyState {
 
   /** Removes and returns the waiting rows before {@code time}. */
   List<MatchRow> takeDue(long time) {
-    int count = 0;
-    while (count < waiting.size() && waiting.get(count).ts < time) {
-      count++;
-    }
-    List<MatchRow> head = waiting.subList(0, count);
-    List<MatchRow> due = new ArrayList<>(head);
-    head.clear();
-    return due;
+    return Waiting.takeBefore(waiting, row -> row.ts, time);
   }
 
   /** Forgets all searches with their rows. */
@@ -94,11 +88,7 @@ final class KeyState {
     if (bytes == null) {
       return empty();
     }
-    ByteBuffer in = ByteBuffer.wrap(bytes);
-    byte layout = in.get();
-    if (layout != LAYOUT) {
-      throw new OperatorFault("STATE_LAYOUT_UNKNOWN", "state of a pattern has layout " + layout);
-    }
+    ByteBuffer in = Layout.open(bytes, LAYOUT, "state of a pattern");
     long timer = in.getLong();
     ArrayList<MatchRow> waiting = rows(in, true);
     ArrayList<MatchRow> rows = rows(in, false);
@@ -120,15 +110,9 @@ final class KeyState {
     ArrayList<MatchRow> found = new ArrayList<>(count + 4);
     for (int i = 0; i < count; i++) {
       long ts = in.getLong();
-      byte[] order = ordered ? bytes(in) : null;
-      found.add(new MatchRow(ts, order, bytes(in)));
+      byte[] order = ordered ? Layout.get(in) : null;
+      found.add(new MatchRow(ts, order, Layout.get(in)));
     }
-    return found;
-  }
-
-  private static byte[] bytes(ByteBuffer in) {
-    byte[] found = new byte[in.getInt()];
-    in.get(found);
     return found;
   }
 
@@ -158,7 +142,7 @@ final class KeyState {
   private static int size(List<MatchRow> rows, boolean ordered) {
     int size = Integer.BYTES;
     for (MatchRow row : rows) {
-      size += Long.BYTES + Integer.BYTES + row.payload.length + (ordered ? Integer.BYTES + row.order.length : 0);
+      size += Long.BYTES + Layout.size(row.payload) + (ordered ? Layout.size(row.order) : 0);
     }
     return size;
   }
@@ -168,9 +152,9 @@ final class KeyState {
     for (MatchRow row : rows) {
       out.putLong(row.ts);
       if (ordered) {
-        out.putInt(row.order.length).put(row.order);
+        Layout.put(out, row.order);
       }
-      out.putInt(row.payload.length).put(row.payload);
+      Layout.put(out, row.payload);
     }
   }
 }

@@ -91,6 +91,7 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
     }
     byte[] before = stored.get();
     KeyState state = KeyState.decode(before);
+    takeTimer(state, times);
     state.await(arrived, order);
     List<Row> output = new ArrayList<>();
     advance(key, state, time(times), output);
@@ -113,6 +114,14 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
       store(state, true);
     }
     return CollectionConverters.asScala(output.iterator());
+  }
+
+  /** A timer that would fire behind these rows, in this very batch, is not needed: what is due is looked at with them. */
+  private void takeTimer(KeyState state, TimerValues times) {
+    if (state.timer <= times.getCurrentWatermarkInMs()) {
+      getHandle().deleteTimer(state.timer);
+      state.timer = KeyState.NO_TIMER;
+    }
   }
 
   /** All rows before it are there. */

@@ -2,8 +2,8 @@ package dsdagster.match;
 
 import dsdagster.Conditions;
 import dsdagster.Expressions;
+import dsdagster.Keyed;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
@@ -39,27 +39,17 @@ public final class MatchRecognize {
     MatchSettings read = MatchSettings.read(settings);
     StructType values = read.valueTypes();
     List<Column> columns = new ArrayList<>();
-    Column[] keyColumns = new Column[keys];
-    StructType keySchema = new StructType();
     for (int i = 0; i < keys; i++) {
-      keyColumns[i] = input.col(input.columns()[i]);
-      keySchema = keySchema.add(input.schema().fields()[i]);
+      columns.add(input.col(input.columns()[i]));
     }
-    columns.addAll(Arrays.asList(keyColumns));
     columns.add(input.col("ts"));
     columns.add(functions.coalesce(input.col("ord"), functions.lit("")).cast(DataTypes.BinaryType).as("ord"));
     columns.add(Expressions.pack(input.col("row"), row).as("row"));
     columns.add(input.col("et"));
     Dataset<Row> packed = input.select(columns.toArray(new Column[0]));
-    Column[] group = new Column[keys];
-    for (int i = 0; i < keys; i++) {
-      group[i] = packed.col(packed.columns()[i]);
-    }
-    StructType output = keySchema.add("m", DataTypes.BinaryType).add("ts", DataTypes.LongType);
+    StructType output = Keyed.keySchema(packed.schema(), keys).add("m", DataTypes.BinaryType).add("ts", DataTypes.LongType);
     Dataset<Row> matched =
-        packed
-            .groupBy(group)
-            .as(Encoders.row(keySchema), Encoders.row(packed.schema()))
+        Keyed.grouped(packed, keys)
             .transformWithState(
                 new MatchProcessor(read, Conditions.of(conditions), row, values, keys),
                 TimeMode.EventTime(),

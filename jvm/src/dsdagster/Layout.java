@@ -1,0 +1,50 @@
+package dsdagster;
+
+import java.nio.ByteBuffer;
+
+/**
+ * Bytes inside of one value of the state store: each with its length in front, null as a length of -1.
+ *
+ * <p>Rule: the first byte of such a value is the number of its layout; an unknown one is refused.
+ */
+public final class Layout {
+  private static final int NULL_LENGTH = -1;
+
+  private Layout() {}
+
+  /**
+   * Opens a value behind the number of its layout.
+   *
+   * @param what the state is of, for messages
+   */
+  public static ByteBuffer open(byte[] value, byte layout, String what) {
+    ByteBuffer in = ByteBuffer.wrap(value);
+    byte found = in.get();
+    if (found != layout) {
+      throw new OperatorFault("STATE_LAYOUT_UNKNOWN", what + " has layout " + found);
+    }
+    return in;
+  }
+
+  public static int size(byte[] bytes) {
+    return Integer.BYTES + (bytes == null ? 0 : bytes.length);
+  }
+
+  public static void put(ByteBuffer out, byte[] bytes) {
+    if (bytes == null) {
+      out.putInt(NULL_LENGTH);
+    } else {
+      out.putInt(bytes.length).put(bytes);
+    }
+  }
+
+  public static byte[] get(ByteBuffer in) {
+    int length = in.getInt();
+    if (length == NULL_LENGTH) {
+      return null;
+    }
+    byte[] found = new byte[length];
+    in.get(found);
+    return found;
+  }
+}

@@ -1,0 +1,96 @@
+package dsdagster.delta;
+
+import dsdagster.Layout;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+
+/**
+ * State of one partition: rows that wait for time, in its order, those of one time in the order of their bytes; the rows
+ * of a bounded frame; the timer that is set.
+ *
+ * <p>Rule: all of it is one value in the state store, so a touched key costs one read and one write. The layout carries
+ * a number; an unknown one is refused.
+ */
+final class OverState {
+  static final long NO_TIMER = Long.MAX_VALUE;
+  private static final byte LAYOUT = 1;
+
+  /**
+   * A row on its way through a frame.
+   *
+   * @param ts event time, microseconds
+   * @param arguments packed arguments of the calls
+   * @param row packed row; null when it has left and is only part of a frame
+   */
+  record Passing(long ts, byte[] arguments, byte[] row) {
+    private static final Comparator<Passing> ORDER =
+        Comparator.comparingLong(Passing::ts).thenComparing(Passing::row, Arrays::compareUnsigned);
+  }
+
+  final List<Passing> waiting;
+  List<Passing> frame;
+  long timer;
+
+  private OverState(List<Passing> waiting, List<Passing> frame, long timer) {
+    this.waiting = waiting;
+    this.frame = frame;
+    this.timer = timer;
+  }
+
+  boolean isEmpty() {
+    return waiting.isEmpty() && frame.isEmpty() && timer == NO_TIMER;
+  }
+
+  /** Adds rows that have just come. */
+  void await(List<Passing> arrived) {
+    waiting.addAll(arrived);
+    waiting.sort(Passing.ORDER);
+  }
+
+  static OverState decode(byte[] bytes) {
+    if (bytes == null) {
+      return new OverState(new ArrayList<>(), List.of(), NO_TIMER);
+    }
+    ByteBuffer in = Layout.open(bytes, LAYOUT, "state of running aggregates");
+    long timer = in.getLong();
+    List<Passing> waiting = rows(in);
+    return new OverState(waiting, rows(in), timer);
+  }
+
+  private static List<Passing> rows(ByteBuffer in) {
+    int count = in.getInt();
+    List<Passing> found = new ArrayList<>(count + 4);
+    for (int i = 0; i < count; i++) {
+      found.add(new Passing(in.getLong(), Layout.get(in), Layout.get(in)));
+    }
+    return found;
+  }
+
+  byte[] encode() {
+    ByteBuffer out = ByteBuffer.allocate(1 + Long.BYTES + size(waiting) + size(frame));
+    out.put(LAYOUT).putLong(timer);
+    put(out, waiting);
+    put(out, frame);
+    return out.array();
+  }
+
+  private static int size(List<Passing> rows) {
+    int size = Integer.BYTES;
+    for (Passing row : rows) {
+      size += Long.BYTES + Layout.size(row.arguments()) + Layout.size(row.row());
+    }
+    return size;
+  }
+
+  private static void put(ByteBuffer out, List<Passing> rows) {
+    out.putInt(rows.size());
+    for (Passing row : rows) {
+      out.putLong(row.ts());
+      Layout.put(out, row.arguments());
+      Layout.put(out, row.row());
+    }
+  }
+}
