@@ -242,7 +242,7 @@ def _placed(statement: SliceStatement) -> str:
 
 def _parsed_piece(statement: SliceStatement) -> ParsedFile:
     context = Context(statement.database, statement.schema, statement.store)
-    return parse_file(statement.file, _placed(statement), context)
+    return parse_file(statement.file, _placed(statement), context, declares_views=True)
 
 
 # compiling

@@ -7,6 +7,8 @@ from typing import Literal
 
 from ds_dagster.datatypes import StructType
 
+WAREHOUSE_LOOKUP_MILLIS = 60_000
+"""A look wakes a warehouse, which is paid for by the second."""
 Delivery = Literal["exactly_once", "idempotent_by_key", "at_least_once"]
 RecordTime = Literal["broker", "producer", "by_entity", "none"]
 
@@ -21,6 +23,7 @@ class Capabilities:
         writes_tables: may be the sink of CTAS.
         table_reader: import path ``module:function`` of ``catalog.io_spec.TableReader``: its tables can be looked up by
             a query that never ends; empty: they cannot.
+        lookup_millis: how old looked-up rows may be where a query says nothing; long where each look costs money.
         serves_views: may hold materialized views and answer pull queries.
         record_keys: records have keys of their own (``key.*`` properties, PARTITION BY).
         count_properties: WITH properties that size a new entity (``topic.partitions``, …); copied from a left-most
@@ -59,6 +62,7 @@ class Capabilities:
     writes_tables: bool = False
     serves_views: bool = False
     table_reader: str = ""
+    lookup_millis: int = 1000
     record_keys: bool = False
     count_properties: tuple[str, ...] = ()
     required_counts: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.relation import SchemaFormatName
@@ -196,6 +196,7 @@ class TableTarget:
         mode: append, or upsert by ``primary_key`` with deletes.
         refresh: ``continuous`` for views and streams; of tables as written (``incremental`` by default).
         text: what the loader wants instead of columns, None for columns.
+        retention_millis: of views: how long a row stays that nothing writes again; 0: for ever.
     """
 
     path: tuple[str, ...]
@@ -204,6 +205,7 @@ class TableTarget:
     mode: WriteMode = "append"
     refresh: RefreshMode = "continuous"
     text: RowText | None = None
+    retention_millis: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,7 @@ class TableRead:
 
     Attributes:
         reader: import path ``module:function`` of :class:`TableReader`.
-        options: connection settings, references unresolved.
+        options: connection settings, references unresolved; of a view its name and retention.
         path: parts of its name in the store.
         entity: shown in errors, ``store.entity``.
     """
@@ -318,6 +320,23 @@ class BatchLoader(Protocol):
 
     def close(self) -> None:
         """Release connections; never raises."""
+
+
+@runtime_checkable
+class ExpiringLoader(Protocol):
+    """A loader whose view may lose rows by their age (``TableTarget.retention_millis``)."""
+
+    target: TableTarget
+
+    def expire(self) -> int:
+        """Delete rows that are too old, in a transaction and on a connection of its own, from any thread.
+
+        Returns:
+            How many.
+
+        Raises:
+            DsError: as ``load``.
+        """
 
 
 class LoaderFactory(Protocol):

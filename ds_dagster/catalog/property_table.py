@@ -386,10 +386,9 @@ RELATION: tuple[PropertySpec, ...] = (
     PropertySpec(
         "retention.millis",
         "millis",
-        ("sink",),
-        "age at which rows of a view go",
+        ("sink", "relation"),
+        "age at which rows of a view go, counted from when the view wrote the row last; default: they stay",
         minimum=1,
-        not_yet="views keep all rows; aggregate into fewer keys",
     ),
 )
 
@@ -467,7 +466,8 @@ SOURCE: tuple[PropertySpec, ...] = (
         "lookup.cache.millis",
         "millis",
         ("source",),
-        "how old the rows of a table that a stream is joined to may be; default one second, 0: every batch reads anew",
+        "how old the rows of a table or view that a stream is joined to may be; default one second, one minute in "
+        "SNOWFLAKE and DATABRICKS, whose warehouses each look wakes; 0: every batch reads anew",
         minimum=0,
     ),
     PropertySpec(

@@ -1,16 +1,31 @@
-"""Properties that only tables have: how one is loaded, and where a load runs."""
+"""Properties that only tables have (how one is loaded, and where a load runs), or only views (how long rows stay)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from ds_dagster.catalog.records import Draft, Findings
 from ds_dagster.errors import error
+from ds_dagster.sql.statements import RelationKind
 
-TABLE_PROPERTIES = ("refresh.mode", "execution")
+RETENTION = "retention.millis"
+CHANGED_AT = "__changed_at"
+"""Column of a view with a retention, beside those of its query: when the row was written last."""
+OWNERS: Mapping[str, tuple[RelationKind, str]] = MappingProxyType(
+    {
+        "refresh.mode": ("table", "TABLE"),
+        "execution": ("table", "TABLE"),
+        RETENTION: ("materialized_view", "MATERIALIZED VIEW"),
+    }
+)
+"""Property → the one kind that has it, and what statements call that."""
 
 
 def check_table_properties(draft: Draft, word: str, findings: Findings) -> None:
-    """``refresh.mode`` and ``execution`` are for tables; a load that never ends has no step to end with, and queries
-    that share a table cannot replace it (PROPERTY_OF_OTHER_KIND, REFRESH_CONTRADICTS).
+    """``refresh.mode`` and ``execution`` are for tables, ``retention.millis`` for views, beside whose columns it adds
+    one; a load that never ends has no step to end with, and queries that share a table cannot replace it
+    (PROPERTY_OF_OTHER_KIND, RETENTION_COLUMN, REFRESH_CONTRADICTS).
 
     Args:
         draft: the relation.
@@ -26,7 +41,10 @@ def check_table_properties(draft: Draft, word: str, findings: Findings) -> None:
     if reason:
         span = draft.span_of("refresh.mode")
         findings.add(error("REFRESH_CONTRADICTS", span=span, relation=draft.name, mode=refresh, reason=reason))
-    for name in TABLE_PROPERTIES:
-        if name in draft.values and draft.kind != "table":
+    for name, (kind, owner) in OWNERS.items():
+        if name in draft.values and draft.kind != kind:
             span = draft.span_of(name)
-            findings.add(error("PROPERTY_OF_OTHER_KIND", span=span, name=name, kind=word, kinds="TABLE"))
+            findings.add(error("PROPERTY_OF_OTHER_KIND", span=span, name=name, kind=word, kinds=owner))
+    if RETENTION in draft.values and any(column.name == CHANGED_AT for column in draft.columns):
+        span = draft.span_of(RETENTION)
+        findings.add(error("RETENTION_COLUMN", span=span, relation=draft.name, column=CHANGED_AT))

@@ -1,16 +1,31 @@
-"""How a table that is looked up is read: the write side of its store knows where it stands."""
+"""How a table or view that is looked up is read: the write side of its store knows where it stands."""
 
 from __future__ import annotations
 
-from ds_dagster.catalog.io_spec import TableRead
+from types import MappingProxyType
+
+from ds_dagster.catalog.io_spec import Options, TableRead
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
+from ds_dagster.catalog.table_properties import RETENTION
+from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.errors import error
+
+VIEW = "view"
+"""Option of a lookup: name of the view, which its query makes; missing for tables, which are there or not."""
 
 
 def table_read(kind: StoreKind, store: StoreDefinition, relation: Relation) -> TableRead:
-    """The read spec of a table."""
+    """The read spec of a table or view."""
     spec = kind.write_spec(store, relation, "incremental")
     if spec.table is None or not kind.capabilities.table_reader:
         raise error("INTERNAL", where=f"a lookup of {relation.name}, which is no table")
-    return TableRead(kind.capabilities.table_reader, spec.options, spec.table.path, spec.entity)
+    options = MappingProxyType({**spec.options, **_of_view(relation)})
+    return TableRead(kind.capabilities.table_reader, options, spec.table.path, spec.entity)
+
+
+def _of_view(relation: Relation) -> Options:
+    if relation.kind != "materialized_view":
+        return {}
+    kept = relation.properties.get(RETENTION)
+    return {VIEW: PropertyValue(str(relation.name)), **({} if kept is None else {RETENTION: kept})}

@@ -17,6 +17,7 @@ from sqlglot import exp
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_formats import FORMATS
+from ds_dagster.catalog.table_properties import RETENTION
 from ds_dagster.cli import table_answers
 from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.pull_binding import AGGREGATES, ROWTIME, Question, limit_of
@@ -28,7 +29,7 @@ from ds_dagster.datatypes import DataType
 from ds_dagster.errors import DsError, error
 from ds_dagster.project import Project, kind_of_store, store_admin
 from ds_dagster.stores.registry import KINDS
-from ds_dagster.stores.sqlite_reader import open_views
+from ds_dagster.stores.sqlite_reader import open_views, shown_table
 
 OPERATION = "__op"
 """First column of a question over a changelog: ``upsert`` or ``delete``."""
@@ -85,12 +86,18 @@ def ask(project: Project, question: Question) -> Answer:
 def _from_views(project: Project, question: Question) -> Rows:
     aliases = {relation.name: f"v{number}" for number, relation in enumerate(question.relations)}
     places = {relation.name: alias if alias != "v0" else "main" for relation, alias in _pairs(question, aliases)}
-    text = sqlite_text(question, tables_of(question.relations, lambda r: table_of(places[r.name], r.name.name)))
     folder = _folder(project, question.relations[0])
     connection = open_views(folder, {alias: name for name, alias in aliases.items()})
+
+    def table(relation: Relation) -> exp.Table | exp.Subquery:
+        columns = [column.name for column in relation.columns]
+        retention = int(relation.option(RETENTION) or 0)
+        return shown_table(connection, places[relation.name], relation.name.name, columns, retention)
+
     failures = install(connection)
     with _reported(failures):
         try:
+            text = sqlite_text(question, tables_of(question.relations, table))
             return connection.execute(text).fetchall()
         finally:
             connection.close()

@@ -19,7 +19,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.expressions import cast_type
 from ds_dagster.sql.expressions import FieldAccess
 
-Tables = Mapping[str, exp.Table]
+Tables = Mapping[str, exp.Table | exp.Subquery]
 Lower = Callable[[exp.Expression], exp.Expression]
 
 
@@ -40,7 +40,7 @@ def table_of(*path: str) -> exp.Table:
     return exp.Table(this=this, db=db, catalog=catalog)
 
 
-def tables_of(relations: Sequence[Relation], place: Callable[[Relation], exp.Table]) -> Tables:
+def tables_of(relations: Sequence[Relation], place: Callable[[Relation], exp.Table | exp.Subquery]) -> Tables:
     """The mapping both printers take."""
     return {table_name(relation): place(relation) for relation in relations}
 

@@ -7,7 +7,7 @@ not there, is not in the table and is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -76,7 +76,9 @@ class Engine:
             exp.Bracket: self._part,
             **self.nodes,
         }
-        return lowered(placed(question, tables), steps)
+        made = lowered(question.tree.copy(), steps)
+        assert isinstance(made, exp.Select)
+        return placed(replace(question, tree=made), tables)
 
     def text(self, question: Question, tables: Tables) -> str:
         """The same as text."""

@@ -7,7 +7,9 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from ds_dagster.cli.pull_dialects import call, string, type_of
+from ds_dagster.catalog.io_spec import TableTarget
+from ds_dagster.catalog.table_properties import CHANGED_AT
+from ds_dagster.cli.pull_dialects import call, string, table_of, type_of
 from ds_dagster.cli.pull_engines import (
     Arguments,
     Build,
@@ -191,3 +193,12 @@ POSTGRES = Engine(
     tries=_tried,
 )
 """TRY_CAST needs version 16, which brought pg_input_is_valid."""
+
+
+def shown_rows(target: TableTarget) -> exp.Subquery:
+    """A view's rows that are not too old, by the server's clock, as a source of FROM."""
+    age = exp.Interval(this=exp.Literal.string(str(target.retention_millis)), unit=exp.var("MILLISECONDS"))
+    oldest = exp.Sub(this=exp.CurrentTimestamp(), expression=age)
+    is_young = exp.GT(this=exp.column(exp.to_identifier(CHANGED_AT, quoted=True)), expression=oldest)
+    shown = exp.select(*(exp.column(exp.to_identifier(column.name, quoted=True)) for column in target.columns))
+    return shown.from_(table_of(*target.path)).where(is_young).subquery()

@@ -12,11 +12,12 @@ from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import TableTarget
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.table_properties import CHANGED_AT
 from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.pull_binding import Question, table_name
 from ds_dagster.cli.pull_dialects import table_of, tables_of
 from ds_dagster.cli.pull_engines import Engine
-from ds_dagster.cli.pull_postgres import POSTGRES
+from ds_dagster.cli.pull_postgres import POSTGRES, shown_rows
 from ds_dagster.cli.pull_warehouses import DATABRICKS, DATAFUSION, SNOWFLAKE
 from ds_dagster.errors import DsError, error
 from ds_dagster.project import Project, kind_of_store
@@ -70,7 +71,10 @@ class Place:
                 raise error("TABLE_NOT_LOADED", table=table, store=self.store, relation=relation.name.name)
 
     def tree(
-        self, engine: Engine, question: Question, name: Callable[[TableTarget], exp.Table] | None = None
+        self,
+        engine: Engine,
+        question: Question,
+        name: Callable[[TableTarget], exp.Table | exp.Subquery] | None = None,
     ) -> exp.Expression:
         """The question over these tables, for an engine."""
         paths = {relation.name: target for relation, target in self.targets}
@@ -83,7 +87,12 @@ def from_postgres(project: Project, question: Question) -> Rows:
     place = Place.of(project, question.relations)
     with closing(PostgresAdmin(place.store, place.settings)) as admin:
         place.check(lambda target: admin.describe(".".join(target.path)) is not None)
-        return admin.select(place.tree(POSTGRES, question).sql(dialect=POSTGRES.dialect))[1]
+
+        def table(target: TableTarget) -> exp.Table | exp.Subquery:
+            has_age = target.retention_millis and admin.has_column(target.path, CHANGED_AT)
+            return shown_rows(target) if has_age else table_of(*target.path)
+
+        return admin.select(place.tree(POSTGRES, question, table).sql(dialect=POSTGRES.dialect))[1]
 
 
 def newest_in_postgres(project: Project, relation: Relation) -> float | None:

@@ -103,6 +103,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "'refresh.mode' = {mode} cannot be had for {relation}: {reason}",
         "write 'refresh.mode' = 'incremental', or leave it out",
     ),
+    Condition(
+        "RETENTION_COLUMN",
+        "user",
+        "{relation} has a column {column}, which 'retention.millis' adds",
+        "give the column another name: AS …",
+    ),
     Condition("PROPERTY_NOT_YET", "not_yet", "the property {name} is not built yet", "{reason}"),
     Condition("PROPERTY_VALUE_NOT_YET", "not_yet", "{name} = {value} is not built yet", "{reason}"),
     Condition(

@@ -137,7 +137,8 @@ JOINS: tuple[Condition, ...] = (
         "LOOKUP_NOT_YET",
         "not_yet",
         "join of a stream with table {relation} in a store of type {type}",
-        "load it into a POSTGRESQL store and join that, or read its changes as a changelog",
+        "the kind has no reader of tables: load it into a POSTGRESQL store and join that, or read its changes as a "
+        "changelog",
         _ZERO,
     ),
     Condition(
@@ -328,7 +329,7 @@ SINKS: tuple[Condition, ...] = (
         "SOURCE_IS_VIEW",
         "not_yet",
         "{kind} {relation} as a source of a query that never ends",
-        "read the relation it is made of, join a table to a stream (FROM stream JOIN table), or ask it once: "
+        "read the relation it is made of, join it to a stream (FROM stream JOIN {relation}), or ask it once: "
         'ds query "SELECT … FROM {relation}"',
         _ZERO,
     ),

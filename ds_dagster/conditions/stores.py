@@ -220,6 +220,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "compare its columns with the CREATE TABLE that declares it; the job goes on once both agree",
     ),
     Condition(
+        "LOOKUP_VIEW_MISSING",
+        "external",
+        "the view {view} that is looked up is not there yet",
+        "the query that fills it makes it: materialize its asset, or run `ds apply`; the job is tried again by itself",
+    ),
+    Condition(
         "TARGET_LOCKED",
         "external",
         "the table {table} is locked by other sessions: {reason}",

@@ -180,8 +180,9 @@ def _is_secret(item: Property, index: PropertyIndex) -> bool:
 
 def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
     """CREATE STREAM, CHANGELOG or TABLE that declares an equal relation; ``kind``: of its store, whose relations may
-    have no records and therefore no properties of such."""
+    have no records and therefore no properties of such. A view is looked up, for which its key means nothing."""
     span = relation.span
+    key = () if relation.kind == "materialized_view" else relation.primary_key
     values = {
         name: value.value
         for name, value in relation.properties.items()
@@ -193,11 +194,8 @@ def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
         origin=Origin(span, ""),
         kind=relation.kind,
         name=WrittenName(relation.name.parts, span),
-        columns=tuple(
-            ColumnDefinition(c.name, c.type, c.nullable or c.name in relation.primary_key, span)
-            for c in relation.columns
-        ),
-        primary_key=tuple(WrittenName((name,), span) for name in relation.primary_key),
+        columns=tuple(ColumnDefinition(c.name, c.type, c.nullable or c.name in key, span) for c in relation.columns),
+        primary_key=tuple(WrittenName((name,), span) for name in key),
         properties=tuple(_property(name, values[name], span) for name in sorted(values)),
     )
     return print_statement(made)

@@ -1,4 +1,4 @@
-"""Stream ⋈ table of an SQL store: which tables may stand there, and the join."""
+"""Stream ⋈ table of an SQL store, or ⋈ view: which of them may stand there, and the join."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ds_dagster.plan.join_conditions import bind_on, condition_of
 from ds_dagster.plan.nodes import Filter, JoinKind, Node
 from ds_dagster.plan.scope import Scope, Source, visible
 from ds_dagster.plan.sources import Planned, SourceBinder
-from ds_dagster.plan.static_nodes import DEFAULT_CACHE_MILLIS, StaticJoin, StaticScan
+from ds_dagster.plan.static_nodes import StaticJoin, StaticScan
 from ds_dagster.sql.expressions import RelationRef
 from ds_dagster.sql.lowering import span_of
 from ds_dagster.sql.statements import Property
@@ -25,15 +25,15 @@ CACHE = "lookup.cache.millis"
 
 
 def bind_joined(sources: SourceBinder, node: exp.Expression) -> Planned:
-    """A source of JOIN: a table is looked up, everything else is read.
+    """A source of JOIN: a table or view is looked up, everything else is read.
 
     Raises:
-        UserError: LOOKUP_PROPERTY, and what other sources raise. NotYetError: SOURCE_IS_VIEW, LOOKUP_NESTED,
+        UserError: LOOKUP_PROPERTY, and what other sources raise. NotYetError: LOOKUP_NESTED,
         LOOKUP_NOT_YET.
     """
     if isinstance(node, RelationRef):
         relation = sources.relation(node)
-        if relation.kind == "table":
+        if relation.kind in ("table", "materialized_view"):
             return _table(sources, node, relation)
     return sources.bind(node)
 
@@ -64,7 +64,8 @@ def _cache_millis(sources: SourceBinder, properties: Sequence[Property], relatio
     pulled = property_index(sources.world.kinds).pull(properties, "source")
     sources.findings.extend(pulled.diagnostics)
     found = pulled.values.get(CACHE)
-    return int(found.value) if found is not None else DEFAULT_CACHE_MILLIS
+    kind = sources.world.kinds[sources.world.catalog.store(relation.store).kind]
+    return int(found.value) if found is not None else kind.capabilities.lookup_millis
 
 
 def bind_static_join(scope: Scope, left: Node, right: Planned, join: exp.Expression) -> Node:

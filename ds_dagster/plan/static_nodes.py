@@ -9,8 +9,6 @@ from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import BoundExpression, Field, JoinKind, Node, require
 
-DEFAULT_CACHE_MILLIS = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class StaticScan(Node):
@@ -23,7 +21,7 @@ class StaticScan(Node):
     relation: Relation
     alias: str
     source_name: str
-    cache_millis: int = DEFAULT_CACHE_MILLIS
+    cache_millis: int
     columns: tuple[str, ...] | None = None
 
     @property

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from ds_dagster import jars
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.host import HostContext, Observation, StartOrder
+from ds_dagster.runtime.worker_expiry import ExpiryRounds
 from ds_dagster.runtime.worker_query import HostedQuery
 from ds_dagster.runtime.worker_start import compiled, fence, prepared, specs
 from ds_dagster.runtime.worker_watch import LagWatch
@@ -54,9 +55,11 @@ class SparkHost:
     _jvm_lock: Any = field(default=None, init=False)
     _closing: threading.Event = field(default_factory=threading.Event, init=False)
     _watch: LagWatch = field(init=False)
+    _expiry: ExpiryRounds = field(init=False)
 
     def __post_init__(self) -> None:
         self._watch = LagWatch(lambda: list(self._jobs.values()), self._ruin)
+        self._expiry = ExpiryRounds(lambda: list(self._jobs.values()), self.context.clock.monotonic)
         self._starters = ThreadPoolExecutor(STARTERS, "ds-start")
         self._stoppers = ThreadPoolExecutor(STOPPERS, "ds-stop")
 
@@ -145,6 +148,7 @@ class SparkHost:
         """End all queries and the JVM."""
         self._closing.set()
         self._watch.close()
+        self._expiry.close()
         self._starters.shutdown(wait=False, cancel_futures=True)
         if self._session.done() and self._session.exception() is None:
             self._end_session(self._session.result())
@@ -207,6 +211,7 @@ class SparkHost:
         path.parent.mkdir(parents=True, exist_ok=True)
         job.query = start(job.prepared, str(path), "available_now" if order.finite else "continuous")
         self._watch.start()
+        self._expiry.start()
         if job.is_stop_asked:
             self._stop(job)
 

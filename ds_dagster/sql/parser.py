@@ -56,6 +56,9 @@ MAX_ENTITY_PARTS = 8
 class DeltaStreamParser(QueryParser):
     """The whole grammar. One instance reads any number of statements, one after the other."""
 
+    declares_views = False
+    """CREATE MATERIALIZED VIEW may have a list of columns instead of a SELECT (see ``script.parse_file``)."""
+
     def begin(self, source: Source, tokens: tuple[Token, ...]) -> None:
         """Point the parser at the tokens of one statement and forget the last one."""
         super().begin(source, tokens)
@@ -224,7 +227,7 @@ class DeltaStreamParser(QueryParser):
             )
         if not listed and not properties:
             raise self.expected("'(', WITH or AS")
-        if kind == "materialized_view":
+        if kind == "materialized_view" and not (listed and self.declares_views):
             raise self.refuse("VIEW_WITHOUT_SELECT", name=name)
         return CreateRelation(
             origin=origin,

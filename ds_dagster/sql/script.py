@@ -46,15 +46,17 @@ class _File:
     inside: str = ""
 
 
-def parse_file(path: str, text: str, context: Context | None = None) -> ParsedFile:
+def parse_file(path: str, text: str, context: Context | None = None, *, declares_views: bool = False) -> ParsedFile:
     """Read all statements of a file.
 
     Args:
         path: what spans show (relative to the project where possible).
         text: of the file.
         context: in front of its first statement; nothing by default.
+        declares_views: CREATE MATERIALIZED VIEW may have columns instead of a SELECT: slices name views that others
+            fill.
     """
-    file = _read_file(path, text, context)
+    file = _read_file(path, text, context, declares_views=declares_views)
     file.mistakes.sort(key=lambda mistake: mistake.start)
     diagnostics = tuple(mistake.diagnostic() for mistake in file.mistakes)
     return ParsedFile(path, tuple(file.statements), diagnostics, tuple(file.broken))
@@ -139,11 +141,14 @@ def _open(path: str, text: str) -> _File:
     return _File(source, mistakes=warnings)
 
 
-def _read_file(path: str, text: str, context: Context | None = None, inside: str = "") -> _File:
+def _read_file(
+    path: str, text: str, context: Context | None = None, inside: str = "", *, declares_views: bool = False
+) -> _File:
     file = _open(path, text)
     file.inside = inside
     file.context = context or Context()
     parser = _parser()
+    parser.declares_views = declares_views
     for piece in split(file.source):
         if begins(piece, "begin", "application"):
             _begin(parser, file, piece)

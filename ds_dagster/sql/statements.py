@@ -211,7 +211,7 @@ class CreateEntity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateRelation:
     """CREATE {STREAM|CHANGELOG|TABLE} name (columns[, PRIMARY KEY (…)]) WITH (…): a relation over an entity that others
-    fill, or a sink of INSERT INTO."""
+    fill, or a sink of INSERT INTO. In slices of jobs also a view that another query fills."""
 
     origin: Origin
     kind: RelationKind

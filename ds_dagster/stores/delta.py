@@ -37,6 +37,7 @@ class Delta:
     aliases: tuple[str, ...] = ("DELTA_LAKE",)
     capabilities = Capabilities(
         writes_tables=True,
+        table_reader="ds_dagster.stores.delta_lookup:read_table",
         table_delivery="exactly_once",
         supports_delete=True,
         supports_upsert=True,

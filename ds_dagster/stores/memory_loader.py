@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,18 +30,34 @@ class MemoryTable:
     rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
     ledger: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    changed: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    """When each row was written (epoch milliseconds), of views whose rows go by their age."""
+
+    def kept(self, now: int) -> dict[tuple[Any, ...], Row]:
+        """Rows that are not too old."""
+        if not self.target.retention_millis:
+            return self.rows
+        oldest = now - self.target.retention_millis
+        return {key: row for key, row in self.rows.items() if self.changed[key] > oldest}
 
 
+PASSED: dict[str, int] = {}
+"""Store → milliseconds by which its clock goes before the machine's: a case lets time pass without waiting."""
 TABLES: dict[tuple[str, str], MemoryTable] = {}
 """(store, entity) → table; process-wide because a loader is opened by import path."""
 _LOCK = threading.RLock()
+
+
+def now(store: str) -> int:
+    """The clock by which rows of a store age, epoch milliseconds."""
+    return int(time.time() * 1000) + PASSED.get(store, 0)
 
 
 def table_rows(store: str, entity: str) -> list[dict[str, Any]]:
     """Rows of a table or view as they stand now; empty when nothing was written."""
     with _LOCK:
         table = TABLES.get((store, entity))
-        return [dict(row) for row in table.rows.values()] if table else []
+        return [dict(row) for row in table.kept(now(store)).values()] if table else []
 
 
 def table_history(store: str, entity: str) -> list[dict[str, Any]]:
@@ -55,6 +72,8 @@ def clear(store: str | None = None) -> None:
     with _LOCK:
         for key in [key for key in TABLES if store is None or key[0] == store]:
             del TABLES[key]
+        for name in [name for name in PASSED if store in (None, name)]:
+            del PASSED[name]
 
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> MemoryLoader:
@@ -105,12 +124,13 @@ class MemoryLoader:
     def _apply(self, table: MemoryTable, row: dict[str, Any]) -> None:
         deleted = bool(row.pop(DELETED, False))
         upsert = self.target.mode == "upsert"
-        key = tuple(row[name] for name in self.target.primary_key) if upsert else (len(table.rows),)
+        key = tuple(row[name] for name in self.target.primary_key) if upsert else (len(table.history),)
         table.history.append({**row, DELETED: True} if deleted else row)
         if deleted:
             table.rows.pop(key, None)
         else:
             table.rows[key] = row
+            table.changed[key] = now(self.place[0])
 
     def finish(self) -> int:
         """Publish a full refresh; rows loaded by this loader."""
@@ -119,6 +139,13 @@ class MemoryLoader:
                 TABLES[self.place] = self._staged
                 self._staged = None
         return self._loaded
+
+    def expire(self) -> int:
+        """See ``catalog.io_spec.ExpiringLoader``."""
+        with _LOCK:
+            table = TABLES[self.place]
+            before, table.rows = len(table.rows), table.kept(now(self.place[0]))
+            return before - len(table.rows)
 
     def close(self) -> None:
         """Nothing is open."""

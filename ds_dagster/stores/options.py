@@ -17,6 +17,7 @@ from ds_dagster.catalog.io_spec import (
 )
 from ds_dagster.catalog.relation import SCHEMA_FORMAT_NAMES, Descriptor, Relation
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
+from ds_dagster.catalog.table_properties import RETENTION
 from ds_dagster.catalog.values import REFERENCE, PropertyValue
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
@@ -106,4 +107,5 @@ def target_table(
         for c in relation.columns
     )
     mode: WriteMode = "upsert" if relation.primary_key else "append"
-    return TableTarget(path, columns, relation.primary_key, mode, refresh)
+    retention = int(relation.option(RETENTION) or 0)
+    return TableTarget(path, columns, relation.primary_key, mode, refresh, retention_millis=retention)

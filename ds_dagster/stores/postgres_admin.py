@@ -22,6 +22,12 @@ TABLES_QUERY = """
       AND (%(schema)s IS NULL OR (n.nspname = %(schema)s AND c.relname = %(table)s))
     ORDER BY 1
 """
+COLUMN_QUERY = """
+    SELECT EXISTS (SELECT 1 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+                   JOIN pg_namespace n ON n.oid = c.relnamespace
+                   WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND a.attname = %(column)s
+                     AND a.attnum > 0 AND NOT a.attisdropped)
+"""
 
 
 class PostgresAdmin:
@@ -107,6 +113,11 @@ class PostgresAdmin:
         from ds_dagster.stores.postgres_entities import PostgresEntities
 
         return PostgresEntities(self.address)
+
+    def has_column(self, path: Sequence[str], name: str) -> bool:
+        """Whether a table (schema, name) has a column."""
+        found = self._query(COLUMN_QUERY, {"schema": path[0], "table": path[1], "column": name})
+        return bool(found[0][0])
 
     def newest(self, path: Sequence[str]) -> float | None:
         """When a batch was last loaded into a table (seconds since the epoch), None without one."""

@@ -11,7 +11,7 @@ that is not given in time and a server that is gone are the engine's to wait for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -100,6 +100,17 @@ class PostgresLoader:
             PUBLISH_PAUSE_SECONDS,
         )
 
+    def expire(self) -> int:
+        """See ``catalog.io_spec.ExpiringLoader``."""
+        import psycopg2
+
+        try:
+            with closing(self.address.control()) as connection, connection, connection.cursor() as cursor:
+                cursor.execute(TableStatements(connection, self.target, self.identity).expire())
+                return int(cursor.rowcount)
+        except psycopg2.Error as problem:
+            raise self.address.failure(problem, "delete old rows", self.table) from None
+
     def close(self) -> None:
         """Close both connections."""
         for connection in (self._bulk, self._control):
@@ -143,8 +154,18 @@ class PostgresLoader:
             cursor.execute(statements.create_ledger())
             newest = self._newest(cursor, statements)
             self._check_target(cursor, statements, newest)
+            self._prepare_ageing(cursor, statements)
             if self.target.refresh == "full":
                 self._prepare_new(cursor, statements)
+
+    def _prepare_ageing(self, cursor: Any, statements: TableStatements) -> None:
+        """Rows of a view that has got a retention only now are as old as this moment; without one none has an age."""
+        cursor.execute(statements.has_stamp())
+        has_stamp = cursor.fetchone()[0]
+        if self.target.retention_millis and not has_stamp:
+            cursor.execute(statements.add_stamp())
+        elif has_stamp and not self.target.retention_millis:
+            cursor.execute(statements.drop_stamp())
 
     def _newest(self, cursor: Any, statements: TableStatements) -> int | None:
         cursor.execute(statements.text(statements.newest()))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget
+from ds_dagster.catalog.table_properties import CHANGED_AT
 from ds_dagster.stores.sqlite_loader import DELETED
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ STAGE = "ds_stage"
 PUBLISHED = -1
 """Epoch of the ledger row that says a full refresh was published."""
 NULLS_NOT_DISTINCT_SINCE = 150_000
+STAMP_COMMENT = "when the row was written, for 'retention.millis'"
 LOCK_SPACE = 7_306_011
 """First key of our advisory locks."""
 _NO_CASTS: Mapping[str, str] = MappingProxyType({})
@@ -73,6 +75,38 @@ class TableStatements:
             kind = sql.SQL("UNIQUE NULLS NOT DISTINCT ({})" if nulls and modern else "PRIMARY KEY ({})")
             parts.append(kind.format(self._names(self.target.primary_key)))
         return sql.SQL("CREATE TABLE {} ({})").format(self.table, sql.SQL(", ").join(parts))
+
+    def add_stamp(self) -> Composable:
+        """When a row was written last, of views whose rows go by their age; rows that are there begin to age now. The
+        index finds old rows without looking at the others."""
+        stamp = self.sql.Identifier(CHANGED_AT)
+        return self.sql.SQL(
+            "ALTER TABLE {table} ADD COLUMN {stamp} timestamptz NOT NULL DEFAULT now(); "
+            "COMMENT ON COLUMN {table}.{stamp} IS {mark}; CREATE INDEX ON {table} ({stamp})"
+        ).format(table=self.table, stamp=stamp, mark=self.sql.Literal(STAMP_COMMENT))
+
+    def has_stamp(self) -> Composable:
+        """Whether the target has the column of :meth:`add_stamp`; a user's own of that name is not ours."""
+        query = (
+            "SELECT EXISTS (SELECT 1 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {} AND c.relname = {} "
+            "AND a.attname = {} AND col_description(c.oid, a.attnum) = {})"
+        )
+        parts = (*self.target.path, CHANGED_AT, STAMP_COMMENT)
+        return self.sql.SQL(query).format(*(self.sql.Literal(part) for part in parts))
+
+    def drop_stamp(self) -> Composable:
+        """Rows have no age any more."""
+        return self.sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(self.table, self.sql.Identifier(CHANGED_AT))
+
+    def expire(self) -> Composable:
+        """Rows that are too old, by the server's clock. Those another transaction writes at this moment are left to
+        the next time, so that no two wait for each other."""
+        sql = self.sql
+        return sql.SQL(
+            "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} "
+            "WHERE {stamp} <= now() - {age} * interval '1 millisecond' FOR UPDATE SKIP LOCKED))"
+        ).format(table=self.table, stamp=sql.Identifier(CHANGED_AT), age=sql.Literal(self.target.retention_millis))
 
     def claim(self, epoch: int, rows: int) -> Composable:
         """The ledger row of a batch; yields nothing when it was there. Taken first: a second writer waits for it."""
@@ -180,6 +214,7 @@ class TableStatements:
     def _on_conflict(self) -> Composable:
         sql = self.sql
         others = [column.name for column in self.target.columns if column.name not in self.target.primary_key]
+        others += [CHANGED_AT] if self.target.retention_millis else []
         pairs = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others]
         action = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(pairs)) if pairs else sql.SQL("NOTHING")
         return sql.SQL("ON CONFLICT ({}) DO {}").format(self._names(self.target.primary_key), action)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from ds_dagster.catalog.capabilities import Capabilities
+from ds_dagster.catalog.capabilities import WAREHOUSE_LOOKUP_MILLIS, Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.inference import delivery
 from ds_dagster.catalog.io_spec import Options, ReadSpec, RefreshMode, Resolver, WriteSpec
@@ -68,6 +68,8 @@ class Snowflake:
     aliases: tuple[str, ...] = ()
     capabilities = Capabilities(
         writes_tables=True,
+        table_reader="ds_dagster.stores.snowflake_lookup:read_table",
+        lookup_millis=WAREHOUSE_LOOKUP_MILLIS,
         table_delivery="exactly_once",
         supports_delete=True,
         supports_upsert=True,

@@ -6,17 +6,16 @@ import itertools
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import sqlglot
-from sqlglot import exp
-
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableColumn, TableTarget, WriteSpec
+from ds_dagster.catalog.table_properties import CHANGED_AT
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
+from ds_dagster.stores.sqlite_statements import Statements
 from ds_dagster.stores.sqlite_views import FOLDER
 
 if TYPE_CHECKING:
@@ -81,6 +80,17 @@ class SqliteLoader:
         """Rows this loader wrote."""
         return self._loaded
 
+    def expire(self) -> int:
+        """See ``catalog.io_spec.ExpiringLoader``."""
+        if not self.path.is_file():
+            return 0
+        try:
+            with closing(self._connect()) as connection, transaction(connection):
+                oldest = now_millis() - self.target.retention_millis
+                return connection.execute(self._statements.expire, (oldest,)).rowcount
+        except (sqlite3.Error, OSError) as problem:
+            raise view_error(problem, self.path) from problem
+
     def close(self) -> None:
         """Close the file."""
         if self._connection is not None:
@@ -104,11 +114,14 @@ class SqliteLoader:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            self._connection = connection
-            for statement in PRAGMAS:
-                connection.execute(statement)
+            self._connection = self._connect()
         return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        for statement in PRAGMAS:
+            connection.execute(statement)
+        return connection
 
     def _prepare(self) -> None:
         connection = self._open()
@@ -119,6 +132,7 @@ class SqliteLoader:
             found = connection.execute("SELECT name, type, nullable, key_position FROM ds_columns ORDER BY position")
             existing, wanted = found.fetchall(), self._meta_rows()
             if existing == wanted:
+                self._prepare_ageing(connection)
                 return
             if existing and not self._rebuild:
                 raise error("TARGET_DIFFERS", table=self.path.name, difference=_difference(existing, wanted))
@@ -127,6 +141,19 @@ class SqliteLoader:
             connection.executemany("INSERT INTO ds_columns VALUES (?, ?, ?, ?, ?)", _numbered(wanted))
             for statement in self._statements.create:
                 connection.execute(statement)
+            self._prepare_ageing(connection)
+
+    def _prepare_ageing(self, connection: sqlite3.Connection) -> None:
+        """Rows of a view that has got a retention only now are as old as this moment; without one none has an age."""
+        statements, has_stamp = self._statements, has_column(connection, self.target.path[1], CHANGED_AT)
+        if not self.target.retention_millis:
+            for statement in statements.drop_stamp if has_stamp else ():
+                connection.execute(statement)
+            return
+        if not has_stamp:
+            connection.execute(statements.add_stamp)
+            connection.execute(statements.stamp_all, (now_millis(),))
+        connection.execute(statements.index)
 
     def _ours(self, connection: sqlite3.Connection) -> bool:
         """Whether this job and version has written here already."""
@@ -181,9 +208,17 @@ class SqliteLoader:
         if with_null is not None:
             nulls = kept.filter(with_null)
             connection.executemany(statements.delete, _tuples(nulls, self._key_columns()))
-            connection.executemany(statements.insert, _tuples(nulls, self.target.columns))
+            connection.executemany(statements.insert, self._written(nulls))
             kept = kept.filter(compute.invert(with_null))
-        connection.executemany(statements.write, _tuples(kept, self.target.columns))
+        connection.executemany(statements.write, self._written(kept))
+
+    def _written(self, rows: pyarrow.Table) -> Iterable[tuple[Any, ...]]:
+        """Rows as they are written, with the moment where they go by their age."""
+        made = _tuples(rows, self.target.columns)
+        if not self.target.retention_millis:
+            return made
+        moment = now_millis()
+        return ((*row, moment) for row in made)
 
     def _key_columns(self) -> list[TableColumn]:
         by_name = {column.name: column for column in self.target.columns}
@@ -201,6 +236,17 @@ class SqliteLoader:
         return list(itertools.accumulate(masks, compute.or_))[-1]
 
 
+def now_millis() -> int:
+    """The clock by which rows age: this machine's, which also reads the views; epoch milliseconds."""
+    return int(time.time() * 1000)
+
+
+def has_column(connection: sqlite3.Connection, table: str, name: str, schema: str = "main") -> bool:
+    """Whether a table has a column."""
+    found = connection.execute("SELECT 1 FROM pragma_table_info(?, ?) WHERE name = ?", (table, schema, name))
+    return found.fetchone() is not None
+
+
 class transaction:  # noqa: N801 - reads as a word in `with transaction(connection)`
     """BEGIN IMMEDIATE … COMMIT, ROLLBACK on any failure."""
 
@@ -216,76 +262,6 @@ class transaction:  # noqa: N801 - reads as a word in `with transaction(connecti
         elif self.connection.in_transaction:
             with suppress(sqlite3.Error):
                 self.connection.execute("ROLLBACK")
-
-
-class Statements:
-    """SQL of one view, printed from trees."""
-
-    def __init__(self, target: TableTarget) -> None:
-        table = exp.to_identifier(target.path[1], quoted=True)
-        names = [column.name for column in target.columns]
-        values = exp.Tuple(expressions=[exp.Placeholder() for _ in names])
-        schema = exp.Schema(this=exp.Table(this=table), expressions=[_identifier(name) for name in names])
-        insert = exp.Insert(this=schema, expression=exp.Values(expressions=[values]))
-        self.drop = _print(_drop(table))
-        self.clear = _print(exp.Delete(this=exp.Table(this=table)))
-        self.insert = _print(insert)
-        self.create = (_print(_create(target)),)
-        matches = [
-            exp.Is(this=exp.Column(this=_identifier(n)), expression=exp.Placeholder()) for n in target.primary_key
-        ]
-        self.delete = (
-            _print(exp.Delete(this=exp.Table(this=table), where=exp.Where(this=exp.and_(*matches)))) if matches else ""
-        )
-        self.write = _print(_upsert(insert, target)) if target.mode == "upsert" else self.insert
-
-
-def _drop(table: exp.Identifier) -> exp.Expr:
-    tree = sqlglot.parse_one("DROP TABLE IF EXISTS name", dialect="sqlite")
-    for name in tree.find_all(exp.Identifier):
-        name.replace(table.copy())
-    return tree
-
-
-def _create(target: TableTarget) -> exp.Expression:
-    columns: list[exp.Expression] = [
-        exp.ColumnDef(
-            this=_identifier(column.name),
-            kind=exp.DataType.build(column.native_type, dialect="sqlite"),
-            constraints=[] if column.nullable else [exp.ColumnConstraint(kind=exp.NotNullColumnConstraint())],
-        )
-        for column in target.columns
-    ]
-    if target.mode == "upsert":
-        key = exp.Schema(expressions=[_identifier(name) for name in target.primary_key])
-        columns.append(exp.UniqueColumnConstraint(this=key))
-    table = exp.Table(this=exp.to_identifier(target.path[1], quoted=True))
-    return exp.Create(this=exp.Schema(this=table, expressions=columns), kind="TABLE")
-
-
-def _upsert(insert: exp.Insert, target: TableTarget) -> exp.Insert:
-    """``INSERT … ON CONFLICT (key) DO UPDATE``, or DO NOTHING where there is nothing but the key."""
-    others = [column.name for column in target.columns if column.name not in target.primary_key]
-    conflict = exp.OnConflict(
-        conflict_keys=[_identifier(name) for name in target.primary_key],
-        action=exp.var("DO UPDATE" if others else "DO NOTHING"),
-        expressions=[
-            exp.EQ(this=exp.Column(this=_identifier(n)), expression=exp.column(_identifier(n), table="excluded"))
-            for n in others
-        ]
-        or None,
-    )
-    upsert = insert.copy()
-    upsert.set("conflict", conflict)
-    return upsert
-
-
-def _identifier(name: str) -> exp.Identifier:
-    return exp.to_identifier(name, quoted=True)
-
-
-def _print(tree: exp.Expr) -> str:
-    return tree.sql(dialect="sqlite")
 
 
 def _numbered(rows: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:

@@ -15,9 +15,11 @@ from sqlglot import exp
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
+from ds_dagster.catalog.table_properties import CHANGED_AT
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
-from ds_dagster.stores.sqlite_loader import view_error
+from ds_dagster.stores.sqlite_loader import has_column, now_millis, view_error
+from ds_dagster.stores.sqlite_statements import shown_rows
 from ds_dagster.stores.sqlite_views import SUFFIX, view_path
 
 READ_SECONDS = 10.0
@@ -85,6 +87,25 @@ def open_views(folder: Path, views: Mapping[str, QualifiedName]) -> sqlite3.Conn
         raise view_error(problem, first) from problem
     connection.execute("PRAGMA query_only=ON")
     return connection
+
+
+def shown_table(
+    connection: sqlite3.Connection, schema: str, view: str, columns: Sequence[str], retention_millis: int
+) -> exp.Table | exp.Subquery:
+    """A view as a source of FROM: the rows that are not too old.
+
+    Args:
+        connection: of :func:`open_views`.
+        schema: the alias of its database there.
+        view: its name.
+        columns: to show.
+        retention_millis: how long rows stay, 0 for ever. A file whose rows have no age (its query has not run with a
+            retention yet) shows all.
+    """
+    table = exp.Table(this=exp.to_identifier(view, quoted=True), db=exp.to_identifier(schema, quoted=True))
+    if not retention_millis or not has_column(connection, view, CHANGED_AT, schema):
+        return table
+    return shown_rows(table, columns, now_millis() - retention_millis)
 
 
 def _uri(path: Path) -> str:

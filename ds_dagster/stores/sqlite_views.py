@@ -58,6 +58,7 @@ class SqliteViews:
     aliases: tuple[str, ...] = ()
     capabilities = Capabilities(
         serves_views=True,
+        table_reader="ds_dagster.stores.sqlite_lookup:read_table",
         table_delivery="exactly_once",
         supports_delete=True,
         supports_upsert=True,

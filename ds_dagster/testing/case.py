@@ -46,6 +46,14 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """The stores' clock moves by ``millis`` (rows of views age); event time does not, and nobody waits."""
+
+    span: Span
+    millis: int
+
+
+@dataclass(frozen=True, slots=True)
 class Restart:
     """All queries stop between two batches and start again from their checkpoints."""
 
@@ -111,7 +119,7 @@ class ExpectedError:
     query: str = ""
 
 
-Step = Send | Advance | Restart | Crash | Look
+Step = Send | Advance | Wait | Restart | Crash | Look
 
 
 @dataclass(frozen=True, slots=True)

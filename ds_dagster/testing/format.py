@@ -26,6 +26,7 @@ from ds_dagster.testing.case import (
     Send,
     SentRecord,
     Step,
+    Wait,
 )
 from ds_dagster.testing.yaml_entries import Entry, read_yaml
 
@@ -204,6 +205,10 @@ def _advance(entry: Entry, _folder: Path) -> Advance:
     return Advance(entry.span, entry.mapping(("to",), ("to",))["to"].whole())
 
 
+def _wait(entry: Entry, _folder: Path) -> Wait:
+    return Wait(entry.span, entry.mapping(("millis",), ("millis",))["millis"].whole(1))
+
+
 def _restart(entry: Entry, _folder: Path) -> Restart:
     entry.mapping(())
     return Restart(entry.span)
@@ -219,7 +224,7 @@ def _look(entry: Entry, folder: Path) -> Look:
 
 
 STEPS: Mapping[str, Callable[[Entry, Path], Step]] = MappingProxyType(
-    {"send": _send, "advance": _advance, "restart": _restart, "crash": _crash, "expect": _look}
+    {"send": _send, "advance": _advance, "wait": _wait, "restart": _restart, "crash": _crash, "expect": _look}
 )
 """Key of a step → its reader."""
 

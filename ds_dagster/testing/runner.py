@@ -45,6 +45,7 @@ from ds_dagster.testing.case import (
     Row,
     Send,
     Step,
+    Wait,
 )
 from ds_dagster.testing.compiling import compile_case
 from ds_dagster.testing.contents import changes_of, folded, without_values
@@ -120,7 +121,8 @@ class CaseRun:
         return replace(spec, schemas=None)  # the rows of a case are JSON
 
     def _looked_up(self, query: BoundQuery, scan: StaticScan) -> LookedUp:
-        self._store(query, scan.relation)
+        if scan.relation.store != SETTINGS_VIEWS:
+            self._store(query, scan.relation)
         place = (self._table_store(scan.relation).name, scan.relation.entity)
         return LookedUp(scan, place, self.folder / f"{query.name}.{scan.source_name}.arrow")
 
@@ -166,8 +168,8 @@ class CaseRun:
     def _end(self) -> None:
         for running in self.queries:
             running.stop()
-        for store in {sink.store for running in self.queries for sink in running.query.sinks}:
-            memory_loader.clear(f"{self.name}/{store}")
+        for store in self._table_stores():
+            memory_loader.clear(store)
 
     def _arm(self, behind: Step | None) -> None:
         for running in self.queries:
@@ -190,6 +192,15 @@ class CaseRun:
         for running in self.queries:
             running.catch_up()
             running.advance(step.to)
+
+    def step_wait(self, step: Wait) -> None:
+        """Rows of views and tables are older by so much."""
+        for store in self._table_stores():
+            memory_loader.PASSED[store] = memory_loader.PASSED.get(store, 0) + step.millis
+
+    def _table_stores(self) -> set[str]:
+        """Where this case keeps tables."""
+        return {f"{self.name}/{sink.store}" for running in self.queries for sink in running.query.sinks}
 
     def step_restart(self, _step: Restart) -> None:
         """All of them, between two batches."""
@@ -295,6 +306,7 @@ _STEPS: Mapping[type[Any], Callable[[CaseRun, Any], None]] = MappingProxyType(
     {
         Send: CaseRun.step_send,
         Advance: CaseRun.step_advance,
+        Wait: CaseRun.step_wait,
         Restart: CaseRun.step_restart,
         Crash: CaseRun.step_crash,
         Look: CaseRun.step_look,

@@ -106,7 +106,16 @@ LAYERS: Mapping[str, Layer] = {
 """Area → what it may know. An area is a folder of the package or a file at its top; ``worker`` is the part of
 ``runtime/`` that runs where Spark is, ``session`` the resource that gives a step a Spark session."""
 
-WORKER = ("worker", "worker_lag", "worker_query", "worker_schemas", "worker_start", "worker_watch", "step")
+WORKER = (
+    "worker",
+    "worker_expiry",
+    "worker_lag",
+    "worker_query",
+    "worker_schemas",
+    "worker_start",
+    "worker_watch",
+    "step",
+)
 """Files of ``runtime/`` that know Spark."""
 STARTS_WORKER = frozenset({"runtime/engine.py", "runtime/control.py"})
 """Who starts them, inside a function: the engine's process, and a load in the step's own session."""

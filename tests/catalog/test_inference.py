@@ -120,6 +120,7 @@ def test_tables_name_their_place(inferred: Infer) -> None:
         ("TABLE s", "", [], "STORE_CANNOT_HOLD"),
         ("MATERIALIZED VIEW s WITH ('store'=k)", "", [], "STORE_CANNOT_HOLD"),
         ("STREAM s WITH ('refresh.mode'=FULL)", "", [], "PROPERTY_OF_OTHER_KIND"),
+        ("TABLE s WITH ('store'=pg,'retention.millis'=5)", "", [], "PROPERTY_OF_OTHER_KIND"),
         ("CHANGELOG s", "PARTITION BY url", ["url"], "PROPERTY_OF_OTHER_KIND"),
         ("CHANGELOG s", "", ["uid"], "PRIMARY_KEY_NOT_SELECTED"),
         ("STREAM s", "PARTITION BY nope", [], "KEY_COLUMN_UNKNOWN"),

@@ -29,6 +29,8 @@ CREATE CHANGELOG users (userid VARCHAR, region VARCHAR, age INTEGER, PRIMARY KEY
 CREATE MATERIALIZED VIEW visits AS SELECT url, device, count(*) AS n FROM clicks GROUP BY url, device;
 CREATE MATERIALIZED VIEW paid AS SELECT userid, sum(price) AS total, max(at) AS latest FROM clicks GROUP BY userid;
 CREATE MATERIALIZED VIEW log AS SELECT at, url, price, paid, device AS "Device" FROM clicks;
+CREATE MATERIALIZED VIEW recent WITH ('retention.millis' = 3600000) AS
+  SELECT url, count(*) AS n FROM clicks GROUP BY url;
 CREATE TABLE orders WITH ('store' = 'warehouse') AS SELECT url, price FROM clicks;
 """
 SETTINGS = """

@@ -8,7 +8,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -253,6 +253,8 @@ CREATE STREAM clicks (url VARCHAR, n BIGINT) WITH ('store' = 'kafka', 'topic' = 
   'topic.partitions' = 1, 'topic.replicas' = 1);
 CREATE STORE kafka WITH ('type' = KAFKA, 'uris' = '127.0.0.1:1');
 CREATE MATERIALIZED VIEW url_counts AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url;
+CREATE MATERIALIZED VIEW recent WITH ('retention.millis' = 3600000) AS
+  SELECT url, COUNT(*) AS n FROM clicks GROUP BY url;
 """
 
 
@@ -275,3 +277,15 @@ def test_views_stand_in_the_store_the_settings_name(
         assert re.search(r"url_counts was never started: its rows are of \d{4}-\d\d-\d\d", err)
         assert run(["print", "url_counts", "--project", str(tmp_path)]) == 0
         assert '{"url":"./a"} | {"url":"./a","n":2}' in capfd.readouterr()[0].splitlines()
+        _check_ages(shop, capfd)
+
+
+def _check_ages(shop: Shop, capfd: pytest.CaptureFixture[str]) -> None:
+    """Rows of a view are shown until their time, by the server's clock, whether somebody has deleted them or not."""
+    shop.load("recent", pa.table({"url": ["./a", "./b"], "n": [2, 1], "__deleted": [False, False]}))
+    spec = shop.spec("recent")
+    address = PostgresAddress.of("x", {n: resolve(v, shop.environment, "store x") for n, v in spec.options.items()})
+    with closing(address.control()) as connection, connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE recent SET __changed_at = __changed_at - interval '1 hour' WHERE url = './a'")
+    assert run(["query", "SELECT * FROM recent", "--json", "--project", str(shop.root)]) == 0
+    assert json.loads(capfd.readouterr()[0])["rows"] == [{"url": "./b", "n": 1}]

@@ -6,6 +6,8 @@ import re
 import sqlite3
 import threading
 from collections import Counter
+from contextlib import closing
+from dataclasses import replace
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -13,6 +15,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+
+from ds_dagster.names import QualifiedName
+from ds_dagster.project import load_project
+from ds_dagster.stores.sqlite_views import view_path
 
 VISITS = [
     ("./home", "mobile", 7), ("./home", "desktop", 3), ("./cart", "mobile", 2), ("./about", "desktop", 9),
@@ -263,3 +269,25 @@ def test_a_question_cannot_write(project, views) -> None:
     with pytest.raises(sqlite3.OperationalError, match=r"readonly|query_only"):
         connection.execute("DELETE FROM visits")
     connection.close()
+
+
+def test_rows_that_are_too_old_are_not_shown(ds, project, views) -> None:
+    views.write("recent", {"url": ["./a", "./b"], "n": [1, 2]})
+    path = view_path(project / ".ds" / "views", QualifiedName("d", "public", "recent"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE recent SET __changed_at = __changed_at - 3600000 WHERE url = './a'")
+    answer = ds("query", "SELECT r.* FROM recent r", "--json")
+    assert [column["name"] for column in answer.json["columns"]] == ["url", "n"]
+    assert answer.rows == [{"url": "./b", "n": 2}]
+    joined = ds("query", "SELECT a.url, b.n FROM recent a LEFT JOIN recent b ON a.url = b.url WHERE a.n > 0", "--json")
+    assert joined.rows == [{"url": "./b", "n": 2}]
+
+
+def test_a_view_that_has_no_ages_yet_shows_all(ds, project, views) -> None:
+    """Its query has not run with the retention that the project asks for now."""
+    file = project / "sql" / "all.sql"
+    with_retention = file.read_text()
+    file.write_text(with_retention.replace(" WITH ('retention.millis' = 3600000)", ""))
+    replace(views, project=load_project(project, strict=True)).write("recent", {"url": ["./a"], "n": [1]})
+    file.write_text(with_retention)
+    assert ds("query", "SELECT * FROM recent", "--json").rows == [{"url": "./a", "n": 1}]

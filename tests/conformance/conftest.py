@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import os
+import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextlib import closing as closed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,8 +79,10 @@ class Sink:
     read: Callable[[], list[dict[str, Any]]]
     blocked: Callable[[], AbstractContextManager[None]] | None = None
     """Where rows and ledger are one commit: lets that commit fail."""
+    age: Callable[[int], None] | None = None
+    """Where views may stand: makes every row older by so many milliseconds."""
 
-    def target(self, mode: str = "upsert", refresh: str = "incremental") -> TableTarget:
+    def target(self, mode: str = "upsert", refresh: str = "incremental", retention_millis: int = 0) -> TableTarget:
         native = {
             "sqlite": ("TEXT", "INTEGER", "TEXT"),
             "postgres": ("text", "bigint", "timestamp with time zone"),
@@ -96,9 +100,9 @@ class Sink:
             TableColumn("at", TIMESTAMP_LTZ, native[2]),
         )
         key = ("url",) if mode == "upsert" else ()
-        return TableTarget(self.place, columns, key, mode, refresh)  # type: ignore[arg-type]
+        return TableTarget(self.place, columns, key, mode, refresh, retention_millis=retention_millis)  # type: ignore[arg-type]
 
-    def loader(self, version: int = 1, job: str = "test/j/q", **target: str) -> BatchLoader:
+    def loader(self, version: int = 1, job: str = "test/j/q", **target: Any) -> BatchLoader:
         loader = self.open_loader(self.target(**target), SinkIdentity(job, version))
         loader.prepare()
         return loader
@@ -184,7 +188,15 @@ def snowflake_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snow
 
 def _memory(tmp_path: Path) -> Iterator[Sink]:
     place = ("m", f"t_{uuid.uuid4().hex[:8]}")
-    yield Sink("memory", place, lambda t, i: MemoryLoader(place, t, i), lambda: memory_loader.table_rows(*place))
+
+    def age(millis: int) -> None:
+        table = memory_loader.TABLES[place]
+        table.changed = {key: at - millis for key, at in table.changed.items()}
+
+    def read() -> list[dict[str, Any]]:
+        return memory_loader.table_rows(*place)
+
+    yield Sink("memory", place, lambda t, i: MemoryLoader(place, t, i), read, age=age)
     memory_loader.clear("m")
 
 
@@ -198,7 +210,12 @@ def _sqlite(tmp_path: Path) -> Iterator[Sink]:
         return [dict(zip(("url", "visits", "at"), row, strict=True)) for row in found]
 
     place = (file_name(name), "visits")
-    yield Sink("sqlite", place, lambda t, i: SqliteLoader(tmp_path / place[0], t, i), read)
+
+    def age(millis: int) -> None:
+        with closed(sqlite3.connect(tmp_path / place[0])) as connection, connection:
+            connection.execute("UPDATE visits SET __changed_at = __changed_at - ?", (millis,))
+
+    yield Sink("sqlite", place, lambda t, i: SqliteLoader(tmp_path / place[0], t, i), read, age=age)
 
 
 @pytest.fixture(scope="session")
@@ -363,7 +380,10 @@ def _postgres(address: PostgresAddress) -> Iterator[Sink]:
         cursor.execute(f'SELECT url, visits, "at" FROM {schema}.{table}')
         return [dict(zip(("url", "visits", "at"), row, strict=True)) for row in cursor.fetchall()]
 
-    yield Sink("postgres", (schema, table), lambda t, i: PostgresLoader(address, t, i), read)
+    def age(millis: int) -> None:
+        cursor.execute(f"UPDATE {schema}.{table} SET __changed_at = __changed_at - {millis} * interval '1 ms'")
+
+    yield Sink("postgres", (schema, table), lambda t, i: PostgresLoader(address, t, i), read, age=age)
     cursor.execute(f"DROP SCHEMA {schema} CASCADE")
     connection.close()
 

@@ -114,3 +114,56 @@ def test_a_full_refresh_shows_only_when_it_is_complete(sink: Any, batch: Any) ->
     assert sink.rows() == [("./a", 1)]
     assert second.finish() == 2
     assert sink.rows() == [("./b", 1), ("./c", 1)]
+
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def view(sink: Any) -> Any:
+    """A store that may hold views."""
+    if sink.age is None:
+        pytest.skip(f"{sink.kind} holds no views")
+    return sink
+
+
+def test_rows_of_a_view_go_by_their_age(view: Any, batch: Any) -> None:
+    loader = view.loader(retention_millis=HOUR)
+    loader.load(batch([("./a", 1), ("./b", 1), (None, 1)]), 0)
+    view.age(HOUR - 60_000)
+    loader.load(batch([("./a", 2)]), 1)
+    assert loader.expire() == 0
+    view.age(60_000)
+    assert loader.load(batch([("./b", 9)]), 0).replayed, "what is replayed is not younger"
+    assert loader.expire() == 2
+    assert view.rows() == [("./a", 2)]
+    loader.load(batch([("./b", 5)]), 2)
+    assert view.rows() == [("./a", 2), ("./b", 5)], "a change brings a row back"
+    view.age(HOUR)
+    assert (loader.expire(), loader.expire(), view.rows()) == (2, 0, [])
+
+
+def test_rows_of_an_append_view_go_by_their_age(view: Any, batch: Any) -> None:
+    loader = view.loader(mode="append", retention_millis=HOUR)
+    loader.load(batch([("./a", 1), ("./a", 1)], mode="append"), 0)
+    view.age(HOUR)
+    loader.load(batch([("./a", 1), ("./b", 1)], mode="append"), 1)
+    assert loader.expire() == 2
+    loader.load(batch([("./c", 1)], mode="append"), 2)
+    assert view.rows() == [("./a", 1), ("./b", 1), ("./c", 1)]
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_retention_comes_and_goes_with_a_restart(view: Any, batch: Any, mode: str) -> None:
+    view.loader(mode=mode).load(batch([("./a", 1)], mode=mode), 0)
+    ageing = view.loader(mode=mode, retention_millis=HOUR)
+    if view.kind != "memory":  # whose rows always have an age
+        assert ageing.expire() == 0, "what is there begins to age now"
+        view.age(HOUR)
+        assert ageing.expire() == 1
+    ageing.load(batch([("./b", 1)], mode=mode), 1)
+    kept = view.loader(mode=mode)
+    kept.load(batch([("./c", 1)], mode=mode), 2)
+    again = view.loader(mode=mode, retention_millis=HOUR)
+    assert again.expire() == 0
+    assert {("./b", 1), ("./c", 1)} <= set(view.rows())

@@ -160,6 +160,11 @@ class Rows:
         return found
 
 
+def resolve_plain(value: PropertyValue) -> str:
+    """Values without references, as the engine hands them on."""
+    return str(value.value).lower() if isinstance(value.value, bool) else str(value.value)
+
+
 @dataclass
 class Bench:
     """Runs queries of a project over hand-fed topics."""
@@ -218,7 +223,7 @@ class Bench:
             reads=reads,
             write=write or own,
             identity=SinkIdentity(name, 1),
-            resolve=lambda value: str(value.value),
+            resolve=resolve_plain,
             job_name=f"{name}_{uuid.uuid4().hex[:8]}",
             clock=clock,
             provider=self.provide(self.spark),

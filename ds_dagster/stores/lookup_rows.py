@@ -1,0 +1,72 @@
+"""Rows that a store's driver gives as Python values, as batches of a lookup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ds_dagster.errors import DsError, error
+
+if TYPE_CHECKING:
+    import pyarrow
+
+TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
+AS_TEXT = ("VARCHAR", "DECIMAL")
+"""Read as text: a driver may give other things of such a column, and numbers of several forms."""
+
+
+def asked(table: str, ask: Callable[[], Sequence[tuple[Any, ...]]]) -> Sequence[tuple[Any, ...]]:
+    """Rows of a SELECT over a table; what is wrong with it is wrong with how the table is declared.
+
+    Raises:
+        UserError: LOOKUP_TABLE_DIFFERS. DsError: STORE_….
+    """
+    try:
+        return ask()
+    except DsError as problem:
+        if problem.condition != "QUESTION_FAILED":
+            raise
+        reason = str(problem.params.get("reason", ""))
+        raise error("LOOKUP_TABLE_DIFFERS", table=table, reason=" ".join(reason.split())) from None
+
+
+def as_batches(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> Iterator[pyarrow.RecordBatch]:
+    """Rows as Arrow.
+
+    Args:
+        rows: values in the order of the columns; times as datetime, or as text ``2024-01-31 23:59:59.000000`` in UTC.
+        columns: name and type (``DECIMAL(10, 2)``).
+    """
+    import pyarrow as pa
+
+    if not rows:
+        return
+    values = list(zip(*rows, strict=True))
+    arrays = [_array(list(found), type_) for found, (_, type_) in zip(values, columns, strict=True)]
+    yield from pa.Table.from_arrays(arrays, names=[name for name, _ in columns]).to_batches()
+
+
+def _array(values: list[Any], type_: str) -> pyarrow.Array:
+    import pyarrow as pa
+
+    name = type_.partition("(")[0]
+    if name in AS_TEXT:
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
+    if name in TIMES:
+        return _times(values, is_zoned=name == "TIMESTAMP_LTZ")
+    if name == "TIME":
+        texts = [None if value is None else str(value) for value in values]
+        return pa.array(texts, pa.string()).cast(pa.time64("us"))
+    if name == "BOOLEAN":
+        return pa.array([None if value is None else bool(value) for value in values], pa.bool_())
+    return pa.array(values)
+
+
+def _times(values: list[Any], *, is_zoned: bool) -> pyarrow.Array:
+    """A moment without a zone is one in UTC."""
+    import pyarrow as pa
+
+    found = pa.array(values)
+    if pa.types.is_string(found.type):
+        found = found.cast(pa.timestamp("us"))
+    return found.cast(pa.timestamp("us", "UTC" if is_zoned else None))
