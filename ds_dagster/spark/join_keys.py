@@ -13,6 +13,7 @@ from ds_dagster.plan.nodes import IntervalJoin, TemporalJoin
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.zeros import one_zero
 
 
 def shared_keys(
@@ -22,7 +23,7 @@ def shared_keys(
     found = []
     for pair in zip(node.left_keys, node.right_keys, strict=True):
         shared = common_type(pair[0].type, pair[1].type) or pair[0].type
-        found.append(compile_expression(frame, pair[side]).cast(to_spark(shared)))
+        found.append(one_zero(compile_expression(frame, pair[side]).cast(to_spark(shared)), shared))
     return found
 
 
