@@ -19,9 +19,10 @@ from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.aggregate_calls import call_argument, delta_form, delta_result, delta_type
 from ds_dagster.spark.columns import field, with_missing
-from ds_dagster.spark.expressions import compile_condition, compile_expression
+from ds_dagster.spark.expressions import compile_condition
 from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.zeros import compile_key, one_zero
 
 
 def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
@@ -34,7 +35,7 @@ def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
         rows = frame.select(*[field(f.name) for f in node.output])
         return rows.withColumn(names.WEIGHT, sf.lit(1).cast("bigint"))
     keyed = frame.select(
-        *[field(name).alias(f"k{index}") for index, name in enumerate(node.key)],
+        *_keys(node.key, node.output),
         sf.coalesce(sf.col(names.ORDER), sf.lit("")).cast("binary").alias("ord"),
         names.deleted(frame).alias("deleted"),
         _row(node.output).alias("row"),
@@ -45,7 +46,7 @@ def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
 
 def aggregate(spark: SparkSession, node: DeltaAggregate, frame: DataFrame) -> DataFrame:
     """Groups of rows with weights. Equal arguments with equal conditions are one column."""
-    keys = [compile_expression(frame, named.expression).alias(f"k{index}") for index, named in enumerate(node.group)]
+    keys = [compile_key(frame, named.expression).alias(f"k{index}") for index, named in enumerate(node.group)]
     arguments: dict[str, Column] = {}
     calls = [_call(frame, call, arguments) for call in node.calls]
     values = [column.alias(f"a{index}") for index, column in enumerate(arguments.values())]
@@ -68,7 +69,7 @@ def _call(frame: DataFrame, call: AggregateCall, arguments: dict[str, Column]) -
     index = -1
     if call.argument is not None or call.filter is not None:
         text = repr((call.argument, call.filter, call.order))
-        arguments.setdefault(text, call_argument(frame, call))
+        arguments.setdefault(text, _value(frame, call))
         index = list(arguments).index(text)
     form = delta_form(call)
     return {
@@ -77,6 +78,11 @@ def _call(frame: DataFrame, call: AggregateCall, arguments: dict[str, Column]) -
         "distinct": form.distinct,
         "type": delta_type(call).jsonValue(),
     }
+
+
+def _value(frame: DataFrame, call: AggregateCall) -> Column:
+    value = call_argument(frame, call)
+    return value if call.argument is None or call.order is not None else one_zero(value, call.argument.type)
 
 
 def join(spark: SparkSession, node: DeltaJoin, left: DataFrame, right: DataFrame) -> DataFrame:
@@ -115,7 +121,7 @@ def _side(node: DeltaJoin, frame: DataFrame, side: int) -> DataFrame:
 
 def distinct(spark: SparkSession, node: Distinct, frame: DataFrame) -> DataFrame:
     """Each row once: with weights, or appended for good where none ever goes."""
-    keys = [field(f.name).alias(f"k{index}") for index, f in enumerate(node.output)]
+    keys = _keys(tuple(f.name for f in node.output), node.output)
     rows = frame.select(*keys, sf.col(names.WEIGHT).alias("w"))
     made = operators(spark).distinct(rows, appends_only=node.changelog == "append", ttl_millis=node.ttl_millis)
     output = [sf.col(f"k{index}").alias(f.name) for index, f in enumerate(node.output)]
@@ -132,8 +138,8 @@ def unweigh(frame: DataFrame, output: tuple[Field, ...]) -> DataFrame:
 def top_n(spark: SparkSession, node: TopN, frame: DataFrame) -> DataFrame:
     """The first rows of each partition; without PARTITION BY all rows are one."""
     partition = node.partition or (BoundExpression(exp.Literal.number(0), INTEGER, nullable=False),)
-    keys = [compile_expression(frame, expression).alias(f"k{index}") for index, expression in enumerate(partition)]
-    order = [compile_expression(frame, term.expression).alias(f"o{index}") for index, term in enumerate(node.order)]
+    keys = [compile_key(frame, expression).alias(f"k{index}") for index, expression in enumerate(partition)]
+    order = [compile_key(frame, term.expression).alias(f"o{index}") for index, term in enumerate(node.order)]
     terms = [{"descending": term.descending, "nulls_first": term.nulls_first} for term in node.order]
     made = operators(spark).top_n(
         frame.select(*keys, *order, _row(node.input.output).alias("row"), sf.col(names.WEIGHT).alias("w")),
@@ -150,10 +156,15 @@ def top_n(spark: SparkSession, node: TopN, frame: DataFrame) -> DataFrame:
 
 def fold(spark: SparkSession, node: Fold, frame: DataFrame) -> DataFrame:
     """At most one upsert or delete per key."""
-    keys = [field(name).alias(f"k{index}") for index, name in enumerate(node.key)]
+    keys = _keys(node.key, node.output)
     keyed = frame.select(*keys, _row(node.output).alias("row"), sf.col(names.WEIGHT).alias("w"))
     made = operators(spark).fold(keyed, len(keys))
     return made.select(*_fields("row", node.output), sf.col("deleted").alias(names.DELETED))
+
+
+def _keys(key: tuple[str, ...], fields: tuple[Field, ...]) -> list[Column]:
+    types = {f.name: f.type for f in fields}
+    return [one_zero(field(name), types[name]).alias(f"k{index}") for index, name in enumerate(key)]
 
 
 def _row(fields: tuple[Field, ...]) -> Column:

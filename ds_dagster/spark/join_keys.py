@@ -13,6 +13,7 @@ from ds_dagster.plan.nodes import IntervalJoin, TemporalJoin
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.typemap import spark_sql
+from ds_dagster.spark.zeros import one_zero
 
 
 def shared_keys(
@@ -22,7 +23,7 @@ def shared_keys(
     found = []
     for pair in zip(node.left_keys, node.right_keys, strict=True):
         shared = common_type(pair[0].type, pair[1].type) or pair[0].type
-        found.append(compile_expression(frame, pair[side]).cast(spark_sql(shared)))
+        found.append(one_zero(compile_expression(frame, pair[side]).cast(spark_sql(shared)), shared))
     return found
 
 

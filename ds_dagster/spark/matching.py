@@ -23,6 +23,7 @@ from ds_dagster.spark.columns import field
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.typemap import spark_sql, to_spark
+from ds_dagster.spark.zeros import compile_key
 
 _ALL_ROWS = _NOTHING = -1
 _NO_LIMIT = -1
@@ -51,7 +52,7 @@ class _Matching:
     def frame(self) -> DataFrame:
         settings = self._settings()
         time = sf.col(names.EVENT_TIME)
-        keys = [compile_expression(self.input, named.expression) for named in self.node.partition]
+        keys = [compile_key(self.input, named.expression) for named in self.node.partition]
         keys = keys or [sf.unix_micros(time).bitwiseAND(0)]  # one partition; Spark groups by no constant
         rows = self.input.select(
             *[key.alias(f"k{index}") for index, key in enumerate(keys)],

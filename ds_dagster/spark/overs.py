@@ -14,6 +14,7 @@ from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.ticks import carry_time
 from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.zeros import compile_key
 
 
 def over(spark: SparkSession, node: Over, frame: DataFrame) -> DataFrame:
@@ -22,7 +23,7 @@ def over(spark: SparkSession, node: Over, frame: DataFrame) -> DataFrame:
     Args:
         frame: the node's input with ``EVENT_TIME``, the watermark on it.
     """
-    partition = [compile_expression(frame, expression) for expression in node.partition] or [sf.lit(0)]
+    partition = [compile_key(frame, expression) for expression in node.partition] or [sf.lit(0)]
     keys = [column.alias(f"k{index}") for index, column in enumerate(partition)]
     arguments = [_argument(frame, call).alias(f"a{index}") for index, call in enumerate(node.calls)]
     row = sf.struct(*[field(f.name).alias(f.name) for f in node.input.output]).alias("row")
