@@ -38,7 +38,7 @@ from ds_dagster.spark.session import build_session, job_session
 ROWS = 100_000
 KEYS = 10_000
 GROUPS = 1_000
-WARM = 6
+WARM = 4
 START_MILLIS = 1_700_000_000_000
 STEP_MILLIS = 10_000
 """Event time of one batch."""

@@ -50,11 +50,10 @@ def write(spark: SparkSession, folder: Path, name: str) -> None:
 
 
 def sums(session: SparkSession, rows: DataFrame) -> DataFrame:
-    """Each key's last row, and groups of them; keys and rows over two tasks."""
+    """Each key's last row, and groups of them, over two tasks; the last batch in one of them."""
     payload = sf.struct("grp", "price", "paid", "wide").alias("row")
-    keyed = rows.repartition(2).select(
-        sf.col("k").alias("k0"), sf.col("ord").cast("binary").alias("ord"), "deleted", payload
-    )
+    spread = rows.repartition(2, sf.when(sf.col("file") == len(BATCHES) - 1, "together").otherwise(sf.col("ord")))
+    keyed = spread.select(sf.col("k").alias("k0"), sf.col("ord").cast("binary").alias("ord"), "deleted", payload)
     weighted = operators(session).upsert_to_delta(keyed, 1)
     arguments = [sf.col(f"row.{name}").alias(f"a{i}") for i, name in enumerate(("price", "paid", "wide"))]
     groups = weighted.select(sf.col("row.grp").alias("k0"), *arguments, "w").repartition(2)
