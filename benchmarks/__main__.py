@@ -55,6 +55,9 @@ ITEMS: Mapping[str, Item] = {
         "protobuf_decode:decode", (), "Protobuf records → columns; the peer is a loop over ProtobufDeserializer"
     ),
     "lake": Item("lake:load", (), "batches into a Delta table; the peer is bare delta-rs"),
+    "cases": Item(
+        "cases:per_case", (), "test cases in a session that is up; the peer is a bare query over a memory stream"
+    ),
     "load": Item("load_time:load", (), "a project of 1,000 relations; the peer is its budget"),
 }
 

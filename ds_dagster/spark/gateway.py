@@ -66,7 +66,7 @@ class KeptClass(JavaClass):  # type: ignore[misc]  # py4j has no types
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
         if isinstance(found, JavaMember | JavaClass):
-            vars(self)[name] = found
+            setattr(self, name, found)  # asked for no more
         return found
 
 

@@ -19,6 +19,10 @@ _SPARK = {
     "spark.sql.streaming.pollingDelay": "15ms",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.log.level": "OFF",
+    # a handful of rows: nothing to be won by packing them, nor by describing plans at length with every batch
+    "spark.shuffle.compress": "false",
+    "spark.broadcast.compress": "false",
+    "spark.sql.maxToStringFields": "1",
 }
 
 

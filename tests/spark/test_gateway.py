@@ -1,0 +1,101 @@
+"""The gateway remembers names and sends lists as a whole; types as text mean what types mean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import _parse_datatype_string
+
+from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructField, StructType
+from ds_dagster.spark.gateway import known_class, quicken
+from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.typemap import SCALARS, spark_sql, to_spark
+
+NAMES = sorted(SCALARS)
+TYPES: list[DataType] = [
+    *[Scalar(name) for name in NAMES],  # type: ignore[arg-type]  # the table's keys are the names
+    Scalar("DECIMAL", precision=38, scale=18),
+    ArrayType(ArrayType(Scalar("TIME"))),
+    MapType(Scalar("VARCHAR"), StructType((StructField("a`b c", Scalar("TIMESTAMP")),))),
+    StructType((StructField("x.y", ArrayType(Scalar("BIGINT"))), StructField("order", Scalar("DATE")))),
+]
+
+
+@contextmanager
+def counted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """Kinds of commands that are sent: ``c`` calls, ``r`` asks for a name, ``i`` makes an object."""
+    client: Any = spark._jvm._gateway_client
+    send, found = client.send_command, Counter[str]()
+
+    def told(command: str, *args: Any, **kwargs: Any) -> Any:
+        if not command.startswith("m"):  # objects that are given back, by a thread of its own
+            found[command[0]] += 1
+        return send(command, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "send_command", told)
+        yield found
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 32, 40])
+def test_a_list_arrives_as_it_is(spark: SparkSession, size: int) -> None:
+    given = [None if index % 5 == 3 else index if index % 2 else f"text {index}" for index in range(size)]
+    shown = known_class(spark, "java.util.List").copyOf([item for item in given if item is not None])
+    assert list(shown) == [item for item in given if item is not None]
+    assert list(known_class(spark, "java.util.Collections").unmodifiableList(given)) == given
+
+
+def test_lists_in_lists(spark: SparkSession) -> None:
+    made = known_class(spark, "java.util.Collections").unmodifiableList([["a"], [], ["b", ["c"]]])
+    assert str(made) == "[['a'], [], ['b', ['c']]]"
+
+
+def test_a_function_is_asked_for_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    quicken(spark)
+    sf.upper("x")
+    with counted(spark, monkeypatch) as found:
+        sf.upper("x")
+    assert found == Counter({"c": 2})
+
+
+def test_a_list_of_columns_is_one_call(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = spark.range(1)
+    columns = [sf.col("id").alias(f"c{index}") for index in range(12)]
+    frame.select(*columns)
+    with counted(spark, monkeypatch) as found:
+        frame.select(*columns)
+    assert found == Counter({"c": 3})  # the list, its Seq, select
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+def test_a_type_as_text_is_the_type(spark: SparkSession, type_: DataType) -> None:
+    assert _parse_datatype_string(spark_sql(type_)) == to_spark(type_)
+    frame = spark.range(1).select(sf.lit(None).cast(spark_sql(type_)).alias("x"))
+    assert frame.schema["x"].dataType == to_spark(type_)
+
+
+def batch(spark: SparkSession) -> DataFrame:
+    rows = [("a", bytearray(b"\x00\xff")), (None, bytearray(b"")), ("ü", None)]
+    return spark.createDataFrame(rows, "k string, v binary")
+
+
+@pytest.mark.parametrize("of_batch", [True, False])
+def test_parts_of_a_batch(spark: SparkSession, of_batch: bool) -> None:
+    frame = batch(spark) if of_batch else batch(spark).where("true").select("k", "v")
+    assert operators(spark).batch_parts(frame, "k", "v") == [(b"a", b"\0\xff"), (None, b""), ("ü".encode(), None)]
+    assert operators(spark).batch_parts(frame, "", "k") == [(None, b"a"), (None, None), (None, "ü".encode())]
+
+
+def test_parts_of_an_empty_batch(spark: SparkSession) -> None:
+    assert operators(spark).batch_parts(batch(spark).where("false"), "k", "v") == []
+
+
+def test_parts_are_text_or_bytes(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="neither text nor bytes: bigint"):
+        operators(spark).batch_parts(spark.range(1), "", "id")
