@@ -26,8 +26,9 @@ def asked(table: str, ask: Callable[[], Sequence[tuple[Any, ...]]]) -> Sequence[
     except DsError as problem:
         if problem.condition != "QUESTION_FAILED":
             raise
-        reason = str(problem.params.get("reason", ""))
-        raise error("LOOKUP_TABLE_DIFFERS", table=table, reason=" ".join(reason.split())) from None
+        reason = " ".join(str(problem.params.get("reason", "")).split())
+        plain = reason.replace("[", "(").replace("]", ")")  # what stands in brackets is a condition, inside Spark
+        raise error("LOOKUP_TABLE_DIFFERS", table=table, reason=plain) from None
 
 
 def as_batches(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> Iterator[pyarrow.RecordBatch]:
