@@ -200,7 +200,10 @@ def test_a_script_ends_at_its_first_mistake(ds: Ds) -> None:
         ("INSERT INTO clicks SELECT * FROM clicks", "DEFINITION_IN_SHELL"),
         ("DROP STREAM clicks", "DEFINITION_IN_SHELL"),
         ("DROP FUNCTION twice(INTEGER)", "DEFINITION_IN_SHELL"),
-        ("CREATE FUNCTION twice(n INTEGER) RETURNS INTEGER LANGUAGE PYTHON WITH ('module' = 'm')", "DEFINITION_IN_SHELL"),
+        (
+            "CREATE FUNCTION twice(n INTEGER) RETURNS INTEGER LANGUAGE PYTHON WITH ('module' = 'm')",
+            "DEFINITION_IN_SHELL",
+        ),
         ("LIST STORS", "LIST_UNKNOWN"),
         ("LIST ROLES", "HOSTED_ROLES"),
         ("PRINT TOPIC t WITH ('beginning')", "OPTION_UNKNOWN"),

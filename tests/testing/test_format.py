@@ -74,7 +74,7 @@ REFUSED = {
     "neither sql nor files": ("title: t\nexpect: []\n", "CASE_KEY_MISSING", 1),
     "nothing expected": (HEAD, "CASE_KEY_MISSING", 1),
     "real store": ("title: t\nsql: x\nstores:\n  s: kafka\n", "CASE_VALUE_INVALID", 4),
-    "unknown step": (HEAD + "steps:\n  - wait: {}\nexpect: []\n", "CASE_KEY_UNKNOWN", 5),
+    "unknown step": (HEAD + "steps:\n  - sleep: {}\nexpect: []\n", "CASE_KEY_UNKNOWN", 5),
     "two steps in one": (HEAD + "steps:\n  - restart: {}\n    advance: {to: 1}\n", "CASE_VALUE_INVALID", 5),
     "send without topic": (HEAD + "steps:\n  - send: {rows: []}\n", "CASE_KEY_MISSING", 5),
     "send without rows": (HEAD + "steps:\n  - send: {topic: a}\n", "CASE_KEY_MISSING", 5),
