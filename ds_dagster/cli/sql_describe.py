@@ -1,34 +1,19 @@
-"""DESCRIBE in ``ds sql``: stores, relations, queries, and statements that are not in any file yet."""
+"""DESCRIBE in ``ds sql``: stores, relations, queries; statements in ``sql_describe_statement.py``."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ds_dagster.catalog.properties import property_index
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.output import clock
+from ds_dagster.cli.sql_describe_statement import describe_statement
 from ds_dagster.cli.sql_session import Executor, Session
-from ds_dagster.errors import ProjectError, error
-from ds_dagster.names import QualifiedName, did_you_mean
-from ds_dagster.plan.query import BoundQuery
-from ds_dagster.plan.slices import relation_ddl
-from ds_dagster.project import Project, compile_texts, delivery_of, read_texts, uri_of
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean
+from ds_dagster.project import delivery_of, uri_of
 from ds_dagster.sql.commands import DescribeQuery, DescribeRelation, DescribeStatement, DescribeStore
-from ds_dagster.sql.statements import CreateAsSelect, CreateRelation, InsertInto
-from ds_dagster.stores.registry import KINDS
-
-STATEMENT = "<statement>"
-NO_RELATION: Mapping[str, str] = {
-    "CreateStore": "CREATE_STORE",
-    "CreateSchemaRegistry": "CREATE_SCHEMA_REGISTRY",
-    "CreateDatabase": "CREATE_DATABASE",
-    "CreateSchema": "CREATE_SCHEMA",
-    "CreateEntity": "CREATE_ENTITY",
-}
-"""Record of a statement that makes no relation → kind."""
 
 
 def describe_store(session: Session, statement: DescribeStore) -> None:
@@ -130,97 +115,6 @@ TIMES = frozenset({"since", "next_retry", "watermark", "caught_up"})
 def _event(transition: Mapping[str, Any]) -> dict[str, Any]:
     fields = ("kind", "source", "target", "reason", "condition", "message", "actor")
     return {"at": clock(transition["at"]), **{field: transition[field] or None for field in fields}}
-
-
-def describe_statement(session: Session, statement: DescribeStatement) -> None:
-    """One row: kind and JSON of what a statement would make, compiled with the project as it is.
-
-    Raises:
-        ProjectError: with the mistakes of the statement.
-    """
-    found = statement.statement
-    kind = NO_RELATION.get(type(found).__name__)
-    if isinstance(found, CreateAsSelect | CreateRelation):
-        kind = f"CREATE_{found.kind.upper()}"
-    elif isinstance(found, InsertInto):
-        kind = "INSERT_INTO"
-    described = _described(session, statement)
-    text = json.dumps(described, ensure_ascii=False)
-    session.output.table(
-        "DESCRIBE", [{"kind": kind, "json": described if session.output.as_json else text}], DESCRIBE_COLUMNS
-    )
-
-
-DESCRIBE_COLUMNS = (("kind", "VARCHAR"), ("json", "VARCHAR"))
-
-
-def _described(session: Session, statement: DescribeStatement) -> dict[str, Any]:
-    found = statement.statement
-    project = _compiled(session, statement)
-    mistakes = tuple(d for d in project.errors if d.span is not None and d.span.file == STATEMENT)
-    if mistakes:
-        raise ProjectError(mistakes)
-    if not isinstance(found, CreateAsSelect | CreateRelation | InsertInto):
-        return {"ddl": found.origin.text, "sink": None, "sources": []}
-    query = next((q for q in project.queries.values() if q.statement.origin.span.file == STATEMENT), None)
-    if query is not None:
-        return _of_query(project, query)
-    made = next((r for r in project.catalog.relations.values() if r.span.file == STATEMENT), None)
-    if made is None:
-        raise ProjectError(project.errors)
-    return {"ddl": _ddl(project, made), "sink": _artifact(made), "sources": []}
-
-
-def _of_query(project: Project, query: BoundQuery) -> dict[str, Any]:
-    sources = [project.catalog.relations[name] for name in query.sources]
-    return {"ddl": _ddl(project, query.sink), "sink": _artifact(query.sink), "sources": [_artifact(r) for r in sources]}
-
-
-def _ddl(project: Project, relation: Relation) -> str:
-    return relation_ddl(relation, property_index(KINDS), project.catalog.store(relation.store).kind)
-
-
-def _artifact(relation: Relation) -> dict[str, Any]:
-    return {
-        "fqn": str(relation.name),
-        "type": relation.kind,
-        "db_name": relation.name.database,
-        "schema_name": relation.name.schema,
-        "name": relation.name.name,
-        "store_name": relation.store,
-        "is_virtual": False,
-    }
-
-
-def _compiled(session: Session, statement: DescribeStatement) -> Project:
-    """The project's files, without what the statement would replace, and the statement behind them."""
-    texts, _ = read_texts(session.settings)
-    context, project = session.context, session.project()
-    replaced = _replaced(project, statement)
-    kept = [(name, _without(text, name, replaced)) for name, text in texts]
-    lines = [
-        f"USE {what.upper()} {value};"
-        for what, value in (("database", context.database), ("schema", context.schema), ("store", context.store))
-        if value
-    ]
-    return compile_texts([*kept, (STATEMENT, " ".join([*lines, statement.statement.origin.text]))], session.settings)
-
-
-def _replaced(project: Project, statement: DescribeStatement) -> Relation | None:
-    """The relation of the same name that a file declares."""
-    found = statement.statement
-    if not isinstance(found, CreateAsSelect | CreateRelation):
-        return None
-    name = QualifiedName.parse(str(found.name), project.settings.database, project.settings.schema)
-    return project.catalog.relations.get(name)
-
-
-def _without(text: str, name: str, relation: Relation | None) -> str:
-    """A file's text with a relation's statement blanked out; places stay."""
-    if relation is None or relation.span.file != name or not relation.origin.text:
-        return text
-    blank = "".join("\n" if character == "\n" else " " for character in relation.origin.text)
-    return text.replace(relation.origin.text, blank, 1)
 
 
 EXECUTORS: Mapping[type, Executor] = {

@@ -114,8 +114,10 @@ QUERIES: tuple[Condition, ...] = (
     Condition(
         "APPLICATION_ROW_LOG",
         "unsupported",
-        "the query of {relation} keeps bad records or leaves out rows that fail; one in application {name} cannot",
-        "leave out IGNORE_AND_LOG and 'row.error.handling', or move the query out of the application",
+        "the query of {relation} leaves out rows that fail, or keeps late ones; one in application {name} cannot: its "
+        "rows may be made once for several queries",
+        "leave out 'row.error.handling' and 'late.rows.relation', or move the query out of the application; records "
+        "that cannot be read may be kept, by IGNORE_AND_LOG behind a source",
         "0A000",
     ),
     Condition(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from types import MappingProxyType
 
+from ds_dagster.catalog.row_log import log_name
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.application_nodes import Bundle, Virtual, is_plain, readings, shared_name
@@ -26,6 +27,7 @@ WITH_OF: Mapping[str, str] = MappingProxyType(
         "max_records_per_batch": "max.records.per.batch",
         "data_loss": "what lost records do",
         "slot": "postgresql.slot.name",
+        "log": "source.deserialization.error.log.topic",
     }
 )
 """Field of a scan → how people call what decides it."""
@@ -79,7 +81,7 @@ def _scans(name: str, parts: Iterable[BoundQuery], spans: Mapping[str, Span]) ->
     """Source name → a scan that gives what all of them need."""
     found: dict[str, Scan] = {}
     for part in parts:
-        if part.logs or ignores_row_errors(part.settings):
+        if part.late is not None or ignores_row_errors(part.settings):
             raise error("APPLICATION_ROW_LOG", span=spans[part.name], name=name, relation=part.sink.name.name)
         for scan in part.scans:
             first = found.setdefault(scan.source_name, scan)
@@ -89,10 +91,7 @@ def _scans(name: str, parts: Iterable[BoundQuery], spans: Mapping[str, Span]) ->
 
 
 def _both(name: str, first: Scan, second: Scan, span: Span) -> Scan:
-    other = next(
-        (f.name for f in fields(Scan) if f.name not in _MERGED and getattr(first, f.name) != getattr(second, f.name)),
-        None,
-    )
+    other = next((f.name for f in fields(Scan) if f.name not in _MERGED and not _same(first, second, f.name)), None)
     if other is not None:
         relation, what = first.relation.name.name, WITH_OF.get(other, other)
         raise error("APPLICATION_SOURCE_DIFFERS", span=span, name=name, relation=relation, what=what)
@@ -105,6 +104,13 @@ def _both(name: str, first: Scan, second: Scan, span: Span) -> Scan:
     return replace(
         first, columns=columns, rowtime=first.rowtime or second.rowtime, record_fields=tuple(sorted(beside, key=str))
     )
+
+
+def _same(first: Scan, second: Scan, name: str) -> bool:
+    """Whether a field says the same: of a log only where it is."""
+    if name == "log" and first.log is not None and second.log is not None:
+        return log_name(first.log) == log_name(second.log)
+    return bool(getattr(first, name) == getattr(second, name))
 
 
 def _sink(root: Sink, scans: Mapping[str, Scan]) -> Sink:

@@ -81,9 +81,14 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
         *_stores(stores, catalog.secrets, index),
         *_descriptor_sources(dict.fromkeys(one.source for one in used), catalog),
         *_functions(query, catalog),
-        *((relation_ddl(relation, index, kind(relation)), relation.span, Context()) for relation in relations),
+        *((relation_ddl(_read(relation), index, kind(relation)), relation.span, Context()) for relation in relations),
         (origin.text, origin.span, origin.context),
     )
+
+
+def _read(relation: Relation) -> Relation:
+    """A relation as a query reads it: a view is looked up, for which its key means nothing."""
+    return replace(relation, primary_key=()) if relation.kind == "materialized_view" else relation
 
 
 def _schemas(names: Iterable[QualifiedName], context: Context, span: Span) -> Iterator[Piece]:
@@ -180,9 +185,8 @@ def _is_secret(item: Property, index: PropertyIndex) -> bool:
 
 def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
     """CREATE STREAM, CHANGELOG or TABLE that declares an equal relation; ``kind``: of its store, whose relations may
-    have no records and therefore no properties of such. A view is looked up, for which its key means nothing."""
+    have no records and therefore no properties of such."""
     span = relation.span
-    key = () if relation.kind == "materialized_view" else relation.primary_key
     values = {
         name: value.value
         for name, value in relation.properties.items()
@@ -194,8 +198,11 @@ def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
         origin=Origin(span, ""),
         kind=relation.kind,
         name=WrittenName(relation.name.parts, span),
-        columns=tuple(ColumnDefinition(c.name, c.type, c.nullable or c.name in key, span) for c in relation.columns),
-        primary_key=tuple(WrittenName((name,), span) for name in key),
+        columns=tuple(
+            ColumnDefinition(c.name, c.type, c.nullable or c.name in relation.primary_key, span)
+            for c in relation.columns
+        ),
+        primary_key=tuple(WrittenName((name,), span) for name in relation.primary_key),
         properties=tuple(_property(name, values[name], span) for name in sorted(values)),
     )
     return print_statement(made)

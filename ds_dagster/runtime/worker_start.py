@@ -188,6 +188,7 @@ def _application(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQu
         identity=job.order.identity,
         resolve=resolver_of_all(job),
         job_name=job.order.name,
+        logs=given.logs,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
@@ -24,7 +26,16 @@ from ds_dagster.spark.application import (
 from ds_dagster.spark.clock import ClockMode, clock_config
 from ds_dagster.spark.compiler import output_mode, state_store
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.query import EVOLUTION, PreparedQuery, plan_frame, source_reader, table_reader
+from ds_dagster.spark.query import (
+    EVOLUTION,
+    PreparedQuery,
+    log_writers,
+    logged_source,
+    plan_frame,
+    source_reader,
+    table_reader,
+)
+from ds_dagster.spark.row_logs import LogCapture
 from ds_dagster.spark.session import active, job_session
 from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.sources import SourceProvider
@@ -44,8 +55,11 @@ def prepare_application(
     loaders: Mapping[str, BatchLoader] | None = None,
     captures: Mapping[str, Capture] | None = None,
     tables: Mapping[str, TableRead] | None = None,
+    logs: Mapping[str, WriteSpec] = MappingProxyType({}),
+    log_capture: LogCapture | None = None,
 ) -> PreparedQuery:
-    """Compile an application: one query over one read of each source, whose batches go to all sinks.
+    """Compile an application: one query over one read of each source, whose batches go to all sinks, and whose bad
+    records go to the logs of its sources once.
 
     Args:
         query: with members.
@@ -63,13 +77,17 @@ def prepare_application(
     shared = SharedRows(query.bundle, session.sparkContext.defaultParallelism)
     read = source_reader(session, query, reads, resolve, job_name, provider, list(writes.values()))
     look_up = table_reader(session, tables, resolve)
+    kept = log_writers(session, job_name, query, logs, identity, resolve, log_capture)
+    logged = partial(logged_source, read, kept)
     with active(session), ExitStack() as undo:
         if config:
             undo.callback(operators(session).remove_clock, job_name)
+        if kept:
+            undo.callback(kept.close)
         sinks = []
         for part in query.members:
             write, own = writes[part.name], sink_identity(identity, part)
-            frame = plan_frame(session, part, write, job_name, read, look_up, shared=shared)
+            frame = plan_frame(session, part, write, job_name, logged, look_up, shared=shared, logs=kept)
             loader, capture = (loaders or {}).get(part.name), (captures or {}).get(part.name)
             if write.kind == "batch":
                 table = table_writer(write, part, own, resolve, loader)
@@ -95,4 +113,5 @@ def prepare_application(
         unnamed=True,
         reads=reads,
         application=ApplicationWriter(sinks),
+        logs=kept,
     )

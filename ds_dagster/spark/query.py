@@ -141,8 +141,7 @@ def prepare(
     config = clock_config(query.root, reads, mode=clock, looks=provider is None)
     if config:
         operators(session).register_clock(job_name, config)
-    sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
-    kept = open_logs(session, job_name, query.name, sinks, identity, log_capture, query.late)
+    kept = log_writers(session, job_name, query, logs, identity, resolve, log_capture)
     read = source_reader(session, query, reads, resolve, job_name, provider, [write])
     look_up = table_reader(session, tables, resolve)
     with active(session), ExitStack() as undo:
@@ -150,7 +149,7 @@ def prepare(
             undo.callback(operators(session).remove_clock, job_name)
         if kept:
             undo.callback(kept.close)
-        logged = partial(_logged_source, read, kept)
+        logged = partial(logged_source, read, kept)
         frame = plan_frame(session, query, write, job_name, logged, look_up, logs=kept)
         options = stream_options(write, identity, resolve)
         writer = table_writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
@@ -200,7 +199,22 @@ def source_reader(
     return read
 
 
-def _logged_source(read: Callable[[Scan], SourceFrame], logs: RowLogs | None, scan: Scan) -> SourceFrame:
+def log_writers(
+    session: SparkSession,
+    job_name: str,
+    query: BoundQuery,
+    logs: Mapping[str, WriteSpec],
+    identity: SinkIdentity,
+    resolve: Resolver,
+    capture: LogCapture | None,
+) -> RowLogs | None:
+    """The row logs of a query, None where it keeps none; for the arguments see :func:`prepare`."""
+    sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
+    return open_logs(session, job_name, query.name, sinks, identity, capture, query.late)
+
+
+def logged_source(read: Callable[[Scan], SourceFrame], logs: RowLogs | None, scan: Scan) -> SourceFrame:
+    """A source whose bad records go to a log where its scan says so."""
     return replace(read(scan), logs=logs)
 
 

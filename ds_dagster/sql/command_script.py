@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlglot.tokenizer_core import TokenType
 
+from ds_dagster.sql.application_script import begins
 from ds_dagster.sql.command_grammar import CommandParser
-from ds_dagster.sql.commands import Command
+from ds_dagster.sql.commands import Command, DescribeStatement
 from ds_dagster.sql.dialect import DeltaStream
 from ds_dagster.sql.mistakes import Mistake, RefusedError
+from ds_dagster.sql.script import parse_statement
 from ds_dagster.sql.source import Piece, Source, plain_quotes, split
 from ds_dagster.sql.statements import Comment, Context, Origin, Statement
 from ds_dagster.sql.tokens import DeltaStreamTokenizer
+
+BEGINNING, ENDING = ("begin", "application"), ("end", "application")
+DESCRIBED = ("describe", *BEGINNING)
 
 
 def parse_commands(path: str, text: str) -> Iterator[Command | Statement]:
@@ -26,8 +31,34 @@ def parse_commands(path: str, text: str) -> Iterator[Command | Statement]:
     plain, _ = plain_quotes(" " + text[1:] if text.startswith("\ufeff") else text)
     source = Source(path, plain)
     parser = CommandParser(dialect=DeltaStream)
-    for piece in split(source):
-        yield _one(parser, source, piece)
+    pieces = iter(split(source))
+    for piece in pieces:
+        if begins(piece, *DESCRIBED):
+            yield _described(source, piece, pieces)
+        elif begins(piece, *BEGINNING):
+            yield _application(source, piece.tokens[0].start, _last(pieces))
+        else:
+            yield _one(parser, source, piece)
+
+
+def _described(source: Source, first: Piece, behind: Iterator[Piece]) -> DescribeStatement:
+    """DESCRIBE BEGIN APPLICATION … END APPLICATION."""
+    last = _last(behind)
+    end = len(source.text) if last is None else last.end
+    origin = Origin(source.span(first.start, end), source.text[first.start : end], Comment(), Context())
+    return DescribeStatement(origin=origin, statement=_application(source, first.tokens[1].start, last))
+
+
+def _last(behind: Iterator[Piece]) -> Piece | None:
+    """The piece that ends an application, whose statements end with semicolons of their own; None without one."""
+    return next((piece for piece in behind if begins(piece, *ENDING)), None)
+
+
+def _application(source: Source, start: int, last: Piece | None) -> Statement:
+    """BEGIN APPLICATION … END APPLICATION from a place on; what stands before is blank, so that places are right."""
+    end = len(source.text) if last is None else last.end
+    before = "".join("\n" if character == "\n" else " " for character in source.text[:start])
+    return parse_statement(before + source.text[start:end], source.path)
 
 
 def _one(parser: CommandParser, source: Source, piece: Piece) -> Command | Statement:
@@ -54,7 +85,15 @@ def is_complete(text: str) -> bool:
     pieces = split(Source("<input>", plain))
     if not pieces:
         return True
-    if pieces[-1].mistake is not None:
+    if pieces[-1].mistake is not None or _is_open(pieces):
         return False
     tokens = DeltaStreamTokenizer().tokenize(plain)
     return bool(tokens) and tokens[-1].token_type is TokenType.SEMICOLON
+
+
+def _is_open(pieces: Sequence[Piece]) -> bool:
+    """Whether an application has begun that has not ended: the semicolons inside end its statements."""
+    is_open = False
+    for piece in pieces:
+        is_open = not begins(piece, *ENDING) and (is_open or begins(piece, *BEGINNING) or begins(piece, *DESCRIBED))
+    return is_open

@@ -63,7 +63,8 @@ class DescribeEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeStatement:
-    """DESCRIBE CREATE … or DESCRIBE INSERT …: what it would make, without making it."""
+    """DESCRIBE CREATE …, DESCRIBE INSERT … or DESCRIBE BEGIN APPLICATION … END APPLICATION: what it would make,
+    without making it."""
 
     origin: Origin
     statement: Statement

@@ -14,6 +14,9 @@ TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 AS_TEXT = ("VARCHAR", "DECIMAL")
 """Read as text: a driver may give other things of such a column, and numbers of several forms."""
 
+OF_THE_TABLE = ("QUESTION_FAILED", "ENTITY_MISSING")
+"""What a store says of a SELECT that names a table or column it has not."""
+
 
 def asked(table: str, ask: Callable[[], Sequence[tuple[Any, ...]]]) -> Sequence[tuple[Any, ...]]:
     """Rows of a SELECT over a table; what is wrong with it is wrong with how the table is declared.
@@ -24,10 +27,11 @@ def asked(table: str, ask: Callable[[], Sequence[tuple[Any, ...]]]) -> Sequence[
     try:
         return ask()
     except DsError as problem:
-        if problem.condition != "QUESTION_FAILED":
+        if problem.condition not in OF_THE_TABLE:
             raise
-        reason = str(problem.params.get("reason", ""))
-        raise error("LOOKUP_TABLE_DIFFERS", table=table, reason=" ".join(reason.split())) from None
+        reason = " ".join(str(problem.params.get("reason", "")).split())
+        plain = reason.replace("[", "(").replace("]", ")")  # what stands in brackets is a condition, inside Spark
+        raise error("LOOKUP_TABLE_DIFFERS", table=table, reason=plain) from None
 
 
 def as_batches(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> Iterator[pyarrow.RecordBatch]:

@@ -205,6 +205,8 @@ class RunningQuery:
             provider=self._provide,
             loaders={name: loader for name, loader in loaders.items() if loader is not None},
             captures={name: capture for name, capture in captures.items() if capture is not None},
+            logs=dict.fromkeys(self.logs, LOG),
+            log_capture=self._log,
         )
 
     def _loader(self, name: str, owner: SinkIdentity) -> CrashingLoader | None:

@@ -101,6 +101,44 @@ def test_describe_statement_tells_sink_and_sources(ds: Ds) -> None:
     assert refused(ds, "DESCRIBE CREATE STREAM x AS SELECT nothing FROM clicks")["condition"] == "UNKNOWN_COLUMN"
 
 
+APPLICATION = """BEGIN APPLICATION shop
+  CREATE VIRTUAL STREAM mobile AS SELECT url, userid FROM clicks WHERE device = 'mobile';
+  USE STORE kafka;
+  CREATE STREAM home AS SELECT url, userid FROM mobile WHERE url = './home';
+  CREATE CHANGELOG per_url AS SELECT url, count(*) AS n FROM mobile GROUP BY url;
+END APPLICATION"""
+
+
+def test_describe_application_tells_all_it_makes_and_touches(ds: Ds, project: Path) -> None:
+    (row,) = rows(ds, f"DESCRIBE {APPLICATION};")
+    found = row["json"]
+    assert row["kind"] == "APPLICATION"
+    assert [(one["fqn"], one["type"], one["is_virtual"], one["store_name"]) for one in found["ddls"]] == [
+        ("d.public.mobile", "stream", True, None),
+        ("d.public.home", "stream", False, "kafka"),
+        ("d.public.per_url", "changelog", False, "kafka"),
+    ]
+    assert [one["fqn"] for one in found["sources"]] == ["d.public.clicks"]
+    assert [one["fqn"] for one in found["sinks"]] == ["d.public.home", "d.public.per_url"]
+    assert [(one["kind"], one["sink"]["name"], [s["name"] for s in one["sources"]]) for one in found["statements"]] == [
+        ("CREATE_STREAM", "home", ["clicks"]),
+        ("CREATE_CHANGELOG", "per_url", ["clicks"]),
+    ]
+    assert found["statements"][0]["ddl"].startswith("CREATE STREAM d.public.home (url VARCHAR, userid VARCHAR)")
+    (project / "sql" / "app.sql").write_text(APPLICATION + ";")
+    (again,) = rows(ds, f"DESCRIBE {APPLICATION.replace('./home', './cart')}")
+    assert again["json"]["sinks"] == found["sinks"], "one that is in a file already is replaced"
+
+
+def test_describe_application_reads_what_stands_around_it(ds: Ds) -> None:
+    found = ds("sql", "--json", "-c", f"USE DATABASE d; DESCRIBE {APPLICATION}; DESCRIBE RELATION visits;")
+    assert [line["kind"] for line in lines(found)] == ["USE", "DESCRIBE", "DESCRIBE_RELATION"]
+    wrong = refused(ds, f"DESCRIBE {APPLICATION.replace('count(*)', 'count(nothing)')}")
+    assert (wrong["condition"], wrong["line"]) == ("UNKNOWN_COLUMN", 5)
+    assert refused(ds, f"DESCRIBE {APPLICATION[:-16]}")["condition"] == "APPLICATION_WITHOUT_END"
+    assert refused(ds, APPLICATION)["condition"] == "DEFINITION_IN_SHELL"
+
+
 def test_select_answers_from_views(ds: Ds, views: ViewWriter) -> None:
     views.write("visits", {"url": ["./a", "./b"], "device": ["m", "m"], "n": [3, 4]})
     assert rows(ds, "SELECT url, n FROM visits WHERE n > 3") == [{"url": "./b", "n": 4}]
@@ -161,6 +199,11 @@ def test_a_script_ends_at_its_first_mistake(ds: Ds) -> None:
         ("CREATE STORE s WITH ('type' = MEMORY)", "DEFINITION_IN_SHELL"),
         ("INSERT INTO clicks SELECT * FROM clicks", "DEFINITION_IN_SHELL"),
         ("DROP STREAM clicks", "DEFINITION_IN_SHELL"),
+        ("DROP FUNCTION twice(INTEGER)", "DEFINITION_IN_SHELL"),
+        (
+            "CREATE FUNCTION twice(n INTEGER) RETURNS INTEGER LANGUAGE PYTHON WITH ('module' = 'm')",
+            "DEFINITION_IN_SHELL",
+        ),
         ("LIST STORS", "LIST_UNKNOWN"),
         ("LIST ROLES", "HOSTED_ROLES"),
         ("PRINT TOPIC t WITH ('beginning')", "OPTION_UNKNOWN"),

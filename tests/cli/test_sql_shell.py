@@ -139,6 +139,10 @@ def test_what_is_offered(project: Path, text: str, expected: str) -> None:
         ("SELECT ';' FROM x ; ", True),
         ("/* ;", False),
         ("-- only a comment", True),
+        ("BEGIN APPLICATION a INSERT INTO x SELECT * FROM y;", False),
+        ("DESCRIBE BEGIN APPLICATION a INSERT INTO x SELECT * FROM y;", False),
+        ("DESCRIBE BEGIN APPLICATION a INSERT INTO x SELECT * FROM y; END APPLICATION", False),
+        ("DESCRIBE BEGIN APPLICATION a INSERT INTO x SELECT * FROM y; END APPLICATION;", True),
     ],
 )
 def test_when_enter_executes(text: str, complete: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -29,9 +30,11 @@ CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
 CREATE STREAM origin (n BIGINT, k VARCHAR) WITH ('store'='k', 'topic'='origin', 'value.format'='json',
   'topic.partitions'=2, 'topic.replicas'=1);
 BEGIN APPLICATION numbers
-  CREATE VIRTUAL STREAM valid AS SELECT n, k FROM origin WHERE n >= 0;
+  CREATE VIRTUAL STREAM valid AS SELECT n, k
+    FROM origin WITH ('source.deserialization.error.handling' = 'IGNORE_AND_LOG') WHERE n >= 0;
   CREATE STREAM copied AS SELECT n FROM valid;
-  CREATE STREAM doubled AS SELECT n * 2 AS n FROM origin;
+  CREATE STREAM doubled AS SELECT n * 2 AS n
+    FROM origin WITH ('source.deserialization.error.handling' = 'IGNORE_AND_LOG');
   CREATE CHANGELOG counted AS SELECT k, COUNT(*) AS n FROM valid GROUP BY k;
   CREATE MATERIALIZED VIEW sums AS SELECT k, SUM(n) AS n FROM valid GROUP BY k;
 END APPLICATION;
@@ -123,6 +126,19 @@ def test_one_job_reads_its_source_once_and_fills_everything(house: Numbers) -> N
     told = house.ps("numbers")
     assert told["rows"] == house.sent, "each record is read once for all sinks"
     assert [name.rpartition(".")[2] for name in told["relations"]] == ["copied", "doubled", "counted", "sums"]
+
+
+def test_records_that_cannot_be_read_are_kept_once(house: Numbers) -> None:
+    producer = Producer({"bootstrap.servers": house.bootstrap})
+    for number in range(3):
+        producer.produce("origin", f"no JSON {number}".encode(), partition=number % 2)
+    assert producer.flush(30) == 0
+    house.more()
+    house.until_read()
+    kept = house.values("origin_bad_records")
+    assert sorted(base64.b64decode(row["value"]) for row in kept) == [b"no JSON 0", b"no JSON 1", b"no JSON 2"]
+    assert {row["query"] for row in kept} == {"numbers"}
+    check(house)
 
 
 def test_the_engine_is_killed_and_no_sink_loses_or_doubles(house: Numbers) -> None:

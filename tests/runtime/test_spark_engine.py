@@ -38,6 +38,7 @@ CREATE STREAM clicks (id BIGINT, device VARCHAR, url VARCHAR)
   WITH ('store'='k', 'topic'='clicks', 'value.format'='json', 'topic.partitions'=2, 'topic.replicas'=1);
 CREATE STREAM desktop AS SELECT * FROM clicks WHERE device = 'desktop';
 CREATE MATERIALIZED VIEW visits AS SELECT url, count(*) AS n FROM desktop GROUP BY url;
+CREATE MATERIALIZED VIEW passing WITH ('retention.millis' = 3000) AS SELECT id FROM desktop;
 CREATE STREAM elsewhere WITH ('store'='later', 'topic.partitions'=1, 'topic.replicas'=1) AS SELECT id FROM clicks;
 CREATE TABLE loaded WITH ('store'='pg', 'postgresql.db.name'='postgres', 'postgresql.schema.name'='public',
   'postgresql.table.name'='loaded') AS SELECT id, url FROM desktop;
@@ -84,6 +85,12 @@ class House:
             while self.control.engines()[0].state not in ("GONE", "STOPPING"):
                 over()
         self.control.ensure_engine(WAIT)
+
+    def stored(self) -> int:
+        """Rows in the file of the view that forgets."""
+        (path,) = (self.root / ".ds" / "views").glob("*passing.db")
+        with closing(sqlite3.connect(path)) as connection:
+            return int(connection.execute("SELECT count(*) FROM passing").fetchone()[0])
 
     def view(self) -> dict[str, int]:
         (path,) = (self.root / ".ds" / "views").glob("*visits.db")
@@ -190,6 +197,18 @@ def test_status_tells_what_the_query_did(house: House) -> None:
     assert status.batch is not None
     assert status.caught_up is not None
     assert status.progressed is not None
+
+
+def test_a_quiet_view_is_emptied_by_the_engine(house: House) -> None:
+    assert {status.state for status in house.run("desktop", "passing").values()} == {"RUNNING"}
+    house.send(30)
+    with deadline() as over:
+        while not house.stored():
+            over()
+    with deadline() as over:
+        while house.stored():
+            over()
+    house.control.stop(["passing"], requested_by="test")
 
 
 def test_a_missing_reference_fails_that_job_only_and_needs_no_new_engine(house: House) -> None:

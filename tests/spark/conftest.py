@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.tables_read import table_read
-from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
@@ -162,7 +162,7 @@ class Rows:
 
 def resolve_plain(value: PropertyValue) -> str:
     """Values without references, as the engine hands them on."""
-    return str(value.value).lower() if isinstance(value.value, bool) else str(value.value)
+    return resolve(value, {}, "a test")
 
 
 @dataclass
