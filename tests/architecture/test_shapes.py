@@ -75,7 +75,7 @@ STATEFUL: Mapping[str, str] = {
 }
 """Files or folders that may hold dataclasses which are not frozen → what those hold. What travels between modules
 (statements, catalog, plan nodes, specs, journal records) is never among them."""
-RECORDS = ("sql/statements.py", "catalog/", "plan/nodes.py", "plan/query.py", "runtime/records.py", "runtime/spec.py")
+RECORDS = ("sql/statements.py", "catalog/", "plan/node", "plan/query.py", "runtime/records.py", "runtime/spec.py")
 
 
 def dataclass_words(node: ast.ClassDef) -> frozenset[str] | None:
@@ -146,7 +146,7 @@ BUILT_IN = {
 }
 
 RAISES_BUILT_IN: Mapping[str, str] = {
-    "plan/nodes.py:output": "the base class of nodes has no fields of its own",
+    "plan/node.py:output": "the base class of nodes has no fields of its own",
     "sql/call_grammar.py:expr": "the grammar of expressions subclasses that of calls",
     "sql/call_grammar.py:query": "the grammar of queries subclasses that of expressions",
     "sql/match_grammar.py:duration": "the grammar of queries subclasses that of patterns",
