@@ -58,7 +58,7 @@ def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], sto
     meaning = [
         _sink(root.relation, store_kinds),
         _Shaper(root.input, store_kinds).columns(root),
-        shape_of(root.input, store_kinds),
+        _shape(root.input, store_kinds),
     ]
     return _hash(FINGERPRINT_VERSION, [refresh, sorted(settings.items()), meaning])
 
@@ -153,8 +153,12 @@ def _sink(relation: Relation, store_kinds: StoreKinds) -> Shape:
     return [str(relation.name), relation.kind, entity, _columns(relation), _records(relation), time, values]
 
 
-def shape_of(node: Node, store_kinds: StoreKinds = NOTHING) -> Shape:
+def shape_of(node: Node) -> Shape:
     """What rows a node gives, as nested lists; equal for two nodes that give the same from the same sources."""
+    return _shape(node, NOTHING)
+
+
+def _shape(node: Node, store_kinds: StoreKinds) -> Shape:
     return _Shaper(node, store_kinds).shape()
 
 
@@ -169,9 +173,9 @@ class _Shaper:
     def shape(self) -> Shape:
         """The node and all below."""
         if isinstance(self.node, Virtual):
-            return shape_of(self.node.input, self.store_kinds)
+            return _shape(self.node.input, self.store_kinds)
         own = SHAPES[type(self.node)](self, self.node)
-        return [type(self.node).__name__, own, [shape_of(child, self.store_kinds) for child in self.node.inputs]]
+        return [type(self.node).__name__, own, [_shape(child, self.store_kinds) for child in self.node.inputs]]
 
     def columns(self, root: Sink) -> Shape:
         """Which field each sink column is."""
@@ -383,7 +387,7 @@ def _state(node: Node, store_kinds: StoreKinds) -> Shape:
     results, and a join of changelogs must be told that a row goes in the words in which it came: everything below
     counts."""
     if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct | TopN | Over):
-        return [type(node).__name__, _without_reading(shape_of(node, store_kinds))]
+        return [type(node).__name__, _without_reading(_shape(node, store_kinds))]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)
     types = [[str(field.type) for field in child.output] for child in node.inputs]
     return [type(node).__name__, own, types]

@@ -11,20 +11,25 @@ from ds_dagster.datatypes import common_type
 from ds_dagster.plan.delta_nodes import DeltaJoin
 from ds_dagster.plan.nodes import IntervalJoin, TemporalJoin
 from ds_dagster.plan.window_join import WindowJoin
+from ds_dagster.spark import group_keys
 from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.typemap import to_spark
-from ds_dagster.spark.zeros import one_zero
+
+
+def _cast_keys(frame: DataFrame, node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin, side: int) -> list[Column]:
+    found = []
+    for pair in zip(node.left_keys, node.right_keys, strict=True):
+        shared = common_type(pair[0].type, pair[1].type) or pair[0].type
+        found.append(compile_expression(frame, pair[side]).cast(to_spark(shared)))
+    return found
 
 
 def shared_keys(
     frame: DataFrame, node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin, side: int
 ) -> list[Column]:
-    """The keys of one side (0 left, 1 right) over its frame, in order."""
-    found = []
-    for pair in zip(node.left_keys, node.right_keys, strict=True):
-        shared = common_type(pair[0].type, pair[1].type) or pair[0].type
-        found.append(one_zero(compile_expression(frame, pair[side]).cast(to_spark(shared)), shared))
-    return found
+    """The keys of one side (0 left, 1 right) over its frame, in order; equal ones are spelled alike."""
+    keys = zip(_cast_keys(frame, node, side), node.right_keys if side else node.left_keys, strict=True)
+    return [group_keys.one_zero(key, expression.type) for key, expression in keys]
 
 
 def null_mark(keys: list[Column], side: int) -> Column:
