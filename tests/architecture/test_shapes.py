@@ -16,15 +16,33 @@ from tests.architecture.trees import Module, code_of, docstring_of, lines_of, mo
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
-FILE_LINES, FUNCTION_LINES = 700, 60
+FILE_LINES, FUNCTION_LINES = 400, 60
 
+LONG_FILES: Mapping[str, int] = {
+    "catalog/inference.py": 442,
+    "catalog/property_table.py": 600,
+    "cli/pull_binding.py": 441,
+    "cli/pull_functions.py": 476,
+    "conditions/query.py": 440,
+    "jars.py": 458,
+    "plan/expressions.py": 635,
+    "plan/fingerprint.py": 410,
+    "runtime/control.py": 515,
+    "spark/compiler.py": 470,
+    "spark/formats.py": 420,
+    "spark/jvm.py": 600,
+    "spark/query.py": 405,
+    "sql/query_grammar.py": 416,
+}
+"""Files that are longer → how long they may be. May only shrink."""
 LONG_FUNCTIONS: Mapping[str, str] = {}
 """``path:function`` → why it is longer. May only shrink."""
 
 
 def test_files_have_one_noun() -> None:
-    long = {found.path: len(found.text.splitlines()) for found in modules()}
-    assert not {path: count for path, count in long.items() if count > FILE_LINES}
+    lines = {found.path: len(found.text.splitlines()) for found in modules()}
+    assert not {path: count for path, count in lines.items() if count > LONG_FILES.get(path, FILE_LINES)}
+    assert not {path for path in LONG_FILES if lines.get(path, 0) <= FILE_LINES}, "remove them from LONG_FILES"
 
 
 def test_functions_do_one_step() -> None:
