@@ -25,21 +25,22 @@ _SHOWS = (Sink, Fold, Project, Union, Virtual)
 
 
 def not_repeatable(root: Sink, otherwise: Span) -> Iterator[DsError]:
-    """VALUE_NOT_REPEATABLE for each such function whose value decides over rows that may go.
+    """VALUE_NOT_REPEATABLE, once for each such function whose value decides over rows that may go.
 
     Args:
         root: plan after rewriting: a filter that went below the step that keeps rows is asked once for each.
         otherwise: where the query begins.
     """
-    yield from _found(root, otherwise, shown=True)
+    for function in dict.fromkeys(_found(root, shown=True)):
+        yield error("VALUE_NOT_REPEATABLE", span=otherwise, function=function)
 
 
-def _found(node: Node, span: Span, *, shown: bool) -> Iterator[DsError]:
+def _found(node: Node, *, shown: bool) -> Iterator[str]:
     shown = shown and isinstance(node, _SHOWS)
     if not shown and any(below.changelog == "weighted" and not appends_only(below) for below in node.inputs):
         for expression in expressions_of(node):
             for call in expression.tree.find_all(exp.Anonymous):
                 if not FUNCTIONS[str(call.this)].deterministic:
-                    yield error("VALUE_NOT_REPEATABLE", span=span, function=str(call.this))
+                    yield str(call.this)
     for below in node.inputs:
-        yield from _found(below, span, shown=shown)
+        yield from _found(below, shown=shown)
