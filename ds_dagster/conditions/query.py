@@ -344,6 +344,13 @@ SINKS: tuple[Condition, ...] = (
         "42803",
     ),
     Condition(
+        "VALUE_NOT_REPEATABLE",
+        "unsupported",
+        "{function} gives another value when a row of a changelog goes than it gave when the row came",
+        "compute it in a CHANGELOG of its own, right over the one with a topic, and read that",
+        "0A000",
+    ),
+    Condition(
         "RESULT_WITHOUT_KEY",
         "user",
         "the result is a changelog without a key: a sub-select leaves out what tells its rows apart",

@@ -2,7 +2,9 @@
 
 It is installed from PyPI into an environment of its own in the cache, since it pins versions of sqlglot, DuckDB and the
 connector that need not be this package's. Databases are in memory: they end with the server. It takes any user and any
-password, has one transaction on one database, no MERGE inside a transaction, no roles and no warehouses.
+password, has one transaction on one database, no MERGE inside a transaction, no roles and no warehouses. A NULL of a
+TIMESTAMP type is told to the connector as 1970-01-01: it packs moments into structs and leaves out which of them are
+NULL. The table holds NULL.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from ds_dagster.plan.late_rows import keeps_late
 from ds_dagster.plan.lineage import column_lineage
 from ds_dagster.plan.nodes import BoundExpression, Named, Project, Sink
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.repeatable import not_repeatable
 from ds_dagster.plan.rewrites import rewrite
 from ds_dagster.plan.row_errors import row_error_log
 from ds_dagster.plan.select import SelectBinder
@@ -232,6 +233,8 @@ class _Binder:
         refresh = _refresh(relation)
         late = self.findings.collect(lambda: keeps_late(root, choices, self.statement.origin.context, self.world))
         root = rewrite(late or root)
+        for problem in not_repeatable(root, self.statement.body.span):
+            self.findings.add(problem)
         log = self.findings.collect(lambda: row_error_log(root, choices, self.world))
         if self.findings.failed:
             return None

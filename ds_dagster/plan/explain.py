@@ -18,6 +18,7 @@ from itertools import count
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh, appends_only
+from ds_dagster.plan.fingerprint import shape_of
 from ds_dagster.plan.match_node import Match, MatchValue
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -61,7 +62,7 @@ def explain_plan(query: BoundQuery) -> str:
     head = f"{sink.kind.replace('_', ' ')} {sink.name.name} → {sink.store}.{sink.entity} · {_changelog(query.root)}"
     if query.is_finite:
         head += f" · {query.refresh}"
-    lines = [head, *_tree(query.root.input, count(1), "", last=True)]
+    lines = [head, *_tree(query.root.input, count(1), _again(query.root.input), "", last=True)]
     lines += ["columns", *(f"  {line}" for line in _columns(query))]
     lines += [f"fingerprint {query.fingerprint}", f"state {query.state_signature}"]
     return "\n".join(lines)
@@ -90,7 +91,7 @@ def plan_json(query: BoundQuery) -> Described:
 
 def _nodes(top: Node) -> list[Described]:
     found: list[Described] = []
-    numbers = count(1)
+    numbers, again = count(1), _again(top)
 
     def visit(node: Node) -> int:
         number = next(numbers)
@@ -103,6 +104,7 @@ def _nodes(top: Node) -> list[Described]:
             "changelog": node.changelog,
             "key": [shown(name) for name in node.key],
             "stateful": node.is_stateful,
+            "same_as": again.get(number),
             "inputs": [visit(child) for child in node.inputs],
             "output": [{"name": shown(f.name), "type": str(f.type), "nullable": f.nullable} for f in node.output],
         }
@@ -112,12 +114,23 @@ def _nodes(top: Node) -> list[Described]:
     return found
 
 
-def _tree(node: Node, numbers: Iterator[int], indent: str, *, last: bool) -> list[str]:
-    branch = "└─ " if last else "├─ "
-    lines = [f"{indent}{branch}{next(numbers)} {type(node).__name__} {DESCRIPTIONS[type(node)](node)}".rstrip()]
+def _again(top: Node) -> Mapping[int, int]:
+    """Number of a stateful step → that of the first which computes the same from the same: Spark runs both."""
+    first: dict[str, int] = {}
+    found = {}
+    for number, node in enumerate(top.walk(), start=1):
+        if node.is_stateful and (same := first.setdefault(repr(shape_of(node)), number)) != number:
+            found[number] = same
+    return found
+
+
+def _tree(node: Node, numbers: Iterator[int], again: Mapping[int, int], indent: str, *, last: bool) -> list[str]:
+    branch, number = "└─ " if last else "├─ ", next(numbers)
+    same = f" · same as {again[number]}, kept once more" if number in again else ""
+    lines = [f"{indent}{branch}{number} {type(node).__name__} {DESCRIPTIONS[type(node)](node)}".rstrip() + same]
     below = indent + ("   " if last else "│  ")
     for position, child in enumerate(node.inputs, start=1):
-        lines += _tree(child, numbers, below, last=position == len(node.inputs))
+        lines += _tree(child, numbers, again, below, last=position == len(node.inputs))
     return lines
 
 

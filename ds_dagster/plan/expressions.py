@@ -1,20 +1,12 @@
-"""Expressions: names resolved, types checked, implicit conversions made explicit.
-
-A bound tree holds only the node classes of :data:`BOUND_NODES`. ``exp.Column`` has one quoted identifier, the
-internal name of a field; a function call is ``exp.Anonymous`` whose ``this`` is a key of
-``plan.functions.FUNCTIONS``, one of the user's
-:class:`~ds_dagster.sql.expressions.UserCall`; ``||`` has become CONCAT, ``%`` MOD, ``col['field']`` a
-:class:`~ds_dagster.sql.expressions.FieldAccess`; a division of whole numbers is ``exp.IntDiv`` (truncates); CASE has
-no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP; ``exp.Interval`` occurs only beside
-``+`` and ``-``; the target of a cast is read with :func:`cast_type`.
-"""
+"""Expressions: names resolved, types checked, implicit conversions made explicit; what comes out stands in
+``plan/bound_trees.py``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -42,59 +34,33 @@ from ds_dagster.datatypes import (
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.arithmetic import arithmetic_type, can_cast
+from ds_dagster.plan.bound_trees import (
+    BOUND_NODES,
+    Typed,
+    cast_type,
+    column,
+    conjunction,
+    conjuncts,
+    widened,
+)
 from ds_dagster.plan.nodes import BoundExpression
 from ds_dagster.plan.scope import Scope
-from ds_dagster.sql.expressions import FieldAccess, UserCall
-from ds_dagster.sql.typetext import type_node, type_of_node
+from ds_dagster.sql.expressions import FieldAccess
+from ds_dagster.sql.typetext import type_node
 
 if TYPE_CHECKING:
     from ds_dagster.plan.calls import Aggregates
 
-BOUND_NODES: tuple[type[exp.Expression], ...] = (
-    exp.Column,
-    exp.Literal,
-    exp.Boolean,
-    exp.Null,
-    exp.Paren,
-    exp.Neg,
-    exp.Add,
-    exp.Sub,
-    exp.Mul,
-    exp.Div,
-    exp.IntDiv,
-    exp.EQ,
-    exp.NEQ,
-    exp.LT,
-    exp.LTE,
-    exp.GT,
-    exp.GTE,
-    exp.NullSafeEQ,
-    exp.NullSafeNEQ,
-    exp.And,
-    exp.Or,
-    exp.Not,
-    exp.Is,
-    exp.In,
-    exp.Between,
-    exp.Like,
-    exp.Escape,
-    exp.Case,
-    exp.If,
-    exp.Cast,
-    exp.TryCast,
-    exp.Anonymous,
-    UserCall,
-    exp.Bracket,
-    FieldAccess,
-    exp.Array,
-    exp.Interval,
-    exp.Var,
-    exp.Identifier,
-    exp.DataType,
-    exp.DataTypeParam,
-    exp.ColumnDef,
-)
-"""Every class that may occur in a bound tree, parts of casts and intervals included."""
+__all__ = [
+    "BOUND_NODES",
+    "ExpressionBinder",
+    "Typed",
+    "cast_type",
+    "column",
+    "conjunction",
+    "conjuncts",
+    "widened",
+]
 
 OPERATORS: dict[type[exp.Expression], str] = {
     exp.Add: "+",
@@ -117,61 +83,6 @@ _TEMPORAL_READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "TIMESTAMP": (datetime.fromisoformat, "'2024-01-31 13:45:00'"),
     "TIMESTAMP_LTZ": (datetime.fromisoformat, "'2024-01-31 13:45:00'"),
 }
-
-
-class Typed(NamedTuple):
-    """A bound tree and its type; ``type`` None: the literal NULL, which takes any."""
-
-    tree: exp.Expression
-    type: DataType | None
-    nullable: bool
-
-
-def cast_type(node: exp.Expression) -> DataType:
-    """Target type of a ``Cast`` or ``TryCast``."""
-    return type_of_node(node.args["to"])
-
-
-def column(field: str) -> exp.Column:
-    """A bound reference to a field."""
-    return exp.Column(this=exp.Identifier(this=field, quoted=True))
-
-
-def conjunction(conditions: Sequence[BoundExpression]) -> BoundExpression:
-    """All of these conditions (at least one) as one."""
-    tree, nullable = conditions[0].tree, conditions[0].nullable
-    for condition in conditions[1:]:
-        tree = exp.And(this=_wrapped(tree), expression=_wrapped(condition.tree))
-        nullable = nullable or condition.nullable
-    return BoundExpression(tree, BOOLEAN, nullable)
-
-
-def conjuncts(condition: BoundExpression) -> list[BoundExpression]:
-    """The conditions an AND is made of, left to right."""
-    pending, found = [condition.tree], []
-    while pending:
-        node = pending.pop()
-        if isinstance(node, exp.Paren):
-            pending.append(node.this)
-        elif isinstance(node, exp.And):
-            pending += [node.expression, node.this]
-        else:
-            found.append(BoundExpression(node, BOOLEAN, condition.nullable))
-    return found
-
-
-def widened(value: Typed, target: DataType) -> exp.Expression:
-    """The tree of a value as that type; a cast only where the type changes in kind or size."""
-    source = value.type
-    if source == target or (
-        isinstance(source, Scalar) and isinstance(target, Scalar) and source.name == target.name == "VARCHAR"
-    ):
-        return value.tree
-    return exp.Cast(this=value.tree, to=type_node(target))
-
-
-def _wrapped(tree: exp.Expression) -> exp.Expression:
-    return exp.Paren(this=tree) if isinstance(tree, exp.Or) else tree
 
 
 class ExpressionBinder:

@@ -155,6 +155,11 @@ def _sink(relation: Relation, store_kinds: StoreKinds) -> Shape:
     return [str(relation.name), relation.kind, entity, _columns(relation), _records(relation), time, values]
 
 
+def shape_of(node: Node) -> Shape:
+    """What rows a node gives, as nested lists; equal for two nodes that give the same from the same sources."""
+    return _shape(node, NOTHING)
+
+
 def _shape(node: Node, store_kinds: StoreKinds) -> Shape:
     return _Shaper(node, store_kinds).shape()
 

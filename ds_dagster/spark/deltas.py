@@ -20,9 +20,9 @@ from ds_dagster.spark import columns as names
 from ds_dagster.spark.aggregate_calls import call_argument, delta_form, delta_result, delta_type
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition
+from ds_dagster.spark.group_keys import compile_key, one_zero
 from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.zeros import compile_key, one_zero
 
 
 def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:

@@ -12,14 +12,14 @@ from ds_dagster.plan.delta_nodes import DeltaJoin
 from ds_dagster.plan.nodes import IntervalJoin, TemporalJoin
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.spark.expressions import compile_expression
+from ds_dagster.spark.group_keys import one_zero
 from ds_dagster.spark.typemap import spark_sql
-from ds_dagster.spark.zeros import one_zero
 
 
 def shared_keys(
     frame: DataFrame, node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin, side: int
 ) -> list[Column]:
-    """The keys of one side (0 left, 1 right) over its frame, in order."""
+    """The keys of one side (0 left, 1 right) over its frame, in order; equal ones are spelled alike."""
     found = []
     for pair in zip(node.left_keys, node.right_keys, strict=True):
         shared = common_type(pair[0].type, pair[1].type) or pair[0].type

@@ -21,9 +21,9 @@ from ds_dagster.plan.pattern import ACCEPT, automaton, variables
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.expressions import compile_condition, compile_expression
+from ds_dagster.spark.group_keys import compile_key
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.typemap import spark_sql, to_spark
-from ds_dagster.spark.zeros import compile_key
 
 _ALL_ROWS = _NOTHING = -1
 _NO_LIMIT = -1

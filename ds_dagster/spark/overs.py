@@ -11,10 +11,10 @@ from ds_dagster.plan.over_node import Over, OverCall
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.expressions import compile_condition, compile_expression
+from ds_dagster.spark.group_keys import compile_key
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.ticks import carry_time
 from ds_dagster.spark.typemap import to_spark
-from ds_dagster.spark.zeros import compile_key
 
 
 def over(spark: SparkSession, node: Over, frame: DataFrame) -> DataFrame:

@@ -16,15 +16,33 @@ from tests.architecture.trees import Module, code_of, docstring_of, lines_of, mo
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
-FILE_LINES, FUNCTION_LINES = 700, 60
+FILE_LINES, FUNCTION_LINES = 400, 60
 
+LONG_FILES: Mapping[str, int] = {
+    "catalog/inference.py": 442,
+    "catalog/property_table.py": 600,
+    "cli/pull_binding.py": 441,
+    "cli/pull_functions.py": 476,
+    "conditions/query.py": 440,
+    "jars.py": 458,
+    "plan/expressions.py": 546,
+    "plan/fingerprint.py": 410,
+    "runtime/control.py": 515,
+    "spark/compiler.py": 470,
+    "spark/formats.py": 420,
+    "spark/jvm.py": 600,
+    "spark/query.py": 405,
+    "sql/query_grammar.py": 416,
+}
+"""Files that are longer → how long they may be. May only shrink."""
 LONG_FUNCTIONS: Mapping[str, str] = {}
 """``path:function`` → why it is longer. May only shrink."""
 
 
 def test_files_have_one_noun() -> None:
-    long = {found.path: len(found.text.splitlines()) for found in modules()}
-    assert not {path: count for path, count in long.items() if count > FILE_LINES}
+    lines = {found.path: len(found.text.splitlines()) for found in modules()}
+    assert not {path: count for path, count in lines.items() if count > LONG_FILES.get(path, FILE_LINES)}
+    assert not {path for path in LONG_FILES if lines.get(path, 0) <= FILE_LINES}, "remove them from LONG_FILES"
 
 
 def test_functions_do_one_step() -> None:
@@ -75,7 +93,7 @@ STATEFUL: Mapping[str, str] = {
 }
 """Files or folders that may hold dataclasses which are not frozen → what those hold. What travels between modules
 (statements, catalog, plan nodes, specs, journal records) is never among them."""
-RECORDS = ("sql/statements.py", "catalog/", "plan/nodes.py", "plan/query.py", "runtime/records.py", "runtime/spec.py")
+RECORDS = ("sql/statements.py", "catalog/", "plan/node", "plan/query.py", "runtime/records.py", "runtime/spec.py")
 
 
 def dataclass_words(node: ast.ClassDef) -> frozenset[str] | None:
@@ -146,7 +164,7 @@ BUILT_IN = {
 }
 
 RAISES_BUILT_IN: Mapping[str, str] = {
-    "plan/nodes.py:output": "the base class of nodes has no fields of its own",
+    "plan/node.py:output": "the base class of nodes has no fields of its own",
     "sql/call_grammar.py:expr": "the grammar of expressions subclasses that of calls",
     "sql/call_grammar.py:query": "the grammar of queries subclasses that of expressions",
     "sql/match_grammar.py:duration": "the grammar of queries subclasses that of patterns",

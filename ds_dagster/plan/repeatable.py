@@ -1,0 +1,46 @@
+"""Functions that give another value each time, over changelogs.
+
+A row of a changelog goes in the words in which it came. ``CURRENT_TIMESTAMP``, ``RAND`` or ``UUID`` over such a row
+give another word when it goes, so whatever keeps or leaves out rows by it would keep one for ever or forget one it
+never had. What is merely shown in the result may differ: the key alone says which row goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.application_nodes import Virtual
+from ds_dagster.plan.delta_nodes import Fold, appends_only
+from ds_dagster.plan.functions import FUNCTIONS
+from ds_dagster.plan.nodes import Node, Project, Sink
+from ds_dagster.plan.row_errors import expressions_of
+from ds_dagster.plan.set_nodes import Union
+
+_SHOWS = (Sink, Fold, Project, Union, Virtual)
+"""Nodes that hand rows on whatever their values are."""
+
+
+def not_repeatable(root: Sink, otherwise: Span) -> Iterator[DsError]:
+    """VALUE_NOT_REPEATABLE, once for each such function whose value decides over rows that may go.
+
+    Args:
+        root: plan after rewriting: a filter that went below the step that keeps rows is asked once for each.
+        otherwise: where the query begins.
+    """
+    for function in dict.fromkeys(_found(root, shown=True)):
+        yield error("VALUE_NOT_REPEATABLE", span=otherwise, function=function)
+
+
+def _found(node: Node, *, shown: bool) -> Iterator[str]:
+    shown = shown and isinstance(node, _SHOWS)
+    if not shown and any(below.changelog == "weighted" and not appends_only(below) for below in node.inputs):
+        for expression in expressions_of(node):
+            for call in expression.tree.find_all(exp.Anonymous):
+                if not FUNCTIONS[str(call.this)].deterministic:
+                    yield str(call.this)
+    for below in node.inputs:
+        yield from _found(below, shown=shown)
