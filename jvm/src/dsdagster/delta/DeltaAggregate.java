@@ -17,9 +17,6 @@ import org.apache.spark.sql.types.StructType;
  * does not hold. Output: the group's columns, one per call ({@code c0} …), then {@code w} long (the old result goes, the
  * new one appears) or, when the result replaces what a key had, {@code deleted} boolean (at most one row per group and
  * batch). A group without rows has no result.
- *
- * <p>Where all that is kept are sums, each task makes those of its own rows first, and only these are sent. Not where
- * rows of a forgotten group may go: which of them to leave out is known with all of them at hand.
  */
 public final class DeltaAggregate {
   private DeltaAggregate() {}
@@ -52,12 +49,9 @@ public final class DeltaAggregate {
     output = weighted
         ? output.add(Keyed.WEIGHT, DataTypes.LongType)
         : output.add("deleted", DataTypes.BooleanType);
-    boolean inParts = keys > 0 && TotalsOfKey.suits(read, appendOnly) && (appendOnly || !expiry.isSet());
-    StructType part = new StructType().add("totals", DataTypes.BinaryType);
-    Dataset<Row> rows = inParts ? Keyed.shrunk(input, keys, new TotalsOfKey(read), part) : input;
     DeltaAggregateProcessor processor =
-        new DeltaAggregateProcessor(read, keys, arguments, results, appendOnly, weighted, inParts, expiry);
-    return Keyed.grouped(rows, Keyed.keySchema(input.schema(), keys))
+        new DeltaAggregateProcessor(read, keys, arguments, results, appendOnly, weighted, expiry);
+    return Keyed.grouped(input, keys)
         .transformWithState(processor, expiry.timeMode(), OutputMode.Append(), Encoders.row(output));
   }
 }

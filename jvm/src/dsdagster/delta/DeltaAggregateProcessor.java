@@ -40,13 +40,11 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final StructType results;
   private final boolean appendOnly;
   private final boolean weighted;
-  private final boolean inParts;
   private final Expiry expiry;
   private final boolean[] valued;
   private transient ValueState<Row> stored;
   private transient List<MapState<Row, Long>> values;
 
-  /** @param inParts rows are bytes of a {@link Group} instead of arguments and weight */
   DeltaAggregateProcessor(
       List<Call> calls,
       int keys,
@@ -54,7 +52,6 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       StructType results,
       boolean appendOnly,
       boolean weighted,
-      boolean inParts,
       Expiry expiry) {
     this.calls = new ArrayList<>(calls);
     this.keys = keys;
@@ -62,7 +59,6 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     this.results = results;
     this.appendOnly = appendOnly;
     this.weighted = weighted;
-    this.inParts = inParts;
     this.expiry = expiry;
     this.valued = new boolean[arguments.size()];
     for (Call call : calls) {
@@ -95,15 +91,8 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     for (int i = 0; i < extremes.length; i++) {
       extremes[i] = old == null || !calls.get(i).function().isExtreme() ? null : old.get(i);
     }
-    List<Map<Object, long[]>> changes = List.of();
-    if (inParts) {
-      while (rows.hasNext()) {
-        group.add(Group.decode(rows.next().getAs(keys), calls));
-      }
-    } else {
-      boolean isForgotten = before == null && expiry.isSet();
-      changes = take(isForgotten ? appeared(rows) : rows, group, extremes);
-    }
+    boolean isForgotten = before == null && expiry.isSet();
+    List<Map<Object, long[]>> changes = take(isForgotten ? appeared(rows) : rows, group, extremes);
     if (group.rows < 0 && !expiry.isSet()) {
       throw new OperatorFault("WEIGHT_NEGATIVE", "a group was told to forget a row it never had");
     }

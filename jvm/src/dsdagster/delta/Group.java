@@ -8,7 +8,6 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.List;
-import org.apache.spark.sql.Row;
 
 /**
  * How many rows a group has, and the totals of its calls that are kept as numbers.
@@ -35,27 +34,6 @@ final class Group {
       group.totals[i] = isTotal(calls.get(i)) ? new Total() : null;
     }
     return group;
-  }
-
-  /** Takes a row in whose arguments begin at a column: those of calls that are totals. */
-  void add(List<Call> calls, Row row, int first, long weight) {
-    rows += weight;
-    for (int i = 0; i < totals.length; i++) {
-      Object value = totals[i] == null ? null : row.get(first + calls.get(i).argument());
-      if (value != null) {
-        totals[i].add(calls.get(i).function(), value, weight);
-      }
-    }
-  }
-
-  /** Takes in all that another group of the same calls has. */
-  void add(Group other) {
-    rows += other.rows;
-    for (int i = 0; i < totals.length; i++) {
-      if (totals[i] != null) {
-        totals[i].add(other.totals[i]);
-      }
-    }
   }
 
   static Group decode(byte[] bytes, List<Call> calls) {

@@ -61,19 +61,6 @@ final class Total {
     }
   }
 
-  /** Adds all that another total has. */
-  void add(Total other) {
-    count += other.count;
-    sum = sum.add(other.sum);
-    if (other.whole != 0 && !addWhole(other.whole, 1)) {
-      sum = sum.add(BigDecimal.valueOf(other.whole));
-    }
-    squares = squares.add(other.squares);
-    nans += other.nans;
-    highest += other.highest;
-    lowest += other.lowest;
-  }
-
   private static boolean isWhole(Object value) {
     return value instanceof Long || value instanceof Integer || value instanceof Short || value instanceof Byte;
   }

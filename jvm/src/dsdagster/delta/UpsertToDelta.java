@@ -43,12 +43,9 @@ public final class UpsertToDelta {
     Column payload = functions.when(functions.not(input.col("deleted")), Expressions.pack(input.col("row"), rowType));
     columns.add(payload.as("payload"));
     Dataset<Row> packed = input.select(columns.toArray(new Column[0]));
-    StructType key = Keyed.keySchema(packed.schema(), keys);
-    StructType last = new StructType().add("ord", DataTypes.BinaryType).add("payload", DataTypes.BinaryType);
-    Dataset<Row> few = Keyed.shrunk(packed, keys, new LastOfKey(), last);
     StructType output = new StructType().add("row", DataTypes.BinaryType).add(Keyed.WEIGHT, DataTypes.LongType);
     Dataset<Row> weighted =
-        Keyed.grouped(few, key)
+        Keyed.grouped(packed, keys)
             .transformWithState(
                 new Processor(keys, expiry), expiry.timeMode(), OutputMode.Append(), Encoders.row(output));
     return weighted.select(
