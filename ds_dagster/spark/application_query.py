@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.plan.query import BoundQuery
@@ -89,13 +89,7 @@ def prepare_application(
             write, own = writes[part.name], sink_identity(identity, part)
             frame = plan_frame(session, part, write, job_name, logged, look_up, shared=shared, logs=kept)
             loader, capture = (loaders or {}).get(part.name), (captures or {}).get(part.name)
-            if write.kind == "batch":
-                table = table_writer(write, part, own, resolve, loader)
-                undo.callback(table.loader.close)
-                sinks.append(SinkPlan(part, write, own, table, table.planned(frame)))
-            else:
-                stream = StreamWriter(write, stream_options(write, own, resolve))
-                sinks.append(SinkPlan(part, write, own, CaptureWriter(capture) if capture else stream, frame))
+            sinks.append(_sink(part, write, own, resolve, frame, loader, capture, undo))
         frame = combined(sinks)
         undo.pop_all()
     modes = {output_mode(part.root) for part in query.members}
@@ -115,3 +109,22 @@ def prepare_application(
         application=ApplicationWriter(sinks),
         logs=kept,
     )
+
+
+def _sink(
+    part: BoundQuery,
+    write: WriteSpec,
+    own: SinkIdentity,
+    resolve: Resolver,
+    frame: DataFrame,
+    loader: BatchLoader | None,
+    capture: Capture | None,
+    undo: ExitStack,
+) -> SinkPlan:
+    """One sink of an application; ``undo`` gives back what it holds if a later one is refused."""
+    if write.kind == "batch":
+        table = table_writer(write, part, own, resolve, loader)
+        undo.callback(table.loader.close)
+        return SinkPlan(part, write, own, table, table.planned(frame))
+    stream = StreamWriter(write, stream_options(write, own, resolve))
+    return SinkPlan(part, write, own, CaptureWriter(capture) if capture else stream, frame)
