@@ -17,6 +17,8 @@ from ds_dagster import project_cache
 from ds_dagster.errors import ProjectError
 from ds_dagster.project import Project, SliceStatement, compile_slice, compile_texts, load_project, slice_of
 from ds_dagster.settings import Overlay, Settings, load_settings
+from ds_dagster.testing.compiling import case_settings, compile_case
+from ds_dagster.testing.format import load_case
 from tests.plan.conftest import PRELUDE
 
 ROOT = Path(__file__).parent.parent
@@ -101,6 +103,20 @@ def test_slices_of_every_kind_of_source_compile_alone(tmp_path: Path) -> None:
     project = compile_texts([("prelude.sql", PRELUDE), ("a.sql", KINDS_OF_SOURCES)], settings)
     assert not project.errors, [d.text() for d in project.errors]
     assert_compiles_alone(project, settings)
+
+
+CASES = sorted((ROOT / "tests" / "cases").rglob("*.case.yaml"))
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent.name for path in CASES}))
+def test_slices_of_every_case_compile_alone(folder: str, tmp_path: Path) -> None:
+    """A job whose slice compiled to another plan would never be the one that was asked for."""
+    for path in CASES:
+        if path.parent.name == folder and (case := load_case(path)).error is None:
+            project = compile_case(case, tmp_path).project
+            alone = dataclasses.replace(case_settings(case, tmp_path), sql=tmp_path / "none")  # stores of the slice
+            if project.queries:
+                assert_compiles_alone(project, alone)
 
 
 def test_a_slice_holds_nothing_that_is_not_needed(tmp_path: Path) -> None:

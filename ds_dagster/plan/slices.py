@@ -50,6 +50,7 @@ from ds_dagster.sql.statements import (
     WrittenName,
 )
 
+LOOKED_UP = frozenset({"materialized_view", "table"})
 Piece = tuple[str, Span, Context]
 """Text, place and context of one statement of a slice."""
 
@@ -59,7 +60,9 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> tuple[Piece, ...]:
     """Everything a query needs to compile alone, in an order people read: schemas, stores, relations, the query."""
     own = query.statement.origin.application
-    relations = list({r.name: r for r in query.inputs if not own or r.origin.application != own}.values())
+    filled = {part.sink.name for part in query.parts}
+    inputs = [relation if relation.name in filled else _read(relation) for relation in query.inputs]
+    relations = list({r.name: r for r in inputs if not own or r.origin.application != own}.values())
 
     def kind(relation: Relation) -> str:
         return catalog.store(relation.store).kind
@@ -81,14 +84,15 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
         *_stores(stores, catalog.secrets, index),
         *_descriptor_sources(dict.fromkeys(one.source for one in used), catalog),
         *_functions(query, catalog),
-        *((relation_ddl(_read(relation), index, kind(relation)), relation.span, Context()) for relation in relations),
+        *((relation_ddl(relation, index, kind(relation)), relation.span, Context()) for relation in relations),
         (origin.text, origin.span, origin.context),
     )
 
 
 def _read(relation: Relation) -> Relation:
-    """A relation as a query reads it: a view is looked up, for which its key means nothing."""
-    return replace(relation, primary_key=()) if relation.kind == "materialized_view" else relation
+    """A relation as a query reads it: views and tables are looked up, for which their key means nothing; in the text
+    of a relation it would make columns NOT NULL that an outer join or a group made nullable."""
+    return replace(relation, primary_key=()) if relation.kind in LOOKED_UP else relation
 
 
 def _schemas(names: Iterable[QualifiedName], context: Context, span: Span) -> Iterator[Piece]:
