@@ -153,7 +153,12 @@ def test_following_shows_new_records_and_ends_with_ctrl_c(
     command = [str(Path(sys.executable).with_name("ds")), *arguments, "--project", str(example)]
     shown = tmp_path / "out"
     with shown.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's jobs ignore it
+        )
     try:
         deadline = time.monotonic() + 60
         with Feeder(local.addresses(example / ".ds")) as feeder:
