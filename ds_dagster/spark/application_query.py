@@ -25,15 +25,12 @@ from ds_dagster.spark.application import (
 )
 from ds_dagster.spark.clock import ClockMode, clock_config
 from ds_dagster.spark.compiler import output_mode, state_store
+from ds_dagster.spark.inputs import log_writers, logged_source, source_reader, table_reader
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.query import (
     EVOLUTION,
     PreparedQuery,
-    log_writers,
-    logged_source,
     plan_frame,
-    source_reader,
-    table_reader,
 )
 from ds_dagster.spark.row_logs import LogCapture
 from ds_dagster.spark.session import active, job_session

@@ -8,9 +8,9 @@ ended, ``close`` gives back what it held; a restart prepares anew. Nothing here 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -21,34 +21,29 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
-from ds_dagster.errors import DsError, error
+from ds_dagster.errors import DsError
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.nodes import Aggregate, Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.spark.application import ApplicationWriter, Capture, stream_options, table_writer
 from ds_dagster.spark.batch_writers import BatchWriter
-from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config, clocked_sources
+from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config
 from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
+from ds_dagster.spark.inputs import log_writers, logged_source, source_reader, table_reader
 from ds_dagster.spark.jvm import NO_REPLAY, operators
-from ds_dagster.spark.lookup import lookup_frame
 from ds_dagster.spark.progress import BatchProgress, read_progress
 from ds_dagster.spark.row_errors import row_errors
-from ds_dagster.spark.row_logs import JOB_OPTION, LogCapture, RowLogs, open_logs
+from ds_dagster.spark.row_logs import JOB_OPTION, LogCapture, RowLogs
 from ds_dagster.spark.session import active, in_pool, job_session
 from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.sinks import encode_records
 from ds_dagster.spark.source_identity import check_identities, local_folder
 from ds_dagster.spark.sources import (
-    STREAM_BATCH_ROWS,
-    TABLE_BATCH_ROWS,
     SourceProvider,
-    provided_records,
-    read_records,
     register_provider,
-    resolved,
 )
 
 Trigger = Literal["continuous", "available_now"]
@@ -171,64 +166,6 @@ def prepare(
         reads=reads,
         logs=kept,
     )
-
-
-def source_reader(
-    session: SparkSession,
-    query: BoundQuery,
-    reads: Mapping[str, ReadSpec],
-    resolve: Resolver,
-    job_name: str,
-    provider: SourceProvider | None,
-    writes: Sequence[WriteSpec],
-) -> Callable[[Scan], SourceFrame]:
-    """Gives the records of a scan; names no source of an application, which several may read."""
-    clocked = clocked_sources(query.plan)
-    default_rows = TABLE_BATCH_ROWS if any(write.kind == "batch" for write in writes) else STREAM_BATCH_ROWS
-    named = query.bundle is None
-
-    def read(scan: Scan) -> SourceFrame:
-        if provider is not None:
-            return provided_records(session, provider, scan, reads.get(scan.source_name), resolve)
-        if scan.source_name not in reads:
-            raise error("INTERNAL", where=f"no read spec for the source {scan.source_name}")
-        job = job_name if scan.source_name in clocked else ""
-        spec = reads[scan.source_name]
-        return read_records(session, scan, spec, resolve, clock_job=job, default_rows=default_rows, named=named)
-
-    return read
-
-
-def log_writers(
-    session: SparkSession,
-    job_name: str,
-    query: BoundQuery,
-    logs: Mapping[str, WriteSpec],
-    identity: SinkIdentity,
-    resolve: Resolver,
-    capture: LogCapture | None,
-) -> RowLogs | None:
-    """The row logs of a query, None where it keeps none; for the arguments see :func:`prepare`."""
-    sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
-    return open_logs(session, job_name, query.name, sinks, identity, capture, query.late)
-
-
-def logged_source(read: Callable[[Scan], SourceFrame], logs: RowLogs | None, scan: Scan) -> SourceFrame:
-    """A source whose bad records go to a log where its scan says so."""
-    return replace(read(scan), logs=logs)
-
-
-def table_reader(
-    session: SparkSession, tables: Mapping[str, TableRead] | None, resolve: Resolver
-) -> Callable[[StaticScan], DataFrame]:
-    """Gives the rows of a table that is looked up."""
-
-    def look_up(scan: StaticScan) -> DataFrame:
-        if scan.source_name not in (tables or {}):
-            raise error("INTERNAL", where=f"no read spec for the table {scan.source_name}")
-        return lookup_frame(session, scan, (tables or {})[scan.source_name], resolve)
-
-    return look_up
 
 
 def plan_frame(

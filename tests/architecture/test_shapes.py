@@ -31,7 +31,6 @@ LONG_FILES: Mapping[str, int] = {
     "spark/compiler.py": 470,
     "spark/formats.py": 420,
     "spark/jvm.py": 600,
-    "spark/query.py": 405,
     "sql/query_grammar.py": 416,
 }
 """Files that are longer → how long they may be. May only shrink."""
