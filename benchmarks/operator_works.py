@@ -123,7 +123,7 @@ WORKS: Mapping[str, Work] = MappingProxyType(
             parts=EVENTS,
         ),
         "stream → top 3": Work(
-            """CREATE CHANGELOG q AS SELECT id, grp, amount FROM (SELECT id, grp, amount,
+            """CREATE CHANGELOG q AS SELECT id, grp, amount, rn FROM (SELECT id, grp, amount,
                  ROW_NUMBER() OVER (PARTITION BY id ORDER BY amount DESC, grp) AS rn FROM events) r WHERE rn <= 3;""",
             _sums("events", "id"),
             like=FLOOR,
