@@ -139,7 +139,7 @@ class SourceBinder:
         return span_of(node, self.span)
 
     def _relation(self, node: RelationRef, alias: str, properties: Sequence[Property]) -> Planned:
-        virtual = find_virtual(self.world.virtuals, self._qualified(node), self.naming.application, self._place(node))
+        virtual = self.virtual(node)
         if virtual is not None:
             return self._virtual(node, alias, virtual, properties)
         relation = self.relation(node)
@@ -171,6 +171,14 @@ class SourceBinder:
 
     def _qualified(self, node: exp.Expression) -> QualifiedName:
         return qualify(written_name(node, self._place(node)), self.context, self.world.settings)
+
+    def virtual(self, node: exp.Expression) -> VirtualRelation | None:
+        """The virtual relation that is meant, None for an ordinary one.
+
+        Raises:
+            UserError: it belongs to another application.
+        """
+        return find_virtual(self.world.virtuals, self._qualified(node), self.naming.application, self._place(node))
 
     def _virtual(
         self, node: exp.Expression, alias: str, virtual: VirtualRelation, properties: Sequence[Property]

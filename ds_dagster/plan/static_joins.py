@@ -31,7 +31,7 @@ def bind_joined(sources: SourceBinder, node: exp.Expression) -> Planned:
         UserError: LOOKUP_PROPERTY, and what other sources raise. NotYetError: LOOKUP_NESTED,
         LOOKUP_NOT_YET.
     """
-    if isinstance(node, RelationRef):
+    if isinstance(node, RelationRef) and sources.virtual(node) is None:
         relation = sources.relation(node)
         if relation.kind in ("table", "materialized_view"):
             return _table(sources, node, relation)
