@@ -14,4 +14,4 @@ def seed(usual: int) -> int:
 
 def is_usual() -> bool:
     """Whether the histories are those somebody looked at: of others some questions may find nothing."""
-    return VARIABLE not in os.environ
+    return not os.environ.get(VARIABLE)
