@@ -40,7 +40,9 @@ from ds_dagster.plan.window_join import WindowJoin
 FINGERPRINT_VERSION = "v1"
 STATE_VERSION = "s1"
 """Changes when operators of this package lay their state out in another way."""
-LAYOUTS: Mapping[type[Node], tuple[int]] = MappingProxyType({Over: (2,)})
+LAYOUTS: Mapping[type[Node], tuple[int]] = MappingProxyType(
+    {Over: (3,), TemporalJoin: (2,), WindowJoin: (2,), Match: (2,)}
+)
 """Steps whose state alone is laid out in another way than it once was: the number of the layout."""
 
 Shape = list[object]

@@ -84,6 +84,13 @@ public final class Expressions {
     };
   }
 
+  /** Writes a row of ordinary values as {@link #pack} does. For one task: it keeps a row to write with. */
+  public static Function<Row, byte[]> writer(StructType type) {
+    scala.Function1<Object, Object> converter = CatalystTypeConverters$.MODULE$.createToCatalystConverter(type);
+    UnsafeProjection projection = UnsafeProjection$.MODULE$.create(type);
+    return row -> projection.apply((InternalRow) converter.apply(row)).copy().getBytes(); // it fills one row again
+  }
+
   /** Always null. */
   public static final class Nothing implements Serializable {
     private static final long serialVersionUID = 1L;

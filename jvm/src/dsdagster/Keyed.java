@@ -24,11 +24,16 @@ public final class Keyed {
 
   /** Rows grouped by their first {@code keys} columns. */
   public static KeyValueGroupedDataset<Row, Row> grouped(Dataset<Row> rows, int keys) {
-    Column[] columns = new Column[keys];
-    for (int i = 0; i < keys; i++) {
+    return grouped(rows, keySchema(rows.schema(), keys));
+  }
+
+  /** Rows grouped by their first columns, which have this type. */
+  public static KeyValueGroupedDataset<Row, Row> grouped(Dataset<Row> rows, StructType keyType) {
+    Column[] columns = new Column[keyType.size()];
+    for (int i = 0; i < columns.length; i++) {
       columns[i] = rows.col(rows.columns()[i]);
     }
-    return rows.groupBy(columns).as(Encoders.row(keySchema(rows.schema(), keys)), Encoders.row(rows.schema()));
+    return rows.groupBy(columns).as(Encoders.row(keyType), Encoders.row(rows.schema()));
   }
 
   public static StructType keySchema(StructType schema, int keys) {
@@ -37,6 +42,11 @@ public final class Keyed {
       found = found.add(schema.fields()[i]);
     }
     return found;
+  }
+
+  /** The first columns, any of which may be null. */
+  public static StructType nullableKey(StructType schema, int keys) {
+    return (StructType) keySchema(schema, keys).asNullable();
   }
 
   public static Iterator<Row> iterator(List<Row> rows) {

@@ -54,9 +54,10 @@ public final class EventOver {
     for (int i = 0; i < read.size(); i++) {
       output = output.add("c" + i, read.get(i).type());
     }
-    EventOverProcessor processor = new EventOverProcessor(read, keys, arguments, byTime, before);
+    StructType keyType = Keyed.nullableKey(packed.schema(), keys);
+    EventOverProcessor processor = new EventOverProcessor(read, keyType, arguments, byTime, before);
     Dataset<Row> made =
-        Keyed.grouped(packed, keys)
+        Keyed.grouped(packed, keyType)
             .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append(), Encoders.row(output));
     Column[] results = new Column[1 + read.size()];
     results[0] = Expressions.unpack(made.col("row"), rowType).as("row");

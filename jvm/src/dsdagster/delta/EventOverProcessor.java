@@ -1,24 +1,19 @@
 package dsdagster.delta;
 
 import dsdagster.Expressions;
-import dsdagster.Keyed;
 import dsdagster.Waiting;
+import dsdagster.alarm.AlarmedProcessor;
 import dsdagster.delta.OverState.Passing;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
 import java.util.function.Function;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
-import org.apache.spark.sql.streaming.ExpiredTimerInfo;
-import org.apache.spark.sql.streaming.OutputMode;
-import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
-import org.apache.spark.sql.streaming.TimeMode;
-import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.StructType;
-import scala.collection.Iterator;
 
 /**
  * One partition at a time. Rows come packed: the key's columns, then {@code et}, {@code ts}, {@code arguments},
@@ -27,7 +22,7 @@ import scala.collection.Iterator;
  * <p>Rules: rows leave in order of time, those of one time in order of their bytes, so that a replayed batch gives the
  * same; Spark has dropped what is late before it comes here.
  */
-final class EventOverProcessor extends StatefulProcessor<Row, Row, Row> {
+final class EventOverProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
   private static final long MICROS_PER_MILLI = 1000;
 
@@ -40,16 +35,18 @@ final class EventOverProcessor extends StatefulProcessor<Row, Row, Row> {
   private transient ValueState<Row> totals;
   private transient Function<byte[], Row> reader;
 
-  EventOverProcessor(List<OverCall> calls, int keys, StructType arguments, boolean byTime, long before) {
+  EventOverProcessor(
+      List<OverCall> calls, StructType keyType, StructType arguments, boolean byTime, long before) {
+    super(keyType, true);
     this.calls = new ArrayList<>(calls);
-    this.timeColumn = keys + 1;
+    this.timeColumn = keyType.size() + 1;
     this.arguments = arguments;
     this.byTime = byTime;
     this.before = before;
   }
 
   @Override
-  public void init(OutputMode outputMode, TimeMode timeMode) {
+  protected void open() {
     stored = getHandle().getValueState("over", Encoders.BINARY(), TTLConfig.NONE());
     if (before < 0) {
       totals = getHandle().getValueState("totals", Encoders.row(Frame.storedSchema(calls)), TTLConfig.NONE());
@@ -58,7 +55,8 @@ final class EventOverProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   @Override
-  public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
+  protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
+    boolean isAlarm = !rows.hasNext();
     List<Passing> arrived = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
@@ -68,37 +66,27 @@ final class EventOverProcessor extends StatefulProcessor<Row, Row, Row> {
       }
     }
     List<Row> output = new ArrayList<>();
-    if (!arrived.isEmpty()) {
-      byte[] known = stored.get();
-      OverState state = OverState.decode(known);
-      state.await(arrived);
-      if (state.timer <= times.getCurrentWatermarkInMs()) {
-        getHandle().deleteTimer(state.timer); // it would fire behind these rows, in this very batch
-        pass(state, times, output);
+    byte[] known = isAlarm || !arrived.isEmpty() ? stored.get() : null;
+    if (known == null && arrived.isEmpty()) {
+      return output.iterator();
+    }
+    OverState state = OverState.decode(known);
+    state.await(arrived);
+    if (state.alarm <= watermark) {
+      if (!isAlarm) {
+        silence(); // it would ring behind these rows, in this very batch
       }
-      setTimer(state);
-      store(state, known != null);
+      pass(state, watermark, output);
     }
-    return Keyed.iterator(output);
+    setAlarm(state);
+    store(state, known != null);
+    return output.iterator();
   }
 
-  @Override
-  public Iterator<Row> handleExpiredTimer(Row key, TimerValues times, ExpiredTimerInfo expired) {
-    List<Row> output = new ArrayList<>();
-    byte[] known = stored.get();
-    if (known != null) {
-      OverState state = OverState.decode(known);
-      pass(state, times, output);
-      setTimer(state);
-      store(state, true);
-    }
-    return Keyed.iterator(output);
-  }
-
-  /** Rows that time has reached leave; the timer has fired. */
-  private void pass(OverState state, TimerValues times, List<Row> output) {
-    state.timer = OverState.NO_TIMER;
-    long time = times.getCurrentWatermarkInMs() * MICROS_PER_MILLI;
+  /** Rows that time has reached leave; the alarm has rung. */
+  private void pass(OverState state, long watermark, List<Row> output) {
+    state.alarm = OverState.NO_ALARM;
+    long time = watermark * MICROS_PER_MILLI;
     List<Passing> due = Waiting.takeBefore(state.waiting, Passing::ts, time + 1);
     if (!due.isEmpty()) {
       Frame frame = load(state);
@@ -107,20 +95,16 @@ final class EventOverProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** One timer for the first row that waits, in the millisecond at which time has passed it. */
-  private void setTimer(OverState state) {
+  /** One alarm for the first row that waits, in the millisecond at which time has passed it. */
+  private void setAlarm(OverState state) {
     if (state.waiting.isEmpty()) {
       return;
     }
     long due = -Math.floorDiv(-state.waiting.get(0).ts(), MICROS_PER_MILLI);
-    if (due >= state.timer) {
-      return;
+    if (due < state.alarm) {
+      alarm(due);
+      state.alarm = due;
     }
-    if (state.timer != OverState.NO_TIMER) {
-      getHandle().deleteTimer(state.timer);
-    }
-    getHandle().registerTimer(due);
-    state.timer = due;
   }
 
   private void store(OverState state, boolean existed) {

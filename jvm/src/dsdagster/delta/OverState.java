@@ -9,13 +9,13 @@ import java.util.List;
 
 /**
  * State of one partition: rows that wait for time, in its order, those of one time in the order of their bytes; the rows
- * of a bounded frame; the timer that is set.
+ * of a bounded frame; the alarm that is set.
  *
  * <p>Rule: all of it is one value in the state store, so a touched key costs one read and one write. The layout carries
  * a number; an unknown one is refused.
  */
 final class OverState {
-  static final long NO_TIMER = Long.MAX_VALUE;
+  static final long NO_ALARM = Long.MAX_VALUE;
   private static final byte LAYOUT = 1;
 
   /**
@@ -32,16 +32,16 @@ final class OverState {
 
   final List<Passing> waiting;
   List<Passing> frame;
-  long timer;
+  long alarm;
 
-  private OverState(List<Passing> waiting, List<Passing> frame, long timer) {
+  private OverState(List<Passing> waiting, List<Passing> frame, long alarm) {
     this.waiting = waiting;
     this.frame = frame;
-    this.timer = timer;
+    this.alarm = alarm;
   }
 
   boolean isEmpty() {
-    return waiting.isEmpty() && frame.isEmpty() && timer == NO_TIMER;
+    return waiting.isEmpty() && frame.isEmpty() && alarm == NO_ALARM;
   }
 
   /** Adds rows that have just come. */
@@ -52,12 +52,12 @@ final class OverState {
 
   static OverState decode(byte[] bytes) {
     if (bytes == null) {
-      return new OverState(new ArrayList<>(), List.of(), NO_TIMER);
+      return new OverState(new ArrayList<>(), List.of(), NO_ALARM);
     }
     ByteBuffer in = Layout.open(bytes, LAYOUT, "state of running aggregates");
-    long timer = in.getLong();
+    long alarm = in.getLong();
     List<Passing> waiting = rows(in);
-    return new OverState(waiting, rows(in), timer);
+    return new OverState(waiting, rows(in), alarm);
   }
 
   private static List<Passing> rows(ByteBuffer in) {
@@ -71,7 +71,7 @@ final class OverState {
 
   byte[] encode() {
     ByteBuffer out = ByteBuffer.allocate(1 + Long.BYTES + size(waiting) + size(frame));
-    out.put(LAYOUT).putLong(timer);
+    out.put(LAYOUT).putLong(alarm);
     put(out, waiting);
     put(out, frame);
     return out.array();

@@ -9,32 +9,32 @@ import java.util.List;
 
 /**
  * State of one key: its versions (at most one per time) and the stream rows that wait for time, both in
- * {@link Entry#ORDER}, and the timer that is set.
+ * {@link Entry#ORDER}, and the alarm that is set.
  *
  * <p>Rule: all of it is one value in the state store, so a touched key costs one read and one write. The layout carries
  * a number; an unknown one is refused.
  */
 final class KeyState {
-  static final long NO_TIMER = Long.MAX_VALUE;
+  static final long NO_ALARM = Long.MAX_VALUE;
   private static final byte LAYOUT = 1;
   private static final int HEADER = 1 + Long.BYTES + 2 * Integer.BYTES;
 
   final ArrayList<Entry> versions;
   final ArrayList<Entry> waiting;
-  long timer;
+  long alarm;
 
-  private KeyState(ArrayList<Entry> versions, ArrayList<Entry> waiting, long timer) {
+  private KeyState(ArrayList<Entry> versions, ArrayList<Entry> waiting, long alarm) {
     this.versions = versions;
     this.waiting = waiting;
-    this.timer = timer;
+    this.alarm = alarm;
   }
 
   static KeyState empty() {
-    return new KeyState(new ArrayList<>(2), new ArrayList<>(), NO_TIMER);
+    return new KeyState(new ArrayList<>(2), new ArrayList<>(), NO_ALARM);
   }
 
   boolean isEmpty() {
-    return versions.isEmpty() && waiting.isEmpty() && timer == NO_TIMER;
+    return versions.isEmpty() && waiting.isEmpty() && alarm == NO_ALARM;
   }
 
   static KeyState decode(byte[] bytes) {
@@ -42,9 +42,9 @@ final class KeyState {
       return empty();
     }
     ByteBuffer in = Layout.open(bytes, LAYOUT, "temporal join state");
-    long timer = in.getLong();
+    long alarm = in.getLong();
     ArrayList<Entry> versions = entries(in);
-    return new KeyState(versions, entries(in), timer);
+    return new KeyState(versions, entries(in), alarm);
   }
 
   private static ArrayList<Entry> entries(ByteBuffer in) {
@@ -58,7 +58,7 @@ final class KeyState {
 
   byte[] encode() {
     ByteBuffer out = ByteBuffer.allocate(HEADER + size(versions) + size(waiting));
-    out.put(LAYOUT).putLong(timer);
+    out.put(LAYOUT).putLong(alarm);
     put(out, versions);
     put(out, waiting);
     return out.array();

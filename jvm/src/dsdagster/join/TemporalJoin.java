@@ -57,15 +57,16 @@ public final class TemporalJoin {
         new TemporalJoinSettings(outer, immediate, retentionMicros, MOST_VERSIONS, edgeMillis);
     StructType key = (StructType) schema.apply("k").dataType();
     Dataset<Row> packed = packed(input, key, left, right, outer);
+    StructType keyType = Keyed.nullableKey(packed.schema(), key.size());
     TemporalJoinProcessor processor =
         new TemporalJoinProcessor(
             settings,
-            key.size(),
+            keyType,
             Counters.of(input.sparkSession(), lateRows ? job : null, "late_rows"),
             Counters.of(input.sparkSession(), job, "late_versions"));
     StructType output = new StructType().add("l", DataTypes.BinaryType).add("r", DataTypes.BinaryType);
     Dataset<Row> joined =
-        Keyed.grouped(packed, key.size())
+        Keyed.grouped(packed, keyType)
             .transformWithState(
                 processor,
                 immediate ? TimeMode.None() : TimeMode.EventTime(),

@@ -1,21 +1,17 @@
 package dsdagster.join;
 
+import dsdagster.alarm.AlarmedProcessor;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
-import org.apache.spark.sql.streaming.ExpiredTimerInfo;
-import org.apache.spark.sql.streaming.OutputMode;
-import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
-import org.apache.spark.sql.streaming.TimeMode;
-import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.util.LongAccumulator;
-import scala.collection.Iterator;
-import scala.jdk.javaapi.CollectionConverters;
+import org.apache.spark.sql.types.StructType;
 
 /**
  * One key at a time. Rows come packed: the key's columns, then {@code side}, {@code ts}, {@code ord}, {@code payload}.
@@ -24,7 +20,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * version valid at its time; versions of a batch are taken in before its stream rows; output of a key is ordered by time
  * and position. Time stands strictly after everything it has passed: a row at the watermark still waits.
  */
-final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
+final class TemporalJoinProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
   /** Sides as the packing writes them. */
   static final int STREAM = 0;
@@ -42,33 +38,38 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   private transient ValueState<byte[]> stored;
 
   TemporalJoinProcessor(
-      TemporalJoinSettings settings, int keys, LongAccumulator lateRows, LongAccumulator lateVersions) {
+      TemporalJoinSettings settings, StructType keyType, LongAccumulator lateRows, LongAccumulator lateVersions) {
+    super(keyType, !settings.immediate());
     this.settings = settings;
-    this.sideColumn = keys;
+    this.sideColumn = keyType.size();
     this.lateRows = lateRows;
     this.lateVersions = lateVersions;
   }
 
   @Override
-  public void init(OutputMode outputMode, TimeMode timeMode) {
+  protected void open() {
     stored = getHandle().getValueState("join", Encoders.BINARY(), TTLConfig.NONE());
   }
 
   @Override
-  public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
-    long time = time(times);
+  protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
     List<Row> output = new ArrayList<>();
     List<Entry> arrived = new ArrayList<>();
     List<Entry> versions = new ArrayList<>();
+    boolean isAlarm = !rows.hasNext();
     while (rows.hasNext()) {
       sort(rows.next(), arrived, versions, output);
     }
-    if (arrived.isEmpty() && versions.isEmpty()) {
-      return CollectionConverters.asScala(output.iterator());
+    if (arrived.isEmpty() && versions.isEmpty() && !isAlarm) {
+      return output.iterator();
     }
     byte[] before = stored.get();
+    if (before == null && isAlarm) {
+      return output.iterator();
+    }
+    long time = time(watermark);
     KeyState state = KeyState.decode(before);
-    boolean changed = takeTimer(state, times) | !versions.isEmpty();
+    boolean changed = takeAlarm(state, watermark, isAlarm) | !versions.isEmpty();
     versions.forEach(state::addVersion);
     countLate(arrived, versions, time);
     if (settings.immediate()) {
@@ -80,45 +81,23 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     if (changed) {
       store(state, before != null);
     }
-    return CollectionConverters.asScala(output.iterator());
+    return output.iterator();
   }
 
-  @Override
-  public Iterator<Row> handleExpiredTimer(Row key, TimerValues times, ExpiredTimerInfo expired) {
-    List<Row> output = new ArrayList<>();
-    byte[] before = stored.get();
-    if (before == null) {
-      return CollectionConverters.asScala(output.iterator());
-    }
-    KeyState state = KeyState.decode(before);
-    boolean changed = false;
-    if (state.timer <= expired.getExpiryTimeInMs()) {
-      state.timer = KeyState.NO_TIMER;
-      changed = true;
-    }
-    changed |= settle(state, List.of(), time(times), output);
-    if (changed) {
-      store(state, true);
-    }
-    return CollectionConverters.asScala(output.iterator());
-  }
-
-  /** A timer that would fire behind these rows, in this very batch, is not needed: what is due leaves with them. */
-  private boolean takeTimer(KeyState state, TimerValues times) {
-    if (settings.immediate() || state.timer > times.getCurrentWatermarkInMs()) {
+  /** An alarm that would ring behind these rows, in this very batch, is not needed: what is due leaves with them. */
+  private boolean takeAlarm(KeyState state, long watermark, boolean isAlarm) {
+    if (settings.immediate() || state.alarm > watermark) {
       return false;
     }
-    getHandle().deleteTimer(state.timer);
-    state.timer = KeyState.NO_TIMER;
+    if (!isAlarm) {
+      silence();
+    }
+    state.alarm = KeyState.NO_ALARM;
     return true;
   }
 
-  private long time(TimerValues times) {
-    if (settings.immediate()) {
-      return NO_TIME;
-    }
-    long millis = times.getCurrentWatermarkInMs();
-    return millis <= 0 ? NO_TIME : (millis + settings.edgeMillis()) * MICROS_PER_MILLI;
+  private long time(long watermark) {
+    return settings.immediate() || watermark <= 0 ? NO_TIME : (watermark + settings.edgeMillis()) * MICROS_PER_MILLI;
   }
 
   private void sort(Row row, List<Entry> arrived, List<Entry> versions, List<Row> output) {
@@ -138,7 +117,7 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     lateVersions.add(versions.stream().filter(version -> version.ts() < time).count());
   }
 
-  /** Emits what is due, forgets what has ended, sets the timer. Returns whether the state changed. */
+  /** Emits what is due, forgets what has ended, sets the alarm. Returns whether the state changed. */
   private boolean settle(KeyState state, List<Entry> arrived, long time, List<Row> output) {
     int waiting = state.waiting.size();
     state.addWaiting(arrived);
@@ -149,7 +128,7 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
         ? state.versions.get(state.versions.size() - 1).ts() + 1
         : time;
     changed |= state.prune(horizon, settings.retentionMicros(), settings.mostVersions());
-    return setTimer(state) || changed;
+    return setAlarm(state) || changed;
   }
 
   private void emit(List<Entry> rows, KeyState state, List<Row> output) {
@@ -164,28 +143,28 @@ final class TemporalJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   /**
-   * One timer for the first moment something happens; an earlier one that is set already does no harm. Spark fires a
-   * timer when time has reached it and forgets it afterwards, so it stands in the millisecond after the moment.
+   * One alarm for the first moment something happens; an earlier one that is set already does no harm. It rings when
+   * time has reached it, so it stands in the millisecond after the moment.
    */
-  private boolean setTimer(KeyState state) {
+  private boolean setAlarm(KeyState state) {
     if (settings.immediate()) {
       return false;
     }
-    long next = KeyState.NO_TIMER;
+    long next = KeyState.NO_ALARM;
     if (!state.waiting.isEmpty()) {
       next = state.waiting.get(0).ts();
     } else if (state.versions.size() == 1 && state.versions.get(0).isDelete()) {
       next = state.versions.get(0).ts() + settings.retentionMicros();
     }
-    if (next == KeyState.NO_TIMER) {
+    if (next == KeyState.NO_ALARM) {
       return false;
     }
     long millis = Math.max(0, Math.floorDiv(next, MICROS_PER_MILLI) - settings.edgeMillis()) + 1;
-    if (state.timer <= millis) {
+    if (state.alarm <= millis) {
       return false;
     }
-    getHandle().registerTimer(millis);
-    state.timer = millis;
+    alarm(millis);
+    state.alarm = millis;
     return true;
   }
 

@@ -44,9 +44,10 @@ public final class WindowJoin {
             .add("end", DataTypes.LongType)
             .add("l", DataTypes.BinaryType)
             .add("r", DataTypes.BinaryType);
-    WindowJoinProcessor processor = new WindowJoinProcessor(keys, lonelyLeft, lonelyRight);
+    StructType keyType = Keyed.nullableKey(packed.schema(), keys);
+    WindowJoinProcessor processor = new WindowJoinProcessor(keyType, lonelyLeft, lonelyRight);
     Dataset<Row> joined =
-        Keyed.grouped(packed, keys)
+        Keyed.grouped(packed, keyType)
             .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append(), Encoders.row(output));
     return joined.select(
         timestamp_micros(joined.col("end")).as("end"),

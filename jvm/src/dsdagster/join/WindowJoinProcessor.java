@@ -1,18 +1,16 @@
 package dsdagster.join;
 
+import dsdagster.alarm.AlarmedProcessor;
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
-import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.ListState;
-import org.apache.spark.sql.streaming.OutputMode;
-import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
-import org.apache.spark.sql.streaming.TimeMode;
-import org.apache.spark.sql.streaming.TimerValues;
-import scala.collection.Iterator;
+import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -22,7 +20,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * state is gone. Rows that come in that very batch, as those of a closing step below do, join those that waited without
  * going through the state.
  */
-final class WindowJoinProcessor extends StatefulProcessor<Row, Row, Row> {
+final class WindowJoinProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
   private static final long MICROS_PER_MILLI = 1000;
 
@@ -32,20 +30,21 @@ final class WindowJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   private transient ListState<byte[]> left;
   private transient ListState<byte[]> right;
 
-  WindowJoinProcessor(int keys, boolean lonelyLeft, boolean lonelyRight) {
-    this.sideColumn = keys;
+  WindowJoinProcessor(StructType keyType, boolean lonelyLeft, boolean lonelyRight) {
+    super(keyType, true);
+    this.sideColumn = keyType.size();
     this.lonelyLeft = lonelyLeft;
     this.lonelyRight = lonelyRight;
   }
 
   @Override
-  public void init(OutputMode outputMode, TimeMode timeMode) {
+  protected void open() {
     left = getHandle().getListState("left", Encoders.BINARY(), TTLConfig.NONE());
     right = getHandle().getListState("right", Encoders.BINARY(), TTLConfig.NONE());
   }
 
   @Override
-  public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
+  protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
     List<byte[]> newLeft = new ArrayList<>();
     List<byte[]> newRight = new ArrayList<>();
     while (rows.hasNext()) {
@@ -53,18 +52,15 @@ final class WindowJoinProcessor extends StatefulProcessor<Row, Row, Row> {
       (row.getInt(sideColumn) == 0 ? newLeft : newRight).add(row.getAs(sideColumn + 1));
     }
     long end = endMillis(key);
-    if (times.getCurrentWatermarkInMs() >= end) {
+    if (watermark >= end) {
       return close(key, newLeft, newRight);
+    }
+    if (!left.exists() && !right.exists()) {
+      alarm(end);
     }
     keep(left, newLeft);
     keep(right, newRight);
-    getHandle().registerTimer(end);
-    return CollectionConverters.asScala(new ArrayList<Row>().iterator());
-  }
-
-  @Override
-  public Iterator<Row> handleExpiredTimer(Row key, TimerValues times, ExpiredTimerInfo expired) {
-    return close(key, new ArrayList<>(), new ArrayList<>());
+    return Collections.emptyIterator();
   }
 
   /** Time has passed a window when it is at its end: the end is not in it. */
@@ -83,8 +79,7 @@ final class WindowJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     List<byte[]> rights = taken(right, newRight);
     Object end = key.get(0);
     if (isMatchable(key) && !lefts.isEmpty() && !rights.isEmpty()) {
-      return CollectionConverters.asScala(
-          lefts.stream().flatMap(l -> rights.stream().map(r -> RowFactory.create(end, l, r))).iterator());
+      return lefts.stream().flatMap(l -> rights.stream().map(r -> RowFactory.create(end, l, r))).iterator();
     }
     List<Row> lonely = new ArrayList<>();
     if (lonelyLeft) {
@@ -93,7 +88,7 @@ final class WindowJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     if (lonelyRight) {
       rights.forEach(row -> lonely.add(RowFactory.create(end, null, row)));
     }
-    return CollectionConverters.asScala(lonely.iterator());
+    return lonely.iterator();
   }
 
   private boolean isMatchable(Row key) {
@@ -107,10 +102,7 @@ final class WindowJoinProcessor extends StatefulProcessor<Row, Row, Row> {
 
   private static List<byte[]> taken(ListState<byte[]> side, List<byte[]> more) {
     List<byte[]> rows = new ArrayList<>();
-    Iterator<byte[]> kept = side.get();
-    while (kept.hasNext()) {
-      rows.add(kept.next());
-    }
+    CollectionConverters.asJava(side.get()).forEachRemaining(rows::add);
     rows.addAll(more);
     side.clear();
     return rows;

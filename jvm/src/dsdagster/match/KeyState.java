@@ -9,12 +9,12 @@ import java.util.List;
 
 /**
  * State of one key: rows that wait for time, rows in order that a match may still need, the searches that wait for more
- * rows, and the timer that is set.
+ * rows, and the alarm that is set.
  *
  * <p>Rule: all of it is one value in the state store. The layout carries a number; an unknown one is refused.
  */
 final class KeyState {
-  static final long NO_TIMER = Long.MAX_VALUE;
+  static final long NO_ALARM = Long.MAX_VALUE;
   private static final byte LAYOUT = 1;
 
   /** In the order in which they will be looked at. */
@@ -23,13 +23,13 @@ final class KeyState {
   final ArrayList<MatchRow> rows;
   /** By the row they begin at. */
   final ArrayList<Search> searches;
-  long timer;
+  long alarm;
 
-  private KeyState(ArrayList<MatchRow> waiting, ArrayList<MatchRow> rows, ArrayList<Search> searches, long timer) {
+  private KeyState(ArrayList<MatchRow> waiting, ArrayList<MatchRow> rows, ArrayList<Search> searches, long alarm) {
     this.waiting = waiting;
     this.rows = rows;
     this.searches = searches;
-    this.timer = timer;
+    this.alarm = alarm;
   }
 
   /**
@@ -51,11 +51,11 @@ final class KeyState {
   }
 
   static KeyState empty() {
-    return new KeyState(new ArrayList<>(), new ArrayList<>(), new ArrayList<>(), NO_TIMER);
+    return new KeyState(new ArrayList<>(), new ArrayList<>(), new ArrayList<>(), NO_ALARM);
   }
 
   boolean isEmpty() {
-    return waiting.isEmpty() && rows.isEmpty() && searches.isEmpty() && timer == NO_TIMER;
+    return waiting.isEmpty() && rows.isEmpty() && searches.isEmpty() && alarm == NO_ALARM;
   }
 
   /** Adds rows that have just come. */
@@ -89,7 +89,7 @@ final class KeyState {
       return empty();
     }
     ByteBuffer in = Layout.open(bytes, LAYOUT, "state of a pattern");
-    long timer = in.getLong();
+    long alarm = in.getLong();
     ArrayList<MatchRow> waiting = rows(in, true);
     ArrayList<MatchRow> rows = rows(in, false);
     int count = in.getInt();
@@ -102,7 +102,7 @@ final class KeyState {
       }
       searches.add(new Search(start, choices));
     }
-    return new KeyState(waiting, rows, searches, timer);
+    return new KeyState(waiting, rows, searches, alarm);
   }
 
   private static ArrayList<MatchRow> rows(ByteBuffer in, boolean ordered) {
@@ -118,7 +118,7 @@ final class KeyState {
 
   byte[] encode() {
     ByteBuffer out = ByteBuffer.allocate(1 + Long.BYTES + size(waiting, true) + size(rows, false) + size(searches));
-    out.put(LAYOUT).putLong(timer);
+    out.put(LAYOUT).putLong(alarm);
     put(out, waiting, true);
     put(out, rows, false);
     out.putInt(searches.size());

@@ -1,9 +1,11 @@
 package dsdagster.match;
 
 import dsdagster.Conditions;
+import dsdagster.alarm.AlarmedProcessor;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
+import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
@@ -12,17 +14,10 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection$;
 import org.apache.spark.sql.catalyst.util.TypeUtils$;
-import org.apache.spark.sql.streaming.ExpiredTimerInfo;
-import org.apache.spark.sql.streaming.OutputMode;
-import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
-import org.apache.spark.sql.streaming.TimeMode;
-import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
-import scala.collection.Iterator;
-import scala.jdk.javaapi.CollectionConverters;
 import scala.math.Ordering;
 
 /**
@@ -33,7 +28,7 @@ import scala.math.Ordering;
  * row. A key without a row for the time to live is forgotten, with the searches that wait: so no match spans such a
  * silence, whenever it was noticed. Rows stamped at the watermark itself are passed: Spark drops what comes for them later.
  */
-final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
+final class MatchProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
   private static final long NO_TIME = Long.MIN_VALUE;
   private static final long MICROS_PER_MILLI = 1000;
@@ -49,16 +44,17 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
   private transient UnsafeProjection packing;
 
   MatchProcessor(
-      MatchSettings settings, Conditions conditions, StructType rowType, StructType valueTypes, int keys) {
+      MatchSettings settings, Conditions conditions, StructType rowType, StructType valueTypes, StructType keyType) {
+    super(keyType, true);
     this.settings = settings;
     this.conditions = conditions;
     this.rowType = rowType;
     this.valueTypes = valueTypes;
-    this.keys = keys;
+    this.keys = keyType.size();
   }
 
   @Override
-  public void init(OutputMode outputMode, TimeMode timeMode) {
+  protected void open() {
     stored = getHandle().getValueState("match", Encoders.BINARY(), TTLConfig.NONE());
     matcher = new Matcher(settings, conditions, rowType);
     order = order();
@@ -83,51 +79,34 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   @Override
-  public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
+  protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
     List<MatchRow> arrived = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
       arrived.add(new MatchRow(row.getLong(keys), row.getAs(keys + 1), row.getAs(keys + 2)));
     }
+    List<Row> output = new ArrayList<>();
     byte[] before = stored.get();
+    if (before == null && arrived.isEmpty()) {
+      return output.iterator();
+    }
     KeyState state = KeyState.decode(before);
-    takeTimer(state, times);
-    state.await(arrived, order);
-    List<Row> output = new ArrayList<>();
-    advance(key, state, time(times), output);
-    setTimer(state);
-    store(state, before != null);
-    return CollectionConverters.asScala(output.iterator());
-  }
-
-  @Override
-  public Iterator<Row> handleExpiredTimer(Row key, TimerValues times, ExpiredTimerInfo expired) {
-    List<Row> output = new ArrayList<>();
-    byte[] before = stored.get();
-    if (before != null) {
-      KeyState state = KeyState.decode(before);
-      if (state.timer <= expired.getExpiryTimeInMs()) {
-        state.timer = KeyState.NO_TIMER;
+    if (state.alarm <= watermark) {
+      state.alarm = KeyState.NO_ALARM;
+      if (!arrived.isEmpty()) {
+        silence(); // it would ring behind these rows, in this very batch
       }
-      advance(key, state, time(times), output);
-      setTimer(state);
-      store(state, true);
     }
-    return CollectionConverters.asScala(output.iterator());
-  }
-
-  /** A timer that would fire behind these rows, in this very batch, is not needed: what is due is looked at with them. */
-  private void takeTimer(KeyState state, TimerValues times) {
-    if (state.timer <= times.getCurrentWatermarkInMs()) {
-      getHandle().deleteTimer(state.timer);
-      state.timer = KeyState.NO_TIMER;
-    }
+    state.await(arrived, order);
+    advance(key, state, time(watermark), output);
+    setAlarm(state);
+    store(state, before != null);
+    return output.iterator();
   }
 
   /** All rows before it are there. */
-  private static long time(TimerValues times) {
-    long millis = times.getCurrentWatermarkInMs();
-    return millis <= 0 ? NO_TIME : millis * MICROS_PER_MILLI + 1;
+  private static long time(long watermark) {
+    return watermark <= 0 ? NO_TIME : watermark * MICROS_PER_MILLI + 1;
   }
 
   /** The watermark at which {@link #time} is behind a moment. */
@@ -190,11 +169,10 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   /**
-   * One timer for the first moment something happens; an earlier one that is set already does no harm. Spark fires a
-   * timer when the watermark has reached it.
+   * One alarm for the first moment something happens; an earlier one that is set already does no harm.
    */
-  private void setTimer(KeyState state) {
-    long next = KeyState.NO_TIMER;
+  private void setAlarm(KeyState state) {
+    long next = KeyState.NO_ALARM;
     if (!state.waiting.isEmpty()) {
       next = millisBehind(state.waiting.get(0).ts);
     }
@@ -204,9 +182,9 @@ final class MatchProcessor extends StatefulProcessor<Row, Row, Row> {
     if (!state.rows.isEmpty() && settings.forgets()) {
       next = Math.min(next, millisBehind(forgottenAt(state.rows) - 1));
     }
-    if (next < state.timer) {
-      getHandle().registerTimer(next);
-      state.timer = next;
+    if (next < state.alarm) {
+      alarm(next);
+      state.alarm = next;
     }
   }
 

@@ -48,10 +48,11 @@ public final class MatchRecognize {
     columns.add(input.col("et"));
     Dataset<Row> packed = input.select(columns.toArray(new Column[0]));
     StructType output = Keyed.keySchema(packed.schema(), keys).add("m", DataTypes.BinaryType).add("ts", DataTypes.LongType);
+    StructType keyType = Keyed.nullableKey(packed.schema(), keys);
     Dataset<Row> matched =
-        Keyed.grouped(packed, keys)
+        Keyed.grouped(packed, keyType)
             .transformWithState(
-                new MatchProcessor(read, Conditions.of(conditions), row, values, keys),
+                new MatchProcessor(read, Conditions.of(conditions), row, values, keyType),
                 TimeMode.EventTime(),
                 OutputMode.Append(),
                 Encoders.row(output));

@@ -1,0 +1,184 @@
+package dsdagster.alarm;
+
+import dsdagster.Expressions;
+import dsdagster.OperatorFault;
+import java.nio.ByteBuffer;
+import java.util.Collections;
+import java.util.Deque;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.NoSuchElementException;
+import java.util.Set;
+import java.util.function.Function;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.ImplicitGroupingKeyTracker;
+import org.apache.spark.sql.streaming.StatefulProcessorHandle;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * The alarms of all keys of a partition, behind one timer of Spark's.
+ *
+ * <p>They are state of one key of their own, whose columns are all null; a group with that key has state under other
+ * names. The first rows of a batch set the timer to the moment it is already, so that it fires behind the last rows: only
+ * then the alarms of the batch are written, and those that are due ring.
+ *
+ * <p>Rules, of Spark 4.2: a timer that is not later than the watermark fires in the batch that sets it; the state that a
+ * processor reads and writes is that of the key in {@link ImplicitGroupingKeyTracker}.
+ */
+final class Alarms {
+  /** Silenced keys of a batch that are known; more than that are looked at for nothing. */
+  private static final int MOST_SILENCED = 200_000;
+
+  private final StatefulProcessorHandle handle;
+  private final Slices slices;
+  private final Row partition;
+  private final Function<Row, byte[]> writer;
+  private final Function<byte[], Row> reader;
+  private final Set<ByteBuffer> silenced = new HashSet<>();
+  private boolean begun;
+  private boolean rung;
+  private boolean unwritten;
+  private long watermark;
+
+  Alarms(StatefulProcessorHandle handle, StructType keyType) {
+    this.handle = handle;
+    this.slices = new Slices(handle);
+    this.partition = RowFactory.create(new Object[keyType.size()]);
+    this.writer = Expressions.writer(keyType);
+    this.reader = Expressions.reader(keyType);
+  }
+
+  /** Rows are about to come. */
+  void begin(long now) {
+    if (begun) {
+      return;
+    }
+    open(now);
+    if (slices.timer > now) {
+      as(partition, () -> handle.registerTimer(now));
+    }
+  }
+
+  private void open(long now) {
+    begun = true;
+    watermark = now;
+    as(partition, slices::load);
+  }
+
+  void set(Row key, long millis) {
+    unwritten = true;
+    if (slices.add(millis, writer.apply(key), watermark)) {
+      as(partition, slices::spill);
+    }
+  }
+
+  void silence(Row key) {
+    if (silenced.size() < MOST_SILENCED) {
+      silenced.add(ByteBuffer.wrap(writer.apply(key)));
+    }
+  }
+
+  /** What the keys whose alarms are due have to say, one after the other; then the alarms are written down. */
+  Iterator<Row> ring(long now, Function<Row, Iterator<Row>> look) {
+    if (rung) {
+      return Collections.emptyIterator();
+    }
+    rung = true;
+    if (!begun) {
+      open(now);
+    }
+    return new Ringing(slices.takeDue(now), look);
+  }
+
+  void close() {
+    if (unwritten) {
+      throw new OperatorFault("INTERNAL", "alarms were set and Spark did not fire the timer behind them");
+    }
+  }
+
+  private void finish() {
+    slices.write();
+    long fired = slices.timer <= watermark ? slices.timer : Slices.NONE;
+    long next = slices.nextDue();
+    if (next != slices.timer) {
+      if (slices.timer != Slices.NONE && slices.timer != fired) {
+        handle.deleteTimer(slices.timer);
+      }
+      if (next != Slices.NONE) {
+        handle.registerTimer(next);
+      }
+      slices.timer = next;
+    }
+    slices.store();
+    unwritten = false;
+  }
+
+  /** Runs the action on the state of another key. */
+  private static void as(Row key, Runnable action) {
+    Object before = ImplicitGroupingKeyTracker.getImplicitKeyOption().get();
+    ImplicitGroupingKeyTracker.setImplicitKey(key);
+    try {
+      action.run();
+    } finally {
+      ImplicitGroupingKeyTracker.setImplicitKey(before);
+    }
+  }
+
+  /** Rows of the keys whose alarms ring; made while they are asked for, so that one key's are held at a time. */
+  private final class Ringing implements Iterator<Row> {
+    private final Deque<Long> chunks;
+    private final Function<Row, Iterator<Row>> look;
+    private ByteBuffer chunk = ByteBuffer.allocate(0);
+    private Iterator<Row> rows = Collections.emptyIterator();
+    private boolean finished;
+
+    Ringing(Deque<Long> chunks, Function<Row, Iterator<Row>> look) {
+      this.chunks = chunks;
+      this.look = look;
+    }
+
+    @Override
+    public boolean hasNext() {
+      while (!rows.hasNext() && !finished) {
+        if (chunk.hasRemaining()) {
+          rows = next(chunk.getLong(), new byte[chunk.getInt()]);
+        } else if (!chunks.isEmpty()) {
+          chunk = slices.take(chunks.poll());
+        } else {
+          finished = true;
+          finish();
+        }
+      }
+      return rows.hasNext();
+    }
+
+    private Iterator<Row> next(long due, byte[] key) {
+      chunk.get(key);
+      if (due > watermark) {
+        if (slices.add(due, key, watermark)) {
+          slices.spill();
+        }
+        return Collections.emptyIterator();
+      }
+      if (silenced.contains(ByteBuffer.wrap(key))) {
+        return Collections.emptyIterator();
+      }
+      Row found = reader.apply(key);
+      ImplicitGroupingKeyTracker.setImplicitKey(found);
+      try {
+        return look.apply(found);
+      } finally {
+        ImplicitGroupingKeyTracker.setImplicitKey(partition);
+      }
+    }
+
+    @Override
+    public Row next() {
+      if (!hasNext()) {
+        throw new NoSuchElementException();
+      }
+      return rows.next();
+    }
+  }
+}
