@@ -41,7 +41,7 @@ FINGERPRINT_VERSION = "v1"
 STATE_VERSION = "s1"
 """Changes when operators of this package lay their state out in another way."""
 LAYOUTS: Mapping[type[Node], tuple[int]] = MappingProxyType(
-    {Over: (3,), TemporalJoin: (2,), WindowJoin: (2,), Match: (2,)}
+    {Over: (3,), IntervalJoin: (2,), TemporalJoin: (2,), WindowJoin: (2,), Match: (2,)}
 )
 """Steps whose state alone is laid out in another way than it once was: the number of the layout."""
 
@@ -394,7 +394,7 @@ def _state(node: Node, store_kinds: StoreKinds) -> Shape:
         return [type(node).__name__, _without_reading(_shape(node, store_kinds)), *LAYOUTS.get(type(node), ())]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)
     types = [[str(field.type) for field in child.output] for child in node.inputs]
-    return [type(node).__name__, own, types]
+    return [type(node).__name__, own, types, *LAYOUTS.get(type(node), ())]
 
 
 def _without_reading(shape: Shape) -> Shape:

@@ -43,7 +43,7 @@ from ds_dagster.plan.static_nodes import StaticJoin, StaticScan
 from ds_dagster.plan.weights import has_weights
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.spark import columns as names
-from ds_dagster.spark import deltas, windowed
+from ds_dagster.spark import deltas, intervals, windowed
 from ds_dagster.spark.aggregate_calls import native_call
 from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis, tick_source_name
 from ds_dagster.spark.columns import field, with_missing
@@ -105,7 +105,7 @@ def output_mode(root: Sink) -> OutputMode:
 def state_store(root: Node) -> StateStore:
     """Where the plan keeps its state: our operators need RocksDB, native ones are faster on the heap."""
     ours = any(isinstance(node, TemporalJoin | WindowJoin | Match | Over) for node in root.walk()) or has_weights(root)
-    return "rocksdb" if ours else "heap"
+    return "rocksdb" if ours or intervals.ours(root) else "heap"
 
 
 class PlanCompiler:
@@ -140,15 +140,17 @@ class PlanCompiler:
         self.logs = logs
         self.clocked: frozenset[str] = frozenset()
         self.edge_millis = 0
+        self.intervals: tuple[IntervalJoin, ...] = ()
 
     def compile(self, root: Sink, wants: Wants = NOTHING) -> DataFrame:
         """The rows of the sink's relation: its columns by name, ``DELETED`` where rows may be deletes, and
         ``wants``."""
+        if self.errors is not None:
+            root = replace(root, input=computed_below(root.input))
         whole = self.shared.bundle if self.shared else root
         self.clocked = clocked_sources(whole)
         self.edge_millis = lateness_edge_millis(whole)
-        if self.errors is not None:
-            root = replace(root, input=computed_below(root.input))
+        self.intervals = intervals.ours(whole)
         return self.visit(root, wants).frame
 
     def visit(self, node: Node, wants: Wants) -> Flow:
@@ -231,8 +233,11 @@ class PlanCompiler:
         return Flow(frame.select(*output), timed=node.window is not None)
 
     def visit_interval_join(self, node: IntervalJoin, wants: Wants) -> Flow:
-        """Two range predicates over the event times, from which Spark derives how long rows are kept. A pair has the
-        time of its left row, a right row without partner its own."""
+        """Spark's own join: two range predicates over the event times, from which Spark derives how long rows are kept.
+        A pair has the time of its left row, a right row without partner its own."""
+        if node in self.intervals:
+            sides = self._timed(node.left, TIME).frame, self._timed(node.right, TIME).frame
+            return Flow(intervals.join(self.spark, node, sides, wants))
         left, right = self._keyed(node, 0), self._keyed(node, 1)
         within = sf.lit(timedelta(milliseconds=node.within_millis))
         left_time, right_time = sf.col("__left_time"), sf.col("__right_time")

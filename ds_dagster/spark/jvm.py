@@ -256,6 +256,19 @@ class Operators:
         """
         return DataFrame(self._jvm.delta.Lonely.apply(_java(frame), is_left), self.spark)
 
+    def interval_join(self, frame: DataFrame, keys: int, kind: str, within_micros: int) -> DataFrame:
+        """Join of two streams within a time of one another.
+
+        Args:
+            frame: ``keys`` key columns, then ``side`` int (0 left, 1 right), ``l`` struct, ``r`` struct, ``et``: the
+                row's time, which carries the watermark.
+            kind: inner, left or full.
+
+        Returns:
+            Columns ``l`` and ``r`` (null where a row has no partner).
+        """
+        return DataFrame(self._jvm.join.IntervalJoin.apply(_java(frame), keys, kind, within_micros), self.spark)
+
     def window_join(self, frame: DataFrame, keys: int, kind: str) -> DataFrame:
         """Join of rows in the same window, which leave when time passes its end.
 

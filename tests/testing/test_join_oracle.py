@@ -44,6 +44,21 @@ QUESTIONS: dict[str, tuple[str, str]] = {
            FROM l WIDE LEFT JOIN r WIDE WITHIN 2 SECONDS ON CONCAT(l.k, 'x') = r.k || 'x' AND l.g < r.g;""",
         f"SELECT l.id AS a, r.id AS b FROM l LEFT JOIN r ON {NEAR} AND l.g < r.g",
     ),
+    "near": (
+        """CREATE STREAM near AS SELECT l.id AS a, r.id AS b
+           FROM l WIDE JOIN r WIDE WITHIN 2 SECONDS ON l.k = r.k AND l.g < r.g;""",
+        f"SELECT l.id AS a, r.id AS b FROM l JOIN r ON {NEAR} AND l.g < r.g",
+    ),
+    "near_left": (
+        """CREATE STREAM near_left AS SELECT l.id AS a, r.id AS b
+           FROM l WIDE LEFT JOIN r WIDE WITHIN 2 SECONDS ON l.k = r.k AND l.g = r.g;""",
+        f"SELECT l.id AS a, r.id AS b FROM l LEFT JOIN r ON {NEAR} AND l.g = r.g",
+    ),
+    "near_full": (
+        """CREATE STREAM near_full AS SELECT l.id AS a, r.id AS b
+           FROM l WIDE FULL JOIN r WIDE WITHIN 2 SECONDS ON l.k = r.k AND l.g = r.g;""",
+        f"SELECT l.id AS a, r.id AS b FROM l FULL JOIN r ON {NEAR} AND l.g = r.g",
+    ),
     "versions": (
         """CREATE STREAM versions AS SELECT l.id AS a, u.name AS b, v.name AS c
            FROM l WIDE LEFT JOIN u WIDE ON l.k = u.k LEFT JOIN v WIDE ON v.g = l.g AND v.k = l.k AND v.name <> u.name;""",
@@ -105,7 +120,7 @@ TYPES = {
     "u": "k VARCHAR, name VARCHAR, t BIGINT, deleted BOOLEAN",
     "v": "k VARCHAR, g INTEGER, name VARCHAR, t BIGINT, deleted BOOLEAN",
 }
-ALWAYS = ("interval_full", "window_of_interval", "hottest")
+ALWAYS = ("interval_full", "near_full", "window_of_interval", "hottest")
 """What runs with every build; the others run with the long tests."""
 PARTS = 3
 BEGIN = 60_000

@@ -1,0 +1,77 @@
+"""Interval joins: which the operator in our jar does, and its call.
+
+Spark's own join finds a row's partners by going through all rows of its key, and keeps each as a state of its own; ours
+keeps a key's rows in the order of time as one. But Spark holds its watermark back by the bound, for pairs are as old as
+their left row, and an operator cannot: where a step above takes time from the pairs, the join is Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from ds_dagster.plan.application_nodes import Virtual
+from ds_dagster.plan.match_node import Match
+from ds_dagster.plan.nodes import Filter, IntervalJoin, Node, Project, TemporalJoin, Window, Windowed
+from ds_dagster.plan.over_node import Over
+from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.static_nodes import StaticJoin
+from ds_dagster.spark import columns as names
+from ds_dagster.spark.columns import field, with_missing
+from ds_dagster.spark.join_keys import shared_keys
+from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.ticks import carry_time
+
+_ASK = (Window, Over, Match, IntervalJoin, TemporalJoin)
+"""Steps that take time from the rows below them."""
+_PASS = (Filter, Project, Windowed, Union, Virtual, StaticJoin)
+"""Steps that give on the time of the rows below them."""
+
+
+def ours(root: Node) -> tuple[IntervalJoin, ...]:
+    """The joins of a plan that our operator does: no step above takes their time, and conditions beside the keys are
+    none or a filter above. A join that stands in several places is one."""
+    joins = [node for node in root.walk() if isinstance(node, IntervalJoin)]
+    timed = list(_timed(root, asked=False)) if joins else []
+    return tuple(node for node in joins if node not in timed and (node.kind == "inner" or node.residual is None))
+
+
+def _timed(node: Node, *, asked: bool) -> Iterator[IntervalJoin]:
+    if asked and isinstance(node, IntervalJoin):
+        yield node
+    below = isinstance(node, _ASK) or (asked and isinstance(node, _PASS))
+    for child in node.inputs:
+        yield from _timed(child, asked=below)
+
+
+def join(
+    spark: SparkSession, node: IntervalJoin, frames: tuple[DataFrame, DataFrame], wants: frozenset[str]
+) -> DataFrame:
+    """Pairs, and the rows without partner of outer joins, once nothing can join them.
+
+    Args:
+        frames: both sides with ``EVENT_TIME``, the watermark on it.
+        wants: technical columns somebody above asks for; only the event time is known here, that of the left row, of a
+            right row without partner its own. It carries no watermark.
+    """
+    sides = [_side(node, frame, side) for side, frame in enumerate(frames)]
+    both = with_missing(sides[0], "r", sides[1]).unionByName(with_missing(sides[1], "l", sides[0]))
+    keys = [f"k{index}" for index in range(len(node.left_keys))]
+    timed = both.select(*keys, "side", "l", "r", carry_time(sf.col("et"), "et"))
+    joined = operators(spark).interval_join(timed, len(keys), node.kind, node.within_millis * 1000)
+    output = [sf.col("l").getField(f.name).alias(f.name) for f in node.left.output]
+    output += [sf.col("r").getField(f.name).alias(f.name) for f in node.right.output]
+    if names.EVENT_TIME in wants:
+        times = [sf.col(side).getField(names.EVENT_TIME) for side in ("l", "r")]
+        output.append(sf.coalesce(*times).alias(names.EVENT_TIME))
+    return joined.select(*output)
+
+
+def _side(node: IntervalJoin, frame: DataFrame, side: int) -> DataFrame:
+    input_ = node.right if side else node.left
+    keys = [key.alias(f"k{index}") for index, key in enumerate(shared_keys(frame, node, side))]
+    time = sf.col(names.EVENT_TIME)
+    row = sf.struct(*[field(f.name).alias(f.name) for f in input_.output], time).alias("r" if side else "l")
+    return frame.select(*keys, sf.lit(side).alias("side"), row, time.alias("et"))
