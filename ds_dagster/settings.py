@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -160,7 +161,7 @@ def load_overlay(settings: Settings) -> Overlay:
     return Overlay(path=str(path), stores=table.get("stores", {}), kinds=table.get("kinds", {}))
 
 
-def _table(folder: Path) -> tuple[str, dict[str, Any]] | None:
+def _table(folder: Path) -> tuple[str, Mapping[str, Any]] | None:
     single = folder / "ds.toml"
     if single.is_file():
         return "ds.toml", _read(single)
@@ -172,11 +173,17 @@ def _table(folder: Path) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _toml(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise error("SETTING_INVALID", name="(file)", file=str(path), reason=str(problem), allowed="TOML") from problem
+
+
+@lru_cache(maxsize=8)
+def _toml(text: str) -> Mapping[str, Any]:
+    """Many test cases of a process lie in the same project."""
+    return tomllib.loads(text)
 
 
 def _text(table: Mapping[str, Any], key: str, file: str) -> str:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+from ds_dagster.testing.short_lived import JAVA_OPTIONS
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+"""Of the drivers that tests and their child processes start; detached engines have it from ``tests.engines``."""
 
 COSTS = ("spark", "servers", "cases", "conformance", "e2e", "browser", "slow")
 FOLDERS = {"spark": "spark", "conformance": "conformance", "e2e": "e2e"}

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from ds_dagster.jars import is_resolved, operator_jar, resolve
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.session import build_session
+from ds_dagster.testing.short_lived import JAVA_OPTIONS
 
 _SPARK = {
-    # cases are over before an optimizing compiler pays: half the processor time
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {JAVA_OPTIONS}",
     "spark.sql.streaming.pollingDelay": "15ms",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.log.level": "OFF",

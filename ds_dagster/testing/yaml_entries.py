@@ -18,6 +18,8 @@ from ds_dagster.names import did_you_mean
 
 _NUMBER = re.compile(r"^-?(?:0|[1-9][0-9]*)$")
 _FLOAT = re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$")
+_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+"""libyaml's where PyYAML was built with it: a tenth of the time."""
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
@@ -109,7 +111,7 @@ def read_yaml(path: Path, shown: str) -> Entry:
         UserError: CASE_UNREADABLE, CASE_KEY_TWICE, CASE_VALUE_INVALID.
     """
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=_LOADER)
     except (OSError, UnicodeDecodeError) as problem:
         raise error("CASE_UNREADABLE", span=Span(shown, 1), file=shown, reason=str(problem)) from problem
     except yaml.MarkedYAMLError as problem:
@@ -144,7 +146,7 @@ def _scalar(node: yaml.Node, span: Span, place: str) -> Any:
             return base64.b64decode("".join(text.split()), validate=True)
         except binascii.Error as problem:
             raise error("CASE_VALUE_INVALID", span=span, place=place, value=text, allowed="base64") from problem
-    if isinstance(node, yaml.ScalarNode) and node.style is not None:
+    if isinstance(node, yaml.ScalarNode) and node.style:  # plain: None, of libyaml an empty text
         return text
     if text in _WORDS:
         return _WORDS[text]

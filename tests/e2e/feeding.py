@@ -27,6 +27,7 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.status import FiniteResult, JobStatus
 from ds_dagster.settings import Settings, load_settings
+from tests.engines import SHORT_LIVED
 
 ROOT = Path(__file__).parents[2]
 WAIT = float(os.environ.get("DS_TEST_WAIT", "300"))
@@ -131,7 +132,7 @@ class House:
             (root / "sql" / name).write_text(text)
         (root / "ds.toml").write_text(
             'database = "clickstream_db"\nstore = "prod_kafka"\n'
-            '[engine]\ncores = 2\nmemory = "1g"\n[spark]\n"spark.sql.shuffle.partitions" = "2"\n' + engine
+            '[engine]\ncores = 2\nmemory = "1g"\n[spark]\n"spark.sql.shuffle.partitions" = "2"\n' + SHORT_LIVED + engine
         )
         (root / ".env").write_text(f"MARKED_KINESIS_SECRET={KINESIS_SECRET}\n")
         self.root, self.state = root, root / ".ds"

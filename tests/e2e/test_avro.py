@@ -25,6 +25,7 @@ from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.settings import load_settings
 from tests.avro_registry import AvroRegistry
 from tests.e2e.feeding import WAIT, until
+from tests.engines import SHORT_LIVED
 
 AT = datetime.datetime(2024, 5, 1, tzinfo=datetime.timezone.utc)
 SECRET = "marked-registry-secret-51c2"
@@ -52,7 +53,7 @@ class Shop:
         self.root, self.state = root, root / ".ds"
         (root / "sql").mkdir()
         (root / "sql" / "shop.sql").write_text(sql)
-        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "1g"\n')
+        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "1g"\n[spark]\n' + SHORT_LIVED)
         (root / ".env").write_text(f"REGISTRY_PASSWORD={SECRET}\n")
         self.bootstrap = up(self.state, only=["kafka"]).kafka
         with (self.state / "local.toml").open("a") as overlay:

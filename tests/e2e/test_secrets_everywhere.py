@@ -27,6 +27,7 @@ from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.spec import job_spec
 from ds_dagster.settings import load_settings
 from tests.e2e.feeding import ROOT, WAIT, until
+from tests.engines import SHORT_LIVED
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 SECRETS = sorted(spec.name for spec in PROPERTIES if spec.secret)
@@ -143,7 +144,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     variables = [f"ENV_{name.replace('.', '_').upper()}={mark(name)}\n" for name in SECRETS]
     (root / ".env").write_text("".join(variables))
     engine = '[engine]\ncores = 2\nmemory = "1g"\n[spark]\n"spark.sql.shuffle.partitions" = "1"\n'
-    (root / "ds.toml").write_text('store = "live"\n' + engine)
+    (root / "ds.toml").write_text('store = "live"\n' + engine + SHORT_LIVED)
     try:
         bootstrap = local.up(servers, only=("kafka",)).kafka
         (root / "sql" / "all.sql").write_text(statements(bootstrap))

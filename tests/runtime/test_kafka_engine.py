@@ -21,6 +21,7 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.settings import Settings, load_settings
+from tests.engines import SHORT_LIVED
 from tests.runtime.test_spark_engine import WAIT, deadline
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
@@ -51,7 +52,7 @@ class House:
     def __init__(self, root: Path, sql: str = SQL) -> None:
         (root / "sql").mkdir()
         (root / "sql" / "all.sql").write_text(sql)
-        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "600m"\n')
+        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "600m"\n[spark]\n' + SHORT_LIVED)
         (root / "functions").mkdir()
         (root / "functions" / "numbers.py").write_text(TWICE)
         (root / "functions" / "factor.py").write_text("FACTOR = 2\n")

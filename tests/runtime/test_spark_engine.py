@@ -24,6 +24,7 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.settings import Settings, load_settings
+from tests.engines import SHORT_LIVED
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 WAIT = 240.0
@@ -51,7 +52,7 @@ class House:
     def __init__(self, root: Path) -> None:
         (root / "sql").mkdir()
         (root / "sql" / "all.sql").write_text(SQL)
-        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "700m"\n')
+        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "700m"\n[spark]\n' + SHORT_LIVED)
         self.root = root
         self.addresses = up(root / ".ds", only=["kafka", "postgres"]).json()
         self.bootstrap = self.addresses["kafka"]["bootstrap.servers"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from ds_dagster.errors import DsError
+from ds_dagster.testing import yaml_entries
 from ds_dagster.testing.case import Advance, Crash, Look, Restart, Send, SentRecord
 from ds_dagster.testing.format import load_case
 
@@ -120,3 +122,32 @@ def test_data_file_refused_with_its_line(write_case, content, line):
         load_case(path)
     assert caught.value.condition == "CASE_DATA_INVALID"
     assert caught.value.params["line"] == line
+
+
+TRICKY = """\
+title: "ümlaut ☃ 😀"
+plain: [yes, 007, 1.5e3, ~, null, true, "true", '1', a b]
+block: |
+  SELECT 1;
+
+  -- "quoted"
+folded: >-
+  one
+  two
+bytes: !!binary AAH/
+nested: {a: {b: [{c: 1}, {"d": ''}]}, "é": {x: 1}}
+"""
+
+
+def test_libyaml_and_the_parser_in_python_read_the_same(tmp_path, monkeypatch):
+    path, empty = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    path.write_text(TRICKY, encoding="utf-8")
+    empty.write_text("{a: , b: 1}", encoding="utf-8")  # they differ in the column of what is not there
+    found = []
+    for loader in (yaml.BaseLoader, getattr(yaml, "CBaseLoader", yaml.BaseLoader)):
+        monkeypatch.setattr(yaml_entries, "_LOADER", loader)
+        found.append(yaml_entries.read_yaml(path, "a.yaml"))
+        assert yaml_entries.read_yaml(empty, "b.yaml").plain() == {"a": None, "b": 1}
+    assert found[0] == found[1]
+    plain = found[0].plain()["plain"]
+    assert plain == ["yes", "007", 1500.0, None, None, True, "true", "1", "a b"]

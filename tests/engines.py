@@ -1,0 +1,8 @@
+"""What settings of projects say whose engines live for a test."""
+
+from __future__ import annotations
+
+from ds_dagster.testing.short_lived import JAVA_OPTIONS
+
+SHORT_LIVED = f'"spark.driver.extraJavaOptions" = "-Duser.timezone=UTC {JAVA_OPTIONS}"\n'
+"""A line of ``[spark]``: a detached engine takes nothing from the environment of who starts it."""
