@@ -319,9 +319,10 @@ class PlanCompiler:
         """Each row once."""
         return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
 
-    def visit_over(self, node: Over, _wants: Wants) -> Flow:
+    def visit_over(self, node: Over, wants: Wants) -> Flow:
         """Rows with results over those before them, once time has passed them; late ones are dropped by Spark."""
-        return Flow(over(self.spark, node, self._timed(node.input, TIME).frame))
+        frame = self._timed(node.input, TIME).frame
+        return Flow(over(self.spark, node, frame, timed=names.EVENT_TIME in wants), timed=True)
 
     def visit_unweigh(self, node: Unweigh, _wants: Wants) -> Flow:
         """Appended rows."""
