@@ -99,9 +99,10 @@ QUERIES: tuple[Condition, ...] = (
     ),
     Condition(
         "APPLICATION_STATE_SHARED",
-        "unsupported",
-        "virtual relation {relation} keeps state and is read {count} times: its state would be kept {count} times",
-        "read it once, or give it a topic: CREATE without VIRTUAL",
+        "user",
+        "virtual relation {relation} keeps one state for all that read it, and they ask for different ones",
+        "write the same QUERY WITH behind all queries that read it, as END APPLICATION WITH (…) does; or give it a "
+        "topic: CREATE without VIRTUAL",
         "0A000",
     ),
     Condition(
@@ -112,12 +113,11 @@ QUERIES: tuple[Condition, ...] = (
         "42P19",
     ),
     Condition(
-        "APPLICATION_ROW_LOG",
-        "unsupported",
-        "the query of {relation} leaves out rows that fail, or keeps late ones; one in application {name} cannot: its "
-        "rows may be made once for several queries",
-        "leave out 'row.error.handling' and 'late.rows.relation', or move the query out of the application; records "
-        "that cannot be read may be kept, by IGNORE_AND_LOG behind a source",
+        "APPLICATION_ROW_ERRORS",
+        "user",
+        "the rows of virtual relation {relation} are made once for all that read it, and {queries} say different "
+        "things of rows that fail",
+        "write the same 'row.error.handling' and 'row.error.log.topic' behind all of them: END APPLICATION WITH (…)",
         "0A000",
     ),
     Condition(

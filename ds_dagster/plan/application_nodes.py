@@ -5,8 +5,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ds_dagster.plan.nodes import Field, Filter, Node, Passing, Project, Scan, Sink
+from ds_dagster.plan.nodes import (
+    Aggregate,
+    Field,
+    Filter,
+    IntervalJoin,
+    Node,
+    Passing,
+    Project,
+    Scan,
+    Sink,
+    TemporalJoin,
+    Window,
+    Windowed,
+)
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.static_nodes import StaticJoin
+from ds_dagster.plan.window_join import WindowJoin
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +57,19 @@ def is_plain(node: Node) -> bool:
     return all(isinstance(below, PLAIN) for below in node.walk())
 
 
+def keeps_time(node: Node) -> bool:
+    """Whether rows of a node can be told with their event time."""
+    if isinstance(node, Aggregate):
+        return node.window is not None
+    if isinstance(node, Union):
+        return all(map(is_plain, node.branches))
+    if isinstance(node, StaticJoin):
+        return keeps_time(node.left)
+    if isinstance(node, Filter | Project | Virtual | Window | Windowed):
+        return keeps_time(node.input)
+    return isinstance(node, Scan | IntervalJoin | TemporalJoin | WindowJoin | Over)
+
+
 def shared_name(node: Node) -> str:
     """What tells a part of a plan that several sinks may have in common; empty for others."""
     if isinstance(node, Scan):
@@ -57,10 +86,16 @@ def readings(root: Node) -> dict[str, int]:
         name = shared_name(node)
         if name:
             counts[name] = counts.get(name, 0) + 1
-            if counts[name] > 1 and is_plain(node):
+            if counts[name] > 1:
                 return
         for child in node.inputs:
             visit(child)
 
     visit(root)
     return counts
+
+
+def shares_state(root: Node) -> bool:
+    """Whether several sinks read rows of steps that keep something."""
+    counts = readings(root)
+    return any(counts.get(shared_name(node), 0) > 1 and not is_plain(node) for node in root.walk())

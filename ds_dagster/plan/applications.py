@@ -9,12 +9,12 @@ from types import MappingProxyType
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.application_nodes import Bundle, Virtual, is_plain, readings, shared_name
-from ds_dagster.plan.delta_nodes import DeltaAggregate
+from ds_dagster.plan.application_nodes import Bundle, Virtual, is_plain
+from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.fingerprint import combined, state_signature
 from ds_dagster.plan.nodes import Aggregate, Node, Scan, Sink
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.plan.row_errors import ignores_row_errors
+from ds_dagster.plan.row_errors import ignores_row_errors, may_fail
 from ds_dagster.plan.weights import weighted
 from ds_dagster.sql.statements import Application
 
@@ -46,7 +46,7 @@ def together(
         store_kinds: folded store name → kind.
 
     Raises:
-        UserError: APPLICATION_SOURCE_DIFFERS.
+        UserError: APPLICATION_SOURCE_DIFFERS, APPLICATION_ROW_ERRORS.
         UnsupportedError: APPLICATION_OUTPUT_MODES, APPLICATION_STATE_SHARED, APPLICATION_TABLE_FINITE.
     """
     name = str(statement.name)
@@ -57,8 +57,9 @@ def together(
     scans = _scans(name, parts, spans)
     merged = [replace(part, root=_sink(part.root, scans)) for part in parts]
     merged = _one_output_mode(name, merged, spans)
+    merged = _one_state(merged, statement)
+    _check_row_errors(merged, spans)
     bundle = Bundle(tuple(part.root for part in merged))
-    _check_state(bundle, statement)
     settings = {key: value for part in merged for key, value in part.settings.items()}
     return BoundQuery(
         name=name,
@@ -81,8 +82,6 @@ def _scans(name: str, parts: Iterable[BoundQuery], spans: Mapping[str, Span]) ->
     """Source name → a scan that gives what all of them need."""
     found: dict[str, Scan] = {}
     for part in parts:
-        if part.late is not None or ignores_row_errors(part.settings):
-            raise error("APPLICATION_ROW_LOG", span=spans[part.name], name=name, relation=part.sink.name.name)
         for scan in part.scans:
             first = found.setdefault(scan.source_name, scan)
             if first is not scan:
@@ -164,14 +163,67 @@ def _counting_weights(node: Node) -> Node | None:
     return DeltaAggregate(weighted(node.input), node.group, node.calls)
 
 
-def _check_state(bundle: Bundle, statement: Application) -> None:
-    """State of a virtual relation is kept where it is read, so it is read once."""
-    counts = readings(bundle)
-    for node in bundle.walk():
-        if isinstance(node, Virtual) and counts[shared_name(node)] > 1 and not is_plain(node):
-            raise error(
-                "APPLICATION_STATE_SHARED",
-                span=statement.name.span,
-                relation=node.name,
-                count=counts[shared_name(node)],
-            )
+# one way to fail
+
+
+def _check_row_errors(parts: Iterable[BoundQuery], spans: Mapping[str, Span]) -> None:
+    """Rows that are made once for several queries are left out once, and kept in one place.
+
+    Raises:
+        UserError: APPLICATION_ROW_ERRORS.
+    """
+    first: dict[str, BoundQuery] = {}
+    for part in parts:
+        for node in part.root.walk():
+            if not isinstance(node, Virtual) or not may_fail(node):
+                continue
+            other = first.setdefault(node.name, part)
+            if _on_error(other) != _on_error(part):
+                names = [query.sink.name.name for query in (other, part)]
+                shown = node.name.rpartition(".")[2]
+                raise error("APPLICATION_ROW_ERRORS", span=spans[part.name], relation=shown, queries=names)
+
+
+def _on_error(part: BoundQuery) -> tuple[bool, str]:
+    log = part.error_log
+    return ignores_row_errors(part.settings), "" if log is None else log_name(log)
+
+
+# one state
+
+
+def _one_state(parts: list[BoundQuery], statement: Application) -> list[BoundQuery]:
+    """The queries such that a virtual relation that keeps state is the same wherever it is read.
+
+    Where one of them needs its rows with weights, all of them read weights, and those that need none fold them.
+
+    Raises:
+        UnsupportedError: APPLICATION_STATE_SHARED.
+    """
+    for _ in range(sum(isinstance(node, Virtual) for part in parts for node in part.root.walk()) + 1):
+        differing = _differing(parts)
+        if not differing:
+            return parts
+        parts = [replace(part, root=_folding(part.root, differing)) for part in parts]
+    raise error("APPLICATION_STATE_SHARED", span=statement.name.span, relation=min(differing))
+
+
+def _differing(parts: Iterable[BoundQuery]) -> frozenset[str]:
+    """Names of virtual relations with state that are not the same everywhere."""
+    found: dict[str, Virtual] = {}
+    differing: set[str] = set()
+    for node in (node for part in parts for node in part.root.walk()):
+        if isinstance(node, Virtual) and found.setdefault(node.name, node) != node and not is_plain(node):
+            differing.add(node.name)
+    return frozenset(differing)
+
+
+def _folding(root: Sink, names: frozenset[str]) -> Sink:
+    def folded(node: Node) -> Node | None:
+        if not isinstance(node, Virtual) or node.name not in names or node.changelog != "upsert" or node.is_final:
+            return None
+        return Fold(weighted(node), node.key)
+
+    made = _replaced(root, folded)
+    assert isinstance(made, Sink)
+    return made

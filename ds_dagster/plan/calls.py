@@ -26,6 +26,7 @@ from ds_dagster.plan.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, column, widened
 from ds_dagster.plan.function import FAMILIES, Function, Signature
 from ds_dagster.plan.functions import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
+from ds_dagster.plan.json_functions import JSON_TEXTS
 from ds_dagster.plan.nodes import AggregateCall, AggregateFunction, BoundExpression
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.record_fields import FIELDS, ORDER_FIELD
@@ -282,6 +283,8 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         raise binder.refuse("AGGREGATE_MISPLACED", node, function=name, clause=binder.clause, fix=fix)
     if name == "LISTAGG":
         return _listagg(binder, node, call)
+    if name == "JSON_ARRAYAGG":
+        return _json_arrayagg(binder, node, call)
     argument, distinct = _distinct_argument(binder, node, call, name)
     return _bound_aggregate(binder, node, cast("AggregateFunction", name), argument, distinct)
 
@@ -307,6 +310,20 @@ def _listagg(binder: ExpressionBinder, node: exp.Expression, call: exp.Expressio
             "FUNCTION_ARGUMENT_TYPE", node, function="LISTAGG", types=types, expected="(text, 'literal')"
         )
     return Typed(exp.Anonymous(this="ARRAY_JOIN", expressions=[values.tree, between]), VARCHAR, values.nullable)
+
+
+def _json_arrayagg(binder: ExpressionBinder, node: exp.Expression, call: exp.Expression) -> Typed:
+    """ARRAY_AGG as JSON; what functions of JSON give stands inside as it is."""
+    argument, distinct = _distinct_argument(binder, node, call, "JSON_ARRAYAGG")
+    values = _bound_aggregate(binder, node, "ARRAY_AGG", argument, distinct)
+    if isinstance(argument, exp.Anonymous) and str(argument.this).upper() in JSON_TEXTS:
+        joined = exp.Anonymous(this="ARRAY_JOIN", expressions=[values.tree, exp.Literal.string(",")])
+        inside = exp.Anonymous(this="COALESCE", expressions=[joined, exp.Literal.string("")])
+        made = exp.Anonymous(this="CONCAT", expressions=[exp.Literal.string("["), inside, exp.Literal.string("]")])
+    else:
+        shown = exp.Anonymous(this="JSON_STRING", expressions=[values.tree])
+        made = exp.Anonymous(this="COALESCE", expressions=[shown, exp.Literal.string("[]")])
+    return Typed(made, VARCHAR, nullable=False)
 
 
 def _bound_aggregate(

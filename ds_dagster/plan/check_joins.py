@@ -67,6 +67,7 @@ _WAITING: Mapping[type[Node], str] = MappingProxyType(
         Aggregate: "an aggregate",
         WindowJoin: "a join of windows",
         IntervalJoin: "an outer interval join",
+        Over: "an OVER aggregate",
     }
 )
 
@@ -97,7 +98,6 @@ _TIMELESS: Mapping[type[Node], str] = MappingProxyType(
         Match: "a pattern match",
         Distinct: "SELECT DISTINCT",
         TopN: "a ranking",
-        Over: "an OVER aggregate",
         Unweigh: "a condition with a sub-select",
     }
 )

@@ -113,6 +113,14 @@ _AGGREGATES = (
         aliases=("STRING_AGG",),
     ),
     Function(
+        "JSON_ARRAYAGG",
+        (signature("orderable", VARCHAR),),
+        "all values that are not NULL, in their own order, as a JSON array; `[]` without any; what "
+        "functions of JSON give stands inside as JSON",
+        kind="aggregate",
+        nulls="never",
+    ),
+    Function(
         "FIRST_VALUE",
         (signature("orderable", first),),
         "value that is not NULL of the earliest row: by event time, then by position in its topic; in a join those of "
@@ -149,10 +157,7 @@ KNOWN_LATER: Mapping[str, str] = MappingProxyType(
         ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE"),
         "ranking over a stream comes with top-n; filter or aggregate instead",
     )
-    | dict.fromkeys(
-        ("JSON_OBJECTAGG", "JSON_ARRAYAGG"),
-        "JSON_STRING of ARRAY_AGG",
-    )
+    | {"JSON_OBJECTAGG": "JSON_ARRAYAGG of JSON_OBJECT"}
     | {"MATCH_ROWTIME": "pattern matching is not built; rowtime() gives a record's timestamp"}
 )
 """Functions of the dialect that are not built: name → what works today."""

@@ -153,8 +153,9 @@ def entity_edges(
         filled.update(sink.name for sink in query.sinks)
         for sink in query.sinks:
             writers.setdefault((sink.store, sink.entity), sink.name)
-        for log in query.logs:
-            writers.setdefault((log.store, log.entity), query.sink.name)
+        for part in query.parts:
+            for log in part.logs:
+                writers.setdefault((log.store, log.entity), part.sink.name)
     found: dict[QualifiedName, QualifiedName] = {}
     for name, relation in relations.items():
         writer = writers.get((relation.store, relation.entity))

@@ -5,6 +5,11 @@ from __future__ import annotations
 from ds_dagster.datatypes import BOOLEAN, VARCHAR
 from ds_dagster.plan.function import Example, Function, first, last, signature, simple
 
+JSON_TEXTS = frozenset(
+    ("JSON_OBJECT", "JSON_OBJECT_ABSENT", "JSON_ARRAY", "JSON_ARRAY_NULL", "JSON_STRING", "JSON_QUERY", "JSON_QUOTE")
+)
+"""Functions whose results stand in JSON as they are."""
+
 JSON_FUNCTIONS: tuple[Function, ...] = (
     simple(
         "JSON_VALUE",

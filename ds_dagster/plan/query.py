@@ -85,14 +85,16 @@ class BoundQuery:
     @property
     def logs(self) -> tuple[Relation, ...]:
         """Where it keeps rows that it leaves out, each place once."""
-        late = self.late.relation if self.late is not None else None
-        found = (log for log in (*(scan.log for scan in self.scans), self.error_log, late) if log is not None)
+        errors = (part.error_log for part in self.parts)
+        late = (rows.relation for rows in self.late)
+        found = (log for log in (*(scan.log for scan in self.scans), *errors, *late) if log is not None)
         return tuple({(log.store, log.entity): log for log in found}.values())
 
     @property
-    def late(self) -> LateRows | None:
-        """Where it keeps rows that are too late for its window."""
-        return next((node.late for node in self.root.walk() if isinstance(node, Window)), None)
+    def late(self) -> tuple[LateRows, ...]:
+        """Where it keeps rows that are too late for a window, each place once."""
+        found = (node.late for node in self.plan.walk() if isinstance(node, Window) and node.late is not None)
+        return tuple({rows.relation.name: rows for rows in found}.values())
 
     @property
     def sources(self) -> tuple[QualifiedName, ...]:

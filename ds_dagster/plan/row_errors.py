@@ -22,6 +22,9 @@ from ds_dagster.plan.nodes import Aggregate, AggregateCall, BoundExpression, Nam
 from ds_dagster.plan.sources import World
 from ds_dagster.sql.expressions import UserCall
 
+PASSED = (exp.Column, exp.Literal, exp.Boolean, exp.Null)
+"""Expressions that cannot fail."""
+
 
 def row_error_log(root: Sink, choices: QueryChoices, world: World) -> Relation | None:
     """Where a query keeps rows that fail, None for nowhere.
@@ -67,6 +70,11 @@ def expressions_of(value: object) -> Iterator[BoundExpression]:
             inner = getattr(value, field.name)
             if not isinstance(inner, Node):
                 yield from expressions_of(inner)
+
+
+def may_fail(root: Node) -> bool:
+    """Whether anything is computed in a plan, not only read and passed on."""
+    return any(not isinstance(one.tree, PASSED) for node in root.walk() for one in expressions_of(node))
 
 
 # expressions of aggregates, computed below

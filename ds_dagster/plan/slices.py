@@ -72,8 +72,8 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
         is_known = is_inside or part.sink.name in {relation.name for relation in relations}
         if isinstance(part.statement, InsertInto) and not is_known:
             relations.append(part.sink)
-    if query.late is not None and query.late.relation.name not in {r.name for r in relations}:
-        relations.append(query.late.relation)
+    known = {relation.name for relation in relations}
+    relations += [late.relation for late in query.late if late.relation.name not in known]
     sinks = query.sinks
     stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in (*relations, *sinks, *query.logs)])]
     origin = query.statement.origin

@@ -20,6 +20,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.plan.check_joins import check_time, check_weights, in_open_window
+from ds_dagster.plan.first_rows import first_rows
 from ds_dagster.plan.matching import bind_match, columns_of
 from ds_dagster.plan.nodes import Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.record_fields import record_fields
@@ -216,6 +217,7 @@ class SourceBinder:
         size, step = int(node.args["size_millis"]), int(node.args["step_millis"] or 0)
         self._check_step(node, function, size, step)
         inner = self._bind(node.this, alias, properties)
+        inner = replace(inner, node=first_rows(inner.node))
         if not inner.node.is_final:
             check_weights(inner.node, self._place(node))
             kind = KIND_WORDS[inner.relation.kind]

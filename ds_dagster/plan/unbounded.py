@@ -18,11 +18,12 @@ from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, appends_only
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, AggregateCall, Named, Node, Scan, Sink
+from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.pattern import is_unbounded
 from ds_dagster.plan.printing import expression_text
 
 KEEP_VALUES = frozenset({"ARRAY_AGG"})
-"""Aggregates that keep every value, DISTINCT or not (LISTAGG is made of it)."""
+"""Aggregates that keep every value, DISTINCT or not (LISTAGG and JSON_ARRAYAGG are made of it)."""
 OURS_KEEP_VALUES = KEEP_VALUES | {"APPROX_COUNT_DISTINCT"}
 """The same where no sketch will do."""
 
@@ -85,6 +86,14 @@ def _distinct(node: Node) -> Iterator[str]:
         yield f"DISTINCT keeps every value of {', '.join(_shown(f.name) for f in node.output)}"
 
 
+def _over(node: Node) -> Iterator[str]:
+    """Totals of as many partitions as there are rows."""
+    assert isinstance(node, Over)
+    fields = {f.name for f in node.input.output}
+    if node.before < 0 and fields <= {expression.tree.name for expression in node.partition}:
+        yield f"the first of each value of {', '.join(sorted(map(_shown, fields)))} is kept"
+
+
 def _call(call: AggregateCall) -> str:
     argument = "*" if call.argument is None else expression_text(call.argument.tree, _shown)
     return f"{call.function}({'DISTINCT ' * call.distinct}{argument})"
@@ -99,5 +108,6 @@ GROWING: dict[type[Node], Callable[[Node], Iterator[str]]] = {
     DeltaAggregate: _aggregate,
     DeltaJoin: _delta_join,
     Distinct: _distinct,
+    Over: _over,
 }
 """Node class → what of its state grows with every record; classes that are not here keep nothing that does."""

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from pyspark.sql import DataFrame, SparkSession
 
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.plan.application_nodes import shares_state
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.application import (
     ApplicationWriter,
@@ -23,7 +24,7 @@ from ds_dagster.spark.application import (
     stream_options,
     table_writer,
 )
-from ds_dagster.spark.clock import ClockMode, clock_config
+from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config
 from ds_dagster.spark.compiler import output_mode, state_store
 from ds_dagster.spark.inputs import log_writers, logged_source, source_reader, table_reader
 from ds_dagster.spark.jvm import operators
@@ -66,11 +67,13 @@ def prepare_application(
     Raises:
         DsError: as :func:`prepare`.
     """
-    session = job_session(spark, {EVOLUTION: "false"}, state_store(query.plan))
+    assert query.bundle is not None
+    if shares_state(query.bundle):
+        operators(spark).share_steps()
+    session = job_session(spark, {EVOLUTION: "false", **batch_settings(query.plan)}, state_store(query.plan))
     config = clock_config(query.plan, reads, mode=clock, looks=provider is None)
     if config:
         operators(session).register_clock(job_name, config)
-    assert query.bundle is not None
     shared = SharedRows(query.bundle, session.sparkContext.defaultParallelism)
     read = source_reader(session, query, reads, resolve, job_name, provider, list(writes.values()))
     look_up = table_reader(session, tables, resolve)

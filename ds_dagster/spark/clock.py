@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from ds_dagster.catalog.io_spec import ReadSpec
+from ds_dagster.plan.application_nodes import shares_state
 from ds_dagster.plan.expiry import forgets
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
@@ -30,12 +31,18 @@ LATENESS_MILLIS = 10_000
 
 
 NO_EMPTY_BATCHES: Mapping[str, str] = MappingProxyType({"spark.sql.streaming.noDataMicroBatches.enabled": "false"})
-"""For plans that forget: behind an operator in processing time Spark would run one empty batch after the other."""
+"""For plans that forget: behind an operator in processing time Spark would run one empty batch after the other. And for
+those that share state: to know whether an empty batch is due Spark asks a plan in which readers of shared rows have no
+step below them, hence no time."""
 
 
 def batch_settings(root: Node) -> Mapping[str, str]:
     """Spark settings of a plan's session about when a batch runs."""
-    return NO_EMPTY_BATCHES if forgets(root) else MappingProxyType({})
+    return NO_EMPTY_BATCHES if _has_no_empty_batches(root) else MappingProxyType({})
+
+
+def _has_no_empty_batches(root: Node) -> bool:
+    return forgets(root) or shares_state(root)
 
 
 def needs_clock(node: Node) -> bool:
@@ -83,7 +90,7 @@ def clock_config(
         grid_micros=1000 * _grid_millis(root),
         mode="manual" if mode == "manual" else "auto",
         step_micros=0 if mode == "exact" else STEP_MICROS,
-        echoes=forgets(root),
+        echoes=_has_no_empty_batches(root),
     )
 
 

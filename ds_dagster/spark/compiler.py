@@ -56,7 +56,7 @@ from ds_dagster.spark.overs import over
 from ds_dagster.spark.row_errors import RowErrors
 from ds_dagster.spark.row_logs import RowLogs
 from ds_dagster.spark.session import StateStore
-from ds_dagster.spark.shared_rows import SharedRows
+from ds_dagster.spark.shared_rows import Rows, SharedRows
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
 from ds_dagster.spark.typemap import spark_sql
@@ -156,7 +156,7 @@ class PlanCompiler:
     def visit(self, node: Node, wants: Wants) -> Flow:
         """Rows of a node with the technical columns of ``wants``."""
         if self.shared is not None and self.shared.has(node):
-            return Flow(self.shared.rows(node, lambda: VISITORS[type(node)](self, node, TIME | POSITION).frame))
+            return self._shared(node, self.shared)
         return VISITORS[type(node)](self, node, wants)
 
     def visit_scan(self, node: Scan, wants: Wants) -> Flow:
@@ -324,9 +324,10 @@ class PlanCompiler:
         """Each row once."""
         return Flow(deltas.distinct(self.spark, node, self.visit(node.input, NOTHING).frame))
 
-    def visit_over(self, node: Over, _wants: Wants) -> Flow:
+    def visit_over(self, node: Over, wants: Wants) -> Flow:
         """Rows with results over those before them, once time has passed them; late ones are dropped by Spark."""
-        return Flow(over(self.spark, node, self._timed(node.input, TIME).frame))
+        frame = self._timed(node.input, TIME).frame
+        return Flow(over(self.spark, node, frame, timed=names.EVENT_TIME in wants), timed=True)
 
     def visit_unweigh(self, node: Unweigh, _wants: Wants) -> Flow:
         """Appended rows."""
@@ -361,6 +362,16 @@ class PlanCompiler:
         return Flow(flow.frame.select(*made, *[sf.col(name) for name in kept]), flow.timed)
 
     # steps
+
+    def _shared(self, node: Node, shared: SharedRows) -> Flow:
+        """What several sinks read, whatever this one wants."""
+
+        def make() -> Rows:
+            flow = VISITORS[type(node)](self, node, shared.wants(node))
+            return Rows(flow.frame, flow.timed)
+
+        found = shared.rows(node, make)
+        return Flow(found.frame, found.timed)
 
     def _timed(self, node: Node, wants: Wants) -> Flow:
         """Rows of a node with the watermark on their event time."""

@@ -11,13 +11,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
+from ds_dagster.plan.json_functions import JSON_TEXTS
 from ds_dagster.spark.calls import Arguments, Scalar, plain
 
 NESTED_TEXT = "^[\\[{]"
-JSON_TEXTS = frozenset(
-    ("JSON_OBJECT", "JSON_OBJECT_ABSENT", "JSON_ARRAY", "JSON_ARRAY_NULL", "JSON_STRING", "JSON_QUERY", "JSON_QUOTE")
-)
-"""Functions whose results stand in JSON as they are."""
 
 
 def _at(text: Column, path: Column) -> Column:

@@ -32,6 +32,8 @@ TIMED_SOURCE = "ds-timed"
 RETENTION_MICROS = 3_600_000_000
 STEP_MICROS = 50_000
 NO_REPLAY = -1
+SHARED_MARK = "__shared:"
+"""What the name of a column begins with whose exchange is made once, see :meth:`Operators.share_steps`."""
 
 _OPERATOR_FAULT = re.compile(r"\[ds:([A-Z_]+)\] ([^\n]*)")
 
@@ -543,6 +545,10 @@ class Operators:
             client: Kafka client options without prefix (``bootstrap.servers``, security).
         """
         self._jvm.kafka.JobTransactions.fence(transactional_id, dict(client))
+
+    def share_steps(self) -> None:
+        """Sessions made of this one from now on run steps behind exchanges of one marked name once."""
+        self._jvm.share.SharedSteps.enable(self.spark._jsparkSession)
 
     def set_fault(self, fault: str) -> None:
         """Tests: fail once at ``before-commit@N`` or ``after-commit@N`` of the Kafka sink; empty removes it."""

@@ -17,16 +17,18 @@ from ds_dagster.spark.ticks import carry_time
 from ds_dagster.spark.typemap import to_spark
 
 
-def over(spark: SparkSession, node: Over, frame: DataFrame) -> DataFrame:
+def over(spark: SparkSession, node: Over, frame: DataFrame, *, timed: bool) -> DataFrame:
     """Rows with their results, once time has passed them.
 
     Args:
         frame: the node's input with ``EVENT_TIME``, the watermark on it.
+        timed: the rows carry their event time on.
     """
     partition = [compile_key(frame, expression) for expression in node.partition] or [sf.lit(0)]
     keys = [column.alias(f"k{index}") for index, column in enumerate(partition)]
     arguments = [_argument(frame, call).alias(f"a{index}") for index, call in enumerate(node.calls)]
-    row = sf.struct(*[field(f.name).alias(f.name) for f in node.input.output]).alias("row")
+    time = [sf.col(names.EVENT_TIME)] if timed else []
+    row = sf.struct(*[field(f.name).alias(f.name) for f in node.input.output], *time).alias("row")
     calls = [
         {"function": call.function, "argument": index, "type": to_spark(call.type).jsonValue()}
         for index, call in enumerate(node.calls)
@@ -39,7 +41,9 @@ def over(spark: SparkSession, node: Over, frame: DataFrame) -> DataFrame:
         before=node.before,
     )
     fields = [sf.col("row").getField(f.name).alias(f.name) for f in node.input.output]
-    return made.select(*fields, *[sf.col(f"c{index}").alias(call.name) for index, call in enumerate(node.calls)])
+    results = [sf.col(f"c{index}").alias(call.name) for index, call in enumerate(node.calls)]
+    carried = [carry_time(sf.col("row").getField(names.EVENT_TIME), names.EVENT_TIME)] if timed else []
+    return made.select(*fields, *results, *carried)
 
 
 def _argument(frame: DataFrame, call: OverCall) -> Column:

@@ -18,7 +18,7 @@ from sqlglot import exp
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.plan.nodes import BoundExpression
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.plan.row_errors import ignores_row_errors
+from ds_dagster.plan.row_errors import PASSED, ignores_row_errors
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import opaque_condition
 from ds_dagster.spark.expressions import compile_expression
@@ -27,7 +27,6 @@ from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.row_logs import RowLogs
 
 _GUARD = "__guard"
-_PLAIN = (exp.Column, exp.Literal, exp.Boolean, exp.Null)
 OF_THE_PLAN = frozenset(
     ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "NOW", "UNIX_TIMESTAMP")
 )
@@ -39,12 +38,14 @@ class RowErrors:
     """How one plan computes expressions whose failures leave rows out.
 
     Attributes:
+        query: name of the query, unique in its job.
         sources: names of what the query reads, for the log.
         logs: of the job.
         log: where rows are kept, None for nowhere.
         steps: how many of its steps count failures by now.
     """
 
+    query: str
     sources: str
     logs: RowLogs | None
     log: Relation | None
@@ -73,7 +74,7 @@ class RowErrors:
         reason = sf.col(_GUARD).getField("reason")
         self.steps += 1
         counted = rows.observe(
-            bad_records_metric(f"row_errors_{self.steps}"),
+            bad_records_metric(f"row_errors_{self.query}_{self.steps}"),
             sf.count(sf.when(reason.isNotNull(), sf.lit(1))).alias("rows"),
         )
         if self.log is None or self.logs is None:
@@ -108,11 +109,11 @@ def row_errors(query: BoundQuery, logs: RowLogs | None) -> RowErrors | None:
     """How a query's rows fail, None where they fail their batch."""
     if not ignores_row_errors(query.settings):
         return None
-    return RowErrors(", ".join(map(str, query.sources)), logs, query.error_log)
+    return RowErrors(query.name, ", ".join(map(str, query.sources)), logs, query.error_log)
 
 
 def _may_fail(expression: BoundExpression) -> bool:
     tree = expression.tree
-    if isinstance(tree, _PLAIN):
+    if isinstance(tree, PASSED):
         return False
     return not any(str(call.this) in OF_THE_PLAN for call in tree.find_all(exp.Anonymous))

@@ -7,7 +7,7 @@ same rows, and the log knows whether it has them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, SparkSession
@@ -91,7 +91,7 @@ def open_logs(
     options: Mapping[str, Mapping[str, str]],
     identity: SinkIdentity,
     capture: LogCapture | None,
-    late: LateRows | None,
+    late: Sequence[LateRows],
 ) -> RowLogs | None:
     """The logs of a job that is about to be built, None where its query keeps none.
 
@@ -102,14 +102,15 @@ def open_logs(
         options: of the sink of each log, references resolved, by :func:`~ds_dagster.catalog.row_log.log_name`.
         identity: of the job; each log has a transaction of its own, derived from it.
         capture: see :data:`LogCapture`.
-        late: which of them keeps rows that are too late for their window, None for none.
+        late: which of them keep rows that are too late for their window.
     """
     if not options:
         return None
+    told = {log_name(rows.relation): rows.tells for rows in late}
     for name, of_sink in options.items():
         settings = {**of_sink, **_identity(name, identity)}
-        if late is not None and name == log_name(late.relation):
-            operators(spark).register_late_rows(job, name, settings, told=late.tells)
+        if name in told:
+            operators(spark).register_late_rows(job, name, settings, told=told[name])
         else:
             operators(spark).register_row_log(job, name, settings)
     return RowLogs(spark, job, query, tuple(options), capture)

@@ -8,8 +8,8 @@ import pytest
 
 from ds_dagster import project_cache
 from ds_dagster.conditions import applications
-from ds_dagster.plan.application_nodes import readings
-from ds_dagster.plan.delta_nodes import DeltaAggregate
+from ds_dagster.plan.application_nodes import Virtual, readings, shares_state
+from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.nodes import Aggregate, Scan, Window, Windowed
 from ds_dagster.project import compile_slice, load_project, slice_of
 from ds_dagster.settings import Settings
@@ -79,6 +79,61 @@ def test_refined_groups_count_weights_beside_other_state(compile_sql: Compile) -
     alone = "BEGIN APPLICATION a CREATE CHANGELOG c AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url; "
     (query,) = compile_sql(alone + "CREATE STREAM s AS SELECT url FROM clicks; END APPLICATION;").queries.values()
     assert Aggregate in {type(node) for node in query.plan.walk()}
+
+
+STATE = "CREATE VIRTUAL CHANGELOG v AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url;"
+
+
+def test_state_of_a_virtual_relation_is_one_for_all_its_readers(compile_sql: Compile) -> None:
+    readers = """CREATE CHANGELOG s AS SELECT url, n FROM v; CREATE CHANGELOG m AS SELECT url, n FROM v WHERE n > 1;
+      CREATE CHANGELOG t AS SELECT n, COUNT(*) AS urls FROM v GROUP BY n;"""
+    (query,) = compile_sql(f"BEGIN APPLICATION a {STATE} {readers} END APPLICATION;").queries.values()
+    virtuals = [node for node in query.plan.walk() if isinstance(node, Virtual)]
+    assert len(virtuals) == 3
+    assert {repr(node) for node in virtuals} == {repr(virtuals[0])}
+    assert virtuals[0].changelog == "weighted"
+    assert shares_state(query.plan)
+    assert readings(query.plan) == {"virtual default.public.v": 3, "default_public_clicks": 1}
+    kinds = [[type(node) for node in part.root.walk()] for part in query.parts]
+    assert [Fold in kind for kind in kinds] == [True, True, False]
+
+
+def test_readers_without_weights_share_upserts(compile_sql: Compile) -> None:
+    readers = "CREATE CHANGELOG s AS SELECT url, n FROM v; CREATE CHANGELOG m AS SELECT url, n + 1 AS n FROM v;"
+    (query,) = compile_sql(f"BEGIN APPLICATION a {STATE} {readers} END APPLICATION;").queries.values()
+    kinds = [[type(node) for node in part.root.walk()] for part in query.parts]
+    assert [(DeltaAggregate in kind, Fold in kind) for kind in kinds] == [(True, False), (True, False)]
+
+
+def test_virtual_relations_of_virtual_relations_share_too(compile_sql: Compile) -> None:
+    sql = f"""BEGIN APPLICATION a {STATE}
+      CREATE VIRTUAL CHANGELOG w AS SELECT url, n FROM v WHERE n > 1;
+      CREATE CHANGELOG s AS SELECT url, n FROM w;
+      CREATE CHANGELOG t AS SELECT n, COUNT(*) AS urls FROM w GROUP BY n;
+      CREATE CHANGELOG u AS SELECT url, n FROM v;
+    END APPLICATION;"""
+    (query,) = compile_sql(sql).queries.values()
+    for name in ("v", "w"):
+        found = {repr(n) for n in query.plan.walk() if isinstance(n, Virtual) and n.name.endswith(f".{name}")}
+        assert len(found) == 1, name
+    assert readings(query.plan) == {
+        "virtual default.public.v": 2,
+        "virtual default.public.w": 2,
+        "default_public_clicks": 1,
+    }
+
+
+def test_rows_that_fail_are_left_out_in_one_way_where_they_are_made_once(compile_sql: Compile) -> None:
+    same = "QUERY WITH ('row.error.handling' = 'IGNORE')"
+    sql = f"""BEGIN APPLICATION a
+      CREATE VIRTUAL STREAM v AS SELECT url, amount FROM clicks;
+      CREATE VIRTUAL STREAM w AS SELECT CAST(url AS INTEGER) AS n FROM clicks;
+      CREATE STREAM s AS SELECT url FROM v;
+      CREATE STREAM t AS SELECT CAST(url AS INTEGER) AS n FROM v {same};
+      CREATE STREAM x AS SELECT n FROM w {same};
+      CREATE STREAM y AS SELECT n + 1 AS n FROM w {same};
+    END APPLICATION;"""
+    assert compile_sql(sql).errors == ()
 
 
 def test_a_window_over_a_closed_window_stays_the_one_it_is(compile_sql: Compile) -> None:

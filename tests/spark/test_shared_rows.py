@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from ds_dagster.testing.case import Case
 from ds_dagster.testing.compiling import compile_case
 from ds_dagster.testing.format import load_case
 from ds_dagster.testing.golden import Golden
@@ -36,18 +37,31 @@ expect: [{{relation: one, columns: subset, rows: []}}]
 """
 
 
+STATEFUL = """
+    CREATE VIRTUAL CHANGELOG counted AS SELECT k, COUNT(*) AS n FROM origin GROUP BY k;
+    CREATE CHANGELOG one AS SELECT k, n FROM counted;
+    CREATE CHANGELOG two AS SELECT k, n FROM counted WHERE n > 1;
+    CREATE CHANGELOG three AS SELECT n, COUNT(*) AS ks FROM counted GROUP BY n;
+"""
+
+
 @pytest.fixture
 def spark() -> SparkSession:
     return shared_session()
 
 
-def test_a_record_is_read_once_for_all_sinks(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "ds.toml").touch()
-    path = tmp_path / "a.case.yaml"
+def made(spark: SparkSession, folder: Path, queries: str) -> tuple[CaseRun, Case]:
+    """A case with these queries, ready to start."""
+    (folder / "ds.toml").touch()
+    path = folder / "a.case.yaml"
     rows = ", ".join(f"{{value: {{n: {n}, k: a}}}}" for n in range(ROWS))
-    path.write_text(TEXT.format(queries=" ".join(QUERIES.split()), rows=rows), encoding="utf-8")
-    case = load_case(path, tmp_path)
-    run = CaseRun(spark, case, compile_case(case, tmp_path).project, tmp_path, Golden(False))
+    path.write_text(TEXT.format(queries=" ".join(queries.split()), rows=rows), encoding="utf-8")
+    case = load_case(path, folder)
+    return CaseRun(spark, case, compile_case(case, folder).project, folder, Golden(False)), case
+
+
+def test_a_record_is_read_once_for_all_sinks(spark: SparkSession, tmp_path: Path) -> None:
+    run, case = made(spark, tmp_path, QUERIES)
     (running,) = run.queries
     running.start()
     try:
@@ -60,5 +74,23 @@ def test_a_record_is_read_once_for_all_sinks(spark: SparkSession, tmp_path: Path
         plan = running.streaming._jsq.explainInternal(False)  # type: ignore[attr-defined]
         assert plan.count("ReusedExchange") == 2, plan
         assert [len(topic.records) for topic in running.topics.values()] == [ROWS, ROWS - 2, 1]
+    finally:
+        running.stop()
+
+
+def test_state_is_kept_once_for_all_sinks(spark: SparkSession, tmp_path: Path) -> None:
+    run, case = made(spark, tmp_path, STATEFUL)
+    (running,) = run.queries
+    running.start()
+    try:
+        run.step_send(case.steps[0])
+        assert running.failure is None
+        assert running.streaming is not None
+        last = next(p for p in reversed(running.streaming.recentProgress) if p.numInputRows)
+        names = [operator.operatorName for operator in last.stateOperators]
+        assert sum(p.numInputRows for p in running.streaming.recentProgress) == READ
+        assert sorted(operator.numRowsTotal for operator in last.stateOperators) == [0, 0, 1, 1], names
+        plan = running.streaming._jsq.explainInternal(False)  # type: ignore[attr-defined]
+        assert plan.count("ReusedExchange") == 2, plan
     finally:
         running.stop()

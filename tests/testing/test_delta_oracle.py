@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -127,14 +129,20 @@ def folded(records: list[tuple[str, dict[str, Any]]]) -> dict[str, list[dict[str
     return {name: list(rows.values()) for name, rows in tables.items()}
 
 
-def answers(tables: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+def answers(
+    tables: dict[str, list[dict[str, Any]]],
+    questions: Mapping[str, tuple[str, str]] = QUESTIONS,
+    views: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, list[dict[str, Any]]]:
     with duckdb.connect() as database:
         for name, rows in tables.items():
             database.execute(f"CREATE TABLE {name} ({TYPES[name]})")
             for row in rows:
                 database.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", list(row.values()))
+        for name, select in views.items():
+            database.execute(f"CREATE VIEW {name} AS {select}")
         found = {}
-        for name, (_, select) in QUESTIONS.items():
+        for name, (_, select) in questions.items():
             result = database.execute(select)
             columns = [column[0] for column in result.description or ()]
             found[name] = [dict(zip(columns, map(plain, row), strict=True)) for row in result.fetchall()]

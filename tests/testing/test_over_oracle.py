@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,30 @@ QUESTIONS = {
     "the_row_before": f"SELECT t, k, x, LAG(x) {ALL} AS b FROM sales WHERE k IS DISTINCT FROM 'ties'",
 }
 
+TUMBLED = "window_start, window_end"
+WINDOWED = {
+    "new_values": (
+        f"SELECT {TUMBLED}, COUNT(*) AS n FROM TUMBLE((SELECT DISTINCT k, x FROM sales) d, SIZE 3 SECONDS) "
+        f"GROUP BY {TUMBLED}",
+        "SELECT 3000 * (t // 3000) AS w, COUNT(*) AS n FROM (SELECT MIN(t) AS t FROM sales GROUP BY k, x) q GROUP BY w",
+    ),
+    "first_ones": (
+        f"SELECT {TUMBLED}, COUNT(*) AS n, MAX(y) AS hi, MIN(k) AS k FROM TUMBLE((SELECT k, y FROM (SELECT k, x, y, "
+        "ROW_NUMBER() OVER (PARTITION BY k, x ORDER BY t) AS place FROM sales WHERE k IS DISTINCT FROM 'ties') r "
+        f"WHERE place = 1) f, SIZE 3 SECONDS) GROUP BY {TUMBLED}",
+        "SELECT 3000 * (t // 3000) AS w, COUNT(*) AS n, MAX(y) AS hi, MIN(k) AS k FROM (SELECT *, ROW_NUMBER() OVER "
+        "(PARTITION BY k, x ORDER BY t) AS place FROM sales WHERE k IS DISTINCT FROM 'ties') r WHERE place = 1 "
+        "GROUP BY w",
+    ),
+    "highest_so_far": (
+        f"SELECT {TUMBLED}, k, MAX(s) AS s, COUNT(*) AS n FROM TUMBLE((SELECT k, SUM(x) {ALL} AS s FROM sales) r, "
+        f"SIZE 3 SECONDS) GROUP BY {TUMBLED}, k",
+        f"SELECT 3000 * (t // 3000) AS w, k, MAX(s) AS s, COUNT(*) AS n FROM (SELECT t, k, SUM(x) {ALL} AS s FROM "
+        "sales) r GROUP BY w, k",
+    ),
+}
+"""Windows over such rows → the same in one batch; ``w``: their start."""
+
 ALWAYS = ("two_seconds", "three_rows")
 """What runs with every build: a frame of time and one of rows; the others run with the long tests."""
 FRAMES = [
@@ -59,13 +84,13 @@ def history(dice: random.Random) -> list[list[dict[str, Any]]]:
     return parts
 
 
-def answers(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def answers(rows: list[dict[str, Any]], questions: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     with duckdb.connect() as database:
         database.execute("CREATE TABLE sales (t BIGINT, k VARCHAR, x INTEGER, y DOUBLE)")
         for row in rows:
             database.execute("INSERT INTO sales VALUES (?, ?, ?, ?)", list(row.values()))
         found = {}
-        for name, select in QUESTIONS.items():
+        for name, select in questions.items():
             result = database.execute(select.replace("{reach}", "2000"))
             columns = [column[0] for column in result.description or ()]
             found[name] = [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
@@ -94,19 +119,45 @@ def steps_of(parts: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("names", FRAMES)
 def test_each_row_has_what_one_batch_gives(names: tuple[str, ...], tmp_path: Path) -> None:
     parts = history(random.Random(SEED))
-    expected = answers([row for part in parts for row in part])
+    expected = answers([row for part in parts for row in part], QUESTIONS)
     interval = "INTERVAL '2' SECOND"
     selects = {name: select.replace("{reach}", interval) for name, select in QUESTIONS.items() if name in names}
     statements = [f"CREATE STREAM {name} AS {select};" for name, select in selects.items()]
+    run(statements, parts, {name: expected[name] for name in names}, tmp_path)
+
+
+@pytest.mark.slow
+def test_windows_over_such_rows_have_what_one_batch_gives(tmp_path: Path) -> None:
+    parts = history(random.Random(SEED))
+    batch = {name: select for name, (_, select) in WINDOWED.items()}
+    expected = answers([row for part in parts for row in part], batch)
+    for row in (row for rows in expected.values() for row in rows):
+        row["window_start"] = f"1970-01-01 00:00:{row.pop('w') // 1000:02}.000Z"
+    assert all(expected.values())
+    statements = [
+        f"CREATE CHANGELOG {name} WITH ('primary.key.nullable' = TRUE) AS {select};"
+        for name, (select, _) in WINDOWED.items()
+    ]
+    run(statements, parts, expected, tmp_path, columns="subset")
+
+
+def run(
+    statements: list[str],
+    parts: list[list[dict[str, Any]]],
+    expected: Mapping[str, list[dict[str, Any]]],
+    folder: Path,
+    **how: str,
+) -> None:
+    """The statements over these rows give what is expected."""
     case = {
         "title": "random streams",
         "sql": DECLARED + "\n".join(statements),
         "stores": {"s": "memory"},
         "steps": steps_of(parts),
-        "expect": [{"relation": name, "rows": expected[name]} for name in names],
+        "expect": [{"relation": name, "rows": rows, **how} for name, rows in expected.items()],
     }
-    path = tmp_path / "generated.case.yaml"
-    (tmp_path / "ds.toml").touch()
+    path = folder / "generated.case.yaml"
+    (folder / "ds.toml").touch()
     path.write_text(json.dumps(case), encoding="utf-8")
-    result = run_case(path, shared_session, root=tmp_path)
+    result = run_case(path, shared_session, root=folder)
     assert result.ok, "\n".join(failure.text for failure in result.failures)
