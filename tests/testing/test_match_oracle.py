@@ -299,7 +299,7 @@ def check(folder: Path, seed: int, count: int) -> None:
     dice = random.Random(seed)
     asked, rows = questions(dice, count), some_rows(dice, 120)
     expected = {f"m{number}": answer(question, rows) for number, question in enumerate(asked)}
-    assert not is_usual() or sum(map(bool, expected.values())) > count / 2, "most patterns are found"
+    assert not is_usual() or sum(map(bool, expected.values())) >= count / 2, "half of the patterns are found"
     case = {
         "title": "random patterns",
         "sql": DECLARED + "\n".join(question.sql(f"m{number}") for number, question in enumerate(asked)),
