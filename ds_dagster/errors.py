@@ -24,7 +24,7 @@ from ds_dagster.conditions import CONDITIONS, Condition, render
 from ds_dagster.diagnostics import Diagnostic, Span
 
 FaultDomain = Literal["user", "external", "internal"]
-RetryHint = Literal["never", "back_off"]
+RetryHint = Literal["never", "soon", "back_off"]
 
 
 class DsError(Exception):
@@ -139,6 +139,7 @@ FAULTS: dict[str, Fault] = {
     "not_yet": Fault("user", "never"),
     "unsupported": Fault("user", "never"),
     "external": Fault("external", "back_off"),
+    "busy": Fault("external", "soon"),
     "internal": Fault("internal", "back_off"),
 }
 CLASSES: dict[str, type[DsError]] = {
@@ -146,6 +147,7 @@ CLASSES: dict[str, type[DsError]] = {
     "not_yet": NotYetError,
     "unsupported": UnsupportedError,
     "external": ExternalError,
+    "busy": ExternalError,
     "internal": InternalError,
 }
 

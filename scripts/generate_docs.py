@@ -80,6 +80,7 @@ KINDS: Mapping[str, str] = {
     "not_yet": "legal in the dialect, not built yet; the hint says what works today",
     "unsupported": "refused for good; the hint says what works instead",
     "external": "a server, the network or the disk; a job tries again with growing pauses",
+    "busy": "the machine has too much to do; a job tries again every few seconds",
     "internal": "a bug of ours; please report it",
 }
 TOPICS: Mapping[str, str] = {

@@ -344,7 +344,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         "PYTHON_WORKER_SLOW",
-        "external",
+        "busy",
         "a Python process that Spark needs to read the job's source did not start within ten seconds",
         "the machine is busy: run fewer jobs at once or give the engine more cores; the job retries",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ds_dagster.errors import Fault
 from ds_dagster.runtime.backoff import Backoff
@@ -13,6 +13,9 @@ INTERNAL_ATTEMPTS = 5
 
 FINITE_ATTEMPTS = 5
 """A run that somebody waits for gives up after so many starts, whatever the reason."""
+
+SOON = 5.0
+"""Seconds between starts at most where the machine itself was too busy: that passes, nobody else has to mend it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +41,6 @@ def decide(fault: Fault, attempts: int, *, finite: bool, backoff: Backoff, rando
         return Decision(None, f"failed {attempts} times in a row")
     if finite and attempts >= FINITE_ATTEMPTS:
         return Decision(None, f"the run failed {attempts} times")
-    delay = backoff.delay(attempts, random)
+    paced = replace(backoff, limit=min(SOON, backoff.limit)) if fault.hint == "soon" else backoff
+    delay = paced.delay(attempts, random)
     return Decision(delay, f"attempt {attempts} failed, next in {delay:.1f} s")

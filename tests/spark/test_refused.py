@@ -39,3 +39,4 @@ def test_a_python_worker_that_came_too_late_is_worth_another_try() -> None:
     text = "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back"
     found = classify(PySparkException(text))
     assert (found.condition, found.fault.domain) == ("PYTHON_WORKER_SLOW", "external")
+    assert found.fault.hint == "soon"
