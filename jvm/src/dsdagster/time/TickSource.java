@@ -113,9 +113,11 @@ public final class TickSource implements TableProvider, DataSourceRegister {
       throw new UnsupportedOperationException("asked with a start offset only");
     }
 
+    /** None before time is known: an offset would make Spark run a batch without a row. */
     @Override
     public Offset latestOffset(Offset start, ReadLimit limit) {
-      return clock.next((TickOffset) start);
+      TickOffset next = clock.next((TickOffset) start);
+      return next.isInitial() ? null : next;
     }
 
     @Override
