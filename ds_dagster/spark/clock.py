@@ -18,7 +18,7 @@ from ds_dagster.plan.expiry import forgets
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import IntervalJoin, Node, Scan, TemporalJoin, Window
 from ds_dagster.plan.over_node import Over
-from ds_dagster.spark.jvm import STEP_MICROS, ClockConfig, InputTime
+from ds_dagster.spark.clock_config import STEP_MICROS, ClockConfig, InputTime
 from ds_dagster.spark.windows import window_grid_millis
 
 ClockMode = Literal["auto", "manual", "exact"]

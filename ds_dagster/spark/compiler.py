@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import reduce
 from types import MappingProxyType
 from typing import Literal, TypeVar
@@ -25,7 +24,6 @@ from ds_dagster.plan.nodes import (
     BoundExpression,
     Filter,
     IntervalJoin,
-    JoinKind,
     LateRows,
     Node,
     Project,
@@ -49,7 +47,7 @@ from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis, tick_s
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.formats import SourceFrame, decode
-from ds_dagster.spark.join_keys import null_mark, shared_keys
+from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.matching import match
 from ds_dagster.spark.overs import over
@@ -70,7 +68,6 @@ NOTHING: Wants = frozenset()
 TIME: Wants = frozenset({names.EVENT_TIME})
 POSITION: Wants = frozenset({names.PARTITION, names.ORDER})
 _KEY = "__key"
-_NATIVE_KINDS: Mapping[JoinKind, str] = MappingProxyType({"inner": "inner", "left": "left_outer", "full": "full_outer"})
 _HOLDS = "__holds"
 
 
@@ -233,26 +230,11 @@ class PlanCompiler:
         return Flow(frame.select(*output), timed=node.window is not None)
 
     def visit_interval_join(self, node: IntervalJoin, wants: Wants) -> Flow:
-        """Spark's own join: two range predicates over the event times, from which Spark derives how long rows are kept.
-        A pair has the time of its left row, a right row without partner its own."""
+        """An operator of ours, or Spark's own join where a step above takes the time of the pairs."""
+        left, right = (self._timed(side, TIME).frame for side in (node.left, node.right))
         if node in self.intervals:
-            sides = self._timed(node.left, TIME).frame, self._timed(node.right, TIME).frame
-            return Flow(intervals.join(self.spark, node, sides, wants))
-        left, right = self._keyed(node, 0), self._keyed(node, 1)
-        within = sf.lit(timedelta(milliseconds=node.within_millis))
-        left_time, right_time = sf.col("__left_time"), sf.col("__right_time")
-        meets = (right_time >= left_time - within) & (right_time <= left_time + within)
-        for name in left.columns:
-            if name.startswith("__left_key"):
-                meets = meets & (sf.col(name) == sf.col(name.replace("left", "right", 1)))
-        if node.residual is not None:
-            meets = meets & compile_condition(left.join(right, sf.lit(True)), node.residual)
-        frame = left.join(right, meets, _NATIVE_KINDS[node.kind])
-        time = []
-        if names.EVENT_TIME in wants:
-            both = sf.coalesce(left_time, right_time) if node.kind == "full" else left_time
-            time.append(carry_time(both, names.EVENT_TIME))
-        return Flow(frame.select(*[field(f.name) for f in node.output], *time), timed=True)
+            return Flow(intervals.join(self.spark, node, (left, right), wants))
+        return Flow(intervals.native_join(node, (left, right), wants), timed=True)
 
     def visit_temporal_join(self, node: TemporalJoin, wants: Wants) -> Flow:
         """Both sides as one stream, keyed alike; the operator keeps versions and emits when time has passed a row."""
@@ -384,16 +366,6 @@ class PlanCompiler:
     def _ticks(self, node: Node) -> str:
         """Name of the tick source over a node's rows; an application's sources have none."""
         return "" if self.shared is not None else tick_source_name(node)
-
-    def _keyed(self, node: IntervalJoin, side: int) -> DataFrame:
-        """One side of an interval join: its fields, its keys in the types both sides share, its time."""
-        name, input_ = ("right", node.right) if side else ("left", node.left)
-        frame = self._timed(input_, TIME).frame
-        keys = shared_keys(frame, node, side)
-        keys += [null_mark(keys, side)] if node.kind == "full" else []
-        made = [key.alias(f"__{name}_key{index}") for index, key in enumerate(keys)]
-        time = sf.col(names.EVENT_TIME).alias(f"__{name}_time")
-        return frame.select(*[field(f.name) for f in input_.output], *made, time)
 
     def _temporal_side(self, node: TemporalJoin, side: int) -> tuple[DataFrame, bool]:
         """One side of a temporal join in the operator's columns, and whether it has its time from a step below; ties

@@ -7,20 +7,23 @@ their left row, and an operator cannot: where a step above takes time from the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.match_node import Match
-from ds_dagster.plan.nodes import Filter, IntervalJoin, Node, Project, TemporalJoin, Window, Windowed
+from ds_dagster.plan.nodes import Filter, IntervalJoin, JoinKind, Node, Project, TemporalJoin, Window, Windowed
 from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.static_nodes import StaticJoin
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field, with_missing
-from ds_dagster.spark.join_keys import shared_keys
+from ds_dagster.spark.expressions import compile_condition
+from ds_dagster.spark.join_keys import null_mark, shared_keys
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.ticks import carry_time
 
@@ -28,6 +31,7 @@ _ASK = (Window, Over, Match, IntervalJoin, TemporalJoin)
 """Steps that take time from the rows below them."""
 _PASS = (Filter, Project, Windowed, Union, Virtual, StaticJoin)
 """Steps that give on the time of the rows below them."""
+_NATIVE_KINDS: Mapping[JoinKind, str] = MappingProxyType({"inner": "inner", "left": "left_outer", "full": "full_outer"})
 
 
 def ours(root: Node) -> tuple[IntervalJoin, ...]:
@@ -67,6 +71,41 @@ def join(
         times = [sf.col(side).getField(names.EVENT_TIME) for side in ("l", "r")]
         output.append(sf.coalesce(*times).alias(names.EVENT_TIME))
     return joined.select(*output)
+
+
+def native_join(node: IntervalJoin, frames: tuple[DataFrame, DataFrame], wants: frozenset[str]) -> DataFrame:
+    """Spark's own: two range predicates over the event times, from which Spark derives how long rows are kept. A pair
+    has the time of its left row, a right row without partner its own; it carries the watermark.
+
+    Args:
+        frames: both sides with ``EVENT_TIME``, the watermark on it.
+        wants: technical columns somebody above asks for; only the event time is known here.
+    """
+    left, right = (_native_side(node, frame, side) for side, frame in enumerate(frames))
+    within = sf.lit(timedelta(milliseconds=node.within_millis))
+    left_time, right_time = sf.col("__left_time"), sf.col("__right_time")
+    meets = (right_time >= left_time - within) & (right_time <= left_time + within)
+    for name in left.columns:
+        if name.startswith("__left_key"):
+            meets = meets & (sf.col(name) == sf.col(name.replace("left", "right", 1)))
+    if node.residual is not None:
+        meets = meets & compile_condition(left.join(right, sf.lit(True)), node.residual)
+    time = []
+    if names.EVENT_TIME in wants:
+        both = sf.coalesce(left_time, right_time) if node.kind == "full" else left_time
+        time.append(carry_time(both, names.EVENT_TIME))
+    joined = left.join(right, meets, _NATIVE_KINDS[node.kind])
+    return joined.select(*[field(f.name) for f in node.output], *time)
+
+
+def _native_side(node: IntervalJoin, frame: DataFrame, side: int) -> DataFrame:
+    """One side: its fields, its keys in the types both sides share, its time."""
+    name, input_ = ("right", node.right) if side else ("left", node.left)
+    keys = shared_keys(frame, node, side)
+    keys += [null_mark(keys, side)] if node.kind == "full" else []
+    made = [key.alias(f"__{name}_key{index}") for index, key in enumerate(keys)]
+    time = sf.col(names.EVENT_TIME).alias(f"__{name}_time")
+    return frame.select(*[field(f.name) for f in input_.output], *made, time)
 
 
 def _side(node: IntervalJoin, frame: DataFrame, side: int) -> DataFrame:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,6 +23,7 @@ from pyspark.sql.types import DataType
 
 from ds_dagster.conditions import CONDITIONS
 from ds_dagster.errors import DsError, error
+from ds_dagster.spark.clock_config import ClockConfig
 from ds_dagster.spark.gateway import has_operators, package
 
 LOCAL_FILE_SYSTEM = "dsdagster.fs.NioLocalFileSystem"
@@ -30,67 +31,11 @@ KAFKA_SINK = "ds-kafka"
 TICK_SOURCE = "ds-ticks"
 TIMED_SOURCE = "ds-timed"
 RETENTION_MICROS = 3_600_000_000
-STEP_MICROS = 50_000
 NO_REPLAY = -1
 SHARED_MARK = "__shared:"
 """What the name of a column begins with whose exchange is made once, see :meth:`Operators.share_steps`."""
 
 _OPERATOR_FAULT = re.compile(r"\[ds:([A-Z_]+)\] ([^\n]*)")
-
-
-@dataclass(frozen=True, slots=True)
-class InputTime:
-    """How time of one input is known. Durations in microseconds.
-
-    Attributes:
-        time: ``broker`` (LogAppendTime, Kinesis arrival) or ``record`` (a producer's timestamp or a column).
-        bound_micros: how far rows may be out of order.
-        idle_micros: how long an input or partition of ``record`` time has to be empty to be left out.
-        looks: the input is read through ``ds-timed``; without, its partitions are those seen and are never idle.
-    """
-
-    time: Literal["broker", "record"] = "record"
-    bound_micros: int = 10_000_000
-    idle_micros: int = 10_000_000
-    looks: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ClockConfig:
-    """The clock of one run of one job. Durations in microseconds.
-
-    Attributes:
-        inputs: input name → how its time is known; the names that ``seen`` and ``ds-timed`` use.
-        span_micros: the largest window or WITHIN, the sum of those that stand over one another; 0 for a temporal join.
-        soonest_micros: how long a row waits at least, no tick comes sooner; None: the span.
-        grid_micros: the slide when all that waits are tumbling, hopping or cumulating windows, else 0; saves ticks
-            between window ends.
-        mode: ``manual`` moves time by ``advance_clock`` only; ``auto`` by the rows, and by hand as well.
-        step_micros: least time between two ticks.
-        echoes: every tick is said twice, for a query that runs no batches without data (``clock.batch_settings``).
-    """
-
-    inputs: Mapping[str, InputTime] = field(default_factory=dict)
-    span_micros: int = 0
-    soonest_micros: int | None = None
-    grid_micros: int = 0
-    mode: Literal["auto", "manual"] = "auto"
-    step_micros: int = STEP_MICROS
-    echoes: bool = False
-
-    def json(self) -> str:
-        """The text ``dsdagster.time.Clocks.register`` reads."""
-        return json.dumps(
-            {
-                "mode": self.mode,
-                "span_micros": self.span_micros,
-                "soonest_micros": self.span_micros if self.soonest_micros is None else self.soonest_micros,
-                "grid_micros": self.grid_micros,
-                "step_micros": self.step_micros,
-                "echoes": self.echoes,
-                "inputs": {name: asdict(time) for name, time in self.inputs.items()},
-            }
-        )
 
 
 class CheckedColumn(NamedTuple):

@@ -28,9 +28,9 @@ LONG_FILES: Mapping[str, int] = {
     "plan/expressions.py": 546,
     "plan/fingerprint.py": 410,
     "runtime/control.py": 515,
-    "spark/compiler.py": 470,
+    "spark/compiler.py": 450,
     "spark/formats.py": 420,
-    "spark/jvm.py": 600,
+    "spark/jvm.py": 560,
     "sql/query_grammar.py": 416,
 }
 """Files that are longer → how long they may be. May only shrink."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from ds_dagster.spark.jvm import ClockConfig, InputTime
+from ds_dagster.spark.clock_config import ClockConfig, InputTime
 from ds_dagster.spark.ticks import temporal_input
 
 pytestmark = pytest.mark.spark

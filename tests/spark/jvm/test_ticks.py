@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from ds_dagster.errors import UserError
-from ds_dagster.spark.jvm import ClockConfig, InputTime, operator_error, operators
+from ds_dagster.spark.clock_config import ClockConfig, InputTime
+from ds_dagster.spark.jvm import operator_error, operators
 from ds_dagster.spark.ticks import carry_time, with_ticks
 
 pytestmark = pytest.mark.spark

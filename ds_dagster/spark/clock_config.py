@@ -1,0 +1,65 @@
+"""What a job's clock in the JVM is told: how time of each input is known, and when ticks come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+STEP_MICROS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class InputTime:
+    """How time of one input is known. Durations in microseconds.
+
+    Attributes:
+        time: ``broker`` (LogAppendTime, Kinesis arrival) or ``record`` (a producer's timestamp or a column).
+        bound_micros: how far rows may be out of order.
+        idle_micros: how long an input or partition of ``record`` time has to be empty to be left out.
+        looks: the input is read through ``ds-timed``; without, its partitions are those seen and are never idle.
+    """
+
+    time: Literal["broker", "record"] = "record"
+    bound_micros: int = 10_000_000
+    idle_micros: int = 10_000_000
+    looks: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClockConfig:
+    """The clock of one run of one job. Durations in microseconds.
+
+    Attributes:
+        inputs: input name → how its time is known; the names that ``seen`` and ``ds-timed`` use.
+        span_micros: the largest window or WITHIN, the sum of those that stand over one another; 0 for a temporal join.
+        soonest_micros: how long a row waits at least, no tick comes sooner; None: the span.
+        grid_micros: the slide when all that waits are tumbling, hopping or cumulating windows, else 0; saves ticks
+            between window ends.
+        mode: ``manual`` moves time by ``advance_clock`` only; ``auto`` by the rows, and by hand as well.
+        step_micros: least time between two ticks.
+        echoes: every tick is said twice, for a query that runs no batches without data (``clock.batch_settings``).
+    """
+
+    inputs: Mapping[str, InputTime] = field(default_factory=dict)
+    span_micros: int = 0
+    soonest_micros: int | None = None
+    grid_micros: int = 0
+    mode: Literal["auto", "manual"] = "auto"
+    step_micros: int = STEP_MICROS
+    echoes: bool = False
+
+    def json(self) -> str:
+        """The text ``dsdagster.time.Clocks.register`` reads."""
+        return json.dumps(
+            {
+                "mode": self.mode,
+                "span_micros": self.span_micros,
+                "soonest_micros": self.span_micros if self.soonest_micros is None else self.soonest_micros,
+                "grid_micros": self.grid_micros,
+                "step_micros": self.step_micros,
+                "echoes": self.echoes,
+                "inputs": {name: asdict(time) for name, time in self.inputs.items()},
+            }
+        )
