@@ -38,7 +38,8 @@ from ds_dagster.spark.session import build_session, job_session
 ROWS = 100_000
 KEYS = 10_000
 GROUPS = 1_000
-WARM = 4
+WARM = 12
+"""Batches that do not count: a job runs for months, and in the first ones Java compiles more than it computes."""
 START_MILLIS = 1_700_000_000_000
 STEP_MILLIS = 10_000
 """Event time of one batch."""
@@ -149,15 +150,16 @@ def _peer(spark: SparkSession, settings: Settings, work: Work, size: Size) -> Fi
 def _ran(session: SparkSession, settings: Settings, frame: DataFrame, mode: str, size: Size) -> Figures:
     """Run some batches; those behind the warm ones count."""
     session.conf.set(peers.PARTITIONS, 2)
+    warm = size.of(WARM, 2)
     writer = frame.writeStream.format("noop").outputMode(mode)
     query = writer.option("checkpointLocation", str(settings.root / f"checkpoint{time.time_ns()}")).start()
     try:
-        reports, used = _watched(session, query, WARM + size.of(12, 3))
+        reports, used = _watched(session, query, warm, size.of(12, 3))
     finally:
         query.stop()
     if query.exception() is not None:
         raise SystemExit(str(query.exception()))
-    counted = reports[WARM:]
+    counted = reports[warm:]
     if not counted:
         raise SystemExit("no batch in time")
     millis = statistics.median(report["durationMs"]["triggerExecution"] for report in counted)
@@ -167,16 +169,18 @@ def _ran(session: SparkSession, settings: Settings, frame: DataFrame, mode: str,
     return Figures(ROWS * 1000 / millis, ROWS * len(counted) / max(used, 0.01), size_ / max(kept, 1))
 
 
-def _watched(session: SparkSession, query: StreamingQuery, wanted: int) -> tuple[list[dict[str, Any]], float]:
+def _watched(
+    session: SparkSession, query: StreamingQuery, unmeasured: int, counted: int
+) -> tuple[list[dict[str, Any]], float]:
     """Reports of full batches, oldest first, and the CPU seconds of the tasks of those behind the warm ones."""
     begun, reports = time.monotonic(), dict[int, dict[str, Any]]()
     warm = frozenset(_stages(session))
-    while len(reports) < wanted and query.isActive and time.monotonic() - begun < DEADLINE:
+    while len(reports) < unmeasured + counted and query.isActive and time.monotonic() - begun < DEADLINE:
         known = len(reports)
         for report in query.recentProgress:
             if report["numInputRows"] >= ROWS // 2:
                 reports.setdefault(report["batchId"], report)
-        if known < len(reports) <= WARM:
+        if known < len(reports) <= unmeasured:
             warm = frozenset(_stages(session))
         time.sleep(0.05)
     stages = _stages(session)
