@@ -46,8 +46,8 @@ def together(
         store_kinds: folded store name → kind.
 
     Raises:
-        UserError: APPLICATION_SOURCE_DIFFERS, APPLICATION_ROW_ERRORS.
-        UnsupportedError: APPLICATION_OUTPUT_MODES, APPLICATION_STATE_SHARED, APPLICATION_TABLE_FINITE.
+        UserError: APPLICATION_SOURCE_DIFFERS, APPLICATION_ROW_ERRORS, APPLICATION_STATE_SHARED.
+        UnsupportedError: APPLICATION_OUTPUT_MODES, APPLICATION_TABLE_FINITE.
     """
     name = str(statement.name)
     for part in parts:
@@ -198,7 +198,7 @@ def _one_state(parts: list[BoundQuery], statement: Application) -> list[BoundQue
     Where one of them needs its rows with weights, all of them read weights, and those that need none fold them.
 
     Raises:
-        UnsupportedError: APPLICATION_STATE_SHARED.
+        UserError: APPLICATION_STATE_SHARED.
     """
     for _ in range(sum(isinstance(node, Virtual) for part in parts for node in part.root.walk()) + 1):
         differing = _differing(parts)
