@@ -7,7 +7,7 @@ Between nodes travel the fields of the plan under their internal names, and besi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from types import MappingProxyType
 from typing import Literal, TypeVar
@@ -46,6 +46,7 @@ from ds_dagster.spark.aggregate_calls import native_call
 from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis, tick_source_name
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
+from ds_dagster.spark.flow import Flow
 from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
@@ -54,7 +55,7 @@ from ds_dagster.spark.overs import over
 from ds_dagster.spark.row_errors import RowErrors
 from ds_dagster.spark.row_logs import RowLogs
 from ds_dagster.spark.session import StateStore
-from ds_dagster.spark.shared_rows import Rows, SharedRows
+from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
 from ds_dagster.spark.typemap import spark_sql
@@ -69,14 +70,6 @@ TIME: Wants = frozenset({names.EVENT_TIME})
 POSITION: Wants = frozenset({names.PARTITION, names.ORDER})
 _KEY = "__key"
 _HOLDS = "__holds"
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """Rows of a node. ``timed``: its event time carries Spark's watermark already."""
-
-    frame: DataFrame
-    timed: bool = False
 
 
 def output_mode(root: Sink) -> OutputMode:
@@ -348,12 +341,7 @@ class PlanCompiler:
     def _shared(self, node: Node, shared: SharedRows) -> Flow:
         """What several sinks read, whatever this one wants."""
 
-        def make() -> Rows:
-            flow = VISITORS[type(node)](self, node, shared.wants(node))
-            return Rows(flow.frame, flow.timed)
-
-        found = shared.rows(node, make)
-        return Flow(found.frame, found.timed)
+        return shared.rows(node, lambda: VISITORS[type(node)](self, node, shared.wants(node)))
 
     def _timed(self, node: Node, wants: Wants) -> Flow:
         """Rows of a node with the watermark on their event time."""

@@ -22,20 +22,13 @@ from ds_dagster.plan.application_nodes import Bundle, is_plain, keeps_time, read
 from ds_dagster.plan.check_joins import in_open_window
 from ds_dagster.plan.nodes import Node
 from ds_dagster.spark import columns as names
+from ds_dagster.spark.flow import Flow
 from ds_dagster.spark.jvm import SHARED_MARK
 from ds_dagster.spark.ticks import carry_time
 
 _ROWS = "__rows"
 _PLACE = "__place"
 _TIMED = (names.EVENT_TIME, names.WINDOW)
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of a node. ``timed``: its event time carries Spark's watermark already."""
-
-    frame: DataFrame
-    timed: bool
 
 
 @dataclass(slots=True)
@@ -50,7 +43,7 @@ class SharedRows:
     bundle: Bundle
     partitions: int
     _names: frozenset[str] = field(init=False)
-    _made: dict[str, Rows] = field(default_factory=dict, init=False)
+    _made: dict[str, Flow] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._names = frozenset(name for name, count in readings(self.bundle).items() if count > 1)
@@ -66,13 +59,13 @@ class SharedRows:
         found = [names.EVENT_TIME] if keeps_time(node) else []
         return frozenset([*found, names.WINDOW] if in_open_window(node) else found)
 
-    def rows(self, node: Node, make: Callable[[], Rows]) -> Rows:
+    def rows(self, node: Node, make: Callable[[], Flow]) -> Flow:
         """The node's rows behind an exchange; ``make`` is called once."""
         name = shared_name(node)
         if name not in self._made:
             made = make()
             mark = "" if is_plain(node) else SHARED_MARK + name
-            self._made[name] = Rows(exchanged(made.frame, self.partitions, mark, made.timed), made.timed)
+            self._made[name] = Flow(exchanged(made.frame, self.partitions, mark, made.timed), made.timed)
         return self._made[name]
 
 
