@@ -18,6 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from benchmarks.measure import Pairs, Result, Size, cpu_seconds, results, say
+from ds_dagster.spark.query import EVOLUTION
+from ds_dagster.spark.session import job_session
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import end_session, shared_session
 from ds_dagster.testing.topics import MemorySource, Topic
@@ -86,7 +88,7 @@ def _bare(spark: SparkSession, query: Callable[[DataFrame], DataFrame]) -> None:
     """One batch of two rows from a memory stream."""
     found: list[int] = []
     topic = Topic("bare")
-    source = MemorySource(spark, topic)
+    source = MemorySource(job_session(spark, {EVOLUTION: "false"}, "heap"), topic)  # its source has no name
     frame = source.frame().select(sf.from_json(sf.col("value").cast("string"), "x int, y string").alias("v"))
     folder = tempfile.mkdtemp(prefix="ds-bare-")
     writer = query(frame.select("v.*")).writeStream.outputMode("update").option("checkpointLocation", folder)
