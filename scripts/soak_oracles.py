@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=float(os.environ.get("DS_SOAK_MINUTES", "60")))
     parser.add_argument("--seed", type=int, help="of the first round")
     asked = parser.parse_args()
-    files = sorted(str(path) for pattern in ORACLES for path in (ROOT / "tests" / "testing").glob(pattern))
+    files = sorted(str(path) for pattern in ORACLES for path in (ROOT / "tests").rglob(pattern))
     seed = asked.seed if asked.seed is not None else random.randrange(MOST)
     end = time.monotonic() + 60 * asked.minutes
     rounds = 0

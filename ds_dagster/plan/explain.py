@@ -265,7 +265,7 @@ def _weigh(node: Node) -> str:
     return f"keeps the last row by {', '.join(map(shown, node.key))}{_ttl(node)}" if node.is_stateful else ""
 
 
-def _ttl(node: Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN) -> str:
+def _ttl(node: Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN | Over) -> str:
     return f" · forgets after {duration_text(node.ttl_millis)} without a change" if node.ttl_millis else ""
 
 
@@ -306,7 +306,7 @@ def _over(node: Node) -> str:
     by = f" by {', '.join(map(_text, node.partition))}" if node.partition else ""
     reach = "all rows before" if node.before < 0 else f"{node.before} {'µs' if node.by_time else 'rows'} before"
     calls = ", ".join(f"{call.function}({_text(call.argument) if call.argument else '*'})" for call in node.calls)
-    return f"{calls}{by} in event time · {reach} · once time has passed a row"
+    return f"{calls}{by} in event time · {reach} · once time has passed a row{_ttl(node)}"
 
 
 def _kept_rows(node: TopN) -> str:

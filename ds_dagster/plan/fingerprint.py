@@ -41,7 +41,7 @@ FINGERPRINT_VERSION = "v1"
 STATE_VERSION = "s1"
 """Changes when operators of this package lay their state out in another way."""
 LAYOUTS: Mapping[type[Node], tuple[int]] = MappingProxyType(
-    {Over: (3,), IntervalJoin: (2,), TemporalJoin: (2,), WindowJoin: (2,), Match: (2,)}
+    {Over: (4,), IntervalJoin: (2,), TemporalJoin: (2,), WindowJoin: (2,), Match: (2,)}
 )
 """Steps whose state alone is laid out in another way than it once was: the number of the layout."""
 
@@ -285,7 +285,7 @@ def _window_join(shaper: _Shaper, node: Node) -> Shape:
     return [node.kind, ends, [*_key_pairs(shaper, node)]]
 
 
-def _forgets(node: Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN) -> Shape:
+def _forgets(node: Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN | Over) -> Shape:
     """Whether state carries the time at which it is forgotten; how long may change with a restart. Where it does not,
     nothing is added, so that other plans keep their hashes."""
     return ["ttl"] if node.ttl_millis else []
@@ -350,7 +350,8 @@ def _distinct(_shaper: _Shaper, node: Node) -> Shape:
 def _over(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, Over)
     calls = [[c.function, shaper.text(c.argument), shaper.text(c.filter), str(c.type)] for c in node.calls]
-    return [[shaper.text(expression) for expression in node.partition], calls, node.by_time, node.before]
+    partition = [shaper.text(expression) for expression in node.partition]
+    return [partition, calls, node.by_time, node.before, *_forgets(node)]
 
 
 def _top_n(shaper: _Shaper, node: Node) -> Shape:

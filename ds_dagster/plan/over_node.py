@@ -42,6 +42,7 @@ class Over(Node):
         by_time: the frame is so many microseconds, and rows of one time see one another (RANGE); else so many rows
             (ROWS).
         before: how far the frame reaches back; negative: to the beginning.
+        ttl_millis: event time without a row after which the next one begins a partition anew; 0: never.
     """
 
     input: Node
@@ -49,6 +50,7 @@ class Over(Node):
     calls: tuple[OverCall, ...]
     by_time: bool
     before: int
+    ttl_millis: int = 0
 
     def __post_init__(self) -> None:
         if self.input.changelog != "append":

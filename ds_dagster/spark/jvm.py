@@ -229,7 +229,9 @@ class Operators:
         """
         return DataFrame(self._jvm.join.WindowJoin.apply(_java(frame), keys, kind), self.spark)
 
-    def event_over(self, frame: DataFrame, keys: int, calls: str, *, by_time: bool, before: int) -> DataFrame:
+    def event_over(
+        self, frame: DataFrame, keys: int, calls: str, *, by_time: bool, before: int, ttl_millis: int = 0
+    ) -> DataFrame:
         """Results of appended rows over those before them in event time.
 
         Args:
@@ -238,11 +240,12 @@ class Operators:
             calls: JSON of ``[{"function", "argument", "type"}]``.
             by_time: the frame is so many microseconds; else so many rows.
             before: how far it reaches back; negative: to the beginning.
+            ttl_millis: event time without a row after which a partition begins anew; 0: never.
 
         Returns:
             Column ``row``, then ``c0`` … per call.
         """
-        made = self._jvm.delta.EventOver.apply(_java(frame), keys, calls, by_time, before)
+        made = self._jvm.delta.EventOver.apply(_java(frame), keys, calls, by_time, before, 1000 * ttl_millis)
         return DataFrame(made, self.spark)
 
     def fold(self, frame: DataFrame, keys: int) -> DataFrame:

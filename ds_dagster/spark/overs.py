@@ -39,6 +39,7 @@ def over(spark: SparkSession, node: Over, frame: DataFrame, *, timed: bool) -> D
         json.dumps(calls),
         by_time=node.by_time,
         before=node.before,
+        ttl_millis=node.ttl_millis,
     )
     fields = [sf.col("row").getField(f.name).alias(f.name) for f in node.input.output]
     results = [sf.col(f"c{index}").alias(call.name) for index, call in enumerate(node.calls)]

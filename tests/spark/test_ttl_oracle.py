@@ -18,8 +18,9 @@ import pytest
 
 from ds_dagster.spark.faults import SPARK_ERRORS
 from tests.spark.test_state_ttl import ORDERS, Clock
+from tests.testing.seeds import seed
 
-SEED = 20261122
+SEED = seed(20261122)
 TTL = 1000
 KEYS = {"orders": "id", "customers": "name"}
 NULLABLE = "WITH ('primary.key.nullable' = TRUE)"

@@ -58,6 +58,16 @@ WINDOWED = {
 }
 """Windows over such rows → the same in one batch; ``w``: their start."""
 
+RESTED = (
+    "SELECT *, SUM(rested) OVER (PARTITION BY k ORDER BY t) AS life FROM (SELECT *, "
+    "CASE WHEN t - LAG(t) OVER (PARTITION BY k ORDER BY t) > 400 THEN 1 ELSE 0 END AS rested FROM sales) r"
+)
+"""Which rows of a partition know of one another when 400 ms without a row end its life."""
+LIVES = {
+    "since_a_rest": (ALL, ALL.replace("BY k", "BY k, life")),
+    "frames_since_a_rest": (BY_TIME, BY_TIME.replace("BY k", "BY k, life")),
+}
+
 ALWAYS = ("two_seconds", "three_rows")
 """What runs with every build: a frame of time and one of rows; the others run with the long tests."""
 FRAMES = [
@@ -139,6 +149,20 @@ def test_windows_over_such_rows_have_what_one_batch_gives(tmp_path: Path) -> Non
         for name, (select, _) in WINDOWED.items()
     ]
     run(statements, parts, expected, tmp_path, columns="subset")
+
+
+@pytest.mark.slow
+def test_a_partition_that_rests_begins_anew(tmp_path: Path) -> None:
+    parts = history(random.Random(SEED))
+    selects = {name: CALLS.replace("{w}", of_one) for name, (_, of_one) in LIVES.items()}
+    batch = {name: f"SELECT t, k, x, y, {calls} FROM ({RESTED}) l" for name, calls in selects.items()}
+    expected = answers([row for part in parts for row in part], batch)
+    statements = [
+        f"CREATE STREAM {name} AS SELECT t, k, x, y, {CALLS.replace('{w}', frame)} FROM sales "
+        "QUERY WITH ('state.ttl.millis' = 400);".replace("{reach}", "INTERVAL '2' SECOND")
+        for name, (frame, _) in LIVES.items()
+    ]
+    run(statements, parts, expected, tmp_path)
 
 
 def run(

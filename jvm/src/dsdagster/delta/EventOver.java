@@ -22,6 +22,9 @@ import org.apache.spark.sql.types.StructType;
  * left out.
  */
 public final class EventOver {
+  /** A time to live without end. */
+  public static final long NEVER = Long.MAX_VALUE;
+
   private EventOver() {}
 
   /**
@@ -30,8 +33,10 @@ public final class EventOver {
    * @param calls JSON, see {@link OverCall#read}
    * @param byTime the frame is so many microseconds, and rows of one time see one another; else so many rows
    * @param before how far the frame reaches back; negative: to the beginning
+   * @param ttlMicros event time without a row after which a partition begins anew; 0: never
    */
-  public static Dataset<Row> apply(Dataset<Row> input, int keys, String calls, boolean byTime, long before) {
+  public static Dataset<Row> apply(
+      Dataset<Row> input, int keys, String calls, boolean byTime, long before, long ttlMicros) {
     List<OverCall> read = OverCall.read(calls);
     StructType rowType = (StructType) input.schema().apply("row").dataType();
     List<Column> columns = new ArrayList<>();
@@ -55,7 +60,8 @@ public final class EventOver {
       output = output.add("c" + i, read.get(i).type());
     }
     StructType keyType = Keyed.nullableKey(packed.schema(), keys);
-    EventOverProcessor processor = new EventOverProcessor(read, keyType, arguments, byTime, before);
+    EventOverProcessor processor =
+        new EventOverProcessor(read, keyType, arguments, byTime, before, ttlMicros == 0 ? NEVER : ttlMicros);
     Dataset<Row> made =
         Keyed.grouped(packed, keyType)
             .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append(), Encoders.row(output));

@@ -20,7 +20,8 @@ import org.apache.spark.sql.types.StructType;
  * {@code payload}. State: an {@link OverState}, and the totals of an unbounded frame.
  *
  * <p>Rules: rows leave in order of time, those of one time in order of their bytes, so that a replayed batch gives the
- * same; Spark has dropped what is late before it comes here.
+ * same; Spark has dropped what is late before it comes here. A partition without a row for the time to live begins anew
+ * with its next row, whether its state has been forgotten by then or not: results do not depend on batches.
  */
 final class EventOverProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
@@ -31,18 +32,25 @@ final class EventOverProcessor extends AlarmedProcessor {
   private final StructType arguments;
   private final boolean byTime;
   private final long before;
+  private final long ttlMicros;
   private transient ValueState<byte[]> stored;
   private transient ValueState<Row> totals;
   private transient Function<byte[], Row> reader;
 
   EventOverProcessor(
-      List<OverCall> calls, StructType keyType, StructType arguments, boolean byTime, long before) {
+      List<OverCall> calls,
+      StructType keyType,
+      StructType arguments,
+      boolean byTime,
+      long before,
+      long ttlMicros) {
     super(keyType, true);
     this.calls = new ArrayList<>(calls);
     this.timeColumn = keyType.size() + 1;
     this.arguments = arguments;
     this.byTime = byTime;
     this.before = before;
+    this.ttlMicros = ttlMicros;
   }
 
   @Override
@@ -83,24 +91,44 @@ final class EventOverProcessor extends AlarmedProcessor {
     return output.iterator();
   }
 
-  /** Rows that time has reached leave; the alarm has rung. */
+  /** Rows that time has reached leave, and the partition is forgotten when its time is up; the alarm has rung. */
   private void pass(OverState state, long watermark, List<Row> output) {
     state.alarm = OverState.NO_ALARM;
     long time = watermark * MICROS_PER_MILLI;
     List<Passing> due = Waiting.takeBefore(state.waiting, Passing::ts, time + 1);
     if (!due.isEmpty()) {
-      Frame frame = load(state);
-      emit(due, frame, output);
-      keep(frame, state);
+      keep(emit(due, state, output), state);
+    }
+    if (isOver(state, time + 1)) {
+      forget(state);
     }
   }
 
-  /** One alarm for the first row that waits, in the millisecond at which time has passed it. */
-  private void setAlarm(OverState state) {
-    if (state.waiting.isEmpty()) {
-      return;
+  /** Whether a row of that time begins the partition anew. */
+  private boolean isOver(OverState state, long ts) {
+    return ttlMicros != EventOver.NEVER && state.passed != OverState.NO_ROW && ts - state.passed > ttlMicros;
+  }
+
+  private void forget(OverState state) {
+    state.passed = OverState.NO_ROW;
+    state.frame = List.of();
+    if (before < 0) {
+      totals.clear();
     }
-    long due = -Math.floorDiv(-state.waiting.get(0).ts(), MICROS_PER_MILLI);
+  }
+
+  /**
+   * One alarm: for the first row that waits, in the millisecond at which time has passed it; without one, for the end of
+   * the time to live.
+   */
+  private void setAlarm(OverState state) {
+    long next = OverState.NO_ALARM;
+    if (!state.waiting.isEmpty()) {
+      next = state.waiting.get(0).ts();
+    } else if (ttlMicros != EventOver.NEVER && state.passed != OverState.NO_ROW) {
+      next = state.passed + ttlMicros;
+    }
+    long due = next == OverState.NO_ALARM ? next : -Math.floorDiv(-next, MICROS_PER_MILLI);
     if (due < state.alarm) {
       alarm(due);
       state.alarm = due;
@@ -133,11 +161,14 @@ final class EventOverProcessor extends AlarmedProcessor {
     }
   }
 
-  private void emit(List<Passing> rows, Frame frame, List<Row> output) {
+  private Frame emit(List<Passing> rows, OverState state, List<Row> output) {
+    Frame frame = load(state);
     int next = 0;
     while (next < rows.size()) {
       int from = next;
       long ts = rows.get(from).ts();
+      frame = isOver(state, ts) ? new Frame(calls, byTime, before) : frame;
+      state.passed = ts;
       do {
         Passing row = rows.get(next);
         frame.add(row, reader.apply(row.arguments()));
@@ -153,5 +184,6 @@ final class EventOverProcessor extends AlarmedProcessor {
         output.add(RowFactory.create(found));
       }
     }
+    return frame;
   }
 }

@@ -9,14 +9,15 @@ import java.util.List;
 
 /**
  * State of one partition: rows that wait for time, in its order, those of one time in the order of their bytes; the rows
- * of a bounded frame; the alarm that is set.
+ * of a bounded frame; the alarm that is set; the time of the last row that has left.
  *
  * <p>Rule: all of it is one value in the state store, so a touched key costs one read and one write. The layout carries
  * a number; an unknown one is refused.
  */
 final class OverState {
   static final long NO_ALARM = Long.MAX_VALUE;
-  private static final byte LAYOUT = 1;
+  static final long NO_ROW = Long.MIN_VALUE;
+  private static final byte LAYOUT = 2;
 
   /**
    * A row on its way through a frame.
@@ -33,11 +34,13 @@ final class OverState {
   final List<Passing> waiting;
   List<Passing> frame;
   long alarm;
+  long passed;
 
-  private OverState(List<Passing> waiting, List<Passing> frame, long alarm) {
+  private OverState(List<Passing> waiting, List<Passing> frame, long alarm, long passed) {
     this.waiting = waiting;
     this.frame = frame;
     this.alarm = alarm;
+    this.passed = passed;
   }
 
   boolean isEmpty() {
@@ -52,12 +55,13 @@ final class OverState {
 
   static OverState decode(byte[] bytes) {
     if (bytes == null) {
-      return new OverState(new ArrayList<>(), List.of(), NO_ALARM);
+      return new OverState(new ArrayList<>(), List.of(), NO_ALARM, NO_ROW);
     }
     ByteBuffer in = Layout.open(bytes, LAYOUT, "state of running aggregates");
     long alarm = in.getLong();
+    long passed = in.getLong();
     List<Passing> waiting = rows(in);
-    return new OverState(waiting, rows(in), alarm);
+    return new OverState(waiting, rows(in), alarm, passed);
   }
 
   private static List<Passing> rows(ByteBuffer in) {
@@ -70,8 +74,8 @@ final class OverState {
   }
 
   byte[] encode() {
-    ByteBuffer out = ByteBuffer.allocate(1 + Long.BYTES + size(waiting) + size(frame));
-    out.put(LAYOUT).putLong(alarm);
+    ByteBuffer out = ByteBuffer.allocate(1 + 2 * Long.BYTES + size(waiting) + size(frame));
+    out.put(LAYOUT).putLong(alarm).putLong(passed);
     put(out, waiting);
     put(out, frame);
     return out.array();
