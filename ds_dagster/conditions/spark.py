@@ -186,6 +186,13 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition("OPERATOR_SETTINGS", "internal", "the settings of an operator cannot be read", "report it"),
     Condition(
+        "STATE_TOO_LARGE",
+        "user",
+        "the rows that an operator keeps for one key do not fit into 2 GB",
+        "spread them over more keys, or keep them for a shorter time: a narrower WITHIN or frame, a smaller "
+        "'source.allow.latency.millis', or 'state.ttl.millis'",
+    ),
+    Condition(
         "STATE_LAYOUT_UNKNOWN",
         "user",
         "the checkpoint's state was written by another version",

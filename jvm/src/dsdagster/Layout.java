@@ -9,6 +9,8 @@ import java.nio.ByteBuffer;
  */
 public final class Layout {
   private static final int NULL_LENGTH = -1;
+  /** Longer arrays Java may refuse. */
+  private static final long MOST = Integer.MAX_VALUE - 8;
 
   private Layout() {}
 
@@ -26,7 +28,20 @@ public final class Layout {
     return in;
   }
 
-  public static int size(byte[] bytes) {
+  /**
+   * Room for a value, the number of its layout written.
+   *
+   * @param size of all of it
+   * @param what the state is of, for messages
+   */
+  public static ByteBuffer create(long size, byte layout, String what) {
+    if (size > MOST) {
+      throw new OperatorFault("STATE_TOO_LARGE", what + ": " + size + " bytes under one key");
+    }
+    return ByteBuffer.allocate((int) size).put(layout);
+  }
+
+  public static long size(byte[] bytes) {
     return Integer.BYTES + (bytes == null ? 0 : bytes.length);
   }
 

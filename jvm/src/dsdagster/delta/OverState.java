@@ -18,6 +18,7 @@ final class OverState {
   static final long NO_ALARM = Long.MAX_VALUE;
   static final long NO_ROW = Long.MIN_VALUE;
   private static final byte LAYOUT = 2;
+  private static final String WHAT = "state of running aggregates";
 
   /**
    * A row on its way through a frame.
@@ -57,7 +58,7 @@ final class OverState {
     if (bytes == null) {
       return new OverState(new ArrayList<>(), List.of(), NO_ALARM, NO_ROW);
     }
-    ByteBuffer in = Layout.open(bytes, LAYOUT, "state of running aggregates");
+    ByteBuffer in = Layout.open(bytes, LAYOUT, WHAT);
     long alarm = in.getLong();
     long passed = in.getLong();
     List<Passing> waiting = rows(in);
@@ -74,15 +75,15 @@ final class OverState {
   }
 
   byte[] encode() {
-    ByteBuffer out = ByteBuffer.allocate(1 + 2 * Long.BYTES + size(waiting) + size(frame));
-    out.put(LAYOUT).putLong(alarm).putLong(passed);
+    ByteBuffer out = Layout.create(1 + 2 * Long.BYTES + size(waiting) + size(frame), LAYOUT, WHAT);
+    out.putLong(alarm).putLong(passed);
     put(out, waiting);
     put(out, frame);
     return out.array();
   }
 
-  private static int size(List<Passing> rows) {
-    int size = Integer.BYTES;
+  private static long size(List<Passing> rows) {
+    long size = Integer.BYTES;
     for (Passing row : rows) {
       size += Long.BYTES + Layout.size(row.arguments()) + Layout.size(row.row());
     }

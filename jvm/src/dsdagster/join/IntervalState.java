@@ -17,6 +17,7 @@ final class IntervalState {
   static final long NO_ALARM = Long.MAX_VALUE;
   static final long NO_TIME = Long.MAX_VALUE;
   private static final byte LAYOUT = 1;
+  private static final String WHAT = "state of an interval join";
 
   /** A row, and whether it has met another. */
   static final class Kept {
@@ -42,7 +43,7 @@ final class IntervalState {
     if (bytes == null) {
       return new IntervalState(new ArrayList<>(), new ArrayList<>(), NO_ALARM);
     }
-    ByteBuffer in = Layout.open(bytes, LAYOUT, "state of an interval join");
+    ByteBuffer in = Layout.open(bytes, LAYOUT, WHAT);
     long alarm = in.getLong();
     List<Kept> left = rows(in);
     return new IntervalState(left, rows(in), alarm);
@@ -62,15 +63,15 @@ final class IntervalState {
   }
 
   byte[] encode() {
-    int size = 1 + Long.BYTES;
+    long size = 1 + Long.BYTES;
     for (List<Kept> side : sides) {
       size += Integer.BYTES;
       for (Kept row : side) {
         size += Long.BYTES + 1 + Layout.size(row.payload);
       }
     }
-    ByteBuffer out = ByteBuffer.allocate(size);
-    out.put(LAYOUT).putLong(alarm);
+    ByteBuffer out = Layout.create(size, LAYOUT, WHAT);
+    out.putLong(alarm);
     for (List<Kept> side : sides) {
       out.putInt(side.size());
       for (Kept row : side) {

@@ -17,6 +17,7 @@ import java.util.List;
 final class KeyState {
   static final long NO_ALARM = Long.MAX_VALUE;
   private static final byte LAYOUT = 1;
+  private static final String WHAT = "state of a temporal join";
   private static final int HEADER = 1 + Long.BYTES + 2 * Integer.BYTES;
 
   final ArrayList<Entry> versions;
@@ -41,7 +42,7 @@ final class KeyState {
     if (bytes == null) {
       return empty();
     }
-    ByteBuffer in = Layout.open(bytes, LAYOUT, "temporal join state");
+    ByteBuffer in = Layout.open(bytes, LAYOUT, WHAT);
     long alarm = in.getLong();
     ArrayList<Entry> versions = entries(in);
     return new KeyState(versions, entries(in), alarm);
@@ -57,15 +58,15 @@ final class KeyState {
   }
 
   byte[] encode() {
-    ByteBuffer out = ByteBuffer.allocate(HEADER + size(versions) + size(waiting));
-    out.put(LAYOUT).putLong(alarm);
+    ByteBuffer out = Layout.create(HEADER + size(versions) + size(waiting), LAYOUT, WHAT);
+    out.putLong(alarm);
     put(out, versions);
     put(out, waiting);
     return out.array();
   }
 
-  private static int size(List<Entry> entries) {
-    int size = 0;
+  private static long size(List<Entry> entries) {
+    long size = 0;
     for (Entry entry : entries) {
       size += Long.BYTES + Layout.size(entry.order()) + Layout.size(entry.payload());
     }

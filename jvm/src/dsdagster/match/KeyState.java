@@ -16,6 +16,7 @@ import java.util.List;
 final class KeyState {
   static final long NO_ALARM = Long.MAX_VALUE;
   private static final byte LAYOUT = 1;
+  private static final String WHAT = "state of a pattern";
 
   /** In the order in which they will be looked at. */
   final ArrayList<MatchRow> waiting;
@@ -88,7 +89,7 @@ final class KeyState {
     if (bytes == null) {
       return empty();
     }
-    ByteBuffer in = Layout.open(bytes, LAYOUT, "state of a pattern");
+    ByteBuffer in = Layout.open(bytes, LAYOUT, WHAT);
     long alarm = in.getLong();
     ArrayList<MatchRow> waiting = rows(in, true);
     ArrayList<MatchRow> rows = rows(in, false);
@@ -117,8 +118,9 @@ final class KeyState {
   }
 
   byte[] encode() {
-    ByteBuffer out = ByteBuffer.allocate(1 + Long.BYTES + size(waiting, true) + size(rows, false) + size(searches));
-    out.put(LAYOUT).putLong(alarm);
+    long size = 1 + Long.BYTES + size(waiting, true) + size(rows, false) + size(searches);
+    ByteBuffer out = Layout.create(size, LAYOUT, WHAT);
+    out.putLong(alarm);
     put(out, waiting, true);
     put(out, rows, false);
     out.putInt(searches.size());
@@ -131,16 +133,16 @@ final class KeyState {
     return out.array();
   }
 
-  private static int size(List<Search> searches) {
-    int size = Integer.BYTES;
+  private static long size(List<Search> searches) {
+    long size = Integer.BYTES;
     for (Search search : searches) {
       size += 2 * Integer.BYTES + Short.BYTES * search.choices.length;
     }
     return size;
   }
 
-  private static int size(List<MatchRow> rows, boolean ordered) {
-    int size = Integer.BYTES;
+  private static long size(List<MatchRow> rows, boolean ordered) {
+    long size = Integer.BYTES;
     for (MatchRow row : rows) {
       size += Long.BYTES + Layout.size(row.payload) + (ordered ? Layout.size(row.order) : 0);
     }
