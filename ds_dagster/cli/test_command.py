@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,25 +16,34 @@ from ds_dagster.errors import error
 if TYPE_CHECKING:
     from ds_dagster.testing.case import CaseResult
 
+_MOST = 4
+"""Cases at once unless told otherwise: they share one Spark session, whose driver plans them all."""
+
 
 @click.command("test")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.option("-k", "pattern", default="", help="Only cases whose path or title contains this text.")
 @click.option("--update", is_flag=True, help="Write golden files anew instead of comparing with them.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1), help="Cases at once; default: as many as there are cores, four at most."
+)
 @project_option
 @json_option
-def test_command(paths: tuple[Path, ...], pattern: str, update: bool, project: Path | None, as_json: bool) -> int:
+def test_command(
+    paths: tuple[Path, ...], pattern: str, update: bool, jobs: int | None, project: Path | None, as_json: bool
+) -> int:
     """Run SQL test cases (*.case.yaml) on stores in memory. PATHS: files and folders, default the project's tests."""
     from ds_dagster.testing.report import json_report
 
     settings = settings_of(project, quiet=True)
     chosen = _chosen(paths or (_tests(settings.root),), pattern, settings.root)
-    results = _run(chosen, settings.root, update=update, quiet=as_json)
+    began = time.monotonic()
+    results = _run(chosen, settings.root, update=update, quiet=as_json, jobs=jobs or min(os.cpu_count() or 1, _MOST))
     failed = sum(not result.ok for result in results)
     if as_json:
         emit_json(json_report(results, settings.root))
     else:
-        note(f"{len(results) - failed} passed, {failed} failed in {sum(result.seconds for result in results):.1f} s")
+        note(f"{len(results) - failed} passed, {failed} failed in {time.monotonic() - began:.1f} s")
     return 1 if failed else 0
 
 
@@ -63,25 +75,30 @@ def _title(path: Path) -> str:
     return next((line for line in lines if line.startswith("title:")), "")
 
 
-def _run(chosen: list[Path], root: Path, *, update: bool, quiet: bool) -> list[CaseResult]:
-    from ds_dagster.testing.report import failure_text, shown_path
+def _run(chosen: list[Path], root: Path, *, update: bool, quiet: bool, jobs: int) -> list[CaseResult]:
+    """Results in the order of the cases, whichever ends first."""
     from ds_dagster.testing.runner import run_case
     from ds_dagster.testing.session import end_session, shared_session
 
     results = []
+    pool = ThreadPoolExecutor(min(jobs, len(chosen)), "case")
     try:
-        for path in chosen:
-            result = run_case(path, shared_session, root=root, update=update)
+        for result in pool.map(lambda path: run_case(path, shared_session, root=root, update=update), chosen):
             results.append(result)
-            if quiet:
-                continue
-            click.echo(
-                f"{'ok  ' if result.ok else 'FAIL'} {shown_path(path, root)}: {result.title} ({result.seconds:.2f} s)"
-            )
-            for written in result.written:
-                click.echo(f"     wrote {shown_path(written, root)}")
-            if not result.ok:
-                click.echo("     " + failure_text(result).partition("\n")[2].replace("\n", "\n     "))
+            if not quiet:
+                _show(result, root)
     finally:
+        pool.shutdown(cancel_futures=True)
         end_session()
     return results
+
+
+def _show(result: CaseResult, root: Path) -> None:
+    from ds_dagster.testing.report import failure_text, shown_path
+
+    verdict = "ok  " if result.ok else "FAIL"
+    click.echo(f"{verdict} {shown_path(result.path, root)}: {result.title} ({result.seconds:.2f} s)")
+    for written in result.written:
+        click.echo(f"     wrote {shown_path(written, root)}")
+    if not result.ok:
+        click.echo("     " + failure_text(result).partition("\n")[2].replace("\n", "\n     "))

@@ -14,6 +14,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "CASE_DATA_INVALID", "user", "line {line} of {file} is no {what}: {reason}", "write one JSON object per line"
     ),
     Condition(
+        "CASE_GENERATOR",
+        "user",
+        "the query behind generate makes no records: {reason}",
+        "a SELECT of Spark's SQL with a column value, and key, at, partition where they are wanted: "
+        "SELECT named_struct('id', id) AS value FROM range(1000)",
+    ),
+    Condition(
         "CASE_TOPIC_UNKNOWN", "user", "nothing in this case reads or writes a topic {topic}", "did you mean {nearest}?"
     ),
     Condition("CASE_TOPIC_AMBIGUOUS", "user", "several stores have a topic {topic}: {stores}", "add store: {example}"),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from ds_dagster.diagnostics import Span
@@ -28,13 +27,16 @@ class SentRecord:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Records for one topic, in ``batches`` batches of about the same size. ``store``: where names are ambiguous."""
+    """Records for one topic, in ``batches`` batches of about the same size. ``store``: where names are ambiguous;
+    ``generate``: a query of Spark that makes the records instead, in ``partition`` unless it says another."""
 
     span: Span
     topic: str
     records: tuple[SentRecord, ...]
     store: str = ""
     batches: int = 1
+    generate: str = ""
+    partition: str = "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,6 @@ class CaseResult:
     seconds: float
     failures: tuple[Failure, ...] = ()
     written: tuple[Path, ...] = ()
-    phases: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def ok(self) -> bool:

@@ -35,7 +35,8 @@ INLINE = "sql"
 """File name of SQL that stands in the case itself."""
 
 _CASE = ("title", "sql", "files", "stores", "steps", "expect", "error")
-_SEND = ("topic", "store", "rows", "file", "batches", "partition")
+_SEND = ("topic", "store", "rows", "file", "generate", "batches", "partition")
+_SENT = ("rows", "file", "generate")
 _RECORD = ("key", "value", "at", "partition")
 _EXPECT = ("relation", "topic", "store", "rows", "records", "file", "ordered", "columns", "history")
 _ERROR = ("condition", "line", "query")
@@ -129,19 +130,23 @@ def _step(entry: Entry, folder: Path) -> Step:
 
 def _send(entry: Entry, folder: Path) -> Send:
     parts = entry.mapping(_SEND, ("topic",))
-    if ("rows" in parts) == ("file" in parts):
-        raise error("CASE_KEY_MISSING", span=entry.span, place="send", key="rows", example="[{value: …}] or file: …")
+    if len(parts.keys() & set(_SENT)) != 1:
+        example = "[{value: …}] or file: … or generate: SELECT …"
+        raise error("CASE_KEY_MISSING", span=entry.span, place="send", key="rows", example=example)
     partition = str(parts["partition"].plain()) if "partition" in parts else "0"
+    records: tuple[SentRecord, ...] = ()
     if "rows" in parts:
         records = tuple(_record(row, partition) for row in parts["rows"].items())
-    else:
+    elif "file" in parts:
         records = _records_of_file(parts["file"], folder, partition)
     return Send(
-        span=entry.span,
+        span=parts["generate"].span if "generate" in parts else entry.span,
         topic=parts["topic"].text(),
         records=records,
         store=fold(parts["store"].text()) if "store" in parts else "",
         batches=parts["batches"].whole(1) if "batches" in parts else 1,
+        generate=parts["generate"].text() if "generate" in parts else "",
+        partition=partition,
     )
 
 

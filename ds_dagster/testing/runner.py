@@ -51,6 +51,7 @@ from ds_dagster.testing.compiling import compile_case
 from ds_dagster.testing.contents import changes_of, folded, without_values
 from ds_dagster.testing.diff import compare
 from ds_dagster.testing.format import load_case
+from ds_dagster.testing.generated import generated
 from ds_dagster.testing.golden import Golden
 from ds_dagster.testing.lookups import LookedUp
 from ds_dagster.testing.running import RunningQuery, unbounded
@@ -178,9 +179,12 @@ class CaseRun:
     def step_send(self, step: Send) -> None:
         """Records into their topic, batch by batch."""
         topic = self._topic_named(step.topic, step.store, step.span)
-        size = -(-len(step.records) // step.batches)
-        for begin in range(0, len(step.records), max(size, 1)):
-            for record in step.records[begin : begin + size]:
+        records = step.records
+        if step.generate:
+            records = generated(self.spark, step.generate, step.partition, step.span)
+        size = -(-len(records) // step.batches)
+        for begin in range(0, len(records), max(size, 1)):
+            for record in records[begin : begin + size]:
                 self.moment = max(self.moment, record.at or 0)
                 at = self.moment if record.at is None else record.at
                 topic.append([(to_bytes(record.key), to_bytes(record.value))], at, record.partition)

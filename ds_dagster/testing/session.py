@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -35,9 +36,12 @@ def shared_session(memory: str = "1g") -> SparkSession:
     Raises:
         UserError: no Java, no compiler for the operators.
     """
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        return running
+    with _LOCK:  # cases on several threads begin at the same time
+        running = _MADE[-1] if _MADE else SparkSession.getActiveSession()
+        return running if running is not None else _made(memory)
+
+
+def _made(memory: str) -> SparkSession:
     folder = Path(tempfile.mkdtemp(prefix="ds-test-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     settings = Settings(
@@ -58,3 +62,4 @@ def end_session() -> None:
 
 
 _MADE: list[SparkSession] = []
+_LOCK = threading.Lock()

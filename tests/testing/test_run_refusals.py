@@ -45,6 +45,29 @@ REFUSED = {
 }
 
 
+GENERATORS = {
+    "it is no SELECT": "DROP TABLE x",
+    "it has no column value": "SELECT id AS key FROM range(3)",
+    "valu: did you mean value?": "SELECT id AS valu FROM range(3)",
+    "`missing`": "SELECT missing AS value FROM range(3)",
+    "INVALID": "SELECT 1 AS value FROM range('many')",
+    "it is more than one statement": "SELECT 1 AS value; SELECT 2 AS value",
+    "Expecting )": "SELECT (1 AS value",
+}
+"""Text of the reason → what stands behind generate."""
+
+
+@pytest.mark.parametrize("reason", GENERATORS)
+def test_a_generator_that_makes_no_records_says_why(write_case, reason):
+    step = f'steps:\n  - send: {{topic: clicks, generate: "{GENERATORS[reason]}"}}\n'
+    result = run_case(write_case(SQL + MEMORY + step + "expect: {relation: b, rows: []}\n"), shared_session)
+    (failure,) = result.failures
+    assert "[CASE_GENERATOR]" in failure.text
+    assert reason in failure.text
+    assert failure.span is not None
+    assert failure.span.line == 8
+
+
 @pytest.mark.parametrize("condition", REFUSED)
 def test_refused_by_name(write_case, condition):
     result = run_case(write_case(REFUSED[condition]), shared_session)
