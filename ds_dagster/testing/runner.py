@@ -7,6 +7,7 @@ batches every time.
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 import time
@@ -14,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -355,11 +357,19 @@ def run_case(
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="ds-case-"))
+    folder = Path(tempfile.mkdtemp(dir=_folders()))
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@lru_cache(maxsize=1)
+def _folders() -> Path:
+    """Of all cases of this process: what Spark still writes behind the end of a case goes with it."""
+    root = Path(tempfile.mkdtemp(prefix="ds-cases-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return root
 
 
 def find_cases(places: Sequence[Path]) -> list[Path]:

@@ -113,6 +113,9 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
   }
 
   private void countLate(List<Entry> arrived, List<Entry> versions, long time) {
+    if (time == NO_TIME) {
+      return;
+    }
     lateRows.add(arrived.stream().filter(row -> row.ts() < time).count());
     lateVersions.add(versions.stream().filter(version -> version.ts() < time).count());
   }
