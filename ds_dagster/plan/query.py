@@ -79,8 +79,7 @@ class BoundQuery:
     @property
     def scans(self) -> tuple[Scan, ...]:
         """Its sources, left-most first, each once."""
-        found = (node for node in self.plan.walk() if isinstance(node, Scan))
-        return tuple({scan.source_name: scan for scan in found}.values())
+        return _scans(self.plan)
 
     @property
     def logs(self) -> tuple[Relation, ...]:
@@ -104,7 +103,7 @@ class BoundQuery:
     @property
     def inputs(self) -> tuple[Relation, ...]:
         """The relations it reads, left-most first, then those it looks up."""
-        return (*(scan.relation for scan in self.scans), *(scan.relation for scan in self.tables))
+        return read_below(self.plan)
 
     @property
     def tables(self) -> tuple[StaticScan, ...]:
@@ -115,3 +114,13 @@ class BoundQuery:
     def is_finite(self) -> bool:
         """Whether a materialization of it ends."""
         return self.refresh in ("incremental", "full")
+
+
+def read_below(root: Node) -> tuple[Relation, ...]:
+    """The relations that a plan reads, left-most first, then those it looks up."""
+    return (*(scan.relation for scan in _scans(root)), *(scan.relation for scan in static_scans(root)))
+
+
+def _scans(root: Node) -> tuple[Scan, ...]:
+    found = (node for node in root.walk() if isinstance(node, Scan))
+    return tuple({scan.source_name: scan for scan in found}.values())

@@ -167,7 +167,7 @@ class PlanCompiler:
         """Over rows that may be replaced, one that fails deletes its key."""
         flow = self.visit(node.input, wants)
         if self.errors is not None and node.input.changelog == "append":
-            judged = self.errors.computed(flow.frame, {_HOLDS: node.condition})
+            judged = self.errors.computed(flow.frame, {_HOLDS: node.condition}, node.input)
             return Flow(judged.where(sf.col(_HOLDS)).drop(_HOLDS), flow.timed)
         holds = compile_condition(flow.frame, node.condition)
         if not node.emits_deletes:
@@ -180,7 +180,7 @@ class PlanCompiler:
         flow = self.visit(node.input, wants)
         if self.errors is not None and node.input.changelog == "append":
             numbered = {f"__{i}": named.expression for i, named in enumerate(node.columns)}
-            rows = self.errors.computed(flow.frame, numbered)
+            rows = self.errors.computed(flow.frame, numbered, node.input)
             made = [sf.col(f"__{i}").alias(named.name) for i, named in enumerate(node.columns)]
             return Flow(rows.select(*made, *_technical(flow.frame)), flow.timed)
         made = [compile_expression(flow.frame, named.expression).alias(named.name) for named in node.columns]

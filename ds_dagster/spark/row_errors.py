@@ -16,8 +16,8 @@ from pyspark.sql import types as spark_types
 from sqlglot import exp
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.plan.nodes import BoundExpression
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.nodes import BoundExpression, Node
+from ds_dagster.plan.query import BoundQuery, read_below
 from ds_dagster.plan.row_errors import PASSED, ignores_row_errors
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import opaque_condition
@@ -39,34 +39,33 @@ class RowErrors:
 
     Attributes:
         query: name of the query, unique in its job.
-        sources: names of what the query reads, for the log.
         logs: of the job.
         log: where rows are kept, None for nowhere.
         steps: how many of its steps count failures by now.
     """
 
     query: str
-    sources: str
     logs: RowLogs | None
     log: Relation | None
     steps: int = field(default=0)
 
-    def computed(self, frame: DataFrame, expressions: Mapping[str, BoundExpression]) -> DataFrame:
+    def computed(self, frame: DataFrame, expressions: Mapping[str, BoundExpression], node: Node) -> DataFrame:
         """The rows that have all these expressions, with them beside their columns.
 
         Args:
             frame: rows of a stream.
             expressions: by the name of the new column.
+            node: whose rows these are; the log names what it reads.
         """
         guarded = {name: one for name, one in expressions.items() if _may_fail(one)}
         others = {name: one for name, one in expressions.items() if name not in guarded}
-        rows = self._guarded(frame, guarded) if guarded else frame
+        rows = self._guarded(frame, guarded, node) if guarded else frame
         made = {name: compile_expression(frame, one) for name, one in others.items()}
         result = sf.col(_GUARD).getField("result")
         made |= {name: result.getField(name) for name in guarded}
         return rows.withColumns(made).drop(_GUARD)
 
-    def _guarded(self, frame: DataFrame, expressions: Mapping[str, BoundExpression]) -> DataFrame:
+    def _guarded(self, frame: DataFrame, expressions: Mapping[str, BoundExpression], node: Node) -> DataFrame:
         type_ = spark_types.StructType(list(frame.schema.fields))
         row = sf.struct(*[names.field(name) for name in frame.columns])
         columns = [compile_expression(frame, one).alias(name) for name, one in expressions.items()]
@@ -79,23 +78,24 @@ class RowErrors:
         )
         if self.log is None or self.logs is None:
             return counted.where(opaque_condition(reason.isNull()))
-        logged = self.logs.put(self.log, self._entry(frame, reason))
+        logged = self.logs.put(self.log, _entry(frame, reason, node))
         return counted.where(opaque_condition(sf.when(reason.isNull(), sf.lit(True)).otherwise(logged)))
 
-    def _entry(self, frame: DataFrame, reason: Column) -> Mapping[str, Column]:
-        """The log's row: what the failing step was computed from, as JSON."""
-        shown = [name for name in frame.columns if name not in names.TECHNICAL]
-        text = sf.to_json(
-            sf.struct(*[names.field(name).alias(shown_name) for name, shown_name in _shown(shown).items()]),
-            {"ignoreNullFields": "false"},
-        )
-        nothing = sf.lit(None)
-        return {
-            **dict.fromkeys(("store", "entity", "partition", "offset", "record_time", "key"), nothing),
-            "relation": sf.lit(self.sources),
-            "value": text,
-            "reason": reason,
-        }
+
+def _entry(frame: DataFrame, reason: Column, node: Node) -> Mapping[str, Column]:
+    """The log's row: what the failing step was computed from, as JSON."""
+    shown = [name for name in frame.columns if name not in names.TECHNICAL]
+    text = sf.to_json(
+        sf.struct(*[names.field(name).alias(shown_name) for name, shown_name in _shown(shown).items()]),
+        {"ignoreNullFields": "false"},
+    )
+    nothing = sf.lit(None)
+    return {
+        **dict.fromkeys(("store", "entity", "partition", "offset", "record_time", "key"), nothing),
+        "relation": sf.lit(", ".join(dict.fromkeys(str(relation.name) for relation in read_below(node)))),
+        "value": text,
+        "reason": reason,
+    }
 
 
 def _shown(fields: Sequence[str]) -> Mapping[str, str]:
@@ -109,7 +109,7 @@ def row_errors(query: BoundQuery, logs: RowLogs | None) -> RowErrors | None:
     """How a query's rows fail, None where they fail their batch."""
     if not ignores_row_errors(query.settings):
         return None
-    return RowErrors(query.name, ", ".join(map(str, query.sources)), logs, query.error_log)
+    return RowErrors(query.name, logs, query.error_log)
 
 
 def _may_fail(expression: BoundExpression) -> bool:
