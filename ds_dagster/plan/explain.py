@@ -265,8 +265,13 @@ def _weigh(node: Node) -> str:
     return f"keeps the last row by {', '.join(map(shown, node.key))}{_ttl(node)}" if node.is_stateful else ""
 
 
-def _ttl(node: Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN | Over) -> str:
+def _ttl(node: Weigh | DeltaAggregate | DeltaJoin | Distinct | TopN) -> str:
     return f" · forgets after {duration_text(node.ttl_millis)} without a change" if node.ttl_millis else ""
+
+
+def _rests(node: Over | Match) -> list[str]:
+    """By event time, unlike others."""
+    return [f"forgotten after {duration_text(node.ttl_millis)} without a row"] if node.ttl_millis else []
 
 
 def _delta_aggregate(node: Node) -> str:
@@ -306,7 +311,7 @@ def _over(node: Node) -> str:
     by = f" by {', '.join(map(_text, node.partition))}" if node.partition else ""
     reach = "all rows before" if node.before < 0 else f"{node.before} {'µs' if node.by_time else 'rows'} before"
     calls = ", ".join(f"{call.function}({_text(call.argument) if call.argument else '*'})" for call in node.calls)
-    return f"{calls}{by} in event time · {reach} · once time has passed a row{_ttl(node)}"
+    return " · ".join([f"{calls}{by} in event time", reach, "once time has passed a row", *_rests(node)])
 
 
 def _kept_rows(node: TopN) -> str:
@@ -337,8 +342,7 @@ def _match(node: Node) -> str:
     facts.append(f"({pattern_text(node.pattern)})")
     if node.within_millis is not None:
         facts.append(f"within {duration_text(node.within_millis)}")
-    if node.ttl_millis:
-        facts.append(f"forgotten after {duration_text(node.ttl_millis)} without a row")
+    facts += _rests(node)
     facts += [f"{one.variable}: {_with(one.condition, values)}" for one in node.definitions]
     facts.append(f"skip {' '.join(SKIPS[node.skip])} {node.skip_variable}".rstrip())
     made = [f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in node.measures]
