@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -12,13 +10,11 @@ from sqlglot import ErrorLevel, exp, parse
 from sqlglot.errors import SqlglotError
 
 from ds_dagster.datatypes import Scalar
+from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.spark.json_options import json_options
 from ds_dagster.testing.case import SentRecord
-
-if TYPE_CHECKING:
-    from ds_dagster.diagnostics import Span
 
 COLUMNS = ("key", "value", "at", "partition")
 """What the query may select; ``value`` it has to."""

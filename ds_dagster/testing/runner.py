@@ -7,7 +7,6 @@ batches every time.
 
 from __future__ import annotations
 
-import atexit
 import shutil
 import tempfile
 import time
@@ -57,6 +56,7 @@ from ds_dagster.testing.generated import generated
 from ds_dagster.testing.golden import Golden
 from ds_dagster.testing.lookups import LookedUp
 from ds_dagster.testing.running import RunningQuery, unbounded
+from ds_dagster.testing.session import passing_folder
 from ds_dagster.testing.topics import MemorySource, Topic
 from ds_dagster.testing.values import from_bytes, table_row, to_bytes
 
@@ -367,9 +367,7 @@ def _folder() -> Iterator[Path]:
 @lru_cache(maxsize=1)
 def _folders() -> Path:
     """Of all cases of this process: what Spark still writes behind the end of a case goes with it."""
-    root = Path(tempfile.mkdtemp(prefix="ds-cases-"))
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
-    return root
+    return passing_folder("ds-cases-")
 
 
 def find_cases(places: Sequence[Path]) -> list[Path]:

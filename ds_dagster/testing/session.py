@@ -38,12 +38,11 @@ def shared_session(memory: str = "1g") -> SparkSession:
     """
     with _LOCK:  # cases on several threads begin at the same time
         running = _MADE[-1] if _MADE else SparkSession.getActiveSession()
-        return running if running is not None else _made(memory)
+        return running if running is not None else _start(memory)
 
 
-def _made(memory: str) -> SparkSession:
-    folder = Path(tempfile.mkdtemp(prefix="ds-test-spark-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+def _start(memory: str) -> SparkSession:
+    folder = passing_folder("ds-test-spark-")
     settings = Settings(
         root=folder, sql=folder, state=folder, engine=EngineSettings(cores=2, memory=memory), spark=_SPARK
     )
@@ -53,6 +52,13 @@ def _made(memory: str) -> SparkSession:
     made.sparkContext.setLogLevel("OFF")
     _MADE.append(made)
     return made
+
+
+def passing_folder(prefix: str) -> Path:
+    """A new folder that goes with the process."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def end_session() -> None:

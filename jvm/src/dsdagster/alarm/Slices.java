@@ -26,6 +26,7 @@ import org.apache.spark.sql.streaming.ValueState;
 final class Slices {
   static final long NONE = Long.MAX_VALUE;
   private static final byte LAYOUT = 1;
+  private static final String WHAT = "alarms";
   /** Milliseconds of the finest slices; those of each level above are {@link #FACTOR} times as long. */
   private static final long FINEST = 1000;
   private static final long FACTOR = 32;
@@ -65,7 +66,7 @@ final class Slices {
     if (known == null) {
       return;
     }
-    ByteBuffer in = Layout.open(known, LAYOUT, "alarms");
+    ByteBuffer in = Layout.open(known, LAYOUT, WHAT);
     timer = in.getLong();
     nextId = in.getLong();
     for (int left = in.getInt(); left > 0; left--) {
@@ -83,12 +84,12 @@ final class Slices {
       listed.clear();
       return;
     }
-    int size = 1 + 2 * Long.BYTES + Integer.BYTES;
+    long size = 1 + 2 * Long.BYTES + Integer.BYTES;
     for (Slice slice : slices.values()) {
       size += SLICE + slice.chunks.size() * CHUNK;
     }
-    ByteBuffer out = ByteBuffer.allocate(size);
-    out.put(LAYOUT).putLong(timer).putLong(nextId).putInt(slices.size());
+    ByteBuffer out = Layout.create(size, LAYOUT, WHAT);
+    out.putLong(timer).putLong(nextId).putInt(slices.size());
     slices.forEach((place, slice) -> {
       out.put(place.level).putLong(place.index).putLong(slice.first).putInt(slice.chunks.size());
       slice.chunks.forEach(chunk -> out.putLong(chunk.id).putInt(chunk.size));

@@ -106,7 +106,7 @@ final class EventOverProcessor extends AlarmedProcessor {
 
   /** Whether a row of that time begins the partition anew. */
   private boolean isOver(OverState state, long ts) {
-    return ttlMicros != EventOver.NEVER && state.passed != OverState.NO_ROW && ts - state.passed > ttlMicros;
+    return state.passed != OverState.NO_ROW && ts - state.passed > ttlMicros;
   }
 
   private void forget(OverState state) {
