@@ -31,8 +31,11 @@ final class Frame {
   private final long before;
   private final Total[] totals;
   private final Object[] values;
+  private final List<Extremes> extremes = new ArrayList<>();
   private final Deque<Reached> rows = new ArrayDeque<>();
   private long count;
+  /** Rows of a bounded frame that have left it. */
+  private long left;
 
   /** A row of a bounded frame with its arguments. */
   private record Reached(Passing row, Row arguments) {}
@@ -46,6 +49,7 @@ final class Frame {
     this.values = new Object[calls.size()];
     for (int i = 0; i < totals.length; i++) {
       totals[i] = new Total();
+      extremes.add(new Extremes(calls.get(i).call().function()));
     }
   }
 
@@ -78,9 +82,12 @@ final class Frame {
     while (isBounded() && (byTime ? rows.getFirst().row().ts() < ts - before : rows.size() > before + 1)) {
       Reached gone = rows.removeFirst();
       count--;
+      left++;
       for (int i = 0; i < totals.length; i++) {
-        if (calls.get(i).kind() == OverCall.Kind.TOTAL) {
-          take(i, value(i, gone.arguments()), -1);
+        switch (calls.get(i).kind()) {
+          case TOTAL -> take(i, value(i, gone.arguments()), -1);
+          case EXTREME -> extremes.get(i).forget(left);
+          default -> { }
         }
       }
     }
@@ -98,18 +105,21 @@ final class Frame {
           totals[index].add(call.call().function(), value, weight);
         }
       }
-      case EXTREME -> values[index] = isBounded() ? null : better(call, value, values[index]);
+      case EXTREME -> takeExtreme(index, value);
       case FIRST_VALUE -> values[index] = count == 1 ? value : values[index];
       default -> values[index] = value;
     }
   }
 
-  private static Object better(OverCall call, Object value, Object current) {
-    if (value == null || current == null) {
-      return value == null ? current : value;
+  private void takeExtreme(int index, Object value) {
+    if (value == null) {
+      return;
     }
-    int order = Values.compare(value, current);
-    return (call.call().function() == Call.Function.MIN ? order < 0 : order > 0) ? value : current;
+    if (isBounded()) {
+      extremes.get(index).add(left + count - 1, value);
+    } else if (values[index] == null || Extremes.isBetter(calls.get(index).call().function(), value, values[index])) {
+      values[index] = value;
+    }
   }
 
   /** The results as they are now. */
@@ -117,19 +127,11 @@ final class Frame {
     OverCall call = calls.get(index);
     return switch (call.kind()) {
       case TOTAL -> totals[index].result(call.call());
-      case EXTREME -> isBounded() ? best(call, index) : values[index];
+      case EXTREME -> isBounded() ? extremes.get(index).best() : values[index];
       case FIRST_VALUE -> isBounded() ? value(index, rows.getFirst().arguments()) : values[index];
       case LAG -> rows.size() > before ? value(index, rows.getFirst().arguments()) : null;
       case LAST_VALUE -> values[index];
     };
-  }
-
-  private Object best(OverCall call, int index) {
-    Object found = null;
-    for (Reached row : rows) {
-      found = better(call, value(index, row.arguments()), found);
-    }
-    return found;
   }
 
   /** What of a bounded frame is kept: no longer the rows themselves. */
