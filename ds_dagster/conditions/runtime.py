@@ -152,6 +152,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "look at its log; `ds engine stop` ends it, the jobs resume from their checkpoints",
     ),
     Condition(
+        "ENGINE_TAKES_OVER",
+        "external",
+        "the engine that ran the job is gone; the one that starts has not taken it over yet",
+        "wait some seconds: the engine starts the job again from its checkpoint",
+    ),
+    Condition(
         "ENGINE_START_FAILED",
         "external",
         "the engine ended while starting (exit code {code}): {reason}",

@@ -103,14 +103,13 @@ class Control:
         with self.journal.read() as connection:
             jobs = rows.jobs(connection)
             observed = rows.statuses(connection)
-        engine = self._watch.status()
-        identity = self.journal.identity()
-        wanted = sorted(jobs) if names is None else names
+            held = rows.held_by_steps(connection, self.clock.now())
+        engine, identity, silent = self._watch.status(), self.journal.identity(), self._watch.silent_for()
         return tuple(
-            job_status(jobs[name], observed.get(name, StatusRow(name)), engine, identity, self._watch.silent_for())
+            job_status(jobs[name], observed.get(name, StatusRow(name)), engine, identity, silent, held=name in held)
             if name in jobs
             else self._unknown(name)
-            for name in wanted
+            for name in (sorted(jobs) if names is None else names)
         )
 
     def status(self, name: str) -> JobStatus:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ds_dagster.runtime import locks
 from ds_dagster.runtime.clock import Clock
@@ -63,7 +63,8 @@ class EngineWatch:
 
     def _by_locks(self, heard: Heard) -> EngineStatus:
         if not locks.is_held(self.places.python_lock):
-            return shown(heard.row, "STOPPING" if locks.is_held(self.places.jvm_lock) else "GONE")
+            state: EngineState = "STOPPING" if locks.is_held(self.places.jvm_lock) else "GONE"
+            return replace(shown(heard.row, state), token="")  # nobody speaks for this lease any more
         holder = locks.holder(self.places.python_lock)
         if heard.row is None or ("token" in holder and holder["token"] != heard.row.token):
             pid = holder.get("pid")
@@ -112,4 +113,5 @@ def shown(row: EngineRow | None, state: EngineState) -> EngineStatus:
         started=row.started,
         condition=row.condition,
         message=row.message,
+        token=row.token,
     )

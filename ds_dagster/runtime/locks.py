@@ -20,6 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+_LOOKED_AT = (1, 0)
+_REST = (0, 1)
+"""Length and start of the two parts of a lock (length 0: to the end). A reader takes the first one for a moment, and
+shares it, so that two readers never take each other for a holder. A holder takes the second one, writes its text, and
+only then takes the first: whoever finds the lock held never reads the text of a dead holder."""
+
 _HELD: set[str] = set()
 _GUARD = threading.RLock()
 """The system takes all threads of a process for one holder; between them this one decides."""
@@ -39,11 +45,14 @@ class FileLock:
                 return False
             self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            if not _try(descriptor):
+            if not _try(descriptor, fcntl.LOCK_EX, _REST):
                 os.close(descriptor)
                 return False
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(dict(holder)).encode(), 0)
+            if not _try(descriptor, fcntl.LOCK_EX, _LOOKED_AT):
+                os.close(descriptor)
+                return False
             self._descriptor = descriptor
             _HELD.add(str(self.path))
             return True
@@ -79,7 +88,7 @@ def is_held(path: Path) -> bool:
         except FileNotFoundError:
             return False
         try:
-            return not _try(descriptor)
+            return not _try(descriptor, fcntl.LOCK_SH, _LOOKED_AT)
         finally:
             os.close(descriptor)
 
@@ -95,9 +104,10 @@ def holder(path: Path) -> Mapping[str, object]:
     return MappingProxyType(found if isinstance(found, dict) else {})
 
 
-def _try(descriptor: int) -> bool:
+def _try(descriptor: int, kind: int, part: tuple[int, int]) -> bool:
+    length, start = part
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, kind | fcntl.LOCK_NB, length, start)
     except OSError as problem:
         if problem.errno in (errno.EACCES, errno.EAGAIN):
             return False

@@ -64,10 +64,11 @@ class Reconciler:
     _written: float = field(default=float("-inf"), init=False)
 
     def take_over(self) -> None:
-        """Once, before the first tick: settle what a former engine left behind."""
+        """Once, before the first tick: settle what a former engine left behind. Every row is written anew, so that it
+        is this engine's word from here on."""
         with self.journal.write() as connection:
             self._statuses = dict(rows.statuses(connection))
-            decided = Round(self._situation())
+            decided = Round(self._situation(), statuses=dict(self._statuses))
             for name in self._statuses:
                 decided.take_over(name)
             self._write(connection, decided)
@@ -168,7 +169,7 @@ class Reconciler:
 
     def _write(self, connection: Connection, decided: Round) -> None:
         self.lease.renew(connection)
-        rows.save_statuses(connection, decided.statuses.values())
+        rows.save_statuses(connection, decided.statuses.values(), writer=self.lease.row.token)
         rows.save_requests(connection, decided.requests.values())
         rows.add_transitions(connection, decided.transitions)
 

@@ -62,6 +62,7 @@ class StatusRow:
     started: float | None = None
     progressed: float | None = None
     caught_up: float | None = None
+    writer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

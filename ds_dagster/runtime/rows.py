@@ -59,9 +59,9 @@ def save_job(connection: Connection, row: JobRow) -> JobRow | None:
     return before
 
 
-def save_statuses(connection: Connection, changed: Iterable[StatusRow]) -> None:
-    """Replace the status rows of these jobs."""
-    rows = [values(status) for status in changed]
+def save_statuses(connection: Connection, changed: Iterable[StatusRow], *, writer: str) -> None:
+    """Replace the status rows of these jobs. ``writer``: the token of the engine's lease, or ``schema.STEP``."""
+    rows = [{**values(status), "writer": writer} for status in changed]
     if rows:
         names = [row["name"] for row in rows]
         connection.execute(delete(schema.STATUS).where(schema.STATUS.c.name.in_(names)))
@@ -111,6 +111,12 @@ def open_requests(connection: Connection, names: Sequence[str] | None = None) ->
     if names is not None:
         query = query.where(table.c.name.in_(list(names)))
     return {row.name: record(RequestRow, row) for row in connection.execute(query)}
+
+
+def held_by_steps(connection: Connection, now: float) -> frozenset[str]:
+    """Jobs whose open run is held by a step that lives."""
+    found = open_requests(connection).values()
+    return frozenset(row.name for row in found if row.state == "STEP" and row.waiting_since >= now)
 
 
 def requests_of(connection: Connection, name: str, limit: int) -> Sequence[RequestRow]:

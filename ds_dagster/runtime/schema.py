@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from sqlalchemy import BigInteger, Column, Connection, Float, Integer, MetaData, String, Table, Text
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 metadata = MetaData()
 
@@ -91,8 +91,12 @@ STATUS = Table(
     Column("started", Float),
     Column("progressed", Float),
     Column("caught_up", Float),
+    Column("writer", String(32), nullable=False),
 )
-"""What is. Written by the engine only."""
+"""What is. Written by engines, and by steps that run a finite query; ``writer`` says which: the token of the engine's
+lease, or :data:`STEP`. An active state counts only while its writer lives."""
+
+STEP = "step"
 
 TRANSITIONS = Table(
     "ds_transitions",
@@ -143,7 +147,12 @@ def _add_lost_records(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE ds_status ADD COLUMN details TEXT NOT NULL DEFAULT ''")
 
 
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {1: _add_lost_records}
+def _add_writer(connection: Connection) -> None:
+    """Version 3: who wrote a status. Nobody who lives wrote those that are there."""
+    connection.exec_driver_sql("ALTER TABLE ds_status ADD COLUMN writer VARCHAR(32) NOT NULL DEFAULT ''")
+
+
+MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {1: _add_lost_records, 2: _add_writer}
 """From version → statements that lead to the next one; each runs inside the transaction that also raises the
 version."""
 

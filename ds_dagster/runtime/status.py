@@ -95,7 +95,11 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """One engine: who holds the lease, whether it lives."""
+    """One engine: who holds the lease, whether it lives.
+
+    ``token`` is that of its lease, empty while a process that holds the lock has none: what another engine wrote of a
+    job that runs is not this one's word.
+    """
 
     name: str
     state: EngineState
@@ -106,6 +110,7 @@ class EngineStatus:
     started: float | None = None
     condition: str = ""
     message: str = ""
+    token: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from ds_dagster.runtime.joblog import JobLog
 from ds_dagster.runtime.journal import Journal
 from ds_dagster.runtime.places import Places
 from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
+from ds_dagster.runtime.schema import STEP
 from ds_dagster.runtime.spec import JobSpec
 from ds_dagster.runtime.states import check_transition
 from ds_dagster.runtime.status import FiniteResult, JobState
@@ -208,7 +209,7 @@ class StepRun:
             actor="step",
         )
         with self.journal.write() as connection:
-            rows.save_statuses(connection, [self.status])
+            rows.save_statuses(connection, [self.status], writer=STEP)
             rows.add_transitions(connection, [moved])
             rows.save_requests(connection, [self.request])
 
@@ -226,7 +227,7 @@ class StepRun:
                 raise error("RUN_CANCELLED", name=self.job.name, request=self.request.id)
             rows.save_requests(connection, [held])
             if self.status.incarnation:
-                rows.save_statuses(connection, [self.status])
+                rows.save_statuses(connection, [self.status], writer=STEP)
 
 
 def open_session(settings: Settings, properties: Mapping[str, str]) -> SparkSession:

@@ -9,23 +9,36 @@ from typing import Any
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.identity import Identity
 from ds_dagster.runtime.records import JobRow, StatusRow
+from ds_dagster.runtime.schema import STEP
 from ds_dagster.runtime.states import ACTIVE
 from ds_dagster.runtime.status import EngineStatus, JobStatus
 
 _ANSWERING = frozenset({"RUNNING", "STARTING", "STOPPING"})
 
 
-def job_status(job: JobRow, status: StatusRow, engine: EngineStatus, identity: Identity, silent: float) -> JobStatus:
+def job_status(
+    job: JobRow, status: StatusRow, engine: EngineStatus, identity: Identity, silent: float, *, held: bool = False
+) -> JobStatus:
     """Join the two halves of a job.
 
-    What an engine said that is gone or silent is not repeated as a fact: states in which a query exists, or is about
-    to, become UNKNOWN. Settled states (FAILED, STOPPED, FINISHED) stay true.
+    A state in which a query exists, or is about to, is a fact only while the one who wrote it lives: the engine that
+    holds the lock and the lease, or a step that holds its run. Otherwise it is UNKNOWN. Settled states (FAILED,
+    STOPPED, FINISHED) stay true.
+
+    Args:
+        job, status: the two halves.
+        engine: who holds the lease, and whether it lives.
+        identity: whose job it is.
+        silent: seconds since the engine's last beat.
+        held: whether a step that lives holds the job's open run.
     """
     told: dict[str, Any] = asdict(status)
     told["reported_generation"] = told.pop("generation")
     told["details"] = json.loads(status.details) if status.details else {}
     told["since"] = told["since"] or None
-    if engine.state not in _ANSWERING and (status.state in ACTIVE or status.state == "BACKING_OFF"):
+    writer = told.pop("writer")
+    lives = held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
+    if not lives and (status.state in ACTIVE or status.state == "BACKING_OFF"):
         told |= _unheard(engine, silent, state="UNKNOWN")
     elif engine.state == "GONE" and status.state == "ABSENT" and job.desired == "RUNNING" and not status.condition:
         told |= _unheard(engine, silent, state="ABSENT")
@@ -41,8 +54,9 @@ def job_status(job: JobRow, status: StatusRow, engine: EngineStatus, identity: I
 
 def _unheard(engine: EngineStatus, silent: float, state: str) -> dict[str, str]:
     problem: DsError
-    if engine.state == "GONE":
-        problem = error("ENGINE_NOT_RUNNING")
-    else:
+    if engine.state == "UNKNOWN":
         problem = error("ENGINE_SILENT", pid=engine.pid, host=engine.host, seconds=int(silent))
+    else:
+        gone = engine.state == "GONE" or (engine.state == "STOPPING" and not engine.token)
+        problem = error("ENGINE_NOT_RUNNING" if gone else "ENGINE_TAKES_OVER")
     return {"state": state, "condition": problem.condition, "message": problem.message, "hint": problem.hint}

@@ -151,7 +151,7 @@ class Bench:
                             started=self.clock.now(),
                             **answer,
                         )
-                        rows.save_statuses(connection, [made])
+                        rows.save_statuses(connection, [made], writer=self.lease.row.token)
             for name, request in rows.open_requests(connection).items():
                 outcome = self.answers.get(name, {"state": "FINISHED", "rows": 7, "batches": 2})
                 ended = replace(request, started=self.clock.now(), finished=self.clock.now() + 1, **outcome)
@@ -163,7 +163,8 @@ class Bench:
             if self.lease is not None:
                 self.lease.renew(connection)
             status = rows.statuses(connection).get(name, StatusRow(name))
-            rows.save_statuses(connection, [replace(status, **values)])
+            writer = status.writer if self.lease is None else self.lease.row.token
+            rows.save_statuses(connection, [replace(status, **values)], writer=writer)
 
     def apply(self, *names: str) -> None:
         """Everything (or these queries) is asked for and runs."""

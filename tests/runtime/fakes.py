@@ -19,7 +19,11 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.nodes import Scan, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import Project
+from ds_dagster.runtime import rows
+from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.host import Observation, Progress, StartOrder
+from ds_dagster.runtime.liveness import DEFAULT_ENGINE
+from ds_dagster.runtime.records import StatusRow
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import InsertInto, Origin, SelectBody, WrittenName
 
@@ -92,6 +96,13 @@ class FakeHost:
     def works(self, name: str, **progress: object) -> None:
         """It runs and has finished a batch."""
         self.says(name, "running", progress=Progress(**{"batch": 0, **progress}))  # type: ignore[arg-type]
+
+
+def engine_says(control: Control, *statuses: StatusRow) -> None:
+    """The engine that holds the lease writes these statuses; nobody's where none ever ran."""
+    with control.journal.write() as connection:
+        holder = rows.engine(connection, DEFAULT_ENGINE)
+        rows.save_statuses(connection, statuses, writer="" if holder is None else holder.token)
 
 
 def settings_in(folder: Path) -> Settings:

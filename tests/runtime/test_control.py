@@ -13,17 +13,12 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.records import JobRow, StatusRow
 from ds_dagster.runtime.status import Ensured
 from ds_dagster.settings import Settings
-from tests.runtime.fakes import FakeClock, project, query
+from tests.runtime.fakes import FakeClock, engine_says, project, query
 
 
 def job(control: Control, name: str) -> JobRow:
     with control.journal.read() as connection:
         return rows.jobs(connection)[name]
-
-
-def engine_says(control: Control, status: StatusRow) -> None:
-    with control.journal.write() as connection:
-        rows.save_statuses(connection, [status])
 
 
 def running(control: Control, name: str, batch: int | None = 3) -> None:

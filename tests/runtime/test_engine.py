@@ -115,6 +115,25 @@ def test_a_killed_engine_is_seen_at_once_and_the_next_one_goes_on(
             tick()
 
 
+@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.slow)])
+def test_no_answer_is_ever_the_word_of_a_killed_engine(
+    control: Control, settings: Settings, start: Start, rounds: int
+) -> None:
+    """Killed in a loop, with a JVM that outlives it: whoever waits is answered by an incarnation of the new engine."""
+    engine = start("0.3")
+    assert control.wait(["a"], want(control, settings), 20)[0].state == "RUNNING"
+    for _ in range(rounds):
+        dead = control.status("a").incarnation
+        engine.kill()
+        engine.wait()
+        engine = start("0.3")
+        reader = Control.open(settings, environment={}, launcher=control.launcher)
+        (status,) = reader.wait(["a"], want(control, settings), 20)
+        assert (status.state, status.incarnation != dead) == ("RUNNING", True)
+        assert reader.engines()[0].pid == engine.pid
+        reader.journal.close()
+
+
 def test_an_engine_waits_for_the_jvm_of_a_killed_one(control: Control, settings: Settings, start: Start) -> None:
     first = start("1.5")
     assert control.wait(["a"], want(control, settings), 20)[0].state == "RUNNING"

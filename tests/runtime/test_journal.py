@@ -212,7 +212,7 @@ def test_a_migration_that_fails_changes_nothing(
 
 def test_a_journal_of_the_first_version_is_migrated(journal: Journal, settings: Settings) -> None:
     with journal.write() as connection:
-        for column in ("lost_records", "details"):
+        for column in ("lost_records", "details", "writer"):
             connection.exec_driver_sql(f"ALTER TABLE ds_status DROP COLUMN {column}")
         connection.exec_driver_sql(
             "INSERT INTO ds_status (name, state, since, condition, message, hint, detail, incarnation, generation, "
@@ -224,7 +224,7 @@ def test_a_journal_of_the_first_version_is_migrated(journal: Journal, settings: 
     later.migrate()
     with later.read() as connection:
         status = rows.statuses(connection)["a"]
-    assert (status.rows, status.lost_records, status.details) == (5, 0, "")
+    assert (status.rows, status.lost_records, status.details, status.writer) == (5, 0, "", "")
 
 
 @pytest.mark.parametrize("written", ["mysql://u:hunter2@h/d", "not a url", "sqlite:///elsewhere.db"])

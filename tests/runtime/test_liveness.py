@@ -15,7 +15,7 @@ import pytest
 
 from ds_dagster.errors import ExternalError
 from ds_dagster.redaction import Redactor
-from ds_dagster.runtime import locks, rows
+from ds_dagster.runtime import locks
 from ds_dagster.runtime.clock import SystemClock
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import JVM_SECONDS, Engine
@@ -28,7 +28,7 @@ from ds_dagster.runtime.process import ProcessId, start_mark
 from ds_dagster.runtime.records import StatusRow
 from ds_dagster.runtime.status import EngineStatus
 from ds_dagster.settings import Settings
-from tests.runtime.fakes import FakeClock, FakeHost, project, query, until
+from tests.runtime.fakes import FakeClock, FakeHost, engine_says, project, query, until
 
 
 def test_this_process_lives_and_others_with_its_pid_do_not() -> None:
@@ -192,8 +192,7 @@ def test_what_a_silent_engine_said_of_a_job_is_unknown(
     control: Control, settings: Settings, clock: FakeClock, living_engine: Callable[[], None]
 ) -> None:
     control.ensure(project(settings, query("a", "t")), ["a"])
-    with control.journal.write() as connection:
-        rows.save_statuses(connection, [StatusRow("a", "RUNNING", generation=1, checkpoint_version=1, batch=3)])
+    engine_says(control, StatusRow("a", "RUNNING", generation=1, checkpoint_version=1, batch=3))
     assert control.status("a").state == "RUNNING"
     clock.ticks += SILENT_SECONDS + 1
     status = control.status("a")

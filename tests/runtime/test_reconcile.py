@@ -17,6 +17,7 @@ from ds_dagster.runtime.lease import Lease
 from ds_dagster.runtime.locks import FileLock
 from ds_dagster.runtime.reconcile import Reconciler, sources_first
 from ds_dagster.runtime.records import StatusRow
+from ds_dagster.runtime.schema import STEP
 from ds_dagster.runtime.spec import JobSpec
 from ds_dagster.runtime.states import LEGAL, check_transition
 from ds_dagster.settings import Settings
@@ -462,7 +463,7 @@ def test_a_run_goes_on_where_a_step_ended(house: House) -> None:
     house.tick()
     with house.control.journal.write() as connection:
         done = StatusRow("load", "FINISHED", generation=1, checkpoint_version=1, batch=4)
-        rows.save_statuses(connection, [done])
+        rows.save_statuses(connection, [done], writer=STEP)
     load(house)
     house.tick()
     assert (house.host.orders[-1].started, house.host.orders[-1].progressed) == (True, True)

@@ -13,7 +13,7 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.records import StatusRow
 from ds_dagster.runtime.step import HOLD_SECONDS, RENEW_SECONDS
 from ds_dagster.settings import Settings
-from tests.runtime.fakes import FakeClock, project, query
+from tests.runtime.fakes import FakeClock, engine_says, project, query
 
 
 class NoSession:
@@ -28,8 +28,8 @@ def test_a_run_that_is_stopped_while_it_waits_ends_before_it_loads(
 ) -> None:
     loaded = project(settings, query("a", "t"), query("load", "a", refresh="incremental"))
     control.ensure(loaded, ["a"])
-    with control.journal.write() as connection:  # it runs and has never caught up: the run waits for it
-        rows.save_statuses(connection, [StatusRow("a", "RUNNING", generation=1, checkpoint_version=1, batch=3)])
+    # it runs and has never caught up: the run waits for it
+    engine_says(control, StatusRow("a", "RUNNING", generation=1, checkpoint_version=1, batch=3))
     stops: Iterator[object] = (control.stop(["load"]) for _ in range(1))
     clock.on_sleep = lambda: next(stops, None)
     began = clock.monotonic()
