@@ -96,6 +96,17 @@ class Project:
     statements: int = 0
     downstream: Mapping[QualifiedName, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     depends_on: Mapping[QualifiedName, tuple[QualifiedName, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    _filling: Mapping[QualifiedName, tuple[tuple[BoundQuery, BoundQuery], ...]] = field(
+        init=False, repr=False, compare=False
+    )
+    """Relation → (job, part of it) of everything that fills it."""
+
+    def __post_init__(self) -> None:
+        filling: dict[QualifiedName, list[tuple[BoundQuery, BoundQuery]]] = {}
+        for query in self.queries.values():
+            for part in query.parts:
+                filling.setdefault(part.sink.name, []).append((query, part))
+        object.__setattr__(self, "_filling", {name: tuple(pairs) for name, pairs in filling.items()})
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
@@ -104,15 +115,11 @@ class Project:
 
     def queries_of(self, relation: QualifiedName) -> tuple[BoundQuery, ...]:
         """The jobs that fill a relation (several with INSERT INTO)."""
-        return tuple({query.name: query for query, _ in self._filling(relation)}.values())
+        return tuple({query.name: query for query, _ in self._filling.get(relation, ())}.values())
 
     def parts_of(self, relation: QualifiedName) -> tuple[BoundQuery, ...]:
         """The queries that fill a relation; those of an application apart."""
-        return tuple(part for _, part in self._filling(relation))
-
-    def _filling(self, relation: QualifiedName) -> Iterator[tuple[BoundQuery, BoundQuery]]:
-        for query in self.queries.values():
-            yield from ((query, part) for part in query.parts if part.sink.name == relation)
+        return tuple(part for _, part in self._filling.get(relation, ()))
 
 
 def load_project(root: Path, *, settings: Settings | None = None, strict: bool = False) -> Project:
@@ -158,7 +165,7 @@ def read_texts(settings: Settings) -> tuple[tuple[tuple[str, str], ...], tuple[D
 
 def compile_texts(texts: Sequence[tuple[str, str]], settings: Settings) -> Project:
     """The same from (file name, text) pairs in memory: test cases, `ds query`, the engine."""
-    with _without_collection():
+    with without_collection():
         return _compile([parse_file(name, text) for name, text in texts], settings, dict(texts))
 
 
@@ -249,7 +256,7 @@ def _parsed_piece(statement: SliceStatement) -> ParsedFile:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
     """No cycle collector while a few hundred thousand small records are made; it costs a third of the time and frees
     nothing."""
     enabled = gc.isenabled()

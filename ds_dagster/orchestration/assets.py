@@ -1,7 +1,7 @@
 """Assets: one multi-asset for all long-lived queries, an op of its own for each finite load, specs for everything
 else."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Literal
 
 import dagster as dg
@@ -40,7 +40,7 @@ def ds_assets(
     *,
     project: DsProject,
     translator: DsTranslator | None = None,
-    select: Sequence[QualifiedName] | None = None,
+    select: Collection[QualifiedName] | None = None,
     name: str = ASSETS_NAME,
     can_subset: bool = True,
     pool: str | None = None,
@@ -64,7 +64,8 @@ def ds_assets(
     """
     mapper = translator or DsTranslator()
     surface = surface_of(project, mapper)
-    chosen = [props for props in surface.streams if select is None or props.name in select]
+    selected = None if select is None else frozenset(select)
+    chosen = [props for props in surface.streams if selected is None or props.name in selected]
     return dg.multi_asset(
         name=name,
         specs=[surface.specs[props.name] for props in chosen],

@@ -15,6 +15,7 @@ from ds_dagster.orchestration.sensors import build_ds_health_sensor
 from ds_dagster.orchestration.sources import OBSERVE_SECONDS
 from ds_dagster.orchestration.store_resources import build_store_resources, store_values
 from ds_dagster.orchestration.translator import DsTranslator
+from ds_dagster.project import without_collection
 from ds_dagster.version import __version__
 
 DagsterLibraryRegistry.register("ds-dagster", __version__, is_dagster_package=False)
@@ -46,8 +47,15 @@ def build_ds_definitions(
         UserError: RESOURCE_UNKNOWN_STORE, RESOURCE_LITERAL_SECRET, ASSET_KEY_COLLISION.
         ProjectError: the project is strict and has mistakes.
     """
-    mapper = translator or DsTranslator()
-    given = dict(resources or {})
+    with without_collection():
+        return _definitions(
+            project, translator or DsTranslator(), dict(resources or {}), health_sensor, observe_sources
+        )
+
+
+def _definitions(
+    project: DsProject, mapper: DsTranslator, given: dict[str, Any], health_sensor: bool, observe_sources: bool
+) -> dg.Definitions:
     values = store_values(given)
     bound = project.with_store_values(values) if values else project
     built: dict[str, Any] = {"ds_control": DsControlResource(), **given, **build_store_resources(bound, given)}

@@ -19,7 +19,7 @@ from ds_dagster.orchestration.cursor import Cursor, Said
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX
 from ds_dagster.orchestration.props import RelationProps
-from ds_dagster.orchestration.translator import DsTranslator
+from ds_dagster.orchestration.translator import DsTranslator, without_beta_warnings
 from ds_dagster.runtime.environment import engine_environment
 
 SOURCES_NAME = "ds_sources"
@@ -55,10 +55,11 @@ def build_ds_sources(project: DsProject, relations: Sequence[RelationProps], spe
         if problems:
             raise dg.Failure("\n".join(problems), metadata={f"{PREFIX}/failed": len(problems)})
 
-    decorate: Any = dg.multi_observable_source_asset(
-        name=SOURCES_NAME, specs=list(specs), can_subset=True, description="Look at the entities that others fill."
-    )
-    return decorate(ds_sources)
+    with without_beta_warnings():
+        decorate: Any = dg.multi_observable_source_asset(
+            name=SOURCES_NAME, specs=list(specs), can_subset=True, description="Look at the entities that others fill."
+        )
+        return decorate(ds_sources)
 
 
 def look(

@@ -3,7 +3,8 @@ change them."""
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -193,11 +194,18 @@ def duration_seconds(text: str) -> int | None:
 
 def code_reference(file: str, line: int) -> dg.CodeReferencesMetadataValue:
     """A place in a local file; Dagster's UI opens it in an editor."""
-    with warnings.catch_warnings():  # the classes are marked beta and warn once per construction
-        warnings.simplefilter("ignore")
+    with without_beta_warnings():
         return dg.CodeReferencesMetadataValue(
             code_references=[dg.LocalFileCodeReference(file_path=file, line_number=line, label="sql")]
         )
+
+
+@contextmanager
+def without_beta_warnings() -> Iterator[None]:
+    """Silence Dagster's BetaWarning for one call: the choice to use a beta API is ours, not the user's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        yield
 
 
 def _span(props: RelationProps) -> Span | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import dagster as dg
 import yaml
 
-from ds_dagster.orchestration import DsProject, build_ds_definitions
-from tests.orchestration.conftest import STORES, write_project
+from ds_dagster.orchestration import DsProject, DsTranslator, build_ds_checks, build_ds_definitions
+from ds_dagster.orchestration.checks import CHECKED_TOGETHER
+from tests.orchestration.conftest import STORES, STREAMS, write_project
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -96,3 +98,21 @@ def test_both_ways_to_start_load_the_same_module() -> None:
     assert target["python_file"]["relative_path"] == settings["dagster"]["module_name"] + ".py"
     assert target["python_file"]["location_name"] == settings["dagster"]["code_location_name"]
     assert settings["dg"]["project"]["code_location_target_module"] == settings["dagster"]["module_name"]
+
+
+def test_no_warning_at_load(project: DsProject) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        build_ds_definitions(project).get_repository_def().load_all_definitions()
+    assert [str(warning.message) for warning in said] == []
+
+
+def test_the_checks_of_a_large_project_are_spread_over_ops(tmp_path: Path) -> None:
+    """Dagster's graph takes the product of an op's inputs and its checks."""
+    text = "".join(f"CREATE STREAM copy_{n} AS SELECT url FROM clicks;\n" for n in range(CHECKED_TOGETHER + 1))
+    source = STREAMS.split(";", 1)[0] + ";\n"
+    large = DsProject(write_project(tmp_path / "large", stores=STORES, streams=source, zcopies=text))
+    assert not large.project.errors
+    ops = [checks.node_def.name for checks in build_ds_checks(large, DsTranslator())]
+    assert ops == ["ds_checks", "ds_checks_2"]
+    dg.Definitions.validate_loadable(build_ds_definitions(large))
