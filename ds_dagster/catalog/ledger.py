@@ -1,0 +1,155 @@
+"""A sink and a checkpoint hold each other to account: the one place that knows when a job may go on.
+
+A checkpoint knows which batches were planned and which are finished; a sink's ledger knows which batches were written.
+Both remember a batch by its number and by a digest of the offsets it ends at, so that a batch which was planned again
+with other offsets is not taken for the one that was written. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ds_dagster.errors import error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """One batch.
+
+    Attributes:
+        batch: its number, from 0.
+        offsets: digest of its end offsets, hex; empty where an older ledger kept none.
+    """
+
+    batch: int
+    offsets: str = ""
+
+    def is_same(self, other: Tip) -> bool:
+        """Whether both are the same batch; a digest that is not known is not compared."""
+        known = self.offsets and other.offsets
+        return self.batch == other.batch and (not known or self.offsets == other.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTip:
+    """Where a checkpoint ends.
+
+    Attributes:
+        committed: the last finished batch, None before the first. The batch before a planned one is finished, whatever
+            the log of commits has kept.
+        planned: the one batch that was begun and not finished, None for none.
+    """
+
+    committed: Tip | None = None
+    planned: Tip | None = None
+
+    def __post_init__(self) -> None:
+        if self.committed and self.planned and self.planned.batch != self.committed.batch + 1:
+            raise error("INTERNAL", where=f"batch {self.planned.batch} does not follow batch {self.committed.batch}")
+
+    @classmethod
+    def at(cls, batch: Tip) -> CheckpointTip:
+        """The tip while a batch runs: that batch is planned and all before it are finished."""
+        return cls(Tip(batch.batch - 1) if batch.batch else None, batch)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFacts:
+    """What a sink says of itself.
+
+    Attributes:
+        tip: the newest batch in its ledger of this job and checkpoint version, None for none.
+        version: the newest checkpoint version of this job in its ledger, None for none.
+        exists: the target is there.
+        is_table: what has the target's name can be written.
+        differs: the target has another shape than the rows.
+        has_others: rows of another job are in the target and none of this one's.
+        keeps: condition that forbids to replace what an earlier version loaded, empty for none.
+    """
+
+    tip: Tip | None = None
+    version: int | None = None
+    exists: bool = True
+    is_table: bool = True
+    differs: bool = False
+    has_others: bool = False
+    keeps: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a job may do with its sink.
+
+    Attributes:
+        condition: why it may not go on, empty where it may.
+        skip: the planned batch, where the sink has it already: it is run again for its state and not written.
+        replaces: the first batch replaces rows of an earlier checkpoint version.
+    """
+
+    condition: str = ""
+    skip: Tip | None = None
+    replaces: bool = False
+
+
+def decide(checkpoint: CheckpointTip, sink: SinkFacts, version: int) -> Answer:
+    """Whether a job may go on from a checkpoint with a sink.
+
+    Args:
+        checkpoint: where the checkpoint ends.
+        sink: what the sink says.
+        version: checkpoint version of the job.
+
+    Returns:
+        An answer whose ``condition`` is LEDGER_NEWER, TARGET_NOT_A_TABLE, TARGET_DIFFERS, TARGET_OF_OTHER_JOB, what
+        ``sink.keeps`` names, TARGET_GONE, SINK_BEHIND_CHECKPOINT, CHECKPOINT_BEHIND_SINK, or empty. The first that
+        applies is given.
+    """
+    replaces = sink.version is not None and sink.version < version
+    refusals: Mapping[str, bool] = MappingProxyType(
+        {
+            "LEDGER_NEWER": sink.version is not None and sink.version > version,
+            "TARGET_NOT_A_TABLE": not sink.is_table,
+            "TARGET_DIFFERS": sink.differs,
+            "TARGET_OF_OTHER_JOB": sink.has_others,
+            sink.keeps: replaces and bool(sink.keeps),
+            "TARGET_GONE": not sink.exists and (sink.tip is not None or checkpoint.committed is not None),
+        }
+    )
+    for condition, applies in refusals.items():
+        if applies:
+            return Answer(condition)
+    return _compared(checkpoint, sink.tip, replaces)
+
+
+def _compared(checkpoint: CheckpointTip, tip: Tip | None, replaces: bool) -> Answer:
+    """The two tips against each other."""
+    committed, planned = checkpoint.committed, checkpoint.planned
+    if tip is None:
+        return Answer("SINK_BEHIND_CHECKPOINT") if committed else Answer(replaces=replaces)
+    if planned and planned.is_same(tip):
+        return Answer(skip=planned)
+    if committed and tip.batch < committed.batch:
+        return Answer("SINK_BEHIND_CHECKPOINT")
+    if committed and committed.is_same(tip):
+        return Answer()
+    return Answer("CHECKPOINT_BEHIND_SINK")
+
+
+def within_run(batch: Tip, sink: SinkFacts, version: int, skip: Tip | None) -> Answer:
+    """The same for one batch of a run.
+
+    Args:
+        batch: the batch that comes.
+        sink: what the sink says in the transaction of this batch.
+        version: checkpoint version of the job.
+        skip: what :func:`decide` answered when the run began; no other batch may be skipped.
+    """
+    answer = decide(CheckpointTip.at(batch), sink, version)
+    if answer.skip is not None and (skip is None or not skip.is_same(batch)):
+        return Answer("CHECKPOINT_BEHIND_SINK")
+    return answer
