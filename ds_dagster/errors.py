@@ -24,7 +24,7 @@ from ds_dagster.conditions import CONDITIONS, Condition, render
 from ds_dagster.diagnostics import Diagnostic, Span
 
 FaultDomain = Literal["user", "external", "internal"]
-RetryHint = Literal["never", "soon", "back_off"]
+RetryHint = Literal["never", "soon", "wait", "back_off"]
 
 
 class DsError(Exception):
@@ -140,6 +140,7 @@ FAULTS: dict[str, Fault] = {
     "unsupported": Fault("user", "never"),
     "external": Fault("external", "back_off"),
     "busy": Fault("external", "soon"),
+    "waiting": Fault("external", "wait"),
     "internal": Fault("internal", "back_off"),
 }
 CLASSES: dict[str, type[DsError]] = {
@@ -148,6 +149,7 @@ CLASSES: dict[str, type[DsError]] = {
     "unsupported": UnsupportedError,
     "external": ExternalError,
     "busy": ExternalError,
+    "waiting": ExternalError,
     "internal": InternalError,
 }
 

@@ -81,6 +81,7 @@ KINDS: Mapping[str, str] = {
     "unsupported": "refused for good; the hint says what works instead",
     "external": "a server, the network or the disk; a job tries again with growing pauses",
     "busy": "the machine has too much to do; a job tries again every few seconds",
+    "waiting": "another job has to work first; the job waits for it, which is no failure",
     "internal": "a bug of ours; please report it",
 }
 TOPICS: Mapping[str, str] = {

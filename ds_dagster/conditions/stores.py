@@ -126,6 +126,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "3D007",
     ),
     Condition(
+        "WAITS_FOR_WRITER",
+        "waiting",
+        "waits for {writer}, which makes {entity} in store {store}",
+        "it goes on by itself when {writer} runs: `ds apply {writer}` starts it, `ds logs {writer}` says what keeps it",
+    ),
+    Condition(
         "ENTITY_COUNT_DIFFERS",
         "user",
         "{entity} in store {store} has {name} = {found}, {relation} says {wanted}",
@@ -221,7 +227,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         "LOOKUP_VIEW_MISSING",
-        "external",
+        "waiting",
         "the view {view} that is looked up is not there yet",
         "the query that fills it makes it: materialize its asset, or run `ds apply`; the job is tried again by itself",
     ),

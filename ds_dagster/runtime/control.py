@@ -31,7 +31,7 @@ from ds_dagster.runtime.liveness import DEFAULT_ENGINE, EngineWatch, Heard
 from ds_dagster.runtime.places import Places
 from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
 from ds_dagster.runtime.spec import job_spec, upstream
-from ds_dagster.runtime.states import ACTIVE, SETTLED
+from ds_dagster.runtime.states import ACTIVE, PENDING, SETTLED
 from ds_dagster.runtime.status import Action, Change, EngineStatus, Ensured, FiniteResult, JobStatus
 from ds_dagster.runtime.views import job_status
 from ds_dagster.settings import Settings
@@ -319,7 +319,7 @@ class Control:
                 status = rows.statuses(connection, [name]).get(name, StatusRow(name))
         if other is not None:
             return self.wait_run(other.id)
-        if status.state in ACTIVE or status.state == "BACKING_OFF":
+        if status.state in ACTIVE | PENDING:
             status = replace(status, state="ABSENT")
         return StepRun(self.settings, self.journal, self.clock, job, asked, status).run(session)
 

@@ -23,7 +23,7 @@ from ds_dagster.runtime.lease import Lease
 from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow
 from ds_dagster.runtime.round import Effect, Round, Situation
 from ds_dagster.runtime.spec import JobSpec
-from ds_dagster.runtime.states import ACTIVE
+from ds_dagster.runtime.states import ACTIVE, PENDING
 
 BEAT_SECONDS = 1.0
 """How often figures and the engine's beat are written when nothing else is."""
@@ -121,7 +121,7 @@ class Reconciler:
 
     def _of_steps(self, written: Mapping[str, StatusRow]) -> Mapping[str, StatusRow]:
         """What runs in Dagster steps have recorded of jobs that rest here (their checkpoints may have moved on)."""
-        ours = (*ACTIVE, "BACKING_OFF")
+        ours = ACTIVE | PENDING
         known = self._statuses
         resting = (row for name, row in written.items() if name not in known or known[name].state not in ours)
         return {row.name: row for row in resting if row.state not in ours}

@@ -15,8 +15,11 @@ from ds_dagster.runtime.finite import advance, ended
 from ds_dagster.runtime.host import Observation
 from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
 from ds_dagster.runtime.spec import JobSpec
-from ds_dagster.runtime.states import ACTIVE, check_transition
+from ds_dagster.runtime.states import ACTIVE, PENDING, check_transition
 from ds_dagster.runtime.status import JobState
+
+WAIT_SECONDS = 60.0
+"""A job that waits for another one is tried again so often even if nothing is heard of that one."""
 
 MOST_STEPS = 4
 """More transitions than this of one job in one round would be a loop (a restart takes three)."""
@@ -124,6 +127,9 @@ class Round:
             self._stopped(name, f"it failed while it was stopped: {failure.message}")
             return
         self.effects.append(Effect("forget", name))
+        if failure.fault.hint == "wait" and self._may_wait(name):
+            self._wait(name, failure)
+            return
         attempts, told = status.attempts + 1, _told(failure)
         finite = situation.specs[name].is_finite
         decision = decide(failure.fault, attempts, finite=finite, backoff=situation.backoff, random=situation.random)
@@ -134,6 +140,19 @@ class Round:
             told["checkpoint_version"] = 0
         self._move(name, "FAILED", decision.because, attempts=attempts, next_retry=None, **told)
         self._close_request(name, "FAILED", seen, _told(failure))
+
+    def _may_wait(self, name: str) -> bool:
+        """A job without end waits as long as it is wanted, a run for the time it may wait for its sources."""
+        if not self.situation.specs[name].is_finite:
+            return True
+        request = self._open_request(name)
+        return request is not None and self.situation.now < request.deadline
+
+    def _wait(self, name: str, failure: DsError) -> None:
+        """Another job has to work first: that is no failure, and counts as none."""
+        self.retry_at[name] = self.situation.monotonic + WAIT_SECONDS
+        next_retry = self.situation.now + WAIT_SECONDS
+        self._move(name, "WAITING", "another job has to work first", **_told(failure) | {"next_retry": next_retry})
 
     def _stopped(self, name: str, reason: str) -> None:
         """The query has ended because we asked. The request counts as answered only when nothing else is wanted now."""
@@ -174,10 +193,17 @@ class Round:
     def _may_start(self, status: StatusRow, newer: bool) -> bool:
         if status.state in ("ABSENT", "STOPPED", "FINISHED"):
             return True
-        if status.state == "BACKING_OFF":
+        if status.state in PENDING:
             due = self.retry_at.get(status.name, self.situation.retry_at.get(status.name, 0.0))
-            return newer or due <= self.situation.monotonic
+            return newer or due <= self.situation.monotonic or self._has_come_up(status)
         return status.state == "FAILED" and newer
+
+    def _has_come_up(self, status: StatusRow) -> bool:
+        """Whether a job that this one reads from works since the last try of one that waits."""
+        if status.state != "WAITING":
+            return False
+        sources = (self.status(name) for name in self.situation.specs[status.name].upstream)
+        return any(source.state == "RUNNING" and source.since > (status.started or 0.0) for source in sources)
 
     def _start(self, name: str, newer: bool) -> None:
         job, status = self.situation.jobs[name], self.status(name)
@@ -206,7 +232,7 @@ class Round:
         job = self.situation.jobs[name]
         if job.desired == "STOPPED" and newer and status.state == "STOPPED":
             self.statuses[name] = replace(status, generation=job.generation)
-        elif (job.desired == "STOPPED" and newer) or status.state == "BACKING_OFF":
+        elif (job.desired == "STOPPED" and newer) or status.state in PENDING:
             if status.incarnation and status.state != "FINISHED":
                 self.effects.append(Effect("fence", name))
             self._move(name, "STOPPED", self._asked(name), generation=job.generation, **_CLEAR)

@@ -4,10 +4,11 @@ no secrets."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import Project, SliceStatement, slice_of
@@ -29,6 +30,7 @@ class JobSpec:
         refresh: continuous, incremental or full.
         stores: folded names of the stores it touches.
         upstream: names of the jobs whose output it reads, directly.
+        writers: (store, entity, jobs) of what it reads and other jobs make: it never makes those itself.
         store_values: (store, property, text) that replaces what CREATE STORE says, see ``Settings.store_values``:
             references and values that are no secret.
     """
@@ -43,6 +45,7 @@ class JobSpec:
     stores: tuple[str, ...] = ()
     upstream: tuple[str, ...] = ()
     store_values: tuple[tuple[str, str, str], ...] = ()
+    writers: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def is_finite(self) -> bool:
@@ -60,8 +63,13 @@ class JobSpec:
         values.pop("version")
         statements = tuple(SliceStatement(**statement) for statement in values.pop("slice"))
         stores, sources = (tuple(values.pop(key, ())) for key in ("stores", "upstream"))
-        replaced = tuple((store, name, text) for store, name, text in values.pop("store_values", ()))
-        return cls(slice=statements, stores=stores, upstream=sources, store_values=replaced, **values)
+        for key in ("store_values", "writers"):
+            values[key] = tuple((first, second, third) for first, second, third in values.get(key, ()))
+        return cls(slice=statements, stores=stores, upstream=sources, **values)
+
+    def writers_of(self, relation: Relation) -> str:
+        """The other jobs of the project that make what a relation reads; empty where none does."""
+        return next((jobs for *place, jobs in self.writers if place == [relation.store, relation.entity]), "")
 
 
 def job_spec(project: Project, query: BoundQuery) -> JobSpec:
@@ -79,8 +87,21 @@ def job_spec(project: Project, query: BoundQuery) -> JobSpec:
         refresh=query.refresh,
         stores=stores,
         upstream=upstream(project, query, transitive=False),
+        writers=tuple(_writers(project, query)),
         store_values=tuple((s, name, text) for s in stores for name, text in sorted(replaced.get(s, {}).items())),
     )
+
+
+def _writers(project: Project, query: BoundQuery) -> Iterator[tuple[str, str, str]]:
+    """By entity, not by relation: a relation may declare a topic anew that another one's query makes."""
+    for store, entity in dict.fromkeys((relation.store, relation.entity) for relation in query.inputs):
+        jobs = [
+            other.name
+            for other in project.queries.values()
+            if other.name != query.name and any((sink.store, sink.entity) == (store, entity) for sink in other.sinks)
+        ]
+        if jobs and not any((sink.store, sink.entity) == (store, entity) for sink in query.sinks):
+            yield store, entity, ", ".join(jobs)
 
 
 def upstream(project: Project, query: BoundQuery, *, transitive: bool = True) -> tuple[str, ...]:

@@ -12,13 +12,17 @@ from ds_dagster.runtime.status import JobState
 ACTIVE: frozenset[JobState] = frozenset({"STARTING", "RUNNING", "STOPPING"})
 """A Spark query exists, or may exist."""
 
+PENDING: frozenset[JobState] = frozenset({"WAITING", "BACKING_OFF"})
+"""No query exists; the engine starts it again by itself."""
+
 SETTLED: frozenset[JobState] = frozenset({"RUNNING", "FAILED", "STOPPED", "FINISHED"})
 """Waiting for a request ends here. RUNNING is only entered on proof: a finished batch, or a source seen empty."""
 
 LEGAL: dict[JobState, frozenset[JobState]] = {
     "ABSENT": frozenset({"STARTING", "STOPPED", "BACKING_OFF"}),
-    "STARTING": frozenset({"RUNNING", "FINISHED", "BACKING_OFF", "FAILED", "STOPPING", "ABSENT"}),
-    "RUNNING": frozenset({"FINISHED", "BACKING_OFF", "FAILED", "STOPPING", "ABSENT"}),
+    "STARTING": frozenset({"RUNNING", "FINISHED", "WAITING", "BACKING_OFF", "FAILED", "STOPPING", "ABSENT"}),
+    "RUNNING": frozenset({"FINISHED", "WAITING", "BACKING_OFF", "FAILED", "STOPPING", "ABSENT"}),
+    "WAITING": frozenset({"STARTING", "STOPPED", "FAILED", "ABSENT"}),
     "BACKING_OFF": frozenset({"STARTING", "STOPPED", "FAILED", "ABSENT"}),
     "FAILED": frozenset({"STARTING", "STOPPED"}),
     "STOPPING": frozenset({"STOPPED", "FINISHED", "ABSENT"}),

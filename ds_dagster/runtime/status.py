@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 JobState = Literal[
-    "ABSENT", "STARTING", "RUNNING", "BACKING_OFF", "FAILED", "STOPPING", "STOPPED", "FINISHED", "UNKNOWN"
+    "ABSENT", "STARTING", "RUNNING", "WAITING", "BACKING_OFF", "FAILED", "STOPPING", "STOPPED", "FINISHED", "UNKNOWN"
 ]  # fmt: skip
 DesiredState = Literal["RUNNING", "STOPPED", "FINISHED"]
 EngineState = Literal["STARTING", "RUNNING", "STOPPING", "GONE", "UNKNOWN"]

@@ -32,7 +32,7 @@ from ds_dagster.runtime.spec import JobSpec
 from ds_dagster.runtime.states import check_transition
 from ds_dagster.runtime.status import FiniteResult, JobState
 from ds_dagster.runtime.worker_query import HostedQuery
-from ds_dagster.runtime.worker_start import compiled, prepared, specs
+from ds_dagster.runtime.worker_start import Compiled, Specs, compiled, prepared, specs
 from ds_dagster.settings import Settings
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.query import close, failure, start
@@ -112,10 +112,21 @@ class StepRun:
         )
         self._record("STARTING", order, "run in a step")
         definition = compiled(order, context)
-        hosted.prepared = prepared(spark, definition, specs(definition))
+        hosted.prepared = prepared(spark, definition, self._specs(definition))
         path.parent.mkdir(parents=True, exist_ok=True)
         hosted.query = start(hosted.prepared, str(path), "available_now")
         self._record("RUNNING", order, "it works")
+
+    def _specs(self, definition: Compiled) -> Specs:
+        """Waits for jobs that make what it reads as long as for those to catch up."""
+        while True:
+            try:
+                return specs(definition)
+            except DsError as problem:
+                if problem.fault.hint != "wait" or self.clock.now() >= self.request.deadline:
+                    raise
+            self._renew()
+            self.clock.sleep(POLL_SECONDS)
 
     def _follow(self, hosted: HostedQuery) -> None:
         while not hosted.has_ended():

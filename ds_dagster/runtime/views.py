@@ -10,7 +10,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.identity import Identity
 from ds_dagster.runtime.records import JobRow, StatusRow
 from ds_dagster.runtime.schema import STEP
-from ds_dagster.runtime.states import ACTIVE
+from ds_dagster.runtime.states import ACTIVE, PENDING
 from ds_dagster.runtime.status import EngineStatus, JobStatus
 
 _ANSWERING = frozenset({"RUNNING", "STARTING", "STOPPING"})
@@ -38,7 +38,7 @@ def job_status(
     told["since"] = told["since"] or None
     writer = told.pop("writer")
     lives = held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
-    if not lives and (status.state in ACTIVE or status.state == "BACKING_OFF"):
+    if not lives and status.state in ACTIVE | PENDING:
         told |= _unheard(engine, silent, state="UNKNOWN")
     elif engine.state == "GONE" and status.state == "ABSENT" and job.desired == "RUNNING" and not status.condition:
         told |= _unheard(engine, silent, state="ABSENT")

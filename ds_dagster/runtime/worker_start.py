@@ -231,6 +231,7 @@ def _table_read(job: Compiled, scan: StaticScan) -> TableRead:
 
 def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     store, kind, _ = job.store(scan.relation)
+    _check_written(job, scan.relation)
     facts = _ensured(job, scan.relation)
     spec = kind.read_spec(store, scan.relation, scan.reading, facts)
     if spec.rows is not None:
@@ -265,6 +266,17 @@ def _ensure_sinks(job: Compiled) -> None:
         _, kind, _ = job.store(sink)
         if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
             _ensured(job, sink)
+
+
+def _check_written(job: Compiled, relation: Relation) -> None:
+    """What another job makes is never made here: its sizes and settings are that job's matter.
+
+    Raises:
+        ExternalError: WAITS_FOR_WRITER.
+    """
+    writer = job.order.spec.writers_of(relation)
+    if writer and _described(job, relation.store, relation.entity) is None:
+        raise error("WAITS_FOR_WRITER", writer=writer, entity=relation.entity, store=relation.store)
 
 
 def _ensured(job: Compiled, relation: Relation) -> EntityFacts:

@@ -33,6 +33,8 @@ NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Sixteen zero bytes."""
 TOPIC_CONFIG_SOURCE = 1
 """``DYNAMIC_TOPIC_CONFIG``: what was set on the topic itself."""
+NOT_THERE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "TOPIC_EXCEPTION", "LEADER_NOT_AVAILABLE"})
+"""What brokers say of a topic that does not exist, or not yet."""
 REFUSALS = (
     "INVALID_CONFIG",
     "INVALID_REPLICATION_FACTOR",
@@ -248,6 +250,7 @@ class KafkaAdmin:
     def identity(self, entity: str) -> str:
         """The topic's id, empty when there is no such topic."""
         found = self._metadata(entity).topics.get(entity)
+        self._check_topic_error(entity, found)
         return "" if found is None or found.error is not None else self._topic_id(entity)
 
     def operations(self) -> EntityOperations:
@@ -329,23 +332,15 @@ class KafkaAdmin:
         return "" if found == NO_TOPIC_ID else found
 
     def _check_topic_error(self, entity: str, found: Any) -> None:
-        if (
-            found is not None
-            and found.error is not None
-            and found.error.name()
-            not in (
-                "UNKNOWN_TOPIC_OR_PART",
-                "_UNKNOWN_TOPIC",
-                "TOPIC_EXCEPTION",
-                "LEADER_NOT_AVAILABLE",
-            )
-        ):
+        """That we may not look at a topic, or cannot now, does not mean that there is none."""
+        if found is not None and found.error is not None and found.error.name() not in NOT_THERE:
             raise self._failure(found.error, f"describe the topic {entity}")
 
     def _partitions(self, entity: str) -> list[TopicPartition]:
         from confluent_kafka import TopicPartition
 
         found = self._metadata(entity).topics.get(entity)
+        self._check_topic_error(entity, found)
         if found is None or found.error is not None:
             reason = "it can only be read once something has been written"
             raise error(
