@@ -90,7 +90,8 @@ def _scans(name: str, parts: Iterable[BoundQuery], spans: Mapping[str, Span]) ->
 
 
 def _both(name: str, first: Scan, second: Scan, span: Span) -> Scan:
-    other = next((f.name for f in fields(Scan) if f.name not in _MERGED and not _same(first, second, f.name)), None)
+    told = (f.name for f in fields(Scan) if f.compare and f.name not in _MERGED)
+    other = next((name for name in told if not _same(first, second, name)), None)
     if other is not None:
         relation, what = first.relation.name.name, WITH_OF.get(other, other)
         raise error("APPLICATION_SOURCE_DIFFERS", span=span, name=name, relation=relation, what=what)

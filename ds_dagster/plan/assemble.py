@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 
 from ds_dagster.catalog.catalog import Catalog
@@ -127,7 +129,21 @@ class _Assembly:
             if upstream is not None:
                 self._refuse(node, [self._caused(node, upstream)])
             else:
-                self._bind(node)
+                self._fenced(node)
+
+    def _fenced(self, node: QueryNode) -> None:
+        """Bind a query; a bug of ours spoils its own statement, not the project."""
+        try:
+            self._bind(node)
+        except DsError as problem:
+            found = problem.diagnostic()
+            self._refuse(node, [found if found.span else replace(found, span=node.span)])
+        except Exception as problem:  # noqa: BLE001, the boundary of one statement: the others are bound
+            where = f"binding {_shown(node.target)}"
+            bug = error("INTERNAL", span=node.span, where=where).diagnostic()
+            last = traceback.extract_tb(problem.__traceback__)[-1]
+            place = f"{Path(last.filename).name}:{last.lineno}"
+            self._refuse(node, [replace(bug, detail=f"{type(problem).__name__} in {place}: {problem}"[:500])])
 
     def _target_of(self, node: QueryNode) -> tuple[QualifiedName, ...]:
         return (node.target,) if isinstance(node.named.statement, InsertInto) else ()

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from ds_dagster.datatypes import BOOLEAN, DataType, Scalar
 from ds_dagster.plan.node import BoundExpression
-from ds_dagster.sql.expressions import FieldAccess, UserCall
+from ds_dagster.sql.expressions import CONNECTORS, FieldAccess, UserCall, balanced
 from ds_dagster.sql.typetext import type_node, type_of_node
 
 BOUND_NODES: tuple[type[exp.Expression], ...] = (
@@ -88,11 +88,12 @@ def column(field: str) -> exp.Column:
 
 def conjunction(conditions: Sequence[BoundExpression]) -> BoundExpression:
     """All of these conditions (at least one) as one."""
-    tree, nullable = conditions[0].tree, conditions[0].nullable
-    for condition in conditions[1:]:
-        tree = exp.And(this=_wrapped(tree), expression=_wrapped(condition.tree))
-        nullable = nullable or condition.nullable
-    return BoundExpression(tree, BOOLEAN, nullable)
+    first, *others = [condition.tree for condition in conditions]
+    if not others:
+        return BoundExpression(first, BOOLEAN, conditions[0].nullable)
+    terms = [exp.Paren(this=first) if isinstance(first, exp.Or) else first]
+    terms += [exp.Paren(this=tree) if isinstance(tree, CONNECTORS) else tree for tree in others]
+    return BoundExpression(balanced(exp.And, terms), BOOLEAN, any(condition.nullable for condition in conditions))
 
 
 def conjuncts(condition: BoundExpression) -> list[BoundExpression]:
@@ -117,7 +118,3 @@ def widened(value: Typed, target: DataType) -> exp.Expression:
     ):
         return value.tree
     return exp.Cast(this=value.tree, to=type_node(target))
-
-
-def _wrapped(tree: exp.Expression) -> exp.Expression:
-    return exp.Paren(this=tree) if isinstance(tree, exp.Or) else tree

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
@@ -42,5 +43,6 @@ def _expiring(node: Node, ttl_millis: int) -> Node:
     if isinstance(made, Aggregate) and made.window is None:
         return DeltaAggregate(weighted(made.input), made.group, made.calls, ttl_millis=ttl_millis)
     if made.is_stateful and any(field.name == _FIELD for field in fields(made)):
-        return replace(made, **{_FIELD: ttl_millis})
+        forgetting: dict[str, Any] = {_FIELD: ttl_millis}
+        return replace(made, **forgetting)
     return made

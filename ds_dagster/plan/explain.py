@@ -18,6 +18,7 @@ from itertools import count
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh, appends_only
+from ds_dagster.plan.field_names import shown
 from ds_dagster.plan.fingerprint import shape_of
 from ds_dagster.plan.match_node import Match, MatchValue
 from ds_dagster.plan.nodes import (
@@ -140,11 +141,6 @@ def _columns(query: BoundQuery) -> Iterator[str]:
         sources = ", ".join(f"{relation.name}.{name}" for relation, name in query.lineage.get(column.name, ()))
         null = "" if column.nullable else " NOT NULL"
         yield f"{column.name} {column.type}{null}" + (f" ← {sources}" if sources else "")
-
-
-def shown(name: str) -> str:
-    """An internal name for people: ``c$userid`` → ``c.userid``."""
-    return name.replace("$", ".")
 
 
 def _text(expression: BoundExpression) -> str:

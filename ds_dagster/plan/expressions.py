@@ -15,7 +15,6 @@ from ds_dagster.datatypes import (
     BOOLEAN,
     DOUBLE,
     INTEGER,
-    INTEGERS,
     MAX_DECIMAL_PRECISION,
     VARCHAR,
     ArrayType,
@@ -33,7 +32,7 @@ from ds_dagster.datatypes import (
 )
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
-from ds_dagster.plan.arithmetic import arithmetic_type, can_cast
+from ds_dagster.plan.arithmetic import can_cast
 from ds_dagster.plan.bound_trees import (
     BOUND_NODES,
     Typed,
@@ -44,6 +43,7 @@ from ds_dagster.plan.bound_trees import (
     widened,
 )
 from ds_dagster.plan.nodes import BoundExpression
+from ds_dagster.plan.operators import OPERATORS, bind_arithmetic, shown_type
 from ds_dagster.plan.scope import Scope
 from ds_dagster.sql.expressions import FieldAccess
 from ds_dagster.sql.typetext import type_node
@@ -62,21 +62,6 @@ __all__ = [
     "widened",
 ]
 
-OPERATORS: dict[type[exp.Expression], str] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Mul: "*",
-    exp.Div: "/",
-    exp.Mod: "%",
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
-}
 _TEMPORAL_READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "DATE": (date.fromisoformat, "'2024-01-31'"),
     "TIME": (time.fromisoformat, "'13:45:00'"),
@@ -190,58 +175,8 @@ class ExpressionBinder:
         """A sign."""
         inner = self.bind(node.this)
         if inner.type is None or not is_numeric(inner.type):
-            raise self.refuse("OPERATOR_TYPES", node, operator="-", left="a sign", right=_shown_type(inner))
+            raise self.refuse("OPERATOR_TYPES", node, operator="-", left="a sign", right=shown_type(inner))
         return Typed(exp.Neg(this=inner.tree), inner.type, inner.nullable)
-
-    def visit_arithmetic(self, node: exp.Expression) -> Typed:
-        """``+ - * / %``."""
-        if isinstance(node, exp.Add | exp.Sub) and (interval := self._moved_in_time(node)) is not None:
-            return interval
-        left, right = self.bind(node.this), self.bind(node.expression)
-        operator = OPERATORS[type(node)]
-        type_ = arithmetic_type(operator, left.type, right.type) if left.type and right.type else None
-        if type_ is None:
-            raise self.refuse(
-                "OPERATOR_TYPES", node, operator=operator, left=_shown_type(left), right=_shown_type(right)
-            )
-        nullable = left.nullable or right.nullable
-        first, second = self._operands(left, right, type_)
-        if isinstance(node, exp.Mod):
-            return Typed(exp.Anonymous(this="MOD", expressions=[first, second]), type_, nullable)
-        if isinstance(node, exp.Div) and type_.name in INTEGERS:
-            whole = Typed(exp.IntDiv(this=first, expression=second), BIGINT, nullable)
-            return Typed(widened(whole, type_), type_, nullable)
-        return Typed(type(node)(this=first, expression=second), type_, nullable)
-
-    def _operands(self, left: Typed, right: Typed, result: Scalar) -> tuple[exp.Expression, exp.Expression]:
-        """Both sides; with DECIMAL whole numbers become DECIMAL, with floats DECIMAL becomes the float."""
-        if result.name == "DECIMAL":
-            return self._as_decimal(left), self._as_decimal(right)
-        if result.name in INTEGERS:
-            return left.tree, right.tree
-        return widened(left, result), widened(right, result)
-
-    def _as_decimal(self, value: Typed) -> exp.Expression:
-        assert isinstance(value.type, Scalar)
-        if value.type.name == "DECIMAL":
-            return value.tree
-        target = common_type(value.type, decimal(1, 0))
-        assert target is not None
-        return widened(value, target)
-
-    def _moved_in_time(self, node: exp.Expression) -> Typed | None:
-        amount = node.expression if isinstance(node.expression, exp.Interval) else node.this
-        if not isinstance(amount, exp.Interval):
-            return None
-        other = node.this if amount is node.expression else node.expression
-        value = self.bind(other)
-        backwards = isinstance(node, exp.Sub)
-        fits = value.type is not None and (is_temporal(value.type) or value.type == Scalar("DATE"))
-        if not fits or (backwards and amount is node.this):
-            raise self.refuse(
-                "OPERATOR_TYPES", node, operator=OPERATORS[type(node)], left=_shown_type(value), right="INTERVAL"
-            )
-        return Typed(type(node)(this=value.tree, expression=amount.copy()), value.type, value.nullable)
 
     def visit_concat(self, node: exp.Expression) -> Typed:
         """``||``, flattened."""
@@ -254,7 +189,7 @@ class ExpressionBinder:
                 continue
             bound = self.bind(part)
             if bound.type is not None and not is_text(bound.type):
-                raise self.refuse("OPERATOR_TYPES", part, operator="||", left=_shown_type(bound), right="a text")
+                raise self.refuse("OPERATOR_TYPES", part, operator="||", left=shown_type(bound), right="a text")
             parts.append(bound)
         trees = [widened(part, VARCHAR) for part in parts]
         return Typed(exp.Anonymous(this="CONCAT", expressions=trees), VARCHAR, any(part.nullable for part in parts))
@@ -280,9 +215,7 @@ class ExpressionBinder:
         left, right = self._literal_as(left, right.type, node.this), self._literal_as(right, left.type, node.expression)
         type_ = self._unified([left, right])
         if type_ is None or (isinstance(type_, MapType) and left.type is not None):
-            raise self.refuse(
-                "OPERATOR_TYPES", node, operator=operator, left=_shown_type(left), right=_shown_type(right)
-            )
+            raise self.refuse("OPERATOR_TYPES", node, operator=operator, left=shown_type(left), right=shown_type(right))
         if left.type is not None and right.type is not None and is_integer(left.type) and is_integer(right.type):
             return left, right, type_
         return (
@@ -383,7 +316,7 @@ class ExpressionBinder:
         for side in (value, pattern):
             if side.type is not None and not is_text(side.type):
                 raise self.refuse(
-                    "OPERATOR_TYPES", node, operator="LIKE", left=_shown_type(value), right=_shown_type(pattern)
+                    "OPERATOR_TYPES", node, operator="LIKE", left=shown_type(value), right=shown_type(pattern)
                 )
         tree = exp.Like(this=widened(value, VARCHAR), expression=widened(pattern, VARCHAR))
         return Typed(tree, BOOLEAN, value.nullable or pattern.nullable)
@@ -435,7 +368,7 @@ class ExpressionBinder:
 
     def _field(self, node: exp.Expression, value: Typed, name: str, operation: str) -> Typed:
         if not isinstance(value.type, StructType):
-            raise self.refuse("NOT_A_STRUCT", node, type=_shown_type(value), operation=operation, name=name)
+            raise self.refuse("NOT_A_STRUCT", node, type=shown_type(value), operation=operation, name=name)
         found = value.type.field(name)
         if found is None:
             nearest = did_you_mean(name, [part.name for part in value.type.fields])
@@ -466,9 +399,9 @@ class ExpressionBinder:
             element, index = value.type.value, Typed(widened(index, value.type.key), value.type.key, index.nullable)
         elif isinstance(value.type, ArrayType | MapType):
             expected = value.type.key if isinstance(value.type, MapType) else "a key"
-            raise self.refuse("INDEX_TYPE", key, type=value.type, index=_shown_type(index), expected=expected)
+            raise self.refuse("INDEX_TYPE", key, type=value.type, index=shown_type(index), expected=expected)
         else:
-            raise self.refuse("NOT_INDEXABLE", node, type=_shown_type(value))
+            raise self.refuse("NOT_INDEXABLE", node, type=shown_type(value))
         return Typed(exp.Bracket(this=value.tree, expressions=[index.tree]), element, True)
 
     def visit_array(self, node: exp.Expression) -> Typed:
@@ -504,10 +437,6 @@ class ExpressionBinder:
         return bind_aggregate(self, node)
 
 
-def _shown_type(value: Typed) -> str:
-    return "NULL" if value.type is None else str(value.type)
-
-
 Visitor = Callable[[ExpressionBinder, exp.Expression], Typed]
 VISITORS: dict[type[exp.Expression], Visitor] = {
     exp.Column: ExpressionBinder.visit_column,
@@ -516,7 +445,7 @@ VISITORS: dict[type[exp.Expression], Visitor] = {
     exp.Null: ExpressionBinder.visit_null,
     exp.Paren: ExpressionBinder.visit_paren,
     exp.Neg: ExpressionBinder.visit_negation,
-    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod), ExpressionBinder.visit_arithmetic),
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod), bind_arithmetic),
     exp.DPipe: ExpressionBinder.visit_concat,
     **dict.fromkeys(
         (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
+from ds_dagster.plan.field_names import column_of
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -205,7 +206,7 @@ def _scan(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, Scan)
     relation = node.relation
     time = node.time
-    column = None if time.column is None else time.column.removeprefix(f"{node.alias}$")
+    column = None if time.column is None else column_of(time.column)
     names = frozenset(c.name for c in node.read_columns)
     return [
         _entity(relation, shaper.store_kinds),
@@ -217,7 +218,7 @@ def _scan(shaper: _Shaper, node: Node) -> Shape:
         + (["skip"] if node.data_loss == "skip" else [])
         + _slot(node)
         + _log(node)
-        + [field.name.partition("$")[2] for field in node.record_fields],
+        + [column_of(field.name) for field in node.record_fields],
     ]
 
 

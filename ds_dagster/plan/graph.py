@@ -16,7 +16,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.sources import written_name
 from ds_dagster.settings import Settings
-from ds_dagster.sql.expressions import MatchRef, RelationRef, WindowRef
+from ds_dagster.sql.expressions import RelationRef
 from ds_dagster.sql.lowering import span_of
 from ds_dagster.sql.statements import CreateAsSelect
 
@@ -60,22 +60,8 @@ def query_node(named: NamedQuery, settings: Settings) -> QueryNode:
 
 
 def relation_refs(select: exp.Expression) -> Iterator[RelationRef]:
-    """References to relations, left to right: in FROM, JOIN and conditions, sub-selects and windows included."""
-    if isinstance(select, exp.SetOperation | exp.Subquery):
-        for part in (select.this, select.args.get("expression")):
-            yield from relation_refs(part) if part is not None else ()
-        return
-    for holder in (select.args.get("from_"), *(select.args.get("joins") or ())):
-        source = holder.this if holder is not None else None
-        while isinstance(source, WindowRef | MatchRef):
-            source = source.this
-        if isinstance(source, RelationRef):
-            yield source
-        elif isinstance(source, exp.Subquery):
-            yield from relation_refs(source.this)
-    where = select.args.get("where")
-    for query in where.find_all(exp.Query, bfs=False) if where is not None else ():
-        yield from relation_refs(query)
+    """References to relations, left to right, wherever a query names one."""
+    yield from select.find_all(RelationRef, bfs=False)
 
 
 def place_of(node: QueryNode, source: QualifiedName, settings: Settings) -> Span:

@@ -13,6 +13,7 @@ from ds_dagster.plan.calls import AGGREGATE_NODES, Aggregates, aggregate_name
 from ds_dagster.plan.check_joins import check_time, check_updates, check_weights, without_time
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
+from ds_dagster.plan.field_names import column_of
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -128,28 +129,27 @@ class Grouping:
         Raises:
             UserError: COLUMN_NOT_GROUPED.
         """
-        tree = self._over(bound.tree, span)
-        return BoundExpression(tree, bound.type, bound.nullable)
-
-    def _over(self, node: exp.Expression, span: Span) -> exp.Expression:
-        if isinstance(node, exp.Identifier | exp.DataType | exp.Var):
-            return node
-        if isinstance(node, exp.Column):
-            name = node.name
-            if name in self.beside or any(call.name == name for call in self.aggregates.calls.values()):
-                return node
-        found = self._by_text.get(_text(node)) if not isinstance(node, exp.Literal) else None
-        if found is not None:
-            return column(found.name)
-        if isinstance(node, exp.Column):
-            place = self.scope.place(node) if node.this.meta else span
-            raise error("COLUMN_NOT_GROUPED", span=place, name=node.name.partition("$")[2])
-        made = node.copy()
-        for child in list(made.iter_expressions()):
-            replaced = self._over(child, span)
-            if replaced is not child:
-                child.replace(replaced)
-        return made
+        top = bound.tree.copy()
+        passed = self.beside | {call.name for call in self.aggregates.calls.values()}
+        kinds = {type(named.expression.tree) for named in self.group}
+        pending = [top]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, exp.Identifier | exp.DataType | exp.Var) or (
+                isinstance(node, exp.Column) and node.name in passed
+            ):
+                continue
+            found = self._by_text.get(_text(node)) if type(node) in kinds else None
+            if found is None and isinstance(node, exp.Column):
+                place = self.scope.place(node) if node.this.meta else span
+                raise error("COLUMN_NOT_GROUPED", span=place, name=column_of(node.name))
+            if found is None:
+                pending += reversed(list(node.iter_expressions()))
+            elif node is top:
+                top = column(found.name)
+            else:
+                node.replace(column(found.name))
+        return BoundExpression(top, bound.type, bound.nullable)
 
     def node(self, *, updates: bool) -> Aggregate | DeltaAggregate:
         """The aggregate, once all its calls are known. GROUP BY alone counts, so that there is something to keep."""

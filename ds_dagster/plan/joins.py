@@ -11,6 +11,7 @@ from ds_dagster.catalog.inference import QueryChoices
 from ds_dagster.errors import error
 from ds_dagster.plan.check_joins import check_session_bounds, check_time, check_weights, check_within, join_form
 from ds_dagster.plan.delta_nodes import DeltaJoin
+from ds_dagster.plan.field_names import column_of
 from ds_dagster.plan.join_conditions import JoinKey, On, bind_on, condition_of
 from ds_dagster.plan.nodes import (
     DEFAULT_RETENTION_MILLIS,
@@ -149,7 +150,7 @@ class _Join:
             alias = self.right.source.alias
             raise error("JOIN_KEY_COMPOSITE", span=span, right=shown, missing=missing, example=f"{alias}.{missing[0]}")
         if missing:
-            found = keys[0].right_field.partition("$")[2] or "an expression"
+            found = column_of(keys[0].right_field) or "an expression"
             raise error("JOIN_KEY_NOT_PRIMARY", span=span, column=found, right=shown, key=primary)
         return tuple(by_name[name] for name in primary)
 

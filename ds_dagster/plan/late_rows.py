@@ -15,6 +15,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
+from ds_dagster.plan.field_names import column_of
 from ds_dagster.plan.nodes import Aggregate, LateRows, Node, Sink, Window, Windowed
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.sources import World
@@ -62,7 +63,7 @@ def _drops_rows(root: Sink, window: Window) -> bool:
 
 
 def _checked(relation: Relation, window: Window, span: Span, world: World) -> LateRows:
-    given = {f.name.partition("$")[2]: f for f in window.input.output}
+    given = {column_of(f.name): f for f in window.input.output}
 
     def refused(reason: str) -> DsError:
         types = {name: field.type for name, field in given.items() if "(" not in name} | OF_THE_WINDOW

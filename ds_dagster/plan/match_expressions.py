@@ -15,6 +15,7 @@ from sqlglot import exp
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
 from ds_dagster.plan.calls import AGGREGATES
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, column
+from ds_dagster.plan.field_names import own_field
 from ds_dagster.plan.function import FAMILIES
 from ds_dagster.plan.functions import FUNCTIONS, find_function
 from ds_dagster.plan.match_node import MatchFunction, MatchValue
@@ -56,7 +57,7 @@ class MatchValues:
         text = "*" if argument is None else expression_text(argument.tree, str, strict=True)
         key = (function, variable, text, str(type_), offset)
         if key not in self.found:
-            name = f"{self.alias}${function.lower()}${len(self.found) + 1}"
+            name = own_field(self.alias, f"{function.lower()}{len(self.found) + 1}")
             self.found[key] = MatchValue(name, function, variable, argument, type_, nullable, offset)
         made = self.found[key]
         return Typed(column(made.name), made.type, made.nullable)

@@ -12,6 +12,7 @@ from ds_dagster.datatypes import BIGINT, is_primitive
 from ds_dagster.errors import error
 from ds_dagster.plan.check_joins import check_rows
 from ds_dagster.plan.expressions import ExpressionBinder
+from ds_dagster.plan.field_names import column_of, field_name
 from ds_dagster.plan.functions import FUNCTIONS
 from ds_dagster.plan.match_expressions import ALL_ROWS, MatchBinder, MatchValues
 from ds_dagster.plan.match_node import Definition, Match, RowOrder, Skip
@@ -108,7 +109,7 @@ class _Matching:
         times = time_fields(self.below)
         bound = binder.expression(first.this)
         if first.args.get("desc") or not isinstance(bound.tree, exp.Column) or bound.tree.name not in times:
-            shown = [name.partition("$")[2] for name in sorted(times)] or ["its event time, selected by its name"]
+            shown = [column_of(name) for name in sorted(times)] or ["its event time, selected by its name"]
             raise binder.refuse("MATCH_ORDER_TIME", first.this, found=binder.shown(first.this), time=shown)
         made = []
         for item in rest:
@@ -166,7 +167,7 @@ class _Matching:
         name = node.expression.name if isinstance(node, FieldAccess) else name
         if not name or not is_primitive(bound.type):
             raise binder.refuse("MATCH_PARTITION", node, expression=binder.shown(node), type=bound.type)
-        return Named(f"{self.alias}${name}", bound)
+        return Named(field_name(self.alias, name), bound)
 
     def _definitions(self) -> tuple[Definition, ...]:
         """In the order of the pattern: that in which they were written means nothing."""
@@ -202,7 +203,7 @@ class _Matching:
         binder = MatchBinder(self.scope, "MEASURES", self.variables, self.values)
         made = []
         for item in self.ref.args["measures"]:
-            name = f"{self.alias}${item.alias}"
+            name = field_name(self.alias, item.alias)
             if name in taken:
                 place = self.scope.place(item.args["alias"])
                 raise error("DUPLICATE_COLUMN", span=place, name=item.alias, relation="MATCH_RECOGNIZE")
@@ -213,7 +214,7 @@ class _Matching:
 
 def columns_of(match: Match) -> Source:
     """What a query sees of a match; alias and shown name are still to be set."""
-    pairs = [(named.name.partition("$")[2], named.field) for named in (*match.partition, *match.measures)]
+    pairs = [(column_of(named.name), named.field) for named in (*match.partition, *match.measures)]
     return Source("", "", visible(pairs))
 
 

@@ -10,10 +10,10 @@ is ``exp.Anonymous`` whose ``this`` is a key of ``plan/functions.py``, everythin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from operator import is_
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from sqlglot import exp
 
@@ -70,9 +70,35 @@ class Named:
         return Field(self.name, self.expression.type, self.expression.nullable)
 
 
+_DERIVED = ("output", "changelog", "key", "is_final", "is_stateful")
+"""Properties that follow from a node and the nodes below it."""
+
+
+def _once(name: str, compute: Callable[[Any], object]) -> property:
+    """A property that is computed once per node."""
+
+    def get(node: Node) -> object:
+        known = node._known
+        if name not in known:
+            known[name] = compute(node)
+        return known[name]
+
+    get.__doc__ = compute.__doc__
+    return property(get)
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Base of all nodes."""
+    """Base of all nodes. They never change, so what follows from one (:data:`_DERIVED`) is computed once, whichever
+    class says how."""
+
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __init_subclass__(cls) -> None:
+        for name in _DERIVED:
+            own = cls.__dict__.get(name)
+            if isinstance(own, property) and own.fget is not None:
+                setattr(cls, name, _once(name, own.fget))
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -108,7 +134,7 @@ class Node:
     def with_inputs(self: N, change: Callable[[Node], Node]) -> N:
         """The same node over what ``change`` makes of each input, branches of a union among them; the very same where
         nothing changes."""
-        changed = {}
+        changed: dict[str, Any] = {}
         for name in _input_names(type(self)):
             old = getattr(self, name)
             new = tuple(map(change, old)) if isinstance(old, tuple) else change(old)
@@ -122,15 +148,22 @@ class Node:
         for child in self.inputs:
             yield from child.walk()
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Internal names of the fields that come out."""
+        if "names" not in self._known:
+            self._known["names"] = frozenset(one.name for one in self.output)
+        return self._known["names"]  # type: ignore[no-any-return]
+
     def has(self, name: str) -> bool:
         """Whether a field of that internal name comes out."""
-        return any(field.name == name for field in self.output)
+        return name in self.names
 
 
 def _input_names(kind: type[Node]) -> tuple[str, ...]:
     """Names of the fields of a node class that hold its inputs, left to right."""
     if kind not in _INPUT_NAMES:
-        _INPUT_NAMES[kind] = tuple(field.name for field in fields(kind) if field.type in _INPUTS)
+        _INPUT_NAMES[kind] = tuple(one.name for one in fields(kind) if one.type in _INPUTS)
     return _INPUT_NAMES[kind]
 
 
@@ -172,9 +205,9 @@ def require(node: Node, names: frozenset[str], what: str) -> None:
     """
     if not names:
         return
-    known = [field.name for field in node.output]
-    missing = sorted(names.difference(known))
+    missing = sorted(names - node.names)
     if missing:
+        known = [one.name for one in node.output]
         raise error("INTERNAL", where=f"{what}: fields {missing} are not in {known}")
 
 

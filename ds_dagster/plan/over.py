@@ -14,6 +14,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.check_joins import check_weights
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, column
+from ds_dagster.plan.field_names import alias_of
 from ds_dagster.plan.nodes import BoundExpression, Filter, Node
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.rank_nodes import OrderTerm, RankFunction, TopN
@@ -117,7 +118,7 @@ class OverClauses:
     def _result(self, node: exp.Window, span: Span) -> Typed:
         if not is_running(node):
             return Typed(column(self.name), BIGINT, nullable=False)
-        self.running = self.running or RunningCalls(self.binder, self.name.partition("$")[0])
+        self.running = self.running or RunningCalls(self.binder, alias_of(self.name))
         return self.running.add(node, span)
 
     def apply(self, node: Node) -> Node:

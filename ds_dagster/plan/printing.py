@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from ds_dagster.sql.expressions import FieldAccess, UserCall
+from ds_dagster.sql.expressions import ARITHMETIC, CONNECTORS, FieldAccess, UserCall, spine
 from ds_dagster.sql.typetext import type_of_node
 
 ColumnText = Callable[[str], str]
@@ -87,6 +87,15 @@ def _paren(node: exp.Expression, printing: Printing) -> str:
 def _binary(node: exp.Expression, printing: Printing) -> str:
     text = f"{printing.text(node.this)} {BINARY[type(node)]} {printing.text(node.expression)}"
     return f"({text})" if printing.strict else text
+
+
+def _chain(node: exp.Expression, printing: Printing) -> str:
+    """Operators side by side, from left to right; how deep the tree is makes no difference to its text."""
+    first, rest = spine(node)
+    closing = ")" if printing.strict else ""
+    texts = ["(" * len(rest) * bool(closing), printing.text(first)]
+    texts += [f" {BINARY[operator]} {printing.text(operand)}{closing}" for operator, operand in rest]
+    return "".join(texts)
 
 
 def _prefix(word: str) -> Printer:
@@ -179,6 +188,7 @@ PRINTERS: dict[type[exp.Expression], Printer] = {
     exp.Neg: _prefix("-"),
     exp.Not: _prefix("NOT "),
     **dict.fromkeys(BINARY, _binary),
+    **dict.fromkeys((*CONNECTORS, *ARITHMETIC), _chain),
     exp.In: _in,
     exp.Between: _between,
     exp.Case: _case,

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.datatypes import BIGINT, VARCHAR, StructField, StructType
+from ds_dagster.plan.field_names import record_field
 from ds_dagster.plan.nodes import METADATA_FIELD, Field
 
 KEY_FIELD = "rowkey()"
@@ -30,9 +31,9 @@ def record_fields(alias: str, relation: Relation, kind: StoreKind) -> tuple[Fiel
         relation: that is read; keys in Avro are no text, so they are left out.
         kind: of its store, which says what it knows of a record.
     """
-    found = [Field(f"{alias}${ORDER_FIELD}", ORDER, False)]
+    found = [Field(record_field(alias, ORDER_FIELD), ORDER, False)]
     if relation.key.format != "avro":
-        found.append(Field(f"{alias}${KEY_FIELD}", VARCHAR))
+        found.append(Field(record_field(alias, KEY_FIELD), VARCHAR))
     if kind.capabilities.row_metadata is not None:
-        found.append(Field(f"{alias}${METADATA_FIELD}", kind.capabilities.row_metadata, False))
+        found.append(Field(record_field(alias, METADATA_FIELD), kind.capabilities.row_metadata, False))
     return tuple(found)

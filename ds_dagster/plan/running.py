@@ -13,6 +13,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.plan.calls import AGGREGATES, Aggregates
 from ds_dagster.plan.check_joins import check_rows
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, column
+from ds_dagster.plan.field_names import column_of, record_field
 from ds_dagster.plan.nodes import BoundExpression, Node, Window
 from ds_dagster.plan.over_node import Over, OverCall, event_time_fields
 
@@ -74,7 +75,7 @@ class RunningCalls:
         return Typed(column(call.name), call.type, call.nullable)
 
     def _name(self, function: str) -> str:
-        return f"{self.alias}${function.lower()}{len(self.calls) + 1}"
+        return record_field(self.alias, f"{function.lower()}{len(self.calls) + 1}")
 
     def _aggregate(self, node: exp.Expression, span: Span) -> OverCall:
         collected = Aggregates()
@@ -129,7 +130,7 @@ class RunningCalls:
 
 
 def _not_time(node: Node, span: Span) -> DsError:
-    names = sorted(name.partition("$")[2] for name in event_time_fields(node))
+    names = sorted(column_of(name) for name in event_time_fields(node))
     return error("OVER_TIME", span=span, names=names or ["the event time of a stream"])
 
 

@@ -10,6 +10,7 @@ from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.starting import DataLoss, StartingPosition
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.datatypes import BIGINT
+from ds_dagster.plan.field_names import field_name, record_field
 from ds_dagster.plan.node import ChangelogKind, Field, Node
 
 BadRecords = Literal["terminate", "ignore"]
@@ -95,7 +96,7 @@ class Scan(Node):
     @property
     def rowtime_field(self) -> str:
         """Internal name of the record's own timestamp, a field only if ``rowtime`` is set."""
-        return f"{self.alias}$rowtime()"
+        return record_field(self.alias, "rowtime()")
 
     @property
     def changelog(self) -> ChangelogKind:
@@ -107,4 +108,4 @@ class Scan(Node):
 
     def field_name(self, column: str) -> str:
         """Internal name of a column of the relation."""
-        return f"{self.alias}${column}"
+        return field_name(self.alias, column)

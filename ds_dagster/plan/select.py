@@ -14,6 +14,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.plan.check_joins import check_weights
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
+from ds_dagster.plan.field_names import column_of, field_name
 from ds_dagster.plan.grouping import Grouping, is_grouped, key_names, window_of
 from ds_dagster.plan.joins import bind_join
 from ds_dagster.plan.match_node import Match
@@ -166,7 +167,7 @@ class SelectBinder:
             if item.name in seen:
                 raise error("DUPLICATE_COLUMN", span=item.span, name=item.name, relation=f"the sub-select {alias}")
             seen.add(item.name)
-        return project(selected, prefix=f"{alias}$"), selected.relation
+        return project(selected, alias), selected.relation
 
     def _where(self, tree: exp.Select, scope: Scope, node: Node) -> Node:
         where = tree.args.get("where")
@@ -225,7 +226,7 @@ class SelectBinder:
         """The OVER clauses of a SELECT list, if any."""
         if next(windows_of(tree), None) is None and not is_first_rows(tree):
             return None
-        name = f"{self.naming.alias('over')}$result"
+        name = field_name(self.naming.alias("over"), "result")
         if grouping is not None:
             grouping.beside = frozenset({name})
         clauses = OverClauses(binder, (lambda e, _: e) if grouping is None else grouping.over, name, self.span)
@@ -311,7 +312,7 @@ class SelectBinder:
         raise binder.refuse("COLUMN_NEEDS_NAME", item, expression=binder.shown(item))
 
     def _lost(self, field: str, node: Node, first: Planned) -> DsError:
-        shown = field.partition("$")[2] or field
+        shown = column_of(field)
         if any(isinstance(n, Aggregate | DeltaAggregate) for n in node.walk()):
             window = window_of(node)
             bounds = {window.start: "window_start", window.end: "window_end"} if window else {}

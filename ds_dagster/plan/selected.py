@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Span
+from ds_dagster.plan.field_names import field_name
 from ds_dagster.plan.nodes import BoundExpression, Named, Node, Project
 
 
@@ -32,7 +33,11 @@ class Selected:
     key: tuple[str, ...]
 
 
-def project(selected: Selected, prefix: str = "") -> Project:
-    """The projection of a bound SELECT; ``prefix`` before every name."""
-    columns = tuple(Named(prefix + item.name, item.expression) for item in selected.items)
-    return Project(selected.node, columns, tuple(prefix + name for name in selected.key))
+def project(selected: Selected, alias: str = "") -> Project:
+    """The projection of a bound SELECT; with ``alias`` its fields are those of a source."""
+
+    def named(column: str) -> str:
+        return field_name(alias, column) if alias else column
+
+    columns = tuple(Named(named(item.name), item.expression) for item in selected.items)
+    return Project(selected.node, columns, tuple(map(named, selected.key)))

@@ -17,6 +17,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.plan.check_joins import check_weights
 from ds_dagster.plan.delta_nodes import DeltaJoin, DeltaJoinKind, Unweigh, appends_only
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, column, widened
+from ds_dagster.plan.field_names import field_name
 from ds_dagster.plan.grouping import is_grouped
 from ds_dagster.plan.nodes import BoundExpression, Named, Node, Project
 from ds_dagster.plan.over import windows_of
@@ -194,7 +195,8 @@ class SemiJoinBinder:
         check_weights(node, span)
         check_weights(keys.node, span)
         alias = self.inner.naming.alias("in")
-        columns = tuple(Named(f"{alias}${number}", inner) for number, (_, inner) in enumerate(keys.pairs, start=1))
+        pairs = enumerate(keys.pairs, start=1)
+        columns = tuple(Named(field_name(alias, str(number)), inner) for number, (_, inner) in pairs)
         right = Project(weighted(keys.node), columns)
         inner = tuple(BoundExpression(column(c.name), c.expression.type, c.expression.nullable) for c in columns)
         made = DeltaJoin(weighted(node), right, kind, tuple(outer for outer, _ in keys.pairs), inner)

@@ -17,6 +17,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.check_joins import check_weights
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Distinct
 from ds_dagster.plan.expressions import Typed, column, conjunction, widened
+from ds_dagster.plan.field_names import alias_of, field_name, own_field
 from ds_dagster.plan.nodes import AggregateCall, BoundExpression, Field, Filter, Named, Node, Project
 from ds_dagster.plan.selected import Selected, SelectItem
 from ds_dagster.plan.set_nodes import Union
@@ -101,7 +102,7 @@ class SetBinder:
             for part in parts[1:]:
                 type_ = self._common(type_, part.items[position], item.name)
             nullable = any(part.items[position].expression.nullable for part in parts)
-            names[item.name] = Field(f"{alias}${item.name}", type_, nullable)
+            names[item.name] = Field(field_name(alias, item.name), type_, nullable)
         return list(names.values())
 
     def _common(self, type_: DataType, item: SelectItem, name: str) -> DataType:
@@ -154,10 +155,16 @@ class SetBinder:
 def _parts(tree: QueryTree, distinct: bool) -> list[QueryTree]:
     """The operands of nested UNIONs from left to right; below a UNION that removes duplicates ALL makes no
     difference."""
-    inner = tree.this if isinstance(tree, exp.Subquery) and not _ends(tree.this) else tree
-    if isinstance(inner, exp.Union) and not _ends(inner) and (distinct or not inner.args.get("distinct")):
-        return [*_parts(inner.this, distinct), *_parts(inner.expression, distinct)]
-    return [tree]
+    found: list[QueryTree] = []
+    pending = [tree]
+    while pending:
+        part = pending.pop()
+        inner = part.this if isinstance(part, exp.Subquery) and not _ends(part.this) else part
+        if isinstance(inner, exp.Union) and not _ends(inner) and (distinct or not inner.args.get("distinct")):
+            pending += [inner.expression, inner.this]
+        else:
+            found.append(part)
+    return found
 
 
 def _ends(tree: exp.Expression) -> bool:
@@ -190,7 +197,7 @@ def _as(expression: BoundExpression, type_: DataType) -> exp.Expression:
 
 def _side(fields: Sequence[Field]) -> str:
     """Field that says which side a row is of; no column has a name with two marks."""
-    return f"{fields[0].name.partition('$')[0]}$$side"
+    return own_field(alias_of(fields[0].name), "side")
 
 
 def _is(operator: type[exp.Expression], value: exp.Expression, number: int) -> BoundExpression:

@@ -20,7 +20,9 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.plan.check_joins import check_time, check_weights, in_open_window
+from ds_dagster.plan.field_names import column_of, field_name, internal_alias
 from ds_dagster.plan.first_rows import first_rows
+from ds_dagster.plan.functions import FUNCTIONS
 from ds_dagster.plan.matching import bind_match, columns_of
 from ds_dagster.plan.nodes import Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.record_fields import record_fields
@@ -32,8 +34,10 @@ from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.lowering import span_of
 from ds_dagster.sql.statements import Context, Property, WrittenName
 
-RESERVED_ALIASES = ("count", "sum", "avg", "min", "max", "group")
-"""First parts of internal names that aggregates make."""
+RESERVED_ALIASES = frozenset(
+    ("group", "computed", "first", *(name.lower() for name, one in FUNCTIONS.items() if one.kind == "aggregate"))
+)
+"""First parts of internal names that aggregates and other steps make."""
 
 MOST_WINDOWS = 20_000
 """Windows one record may be in: a week by the minute is 10,080."""
@@ -81,10 +85,11 @@ class Naming:
 
     def alias(self, written: str) -> str:
         """An internal alias: the written one, numbered when it is taken."""
-        name, number = written, 1
+        base = internal_alias(written)
+        name, number = base, 1
         while name in self.taken:
             number += 1
-            name = f"{written}_{number}"
+            name = f"{base}_{number}"
         self.taken.add(name)
         return name
 
@@ -158,7 +163,7 @@ class SourceBinder:
             check_log(choices.log, relation, self.world.catalog, self.world.kinds)
         scan = self._scan(relation, alias, choices, store)
         columns = visible((c.name, f) for c, f in zip(relation.columns, scan.output, strict=False))
-        beside = {found.name.partition("$")[2]: found for found in scan.record_fields}
+        beside = {column_of(found.name): found for found in scan.record_fields}
         source = Source(alias, relation.name.name, columns, scan.rowtime_field, beside)
         return Planned(scan, source, relation, choices)
 
@@ -188,14 +193,14 @@ class SourceBinder:
         if properties:
             raise error("VIRTUAL_READ_WITH", span=self._place(node), relation=virtual.name.name)
         made = virtual.read_as(self.naming.alias(alias))
-        columns = visible((f.name.partition("$")[2], f) for f in made.output)
+        columns = visible((column_of(f.name), f) for f in made.output)
         return Planned(made, Source(alias, virtual.name.name, columns), virtual.relation)
 
     def _scan(self, relation: Relation, alias: str, choices: ReadChoices, kind: StoreKind) -> Scan:
         source_name = self.naming.source_name(relation.name)
         internal = self.naming.alias(source_name if self.naming.application else alias)
         time = choices.event_time
-        column = None if time.column is None else f"{internal}${time.column}"
+        column = None if time.column is None else field_name(internal, time.column)
         return Scan(
             relation,
             internal,
@@ -254,8 +259,7 @@ class SourceBinder:
         internal = self.naming.alias(alias)
         assert isinstance(node.this, QueryTree)
         project, relation = self.sub_select(node.this, internal)
-        prefix = len(internal) + 1
-        columns = visible((field_.name[prefix:], field_) for field_ in project.output)
+        columns = visible((column_of(field_.name), field_) for field_ in project.output)
         return Planned(project, Source(alias, alias, columns), relation)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.errors import error
+from ds_dagster.plan.field_names import field_name
 from ds_dagster.plan.nodes import BoundExpression, Field, JoinKind, Node, require
 
 
@@ -35,7 +36,7 @@ class StaticScan(Node):
 
     def field_name(self, column: str) -> str:
         """Internal name of a column of the relation."""
-        return f"{self.alias}${column}"
+        return field_name(self.alias, column)
 
 
 @dataclass(frozen=True, slots=True)

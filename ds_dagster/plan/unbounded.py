@@ -16,6 +16,7 @@ from ds_dagster.datatypes import DATE, is_temporal
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, appends_only
+from ds_dagster.plan.field_names import column_of
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, AggregateCall, Named, Node, Scan, Sink
 from ds_dagster.plan.over_node import Over
@@ -55,12 +56,12 @@ def _aggregate(node: Node) -> Iterator[str]:
     assert isinstance(node, Aggregate | DeltaAggregate)
     if (isinstance(node, Aggregate) and node.window is not None) or not grows(node.input):
         return
-    groups = ", ".join(_shown(named.name) for named in node.group)
+    groups = ", ".join(column_of(named.name) for named in node.group)
     keep = KEEP_VALUES if isinstance(node, Aggregate) else OURS_KEEP_VALUES
     for call in node.calls:
         if call.distinct or call.function in keep:
             yield f"{_call(call)} by {groups} keeps every value"
-    yield from (f"GROUP BY {groups} keeps a group per {_shown(g.name)}" for g in node.group if _is_moment(node, g))
+    yield from (f"GROUP BY {groups} keeps a group per {column_of(g.name)}" for g in node.group if _is_moment(node, g))
 
 
 def _is_moment(node: Node, group: Named) -> bool:
@@ -76,14 +77,15 @@ def _delta_join(node: Node) -> Iterator[str]:
     sides = [name for name, side in (("left", node.left), ("right", node.right)) if grows(side)]
     if sides:
         pairs = zip(node.left_keys, node.right_keys, strict=True)
-        keys = " and ".join(f"{expression_text(a.tree, _shown)} = {expression_text(b.tree, _shown)}" for a, b in pairs)
+        texts = [(expression_text(a.tree, column_of), expression_text(b.tree, column_of)) for a, b in pairs]
+        keys = " and ".join(f"{left} = {right}" for left, right in texts)
         yield f"the join on {keys} keeps every row of its {' and '.join(sides)} side{'s' * (len(sides) > 1)}"
 
 
 def _distinct(node: Node) -> Iterator[str]:
     assert isinstance(node, Distinct)
     if grows(node.input):
-        yield f"DISTINCT keeps every value of {', '.join(_shown(f.name) for f in node.output)}"
+        yield f"DISTINCT keeps every value of {', '.join(column_of(f.name) for f in node.output)}"
 
 
 def _over(node: Node) -> Iterator[str]:
@@ -91,16 +93,12 @@ def _over(node: Node) -> Iterator[str]:
     assert isinstance(node, Over)
     fields = {f.name for f in node.input.output}
     if node.before < 0 and fields <= {expression.tree.name for expression in node.partition}:
-        yield f"the first of each value of {', '.join(sorted(map(_shown, fields)))} is kept"
+        yield f"the first of each value of {', '.join(sorted(map(column_of, fields)))} is kept"
 
 
 def _call(call: AggregateCall) -> str:
-    argument = "*" if call.argument is None else expression_text(call.argument.tree, _shown)
+    argument = "*" if call.argument is None else expression_text(call.argument.tree, column_of)
     return f"{call.function}({'DISTINCT ' * call.distinct}{argument})"
-
-
-def _shown(name: str) -> str:
-    return name.partition("$")[2] or name
 
 
 GROWING: dict[type[Node], Callable[[Node], Iterator[str]]] = {

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import TIMESTAMP_LTZ
+from ds_dagster.plan.field_names import field_name
 from ds_dagster.plan.node import Field, Node, Passing, require
 
 WindowFunction = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
@@ -59,12 +60,12 @@ class Window(Node):
     @property
     def start(self) -> str:
         """Internal name of the window's start."""
-        return f"{self.alias}$window_start"
+        return field_name(self.alias, "window_start")
 
     @property
     def end(self) -> str:
         """Internal name of the window's end."""
-        return f"{self.alias}$window_end"
+        return field_name(self.alias, "window_end")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import reduce
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
@@ -46,7 +45,7 @@ from ds_dagster.spark.aggregate_calls import native_call
 from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis, tick_source_name
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition, compile_expression
-from ds_dagster.spark.flow import Flow
+from ds_dagster.spark.flow import Flow, union
 from ds_dagster.spark.formats import SourceFrame, decode
 from ds_dagster.spark.join_keys import shared_keys
 from ds_dagster.spark.jvm import operators
@@ -293,7 +292,7 @@ class PlanCompiler:
         frames = [self.visit(branch, wants).frame for branch in node.branches]
         beside = [column for column in frames[0].columns if column in names.TECHNICAL]
         fields = [field(name) for name in (*(f.name for f in node.output), *beside)]
-        return Flow(reduce(DataFrame.union, [frame.select(*fields) for frame in frames]))
+        return Flow(union([frame.select(*fields) for frame in frames]))
 
     def visit_distinct(self, node: Distinct, _wants: Wants) -> Flow:
         """Each row once."""

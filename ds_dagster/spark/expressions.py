@@ -18,6 +18,7 @@ from ds_dagster.plan.expressions import cast_type
 from ds_dagster.plan.nodes import BoundExpression
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.functions import SCALARS
+from ds_dagster.spark.sums import Operand, added
 from ds_dagster.spark.typemap import spark_sql
 from ds_dagster.spark.user_functions import user_call
 
@@ -96,13 +97,21 @@ class ExpressionCompiler:
 
     def visit_sum(self, node: exp.Expression) -> Column:
         """Numbers, or a time moved by an interval; a DATE stays a DATE."""
-        amount = next((side for side in (node.this, node.expression) if isinstance(side, exp.Interval)), None)
+        amount = _amount(node)
         if amount is None:
-            left, right = self._sides(node)
-            return left - right if isinstance(node, exp.Sub) else left + right
+            return self._sum(node)
         moved = self.compile(node.expression if amount is node.this else node.this)
         made = moved - _interval(amount) if isinstance(node, exp.Sub) else moved + _interval(amount)
         return made.cast(self.type_of(moved))
+
+    def _sum(self, node: exp.Expression) -> Column:
+        """A chain of sums, without recursion on its left."""
+        found = []
+        while isinstance(node, exp.Add | exp.Sub) and _amount(node) is None:
+            found.append((node.expression, isinstance(node, exp.Sub)))
+            node = node.this
+        operands = [Operand(self.compile(tree), minus) for tree, minus in reversed(found)]
+        return added(self.compile(node), operands, self.type_of)
 
     def visit_product(self, node: exp.Expression) -> Column:
         """Both sides multiplied."""
@@ -223,6 +232,11 @@ class _Call:
 
     def type_of(self, position: int) -> spark_types.DataType:
         return self._compiler.type_of(self.columns[position])
+
+
+def _amount(node: exp.Expression) -> exp.Interval | None:
+    """The interval a time is moved by."""
+    return next((side for side in (node.this, node.expression) if isinstance(side, exp.Interval)), None)
 
 
 def _interval(node: exp.Interval) -> Column:

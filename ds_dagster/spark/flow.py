@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -13,3 +14,10 @@ class Flow:
 
     frame: DataFrame
     timed: bool = False
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows of frames with the same columns (at least one), as a plan whose depth is the logarithm of their number:
+    Spark walks it with recursion."""
+    middle = (len(frames) + 1) // 2
+    return frames[0] if len(frames) == 1 else union(frames[:middle]).union(union(frames[middle:]))

@@ -16,6 +16,7 @@ from pyspark.sql import types as spark_types
 from sqlglot import exp
 
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.plan.field_names import column_of, shown
 from ds_dagster.plan.nodes import BoundExpression, Node
 from ds_dagster.plan.query import BoundQuery, read_below
 from ds_dagster.plan.row_errors import PASSED, ignores_row_errors
@@ -100,9 +101,9 @@ def _entry(frame: DataFrame, reason: Column, node: Node) -> Mapping[str, Column]
 
 def _shown(fields: Sequence[str]) -> Mapping[str, str]:
     """Internal names → those of the columns, with their source in front where two are called alike."""
-    short = {name: name.rpartition("$")[2] for name in fields}
+    short = {name: column_of(name) for name in fields}
     counts = Counter(short.values())
-    return {name: text if counts[text] == 1 else name.replace("$", ".") for name, text in short.items()}
+    return {name: text if counts[text] == 1 else shown(name) for name, text in short.items()}
 
 
 def row_errors(query: BoundQuery, logs: RowLogs | None) -> RowErrors | None:

@@ -14,8 +14,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.call_grammar import AND, CALL_PARSERS, COMPARISON, NOT, OR, PRODUCT, SUM, CallParser, placed
-from ds_dagster.sql.cursor import NOTHING_RESERVED, RESERVED
-from ds_dagster.sql.expressions import FieldAccess
+from ds_dagster.sql.cursor import MAX_DEPTH, NOTHING_RESERVED, RESERVED
+from ds_dagster.sql.expressions import CONNECTORS, FieldAccess, balanced
 from ds_dagster.sql.typetext import type_node
 
 
@@ -62,8 +62,8 @@ class ExpressionParser(CallParser):
     def expr(self, level: int = OR) -> exp.Expression:
         """An expression whose operators bind at least as tight as ``level``."""
         self._depth += 1
-        if self._depth > 50:
-            raise self.refuse("SYNTAX_TOO_DEEP", limit=50)
+        if self._depth > MAX_DEPTH:
+            raise self.refuse("SYNTAX_TOO_DEEP", limit=MAX_DEPTH)
         left = self._negation() if level <= NOT and self.at("not") else self._unary()
         while True:
             infix = self._infix()
@@ -76,6 +76,9 @@ class ExpressionParser(CallParser):
                 break
             if infix.level < level:
                 break
+            if infix.node in CONNECTORS:
+                left = self._connected(left, infix)
+                continue
             self._advance()
             right = self.expr(infix.level + 1)
             left = infix.node(this=left, expression=right)
@@ -84,6 +87,14 @@ class ExpressionParser(CallParser):
                 left.set("safe", False)
         self._depth -= 1
         return left
+
+    def _connected(self, first: exp.Expression, infix: Infix) -> exp.Expression:
+        """All terms of one AND or OR, as a tree that is not deep."""
+        terms = [first]
+        while self._infix() == infix:
+            self._advance()
+            terms.append(self.expr(infix.level + 1))
+        return balanced(infix.node, terms)
 
     def _infix(self) -> Infix | None:
         token = self._curr
@@ -148,7 +159,7 @@ class ExpressionParser(CallParser):
         return self._postfix(self._primary())
 
     def _postfix(self, this: exp.Expression) -> exp.Expression:
-        while True:
+        for _ in range(MAX_DEPTH):
             if self.take_symbol(TokenType.ARROW):
                 this = FieldAccess(this=this, expression=self.identifier("a field's name behind ->", NOTHING_RESERVED))
             elif self.take_symbol(TokenType.L_BRACKET):
@@ -158,6 +169,7 @@ class ExpressionParser(CallParser):
                 raise self.refuse("CLAUSE_UNSUPPORTED", clause=":: (write CAST(value AS type))")
             else:
                 return this
+        raise self.refuse("SYNTAX_TOO_DEEP", limit=MAX_DEPTH)
 
     def _primary(self) -> exp.Expression:
         token = self._curr

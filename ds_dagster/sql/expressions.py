@@ -3,12 +3,51 @@ methods by itself only for nodes of its own package)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from sqlglot import exp
 
 QueryTree = exp.Select | exp.SetOperation | exp.Subquery
 """What a query is: one SELECT, several, or one of both in parentheses."""
+
+
+CONNECTORS: tuple[type[exp.Expression], ...] = (exp.And, exp.Or)
+ARITHMETIC: tuple[type[exp.Expression], ...] = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+
+
+def spine(node: exp.Expression) -> tuple[exp.Expression, list[tuple[type[exp.Expression], exp.Expression]]]:
+    """A chain of operators taken apart without recursion on its left: the first operand, and each operator with the
+    operand behind it. Terms of AND and OR are those of the whole chain, however its tree is built."""
+    if isinstance(node, CONNECTORS):
+        first, *others = _terms(node)
+        return first, [(type(node), term) for term in others]
+    found: list[tuple[type[exp.Expression], exp.Expression]] = []
+    while isinstance(node, ARITHMETIC):
+        found.append((type(node), node.expression))
+        node = node.this
+    return node, found[::-1]
+
+
+def _terms(node: exp.Expression) -> list[exp.Expression]:
+    """Terms of one AND or OR, left to right; what stands in parentheses is one term."""
+    found, pending, kind = [], [node], type(node)
+    while pending:
+        term = pending.pop()
+        if type(term) is kind:
+            pending += [term.expression, term.this]
+        else:
+            found.append(term)
+    return found
+
+
+def balanced(node: type[exp.Expression], parts: Sequence[exp.Expression]) -> exp.Expression:
+    """Parts (at least one) under an operator for which the order of evaluation makes no difference, as a tree whose
+    depth is the logarithm of their number."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = (len(parts) + 1) // 2
+    return node(this=balanced(node, parts[:middle]), expression=balanced(node, parts[middle:]))
 
 
 class RelationRef(exp.Table):

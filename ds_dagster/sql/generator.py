@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.generator import Generator
 
 from ds_dagster.sql.expressions import (
+    ARITHMETIC,
     SKIPS,
     FieldAccess,
     MatchRef,
@@ -22,6 +23,7 @@ from ds_dagster.sql.expressions import (
     RelationRef,
     StreamJoin,
     WindowRef,
+    spine,
 )
 from ds_dagster.sql.statements import Property
 from ds_dagster.sql.typetext import type_of_node
@@ -33,6 +35,7 @@ _WINDOW_WORDS = {
     "CUMULATE": ("SIZE", "STEP"),
     "SESSION": ("GAP", ""),
 }
+_ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _QUANTIFIERS: dict[tuple[int, int | None], str] = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 _NEGATABLE = (exp.Is, exp.In, exp.Between, exp.Like)
 
@@ -195,6 +198,17 @@ class DeltaStreamGenerator(Generator):
     def datatype_sql(self, expression: exp.DataType) -> str:
         """The dialect's type text."""
         return str(type_of_node(expression))
+
+    def binary(self, expression: exp.Expr, op: str) -> str:
+        """``a op b``; operators side by side need no recursion on their left."""
+        if not isinstance(expression, ARITHMETIC):
+            return str(super().binary(expression, op))  # type: ignore[arg-type]
+        first, rest = spine(expression)
+        return " ".join([self.sql(first), *(f"{_ARITHMETIC[kind]} {self.sql(operand)}" for kind, operand in rest)])
+
+    def mod_sql(self, expression: exp.Mod) -> str:
+        """``a % b`` as it was written."""
+        return self.binary(expression, "%")
 
     def div_sql(self, expression: exp.Div) -> str:
         """``a / b`` as it was written."""

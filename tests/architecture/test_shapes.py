@@ -196,6 +196,7 @@ PARAMETER = re.compile(r"(?<!\{)\{(\w+)(?:![rs])?\}(?!\})")
 BROAD: Mapping[str, str] = {
     "cli/main.py:run": "the command line: a bug becomes exit code 3 and a text that asks to report it",
     "cli/online.py:_answer": "one probe of ds doctor --online: its finding, the others go on",
+    "plan/assemble.py:_fenced": "one statement: a bug is its diagnostic, the others are bound",
     "runtime/engine.py": "the engine's loop: logged and raised again",
     "runtime/worker.py": "one job's boundary inside the engine: its failure, never another job's",
     "runtime/worker_watch.py:round": "one look beside a query: told, the query runs on",

@@ -44,6 +44,15 @@ CASES = {
     "-d / z": float("-inf"),
     "x * 2": Decimal("24.690"),
     "CAST(i AS DOUBLE) / j": 3.5,
+    # chains of any length, from left to right
+    " + ".join(["i"] * 1000): 7000,
+    " + i - ".join(["i"] * 501): 7,
+    " + l - j + ".join(["i"] * 300): 300 * 7 + 299 * (10_000_000_000 - 2),
+    " + ".join(["x"] * 400): Decimal("4938.000"),
+    " + ".join(["i"] * 200 + ["d"] * 200): 1900.0,
+    " + ".join(["i"] * 200 + ["CAST(NULL AS INTEGER)"] + ["i"] * 200): None,
+    " OR ".join(f"i = {number}" for number in range(8, 700)): False,
+    " AND ".join(f"i <> {number}" for number in range(8, 700)): True,
     # conditions
     "i > j AND b": True,
     "i > j AND n = 'x'": None,
