@@ -92,8 +92,8 @@ CASTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def can_cast(source: DataType, target: DataType) -> bool:
-    """Whether CAST exists; nested types part by part."""
-    if source == target:
+    """Whether CAST exists; nested types part by part, and all of them to text."""
+    if source == target or (isinstance(target, Scalar) and target.name == "VARCHAR"):
         return True
     if isinstance(source, Scalar) and isinstance(target, Scalar):
         return target.name in CASTS[source.name]

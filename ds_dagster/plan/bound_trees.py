@@ -6,7 +6,8 @@ internal name of a field; a function call is ``exp.Anonymous`` whose ``this`` is
 :class:`~ds_dagster.sql.expressions.UserCall`; ``||`` has become CONCAT, ``%`` MOD, ``col['field']`` a
 :class:`~ds_dagster.sql.expressions.FieldAccess`; a division of whole numbers is ``exp.IntDiv`` (truncates); CASE has
 no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP; ``exp.Interval`` occurs only beside
-``+`` and ``-``; the target of a cast is read with :func:`cast_type`.
+``+`` and ``-``; the types of a cast are read with :func:`cast_type` and
+:func:`cast_source`.
 """
 
 from __future__ import annotations
@@ -81,6 +82,18 @@ def cast_type(node: exp.Expression) -> DataType:
     return type_of_node(node.args["to"])
 
 
+def cast_source(node: exp.Expression) -> DataType | None:
+    """What a ``Cast`` or ``TryCast`` converts from; None for NULL without a type."""
+    source = node.args.get("source")
+    return None if source is None else type_of_node(source)
+
+
+def converted(value: Typed, target: DataType, *, safe: bool = False) -> exp.Expression:
+    """CAST (``safe``: TRY_CAST) of a value. Its meaning hangs on the type it comes from, which the node keeps."""
+    source = None if value.type is None else type_node(value.type)
+    return (exp.TryCast if safe else exp.Cast)(this=value.tree, to=type_node(target), source=source)
+
+
 def column(field: str) -> exp.Column:
     """A bound reference to a field."""
     return exp.Column(this=exp.Identifier(this=field, quoted=True))
@@ -117,4 +130,4 @@ def widened(value: Typed, target: DataType) -> exp.Expression:
         isinstance(source, Scalar) and isinstance(target, Scalar) and source.name == target.name == "VARCHAR"
     ):
         return value.tree
-    return exp.Cast(this=value.tree, to=type_node(target))
+    return converted(value, target)

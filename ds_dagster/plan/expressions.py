@@ -40,13 +40,13 @@ from ds_dagster.plan.bound_trees import (
     column,
     conjunction,
     conjuncts,
+    converted,
     widened,
 )
 from ds_dagster.plan.nodes import BoundExpression
 from ds_dagster.plan.operators import OPERATORS, bind_arithmetic, shown_type
 from ds_dagster.plan.scope import Scope
 from ds_dagster.sql.expressions import FieldAccess
-from ds_dagster.sql.typetext import type_node
 
 if TYPE_CHECKING:
     from ds_dagster.plan.calls import Aggregates
@@ -229,7 +229,7 @@ class ExpressionBinder:
         if not is_literal or not isinstance(wanted, Scalar) or wanted.name not in _TEMPORAL_READERS:
             return value
         self._check_temporal(str(value.tree.this), wanted, node)
-        return Typed(exp.Cast(this=value.tree, to=type_node(wanted)), wanted, False)
+        return Typed(converted(value, wanted), wanted, False)
 
     def _check_temporal(self, text: str, type_: Scalar, node: exp.Expression) -> None:
         read, example = _TEMPORAL_READERS[type_.name]
@@ -359,8 +359,7 @@ class ExpressionBinder:
         safe = isinstance(node, exp.TryCast)
         if literal and not safe and isinstance(target, Scalar) and target.name in _TEMPORAL_READERS:
             self._check_temporal(str(value.tree.this), target, node)
-        made = (exp.TryCast if safe else exp.Cast)(this=value.tree, to=type_node(target))
-        return Typed(made, target, safe or value.nullable)
+        return Typed(converted(value, target, safe=safe), target, safe or value.nullable)
 
     def visit_field(self, node: exp.Expression) -> Typed:
         """``struct->field``."""

@@ -24,8 +24,8 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
         "INITCAP",
         "text",
         VARCHAR,
-        "words (between blanks) with a capital first letter and small ones behind it",
-        ("INITCAP('hELLO big world')", "'Hello Big World'"),
+        "words (letters and digits) with a capital first letter and small ones behind it",
+        ("INITCAP('hELLO big-world')", "'Hello Big-World'"),
     ),
     simple(
         "TRIM",
@@ -42,11 +42,13 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
         "LPAD",
         "text integer text",
         VARCHAR,
-        "filled on the left with the third argument, or cut, to that many characters",
+        "filled on the left with the third argument, or cut, to that many characters; NULL for a number below 0 and "
+        "for nothing to fill with",
         ("LPAD('7', 3, '0')", "'007'"),
         ("LPAD('12345', 3, '0')", "'123'"),
+        nulls="always",
     ),
-    simple("RPAD", "text integer text", VARCHAR, "LPAD on the right", ("RPAD('7', 3, '-')", "'7--'")),
+    simple("RPAD", "text integer text", VARCHAR, "LPAD on the right", ("RPAD('7', 3, '-')", "'7--'"), nulls="always"),
     simple("LEFT", "text integer", VARCHAR, "the first characters", ("LEFT('stream', 3)", "'str'")),
     simple("RIGHT", "text integer", VARCHAR, "the last characters", ("RIGHT('stream', 3)", "'eam'")),
     simple(

@@ -12,10 +12,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 from sqlglot import exp
 
-from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
-from ds_dagster.plan.expressions import cast_type
+from ds_dagster.plan.bound_trees import cast_source, cast_type
 from ds_dagster.plan.nodes import BoundExpression
+from ds_dagster.spark.casts import converted
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.functions import SCALARS
 from ds_dagster.spark.sums import Operand, added
@@ -178,12 +178,9 @@ class ExpressionCompiler:
     # values
 
     def visit_cast(self, node: exp.Expression) -> Column:
-        """CAST and TRY_CAST; VARCHAR(n) cuts."""
-        type_, value = cast_type(node), self.compile(node.this)
-        made = value.try_cast(spark_sql(type_)) if isinstance(node, exp.TryCast) else value.cast(spark_sql(type_))
-        if isinstance(type_, Scalar) and type_.name == "VARCHAR" and type_.length is not None:
-            return sf.substring(made, 1, type_.length)
-        return made
+        """CAST and TRY_CAST."""
+        safe = isinstance(node, exp.TryCast)
+        return converted(self.compile(node.this), cast_source(node), cast_type(node), safe=safe)
 
     def visit_bracket(self, node: exp.Expression) -> Column:
         """An element of an ARRAY (from 1, NULL outside) or a value of a MAP."""

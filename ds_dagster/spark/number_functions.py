@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
 from ds_dagster.spark.calls import Arguments, Scalar, named, plain
+from ds_dagster.spark.java_values import truncated
 
 
 def _like_first(function: Callable[..., Column]) -> Scalar:
@@ -31,17 +32,16 @@ def _round(arguments: Arguments) -> Column:
 
 
 def _truncate(arguments: Arguments) -> Column:
-    """Spark cuts no numbers: the size is floored after the point was moved."""
+    """Spark cuts no numbers: the size of decimals is floored, floats go by their text."""
     value, *digits = arguments.columns
-    type_ = arguments.type_of(0)
-    if isinstance(type_, spark_types.IntegralType) and not digits:
+    type_, places = arguments.type_of(0), digits[0] if digits else sf.lit(0)
+    if isinstance(type_, spark_types.FloatType | spark_types.DoubleType):
+        return truncated(value, places, wide=isinstance(type_, spark_types.DoubleType))
+    if not digits and isinstance(type_, spark_types.IntegralType):
         return value
-    if isinstance(type_, spark_types.DecimalType):
-        places = digits[0] if digits else sf.lit(0)
-        cut = sf.when(value >= 0, _decimal_floor(value, places)).otherwise(-_decimal_floor(-value, places))
-        return cut if not digits else cut.cast(type_)
-    moved = sf.pow(sf.lit(10.0), digits[0]) if digits else sf.lit(1.0)
-    return (sf.sign(value) * sf.floor(sf.abs(value) * moved) / moved).cast(type_)
+    exact = value.cast("decimal(19,0)") if isinstance(type_, spark_types.IntegralType) else value
+    cut = sf.when(exact >= 0, _decimal_floor(exact, places)).otherwise(-_decimal_floor(-exact, places))
+    return cut.cast(type_) if digits else cut
 
 
 def _decimal_floor(value: Column, places: Column) -> Column:

@@ -13,6 +13,8 @@ from ds_dagster.spark.calls import Arguments, Scalar, named, plain
 
 DECIMAL_NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
+WORDS_AND_OTHERS = r"[\p{L}\p{M}\p{N}]+|[^\p{L}\p{M}\p{N}]+"
+
 
 def _literally(arguments: Arguments, position: int) -> Column:
     """A separator as the regular expression that matches just it."""
@@ -43,6 +45,22 @@ def _regexp_extract(arguments: Arguments) -> Column:
 def _all_of(pattern: str) -> Scalar:
     """The whole text matches; FALSE for NULL."""
     return lambda arguments: sf.coalesce(sf.rlike(arguments.columns[0], sf.lit(pattern)), sf.lit(False))
+
+
+def _padded(name: str) -> Scalar:
+    """NULL for a length below zero and without anything to fill with."""
+
+    def made(arguments: Arguments) -> Column:
+        text, length, fill = arguments.columns
+        return sf.when((length >= 0) & (fill != ""), sf.call_function(name, text, length, fill))
+
+    return made
+
+
+def _initcap(arguments: Arguments) -> Column:
+    """Spark takes only blanks for the end of a word."""
+    pieces = sf.regexp_extract_all(arguments.columns[0], sf.lit(WORDS_AND_OTHERS), sf.lit(0))
+    return sf.array_join(sf.transform(pieces, sf.initcap), "")
 
 
 def _from_base64(arguments: Arguments) -> Column:
@@ -76,12 +94,12 @@ TEXT_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
         "CONCAT_WS": named("concat_ws"),
         "UPPER": plain(sf.upper),
         "LOWER": plain(sf.lower),
-        "INITCAP": plain(sf.initcap),
+        "INITCAP": _initcap,
         "TRIM": plain(sf.trim),
         "LTRIM": plain(sf.ltrim),
         "RTRIM": plain(sf.rtrim),
-        "LPAD": named("lpad"),
-        "RPAD": named("rpad"),
+        "LPAD": _padded("lpad"),
+        "RPAD": _padded("rpad"),
         "LEFT": named("left"),
         "RIGHT": named("right"),
         "SUBSTRING": named("substring"),

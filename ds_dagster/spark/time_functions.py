@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
 from ds_dagster.spark.calls import Arguments, Scalar, plain
+from ds_dagster.spark.java_values import time_of_text
 
 DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
 DATE_PATTERN = "yyyy-MM-dd"
@@ -19,9 +20,14 @@ def _time_of_text(arguments: Arguments) -> Column:
     return sf.try_to_timestamp(*arguments.columns)
 
 
+def _time_at_the_start(text: Column, pattern: Column) -> Column:
+    """TIMESTAMP_LTZ of a text that begins by the pattern."""
+    return sf.timestamp_millis(time_of_text(text, pattern))
+
+
 def _to_date(arguments: Arguments) -> Column:
     text, *pattern = arguments.columns
-    return sf.try_to_timestamp(text, pattern[0] if pattern else sf.lit(DATE_PATTERN)).cast("date")
+    return _time_at_the_start(text, pattern[0] if pattern else sf.lit(DATE_PATTERN)).cast("date")
 
 
 def _to_timestamp_ltz(arguments: Arguments) -> Column:
@@ -38,6 +44,8 @@ def _from_unixtime(arguments: Arguments) -> Column:
 
 
 def _unix_timestamp(arguments: Arguments) -> Column:
+    if len(arguments.columns) == 2:
+        return sf.unix_seconds(_time_at_the_start(*arguments.columns))
     return sf.unix_seconds(_time_of_text(arguments) if arguments.columns else sf.current_timestamp())
 
 
@@ -50,7 +58,7 @@ def _date_format(arguments: Arguments) -> Column:
 
 def _convert_tz(arguments: Arguments) -> Column:
     text, source, target = arguments.columns
-    moment = sf.to_utc_timestamp(sf.try_to_timestamp(text, sf.lit(DEFAULT_PATTERN)), source)
+    moment = sf.to_utc_timestamp(_time_at_the_start(text, sf.lit(DEFAULT_PATTERN)), source)
     return sf.date_format(sf.from_utc_timestamp(moment, target), DEFAULT_PATTERN)
 
 
