@@ -130,6 +130,25 @@ def is_primitive(type_: DataType) -> bool:
     return isinstance(type_, Scalar)
 
 
+def is_comparable(type_: DataType) -> bool:
+    """Whether two values can be equal: no MAP anywhere inside, whose entries have no order."""
+    if isinstance(type_, ArrayType):
+        return is_comparable(type_.element)
+    if isinstance(type_, StructType):
+        return all(is_comparable(field.type) for field in type_.fields)
+    return not isinstance(type_, MapType)
+
+
+def is_hashable(type_: DataType) -> bool:
+    """Whether values can tell rows apart: keys of groups and joins, DISTINCT. What can be equal can."""
+    return is_comparable(type_)
+
+
+def is_orderable(type_: DataType) -> bool:
+    """Whether one value can be less than another: single values, as in Flink."""
+    return is_primitive(type_)
+
+
 def common_type(left: DataType, right: DataType) -> DataType | None:
     """The type both widen to (CASE branches, COALESCE, UNION, comparison), or None when there is none."""
     if left == right:

@@ -12,6 +12,7 @@ from ds_dagster.conditions import (
     catalog,
     cdc,
     command,
+    constants,
     files,
     functions,
     local,
@@ -34,8 +35,8 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, applications, patterns, sets, stores, cdc, files, functions, secret, registry,
-    row_logs, spark, runtime, orchestration, local, testing, command,
+    syntax, project, catalog, query, constants, applications, patterns, sets, stores, cdc, files, functions, secret,
+    registry, row_logs, spark, runtime, orchestration, local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

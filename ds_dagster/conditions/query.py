@@ -189,7 +189,7 @@ JOINS: tuple[Condition, ...] = (
         "add AND {example} = … to ON",
         "42601",
     ),
-    Condition("JOIN_KEY_NESTED", "user", "ON compares {type} values", "join on scalar columns", "42804"),
+    Condition("JOIN_KEY_NESTED", "user", "ON compares {type} values", "join on values of it: map['key']", "42804"),
     Condition(
         "JOIN_RESIDUAL",
         "not_yet",
@@ -226,7 +226,13 @@ AGGREGATES: tuple[Condition, ...] = (
         "name a column or an expression over columns",
         "42803",
     ),
-    Condition("GROUP_BY_NESTED", "user", "GROUP BY {name} of type {type}", "group by scalar values", "42804"),
+    Condition(
+        "GROUP_BY_NESTED",
+        "user",
+        "GROUP BY {name} of type {type}",
+        "name single values of it: a field, an element",
+        "42804",
+    ),
     Condition(
         "GROUP_KEY_NOT_SELECTED",
         "user",

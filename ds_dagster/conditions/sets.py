@@ -63,7 +63,7 @@ OVER: tuple[Condition, ...] = (
         "OVER_NESTED",
         "user",
         "OVER by values of type {type}",
-        "partition and order by scalar values",
+        "name single values of it: a field, an element",
         "42804",
     ),
     Condition(

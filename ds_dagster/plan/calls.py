@@ -18,7 +18,7 @@ from ds_dagster.datatypes import (
     ArrayType,
     DataType,
     common_type,
-    is_primitive,
+    is_hashable,
 )
 from ds_dagster.errors import DsError
 from ds_dagster.names import did_you_mean
@@ -194,9 +194,19 @@ def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, 
     if signature is None:
         types = [str(value.type) if value.type else "NULL" for value in values]
         raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=shown)
+    _check_constants(binder, node, function, signature, values)
     trees, types_ = _arguments(binder, node, function, signature, values)
     made = exp.Anonymous(this=function.name, expressions=trees)
     return Typed(made, signature.type_of(types_), _nullable(function, values))
+
+
+def _check_constants(
+    binder: ExpressionBinder, node: exp.Expression, function: Function, signature: Signature, values: Sequence[Typed]
+) -> None:
+    for position, value in enumerate(values):
+        number = value.tree.this if isinstance(value.tree, exp.Neg) else value.tree
+        if signature.word(position) == "constant" and not isinstance(number, exp.Literal):
+            raise binder.refuse("FUNCTION_ARGUMENT_VARIES", node, function=function.name, position=position + 1)
 
 
 def _accepts(signature: Signature, values: Sequence[Typed]) -> bool:
@@ -332,10 +342,10 @@ def _bound_aggregate(
     assert binder.aggregates is not None
     inner = ExpressionBinder(binder.scope, f"an aggregate ({name})")
     bound = None if isinstance(argument, exp.Star) else inner.expression(argument)
-    if distinct and bound is not None and not is_primitive(bound.type):
+    if distinct and bound is not None and not is_hashable(bound.type):
         types = [str(bound.type)]
         raise binder.refuse(
-            "FUNCTION_ARGUMENT_TYPE", node, function=f"{name} DISTINCT", types=types, expected="(scalar)"
+            "FUNCTION_ARGUMENT_TYPE", node, function=f"{name} DISTINCT", types=types, expected="(hashable)"
         )
     condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
     type_ = _aggregate_type(binder, node, name, bound)

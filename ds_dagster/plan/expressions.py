@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +23,10 @@ from ds_dagster.datatypes import (
     StructType,
     common_type,
     decimal,
+    is_comparable,
     is_integer,
     is_numeric,
-    is_primitive,
+    is_orderable,
     is_temporal,
     is_text,
 )
@@ -43,6 +43,7 @@ from ds_dagster.plan.bound_trees import (
     converted,
     widened,
 )
+from ds_dagster.plan.constants import TIMES, check_time
 from ds_dagster.plan.nodes import BoundExpression
 from ds_dagster.plan.operators import OPERATORS, bind_arithmetic, shown_type
 from ds_dagster.plan.scope import Scope
@@ -61,13 +62,6 @@ __all__ = [
     "conjuncts",
     "widened",
 ]
-
-_TEMPORAL_READERS: dict[str, tuple[Callable[[str], object], str]] = {
-    "DATE": (date.fromisoformat, "'2024-01-31'"),
-    "TIME": (time.fromisoformat, "'13:45:00'"),
-    "TIMESTAMP": (datetime.fromisoformat, "'2024-01-31 13:45:00'"),
-    "TIMESTAMP_LTZ": (datetime.fromisoformat, "'2024-01-31 13:45:00'"),
-}
 
 
 class ExpressionBinder:
@@ -201,7 +195,7 @@ class ExpressionBinder:
         left, right = self.bind(node.this), self.bind(node.expression)
         operator = OPERATORS[type(node)]
         left, right, type_ = self._comparable(node, left, right, operator)
-        if not is_primitive(type_) and not isinstance(node, exp.EQ | exp.NEQ):
+        if not is_orderable(type_) and isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE):
             raise self.refuse("OPERATOR_TYPES", node, operator=operator, left=type_, right=type_)
         safe = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ)
         return Typed(
@@ -214,7 +208,7 @@ class ExpressionBinder:
         """Both sides as one type; a text literal beside a time becomes that time."""
         left, right = self._literal_as(left, right.type, node.this), self._literal_as(right, left.type, node.expression)
         type_ = self._unified([left, right])
-        if type_ is None or (isinstance(type_, MapType) and left.type is not None):
+        if type_ is None or not is_comparable(type_):
             raise self.refuse("OPERATOR_TYPES", node, operator=operator, left=shown_type(left), right=shown_type(right))
         if left.type is not None and right.type is not None and is_integer(left.type) and is_integer(right.type):
             return left, right, type_
@@ -226,17 +220,10 @@ class ExpressionBinder:
 
     def _literal_as(self, value: Typed, wanted: DataType | None, node: exp.Expression) -> Typed:
         is_literal = isinstance(value.tree, exp.Literal) and bool(value.tree.args.get("is_string"))
-        if not is_literal or not isinstance(wanted, Scalar) or wanted.name not in _TEMPORAL_READERS:
+        if not is_literal or not isinstance(wanted, Scalar) or wanted.name not in TIMES:
             return value
-        self._check_temporal(str(value.tree.this), wanted, node)
+        check_time(self, node, str(value.tree.this), wanted)
         return Typed(converted(value, wanted), wanted, False)
-
-    def _check_temporal(self, text: str, type_: Scalar, node: exp.Expression) -> None:
-        read, example = _TEMPORAL_READERS[type_.name]
-        try:
-            read(text)
-        except ValueError as problem:
-            raise self.refuse("LITERAL_INVALID", node, value=text, type=type_, example=example) from problem
 
     def _unified(self, values: Sequence[Typed]) -> DataType | None:
         """The type all values widen to; NULLs take any; None when there is none."""
@@ -297,7 +284,9 @@ class ExpressionBinder:
             raise self.refuse("SUBQUERY_MISPLACED", node, clause=self.clause)
         first = self.bind(node.this)
         values = [first, *(self._literal_as(self.bind(item), first.type, item) for item in node.expressions)]
-        trees, _ = self.unify(node, values, "the values of IN")
+        trees, type_ = self.unify(node, values, "the values of IN")
+        if type_ is not None and not is_comparable(type_):
+            raise self.refuse("OPERATOR_TYPES", node, operator="IN", left=type_, right=type_)
         return Typed(exp.In(this=trees[0], expressions=trees[1:]), BOOLEAN, any(value.nullable for value in values))
 
     def visit_between(self, node: exp.Expression) -> Typed:
@@ -305,7 +294,7 @@ class ExpressionBinder:
         value = self.bind(node.this)
         bounds = [self._literal_as(self.bind(node.args[part]), value.type, node.args[part]) for part in ("low", "high")]
         trees, type_ = self.unify(node, [value, *bounds], "the sides of BETWEEN")
-        if type_ is not None and not is_primitive(type_):
+        if type_ is not None and not is_orderable(type_):
             raise self.refuse("OPERATOR_TYPES", node, operator="BETWEEN", left=type_, right=type_)
         nullable = any(part.nullable for part in (value, *bounds))
         return Typed(exp.Between(this=trees[0], low=trees[1], high=trees[2]), BOOLEAN, nullable)
@@ -357,8 +346,8 @@ class ExpressionBinder:
             raise self.refuse("CAST_IMPOSSIBLE", node, source=value.type, target=target, fix=fix)
         literal = isinstance(value.tree, exp.Literal) and bool(value.tree.args.get("is_string"))
         safe = isinstance(node, exp.TryCast)
-        if literal and not safe and isinstance(target, Scalar) and target.name in _TEMPORAL_READERS:
-            self._check_temporal(str(value.tree.this), target, node)
+        if literal and not safe and isinstance(target, Scalar) and target.name in TIMES:
+            check_time(self, node, str(value.tree.this), target)
         return Typed(converted(value, target, safe=safe), target, safe or value.nullable)
 
     def visit_field(self, node: exp.Expression) -> Typed:

@@ -3,7 +3,8 @@
 A signature is written as words, one per argument (:data:`FAMILIES`); a trailing ``?`` makes an argument optional, a
 trailing ``+`` repeats it, a
 trailing ``*`` the last two. Arguments of words that begin with ``same`` widen to one common type, ``element``,
-``map_key`` are of the type the collection before them holds; the binder inserts the casts.
+``map_key`` are of the type the collection before them holds; the binder inserts the casts. A ``constant`` is a whole
+number that is written out.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from ds_dagster.datatypes import (
     DataType,
     MapType,
     Scalar,
+    is_comparable,
+    is_hashable,
     is_integer,
     is_numeric,
+    is_orderable,
     is_primitive,
     is_temporal,
     is_text,
@@ -152,15 +156,22 @@ def _is(kind: type[ArrayType] | type[MapType]) -> Callable[[DataType], bool]:
     return lambda type_: isinstance(type_, kind)
 
 
+def _array_of(element: Callable[[DataType], bool]) -> Callable[[DataType], bool]:
+    return lambda type_: isinstance(type_, ArrayType) and element(type_.element)
+
+
 FAMILIES: Mapping[str, Callable[[DataType], bool]] = MappingProxyType(
     {
         "any": lambda _: True,
         "same": lambda _: True,
         "same_number": is_numeric,
+        "same_comparable": is_comparable,
         "same_array": _is(ArrayType),
+        "same_comparable_array": _array_of(is_comparable),
         "same_map": _is(MapType),
         "text": is_text,
         "integer": is_integer,
+        "constant": is_integer,
         "number": is_numeric,
         "boolean": lambda type_: type_ == Scalar("BOOLEAN"),
         "bytes": lambda type_: isinstance(type_, Scalar) and type_.name == "VARBINARY",
@@ -168,9 +179,13 @@ FAMILIES: Mapping[str, Callable[[DataType], bool]] = MappingProxyType(
         "temporal": lambda type_: is_temporal(type_) or type_ == Scalar("DATE"),
         "collection": lambda type_: isinstance(type_, ArrayType | MapType),
         "array": _is(ArrayType),
+        "comparable_array": _array_of(is_comparable),
+        "scalar_array": _array_of(is_primitive),
         "map": _is(MapType),
         "element": lambda _: True,
-        "orderable": is_primitive,
+        "comparable": is_comparable,
+        "hashable": is_hashable,
+        "orderable": is_orderable,
     }
 )
 """Argument word → which types it accepts."""

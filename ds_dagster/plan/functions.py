@@ -99,7 +99,7 @@ _AGGREGATES = (
     ),
     Function(
         "ARRAY_AGG",
-        (signature("orderable", _array),),
+        (signature("comparable", _array),),
         "all values that are not NULL, in their own order; NULL without any",
         kind="aggregate",
         aliases=("COLLECT",),
@@ -114,7 +114,7 @@ _AGGREGATES = (
     ),
     Function(
         "JSON_ARRAYAGG",
-        (signature("orderable", VARCHAR),),
+        (signature("comparable", VARCHAR),),
         "all values that are not NULL, in their own order, as a JSON array; `[]` without any; what "
         "functions of JSON give stands inside as JSON",
         kind="aggregate",
@@ -122,15 +122,15 @@ _AGGREGATES = (
     ),
     Function(
         "FIRST_VALUE",
-        (signature("orderable", first),),
+        (signature("any", first),),
         "value that is not NULL of the earliest row: by event time, then by position in its topic; in a join those of "
         "the first relation of FROM",
         kind="aggregate",
     ),
-    Function("LAST_VALUE", (signature("orderable", first),), "the same of the latest row", kind="aggregate"),
+    Function("LAST_VALUE", (signature("any", first),), "the same of the latest row", kind="aggregate"),
     Function(
         "APPROX_COUNT_DISTINCT",
-        (signature("orderable", BIGINT),),
+        (signature("hashable", BIGINT),),
         "how many different values; over a stream, with or without a window, an estimate with a standard deviation of "
         "5 % in state of fixed size, over changelogs and other aggregates exact, as COUNT(DISTINCT …)",
         kind="aggregate",

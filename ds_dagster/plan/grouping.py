@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, is_primitive
+from ds_dagster.datatypes import BIGINT, is_comparable, is_hashable
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.calls import AGGREGATE_NODES, Aggregates, aggregate_name
@@ -96,7 +96,7 @@ class Grouping:
         bound = binder.expression(item)
         if not bound.columns():
             raise binder.refuse("GROUP_BY_CONSTANT", item, expression=binder.shown(item))
-        if not is_primitive(bound.type):
+        if not is_hashable(bound.type):
             raise binder.refuse("GROUP_BY_NESTED", item, name=binder.shown(item), type=bound.type)
         text = _text(bound.tree)
         if text not in self._by_text:
@@ -172,6 +172,18 @@ class Grouping:
         )
         few = len(stateful) <= 1 and not has_weights(self.below)
         return self.below.changelog == "append" and few and not waits
+
+    def check_values(self) -> None:
+        """Values that may go again have to be found again. Once all calls are known.
+
+        Raises:
+            NotYetError: FUNCTION_NOT_YET.
+        """
+        unequal = next((call for call in self.aggregates.calls.values() if not is_comparable(call.type)), None)
+        if unequal is not None and not self._is_native():
+            name = f"{unequal.function} of {unequal.type} behind a changelog or another aggregate"
+            instead = f"{unequal.function}(JSON_STRING(value))"
+            raise error("FUNCTION_NOT_YET", span=self.span, name=name, instead=instead)
 
     def check_updates(self, updates: bool) -> None:
         """What a window that is refined may stand over.

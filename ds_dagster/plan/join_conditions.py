@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import common_type, is_primitive
+from ds_dagster.datatypes import common_type, is_hashable
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, conjunction, widened
 from ds_dagster.plan.nodes import BoundExpression, Scan
@@ -102,7 +102,7 @@ def _key(scope: Scope, condition: exp.Expression, sides: tuple[exp.Expression, e
         raise binder.refuse(
             "JOIN_KEY_TYPES", condition, left=shown[0], left_type=left.type, right=shown[1], right_type=right.type
         )
-    if not is_primitive(common):
+    if not is_hashable(common):
         raise binder.refuse("JOIN_KEY_NESTED", condition, type=common)
     made = [
         BoundExpression(widened(Typed(side.tree, side.type, side.nullable), common), common, side.nullable)

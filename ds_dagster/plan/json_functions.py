@@ -123,7 +123,7 @@ CONDITIONAL_FUNCTIONS: tuple[Function, ...] = (
     ),
     simple(
         "NULLIF",
-        "same same",
+        "same_comparable same_comparable",
         first,
         "NULL when both are equal, else the first",
         ("NULLIF(1, 1)", "NULL"),
@@ -136,6 +136,14 @@ CONDITIONAL_FUNCTIONS: tuple[Function, ...] = (
         nulls="always",
         examples=(Example("IF(1 > 2, 'more', 'less')", "'less'"),),
     ),
-    simple("GREATEST", "same+", first, "largest argument; NULL when any argument is NULL", ("GREATEST(1, 3, 2)", "3")),
-    simple("LEAST", "same+", first, "smallest argument; NULL when any argument is NULL", ("LEAST(1, 3, 2)", "1")),
+    simple(
+        "GREATEST",
+        "same_comparable+",
+        first,
+        "largest argument; NULL when any argument is NULL",
+        ("GREATEST(1, 3, 2)", "3"),
+    ),
+    simple(
+        "LEAST", "same_comparable+", first, "smallest argument; NULL when any argument is NULL", ("LEAST(1, 3, 2)", "1")
+    ),
 )

@@ -26,10 +26,10 @@ def _curve(name: str, meaning: str, *examples: tuple[str, str], domain: bool = T
 NUMBER_FUNCTIONS: tuple[Function, ...] = (
     simple("ABS", "number", first, "absolute value", ("ABS(-7)", "7")),
     simple("SIGN", "number", first, "-1, 0 or 1", ("SIGN(-7)", "-1")),
-    simple("ROUND", "number integer?", _rounded, "half up, to that many decimals (0)", ("ROUND(2.345, 2)", "2.35")),
+    simple("ROUND", "number constant?", _rounded, "half up, to that many decimals (0)", ("ROUND(2.345, 2)", "2.35")),
     simple(
         "TRUNCATE",
-        "number integer?",
+        "number constant?",
         _rounded,
         "cut towards zero, to that many decimals (0)",
         ("TRUNCATE(-2.349, 2)", "-2.34"),

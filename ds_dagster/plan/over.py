@@ -9,7 +9,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, BOOLEAN, is_primitive
+from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, is_hashable, is_orderable
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.check_joins import check_weights
@@ -155,9 +155,11 @@ class OverClauses:
             self._check_rank(node, name, span)
         if not node.args.get("order"):
             raise error("OVER_WITHOUT_ORDER", span=span, function=name)
-        partition = tuple(self._scalar(part) for part in node.args.get("partition_by") or ())
+        partition = tuple(self._part(part, is_hashable) for part in node.args.get("partition_by") or ())
         order = tuple(
-            OrderTerm(self._scalar(term.this), bool(term.args.get("desc")), bool(term.args.get("nulls_first")))
+            OrderTerm(
+                self._part(term.this, is_orderable), bool(term.args.get("desc")), bool(term.args.get("nulls_first"))
+            )
             for term in node.args["order"].expressions
         )
         return Ordered(cast("RankFunction", name) if name in RANKS else None, partition, order, span)
@@ -169,10 +171,10 @@ class OverClauses:
         if node.args.get("spec") is not None:
             raise error("OVER_FRAME", span=span, reason=f"{name} has no frame")
 
-    def _scalar(self, node: exp.Expression) -> BoundExpression:
+    def _part(self, node: exp.Expression, fits: Callable[[DataType], bool]) -> BoundExpression:
         place = self.binder.scope.place(node)
         bound = self.over(self.binder.expression(node), place)
-        if not is_primitive(bound.type):
+        if not fits(bound.type):
             raise error("OVER_NESTED", span=place, type=bound.type)
         return bound
 

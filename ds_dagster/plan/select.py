@@ -216,6 +216,7 @@ class SelectBinder:
             condition = self.findings.collect(lambda: grouping.over(in_having.condition(having.this), span))
         self.findings.collect(lambda: grouping.check_session(self.choices.updates))
         self.findings.collect(lambda: grouping.check_updates(self.choices.updates))
+        self.findings.collect(grouping.check_values)
         self._done()
         made: Node = grouping.node(updates=self.choices.updates)
         if condition is not None:

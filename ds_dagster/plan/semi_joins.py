@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import common_type, is_primitive
+from ds_dagster.datatypes import common_type, is_hashable
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
 from ds_dagster.plan.check_joins import check_weights
@@ -177,7 +177,7 @@ class SemiJoinBinder:
         if shared is None:
             shown = {"left": "the outer value", "right": "the sub-select's"}
             raise self.binder.refuse("JOIN_KEY_TYPES", test, left_type=outer.type, right_type=inner.type, **shown)
-        if not is_primitive(shared):
+        if not is_hashable(shared):
             raise self.binder.refuse("JOIN_KEY_NESTED", test, type=shared)
         made = [
             BoundExpression(widened(Typed(side.tree, side.type, side.nullable), shared), shared, side.nullable)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from ds_dagster.catalog.records import Findings
-from ds_dagster.datatypes import BIGINT, BOOLEAN, INTEGER, DataType, common_type, is_primitive
+from ds_dagster.datatypes import BIGINT, BOOLEAN, INTEGER, DataType, common_type, is_hashable
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.check_joins import check_weights
@@ -113,7 +113,7 @@ class SetBinder:
 
     def _check_scalar(self, selected: Selected, place: Span) -> None:
         for item in selected.items:
-            if not is_primitive(item.expression.type):
+            if not is_hashable(item.expression.type):
                 raise error("DISTINCT_NESTED", span=place, name=item.name, type=item.expression.type)
 
     def _branch(

@@ -10,9 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
+from ds_dagster.datatypes import is_comparable
 from ds_dagster.plan.nodes import AggregateCall
 from ds_dagster.spark.expressions import compile_condition, compile_expression
-from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES, PLACED_VALUE
+from ds_dagster.spark.functions import AGGREGATES, DISTINCT_AGGREGATES, PLACED_VALUE, UNORDERED_AGGREGATES
 from ds_dagster.spark.typemap import to_spark
 
 
@@ -47,7 +48,12 @@ def call_argument(frame: DataFrame, call: AggregateCall) -> Column:
 def native_call(frame: DataFrame, call: AggregateCall) -> Column:
     """A call as Spark's own aggregate."""
     value, type_ = call_argument(frame, call), to_spark(call.type)
-    made = DISTINCT_AGGREGATES[call.function](value, type_) if call.distinct else AGGREGATES[call.function](value)
+    if call.distinct:
+        made = DISTINCT_AGGREGATES[call.function](value, type_)
+    elif is_comparable(call.type):
+        made = AGGREGATES[call.function](value)
+    else:
+        made = UNORDERED_AGGREGATES[call.function](value)
     return made.cast(type_).alias(call.name)
 
 

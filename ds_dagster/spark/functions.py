@@ -72,6 +72,23 @@ AGGREGATES: Mapping[str, Aggregate] = MappingProxyType(
 """Aggregate → Spark, over what ``aggregate_calls.call_argument`` gives."""
 
 
+def _by_place(pick: Callable[[Column, Column], Column]) -> Aggregate:
+    """By the place alone, and the value's text where places are equal: a MAP has no order."""
+
+    def made(placed: Column) -> Column:
+        value = placed.getField(PLACED_VALUE)
+        order = sf.struct(placed.getField("order"), sf.to_json(sf.array(value)))
+        return pick(value, sf.when(placed.isNotNull(), order))
+
+    return made
+
+
+UNORDERED_AGGREGATES: Mapping[str, Aggregate] = MappingProxyType(
+    {"FIRST_VALUE": _by_place(sf.min_by), "LAST_VALUE": _by_place(sf.max_by)}
+)
+"""The same of values that cannot be compared."""
+
+
 def _sum_of_set(value: Column, type_: spark_types.DataType) -> Column:
     """NULL without values, as SUM and AVG have it."""
     values = sf.collect_set(value)

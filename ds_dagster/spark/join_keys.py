@@ -12,7 +12,7 @@ from ds_dagster.plan.delta_nodes import DeltaJoin
 from ds_dagster.plan.nodes import IntervalJoin, TemporalJoin
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.spark.expressions import compile_expression
-from ds_dagster.spark.group_keys import one_zero
+from ds_dagster.spark.group_keys import flat_key
 from ds_dagster.spark.typemap import spark_sql
 
 
@@ -23,7 +23,7 @@ def shared_keys(
     found = []
     for pair in zip(node.left_keys, node.right_keys, strict=True):
         shared = common_type(pair[0].type, pair[1].type) or pair[0].type
-        found.append(one_zero(compile_expression(frame, pair[side]).cast(spark_sql(shared)), shared))
+        found.append(flat_key(compile_expression(frame, pair[side]).cast(spark_sql(shared)), shared))
     return found
 
 

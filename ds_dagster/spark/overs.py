@@ -11,7 +11,7 @@ from ds_dagster.plan.over_node import Over, OverCall
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.expressions import compile_condition, compile_expression
-from ds_dagster.spark.group_keys import compile_key
+from ds_dagster.spark.group_keys import flat_key
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.ticks import carry_time
 from ds_dagster.spark.typemap import to_spark
@@ -24,7 +24,7 @@ def over(spark: SparkSession, node: Over, frame: DataFrame, *, timed: bool) -> D
         frame: the node's input with ``EVENT_TIME``, the watermark on it.
         timed: the rows carry their event time on.
     """
-    partition = [compile_key(frame, expression) for expression in node.partition] or [sf.lit(0)]
+    partition = [flat_key(compile_expression(frame, e), e.type) for e in node.partition] or [sf.lit(0)]
     keys = [column.alias(f"k{index}") for index, column in enumerate(partition)]
     arguments = [_argument(frame, call).alias(f"a{index}") for index, call in enumerate(node.calls)]
     time = [sf.col(names.EVENT_TIME)] if timed else []

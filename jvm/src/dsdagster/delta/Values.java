@@ -16,27 +16,35 @@ final class Values {
   /** Something equal exactly when the values are; {@link #value} is its inverse. */
   static Object key(Object value) {
     if (value instanceof Row row) {
-      List<Object> parts = new ArrayList<>(row.length());
-      for (int i = 0; i < row.length(); i++) {
-        parts.add(key(row.get(i)));
-      }
-      return new RowKey(parts, row);
+      return new Parts(keys(row.toSeq()), row);
+    }
+    if (value instanceof Seq<?> elements) {
+      return new Parts(keys(elements), elements);
     }
     return value instanceof byte[] bytes ? ByteBuffer.wrap(bytes) : value;
   }
 
   static Object value(Object key) {
-    if (key instanceof RowKey parts) {
-      return parts.row();
+    if (key instanceof Parts parts) {
+      return parts.whole();
     }
     return key instanceof ByteBuffer buffer ? buffer.array() : key;
   }
 
-  /** A row by its parts: Spark's own hash of a row does not look into bytes. */
-  private record RowKey(List<Object> parts, Row row) {
+  private static List<Object> keys(Seq<?> values) {
+    List<Object> parts = new ArrayList<>(values.length());
+    Iterator<?> all = values.iterator();
+    while (all.hasNext()) {
+      parts.add(key(all.next()));
+    }
+    return parts;
+  }
+
+  /** A row or an array by its parts: their own hashes do not look into bytes, and take two NaN for different. */
+  private record Parts(List<Object> parts, Object whole) {
     @Override
     public boolean equals(Object other) {
-      return other instanceof RowKey key && key.parts.equals(parts);
+      return other instanceof Parts key && key.parts.equals(parts);
     }
 
     @Override
