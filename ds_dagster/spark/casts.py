@@ -13,7 +13,7 @@ from types import MappingProxyType
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from ds_dagster.datatypes import INTEGERS, ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.datatypes import INTEGERS, ArrayType, DataType, MapType, Scalar, StructType, is_temporal
 from ds_dagster.spark.typemap import spark_sql
 
 DEFAULT_DIGITS: Mapping[str, int] = MappingProxyType({"TIME": 0, "TIMESTAMP": 3, "TIMESTAMP_LTZ": 3})
@@ -51,6 +51,8 @@ def _as_scalar(value: Column, source: DataType, target: Scalar, *, safe: bool) -
     if isinstance(source, Scalar) and source.name == "VARCHAR" and target.name in INTEGERS:
         has_fraction = sf.contains(value, sf.lit("."))
         value = sf.when(has_fraction, sf.regexp_replace(value, _WHOLE_PART, "$1$2")).otherwise(value)
+    if target.name == "TIME" and is_temporal(source):  # Spark has no such cast
+        value = sf.date_format(value, "HH:mm:ss.SSSSSS")
     return _plain(value, target, safe=safe)
 
 
