@@ -20,6 +20,7 @@ from ds_dagster.cli.output import (
 )
 from ds_dagster.cli.slots import drop, left_over
 from ds_dagster.errors import DsError, ProjectError, error
+from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project
 from ds_dagster.runtime.control import Control
@@ -28,6 +29,7 @@ from ds_dagster.runtime.tail import tail_lines
 
 REQUESTED_BY = "ds"
 WAIT_SECONDS = 180.0
+COLUMNS = {name: figure for name, figure in FIGURES.items() if figure.heading}
 SETTLED = ("RUNNING", "FINISHED", "STOPPED")
 
 
@@ -80,19 +82,18 @@ def ps_command(project: Path | None, as_json: bool) -> int:
             + (f", pid {engine.pid} on {engine.host}" if engine.pid else "")
         )
     now = control.clock.now()
-    headers = ["query", "state", "batch", "rows/s", "rows", "lag", "lag s", "watermark", "late", "ckpt", "reason"]
-    table(headers, [_row(status, now) for status in statuses], right=(2, 3, 4, 5, 6, 8, 9))
+    headers = ["query", "state", *(figure.heading for figure in COLUMNS.values()), "ckpt", "reason"]
+    numbers = tuple(place for place, figure in enumerate(COLUMNS.values(), 2) if figure.unit != "moment")
+    table(headers, [_row(status, now) for status in statuses], right=(*numbers, len(COLUMNS) + 2))
     return 0
 
 
 def _row(status: JobStatus, now: float) -> Sequence[object]:
     reason = ": ".join(part for part in (outlook(status.state, status.next_retry, now), status.message) if part)
     state = status.state if status.desired != "STOPPED" or status.state == "STOPPED" else f"{status.state} (to stop)"
-    mark = clock(status.watermark)
-    return (
-        status.name, state, status.batch, status.rows_per_second, status.rows, status.lag_records, status.lag_seconds,
-        mark, status.late_rows, f"v{status.checkpoint_version}", reason or None,
-    )  # fmt: skip
+    found = ((figure, getattr(status, name)) for name, figure in COLUMNS.items())
+    figures = (clock(value) if figure.unit == "moment" else rounded(figure, value) for figure, value in found)
+    return (status.name, state, *figures, f"v{status.checkpoint_version}", reason or None)
 
 
 def _engine_json(engine: object) -> dict[str, object]:
@@ -108,15 +109,7 @@ def _job_json(status: JobStatus) -> dict[str, object]:
         "state": status.state,
         "desired": status.desired,
         "reason": reason,
-        "batch": status.batch,
-        "rows": status.rows,
-        "rows_per_s": status.rows_per_second,
-        "lag_records": status.lag_records,
-        "lag_seconds": status.lag_seconds,
-        "watermark": status.watermark,
-        "late_rows": status.late_rows,
-        "bad_records": status.bad_records,
-        "lost_records": status.lost_records,
+        **{figure.json: getattr(status, name) for name, figure in FIGURES.items()},
         "details": dict(status.details),
         "checkpoint": status.checkpoint_version,
         "fingerprint": status.fingerprint,

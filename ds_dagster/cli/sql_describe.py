@@ -11,6 +11,7 @@ from ds_dagster.cli.output import clock
 from ds_dagster.cli.sql_describe_statement import describe_statement
 from ds_dagster.cli.sql_session import Executor, Session
 from ds_dagster.errors import error
+from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import delivery_of, uri_of
 from ds_dagster.sql.commands import DescribeQuery, DescribeRelation, DescribeStatement, DescribeStore
@@ -96,6 +97,10 @@ def describe_query(session: Session, statement: DescribeQuery) -> None:
     status = control.status(name)
     found = {field: getattr(status, field) for field in QUERY_FIELDS[statement.part]}
     values = {field: clock(value) if field in TIMES and value else value for field, value in found.items()}
+    for field, figure in FIGURES.items():
+        if figure.part == statement.part:
+            value = getattr(status, field)
+            values[figure.name] = clock(value) if figure.unit == "moment" and value else rounded(figure, value)
     if not statement.part:
         query = project.queries.get(name)
         values["relation"] = query.relations if query else status.relation
@@ -105,11 +110,11 @@ def describe_query(session: Session, statement: DescribeQuery) -> None:
 
 QUERY_FIELDS: Mapping[str, tuple[str, ...]] = {
     "": ("name", "relation", "desired", "state", "since", "condition", "message", "hint", "next_retry", "attempts"),
-    "metrics": ("name", "batch", "rows", "rows_per_second", "lag_records", "lag_seconds", "late_rows", "bad_records"),
-    "state": ("name", "checkpoint_version", "fingerprint", "state_rows", "state_bytes", "watermark", "caught_up"),
+    "metrics": ("name",),
+    "state": ("name", "checkpoint_version", "fingerprint"),
 }
-"""Part of DESCRIBE QUERY → fields of the job's status."""
-TIMES = frozenset({"since", "next_retry", "watermark", "caught_up"})
+"""Part of DESCRIBE QUERY → fields of the job's status, which its figures follow."""
+TIMES = frozenset({"since", "next_retry"})
 
 
 def _event(transition: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from ds_dagster.errors import DsError
+from ds_dagster.figures import FIGURES, over_queries
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime.status import FiniteResult, JobStatus, outlook
 
@@ -17,8 +18,7 @@ SUMMED = frozenset({"lag_records", "lag_seconds", "lost_records", "lost"})
 
 
 def status_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
-    """Numbers of the jobs that fill one relation: sums of rows and lag records, the worst lag, the oldest
-    watermark."""
+    """The figures of the jobs that fill one relation, as :data:`ds_dagster.figures.FIGURES` adds them up."""
     if not statuses:
         return {}
     metadata: dict[str, Any] = {
@@ -27,26 +27,10 @@ def status_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
         "incarnation": ", ".join(status.incarnation for status in statuses),
         "checkpoint": max(status.checkpoint_version for status in statuses),
         "fingerprint": ", ".join(status.fingerprint for status in statuses),
-        "rows": sum(status.rows for status in statuses),
-        "rows_per_second": round(sum(status.rows_per_second for status in statuses), 1),
-        "late_rows": sum(status.late_rows for status in statuses),
-        "bad_records": sum(status.bad_records for status in statuses),
-        "lost_records": sum(status.lost_records for status in statuses),
-        "state_rows": sum(status.state_rows for status in statuses),
     }
-    optional: dict[str, list[float | None]] = {
-        "batch": [status.batch for status in statuses],
-        "lag_seconds": [None if s.lag_seconds is None else round(s.lag_seconds, 3) for s in statuses],
-    }
-    metadata |= {name: max(known) for name, found in optional.items() if (known := [v for v in found if v is not None])}
-    if lag := [status.lag_records for status in statuses if status.lag_records is not None]:
-        metadata["lag_records"] = sum(lag)
-    for name, times in (
-        ("watermark", [s.watermark for s in statuses]),
-        ("last_rows", [s.progressed for s in statuses]),
-    ):
-        if known_times := [moment for moment in times if moment is not None]:
-            metadata[name] = _timestamp(min(known_times) if name == "watermark" else max(known_times))
+    for name, value in over_queries(statuses).items():
+        figure = FIGURES[name]
+        metadata[figure.name] = _timestamp(value) if figure.unit == "moment" else value
     metadata |= _of_sources(statuses)
     return {f"{PREFIX}/{name}": value for name, value in metadata.items()}
 

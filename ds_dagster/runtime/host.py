@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.errors import DsError
+from ds_dagster.figures import Figures
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.clock import Clock
@@ -49,26 +50,7 @@ class StartOrder:
         return self.spec.is_finite
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Figures of a running query; fields as in :class:`ds_dagster.runtime.status.JobStatus`. ``batches`` finished
-    since its start."""
-
-    batch: int | None = None
-    batches: int = 0
-    rows: int = 0
-    rows_per_second: float = 0.0
-    lag_records: int | None = None
-    lag_seconds: float | None = None
-    watermark: float | None = None
-    state_rows: int = 0
-    state_bytes: int = 0
-    late_rows: int = 0
-    bad_records: int = 0
-    lost_records: int = 0
-    details: str = ""
-    progressed: float | None = None
-    caught_up: float | None = None
+NOTHING = Figures()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +67,7 @@ class Observation:
 
     incarnation: str
     phase: Phase
-    progress: Progress = Progress()
+    progress: Figures = NOTHING
     failure: DsError | None = None
     loaded: int = 0
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
+from ds_dagster.figures import taken_over
 from ds_dagster.runtime import rows
 from ds_dagster.runtime.backoff import Backoff
 from ds_dagster.runtime.clock import Clock
@@ -153,7 +154,7 @@ class Reconciler:
             before = decided.status(name)
             if name not in self._jobs or seen.incarnation != before.incarnation:
                 continue
-            after = self._healed(_with_progress(before, seen, now))
+            after = self._healed(replace(taken_over(before, seen.progress), beat=now))
             stale = before.beat is None or not 0.0 <= now - before.beat < REFRESH_SECONDS
             if name in decided.statuses or stale or replace(after, beat=before.beat) != before:
                 decided.statuses[name] = after
@@ -223,25 +224,3 @@ def sources_first(specs: Mapping[str, JobSpec]) -> Mapping[str, JobSpec]:
     for name in sorted(specs):
         visit(name, frozenset())
     return done
-
-
-def _with_progress(status: StatusRow, seen: Observation, now: float) -> StatusRow:
-    progress = seen.progress
-    return replace(
-        status,
-        batch=status.batch if progress.batch is None else progress.batch,
-        rows=progress.rows,
-        rows_per_second=progress.rows_per_second,
-        lag_records=progress.lag_records,
-        lag_seconds=progress.lag_seconds,
-        watermark=progress.watermark,
-        state_rows=progress.state_rows,
-        state_bytes=progress.state_bytes,
-        late_rows=progress.late_rows,
-        bad_records=progress.bad_records,
-        lost_records=progress.lost_records,
-        details=progress.details,
-        progressed=progress.progressed or status.progressed,
-        caught_up=progress.caught_up,
-        beat=now,
-    )

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Row
 
+from ds_dagster.figures import Figures, from_json, to_json
 from ds_dagster.runtime.status import Action, DesiredState, EngineState, JobState
 
 RequestState = Literal["WAITING", "RUNNING", "STEP", "FINISHED", "FAILED", "STOPPED"]
@@ -30,8 +31,9 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StatusRow:
-    """What the engine says of one job; see ``schema.STATUS`` and :class:`ds_dagster.runtime.status.JobStatus`."""
+class StatusRow(Figures):
+    """What the engine says of one job; see ``schema.STATUS`` and :class:`ds_dagster.runtime.status.JobStatus`. Its
+    figures are one column."""
 
     name: str
     state: JobState = "ABSENT"
@@ -44,24 +46,10 @@ class StatusRow:
     generation: int = 0
     checkpoint_version: int = 0
     fingerprint: str = ""
-    batch: int | None = None
-    rows: int = 0
-    rows_per_second: float = 0.0
-    lag_records: int | None = None
-    lag_seconds: float | None = None
-    watermark: float | None = None
-    state_rows: int = 0
-    state_bytes: int = 0
-    late_rows: int = 0
-    bad_records: int = 0
-    lost_records: int = 0
-    details: str = ""
     beat: float | None = None
     next_retry: float | None = None
     attempts: int = 0
     started: float | None = None
-    progressed: float | None = None
-    caught_up: float | None = None
     writer: str = ""
 
 
@@ -124,10 +112,16 @@ class EngineRow:
 
 def record(kind: type[T], row: Row[Any]) -> T:
     """A record from a row that has (at least) its columns."""
-    values = row._mapping
-    return kind(**{field.name: values[field.name] for field in fields(kind)})  # type: ignore[arg-type]
+    found = dict(row._mapping)
+    if issubclass(kind, Figures):
+        found |= {**Figures().figures(), **from_json(found["figures"])}
+    return kind(**{field.name: found[field.name] for field in fields(kind)})  # type: ignore[arg-type]
 
 
 def values(record_: Any) -> dict[str, Any]:
     """Column values of a record."""
-    return asdict(record_)
+    if not isinstance(record_, Figures):
+        return asdict(record_)
+    apart = record_.figures()
+    own = {field.name: getattr(record_, field.name) for field in fields(record_) if field.name not in apart}
+    return {**own, "figures": to_json(record_)}

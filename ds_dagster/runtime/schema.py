@@ -6,11 +6,25 @@ Only the engine that holds the lease migrates; everybody else refuses an older o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 
-from sqlalchemy import BigInteger, Column, Connection, Float, Integer, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    column,
+    insert,
+    table,
+)
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 metadata = MetaData()
 
@@ -73,28 +87,16 @@ STATUS = Table(
     Column("generation", BigInteger, nullable=False),
     Column("checkpoint_version", Integer, nullable=False),
     Column("fingerprint", Text, nullable=False),
-    Column("batch", BigInteger),
-    Column("rows", BigInteger, nullable=False),
-    Column("rows_per_second", Float, nullable=False),
-    Column("lag_records", BigInteger),
-    Column("lag_seconds", Float),
-    Column("watermark", Float),
-    Column("state_rows", BigInteger, nullable=False),
-    Column("state_bytes", BigInteger, nullable=False),
-    Column("late_rows", BigInteger, nullable=False),
-    Column("bad_records", BigInteger, nullable=False),
-    Column("lost_records", BigInteger, nullable=False),
-    Column("details", Text, nullable=False),
+    Column("figures", Text, nullable=False),
     Column("beat", Float),
     Column("next_retry", Float),
     Column("attempts", Integer, nullable=False),
     Column("started", Float),
-    Column("progressed", Float),
-    Column("caught_up", Float),
     Column("writer", String(32), nullable=False),
 )
 """What is. Written by engines, and by steps that run a finite query; ``writer`` says which: the token of the engine's
-lease, or :data:`STEP`. An active state counts only while its writer lives."""
+lease, or :data:`STEP`. An active state counts only while its writer lives. ``figures``: JSON of
+:class:`ds_dagster.figures.Figures`, so that a new figure is no new schema."""
 
 STEP = "step"
 
@@ -152,7 +154,39 @@ def _add_writer(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE ds_status ADD COLUMN writer VARCHAR(32) NOT NULL DEFAULT ''")
 
 
-MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {1: _add_lost_records, 2: _add_writer}
+_STATUS_4 = """
+CREATE TABLE ds_status (
+    name VARCHAR(255) NOT NULL PRIMARY KEY, state VARCHAR(16) NOT NULL, since FLOAT NOT NULL,
+    condition VARCHAR(64) NOT NULL, message TEXT NOT NULL, hint TEXT NOT NULL, detail TEXT NOT NULL,
+    incarnation VARCHAR(32) NOT NULL, generation BIGINT NOT NULL, checkpoint_version INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL, figures TEXT NOT NULL, beat FLOAT, next_retry FLOAT, attempts INTEGER NOT NULL,
+    started FLOAT, writer VARCHAR(32) NOT NULL
+)
+"""
+_FIGURES_4 = (
+    "batch", "rows", "rows_per_second", "lag_records", "lag_seconds", "watermark", "state_rows", "state_bytes",
+    "late_rows", "bad_records", "lost_records", "progressed", "caught_up",
+)  # fmt: skip
+
+
+def _figures_in_one_column(connection: Connection) -> None:
+    """Version 4: thirteen columns and one of JSON are one. The table is made anew: old SQLite drops no columns."""
+    old = [dict(row) for row in connection.exec_driver_sql("SELECT * FROM ds_status").mappings()]
+    connection.exec_driver_sql("DROP TABLE ds_status")
+    connection.exec_driver_sql(_STATUS_4)
+    for row in old:
+        figures = {name: value for name in _FIGURES_4 if (value := row.pop(name)) is not None}
+        details = row.pop("details")
+        figures |= {"details": json.loads(details)} if details else {}
+        columns = table("ds_status", *(column(name) for name in (*row, "figures")))
+        connection.execute(insert(columns).values({**row, "figures": json.dumps(figures)}))
+
+
+MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
+    1: _add_lost_records,
+    2: _add_writer,
+    3: _figures_in_one_column,
+}
 """From version → statements that lead to the next one; each runs inside the transaction that also raises the
 version."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
+
+from ds_dagster.figures import Figures
 
 JobState = Literal[
     "ABSENT", "STARTING", "RUNNING", "WAITING", "BACKING_OFF", "FAILED", "STOPPING", "STOPPED", "FINISHED", "UNKNOWN"
@@ -29,8 +30,8 @@ def outlook(state: JobState, next_retry: float | None, now: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class JobStatus:
-    """One job as last reported. Times are seconds since the epoch (UTC); None = not known.
+class JobStatus(Figures):
+    """One job as last reported, its figures among it. Times are seconds since the epoch (UTC); None = not known.
 
     Attributes:
         name, job_id, relation: query name, identity, qualified name of the relation it fills.
@@ -40,20 +41,11 @@ class JobStatus:
         generation: of the desired state (compare-and-set counter).
         checkpoint_version: ``checkpoint`` of ``ds ps``.
         fingerprint: of the definition that runs; ``wanted_fingerprint`` of the one asked for.
-        batch, rows, rows_per_second: last finished batch, rows read since the start, rate over the last batches.
-        lag_records, lag_seconds: what is not read yet, and the age of the oldest record among it (0.0 when everything
-        is read).
-        watermark: event time of the query.
-        state_rows, state_bytes, late_rows, bad_records: counters.
-        lost_records: skipped because they were gone before they were read (``'source.data.loss' = skip``).
-        details: ``{"sources": {source name: {figure: number or text}}}``: the same figures source by source, and what
-        else a source tells of itself.
         beat: when the engine last reported it; next_retry: when it is started again; attempts: starts since it was
         healthy.
-        started, progressed: start of the incarnation, end of the last batch that had rows.
+        started: start of the incarnation.
         detail: text of the outside system that failed.
         reported_generation: of the desired state the engine has acted on; smaller than ``generation``: it has not yet.
-        caught_up: everything that existed in its sources at this moment is processed.
         since: when it entered ``state``.
     """
 
@@ -70,26 +62,12 @@ class JobStatus:
     checkpoint_version: int = 0
     fingerprint: str = ""
     wanted_fingerprint: str = ""
-    batch: int | None = None
-    rows: int = 0
-    rows_per_second: float = 0.0
-    lag_records: int | None = None
-    lag_seconds: float | None = None
-    watermark: float | None = None
-    state_rows: int = 0
-    state_bytes: int = 0
-    late_rows: int = 0
-    bad_records: int = 0
-    lost_records: int = 0
-    details: Mapping[str, Any] = field(default_factory=dict)
     beat: float | None = None
     next_retry: float | None = None
     attempts: int = 0
     started: float | None = None
-    progressed: float | None = None
     detail: str = ""
     reported_generation: int = 0
-    caught_up: float | None = None
     since: float | None = None
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from ds_dagster.errors import DsError, error
@@ -32,9 +31,8 @@ def job_status(
         silent: seconds since the engine's last beat.
         held: whether a step that lives holds the job's open run.
     """
-    told: dict[str, Any] = asdict(status)
+    told: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
     told["reported_generation"] = told.pop("generation")
-    told["details"] = json.loads(status.details) if status.details else {}
     told["since"] = told["since"] or None
     writer = told.pop("writer")
     lives = held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ds_dagster.catalog.lag import SourceLag
 from ds_dagster.catalog.store import StoreAdmin
@@ -42,11 +42,11 @@ class LagLook:
         sources: lag by source name.
     """
 
-    batch: int
+    batch: int | None
     at: float
     sources: Mapping[str, SourceLag]
 
-    def of(self, source: SourceProgress, batch: int, now: float) -> tuple[int | None, float | None]:
+    def of(self, source: SourceProgress, batch: int | None, now: float) -> tuple[int | None, float | None]:
         """Records and seconds of a source. Behind the very batch that was looked at the look is the younger one; behind
         a later one its age still says how old what waits is at most."""
         found = self.sources.get(source.name)
@@ -61,11 +61,11 @@ class LagLook:
 
 @dataclass(frozen=True, slots=True)
 class LagFigures:
-    """Lag of a query, see :class:`ds_dagster.runtime.status.JobStatus`; ``details`` as JSON."""
+    """Lag of a query, see :class:`ds_dagster.runtime.status.JobStatus`; ``details`` too."""
 
     records: int | None
     seconds: float | None
-    details: str
+    details: Mapping[str, Any]
 
 
 def lag_figures(batch: BatchProgress, look: LagLook | None, now: float) -> LagFigures:
@@ -84,11 +84,13 @@ def lag_figures(batch: BatchProgress, look: LagLook | None, now: float) -> LagFi
     return LagFigures(
         None if None in records else sum(int(n) for n in records if n is not None),
         None if None in seconds else max((float(n) for n in seconds if n is not None), default=None),
-        json.dumps({"sources": {name: dict(found) for name, found in sources.items()}}, sort_keys=True),
+        {"sources": {name: dict(found) for name, found in sources.items()}},
     )
 
 
-def _figures(source: SourceProgress, look: LagLook | None, batch: int, now: float) -> Mapping[str, int | float | str]:
+def _figures(
+    source: SourceProgress, look: LagLook | None, batch: int | None, now: float
+) -> Mapping[str, int | float | str]:
     """Of one source; what is not known is left out."""
     records, seconds = (source.lag_records, source.lag_seconds) if look is None else look.of(source, batch, now)
     known: Mapping[str, int | float | str | None] = {

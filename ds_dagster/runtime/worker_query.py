@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.errors import DsError
+from ds_dagster.figures import Figures, after_batch
 from ds_dagster.runtime.clock import Clock
-from ds_dagster.runtime.host import Observation, Phase, Progress, StartOrder
+from ds_dagster.runtime.host import Observation, Phase, StartOrder
 from ds_dagster.runtime.worker_lag import LagLook, WatchedSource, lag_figures, named
 from ds_dagster.spark.jvm import operators, recent_progress
-from ds_dagster.spark.progress import BatchProgress, read_progress
+from ds_dagster.spark.progress import BatchProgress, epoch_of, read_progress
 from ds_dagster.spark.query import PreparedQuery
 
 WAITING = ("Waiting for data", "Waiting for next trigger")
@@ -49,7 +49,7 @@ class HostedQuery:
     loaded: int = 0
     is_stop_asked: bool = False
     is_concluding: bool = False
-    progress: Progress = field(default_factory=Progress)
+    progress: Figures = field(default_factory=Figures)
     sources: Mapping[str, WatchedSource] = field(default_factory=dict)
     ruin: DsError | None = None
     _batch: BatchProgress | None = None
@@ -78,6 +78,7 @@ class HostedQuery:
         for text in recent_progress(self.query, self._reported):
             self._take(named(read_progress(text), self._entities()))
         self._take_lag()
+        self._take_written()
         self._look_for_idleness(self.query)
         self._ask_clock()
         if self.phase == "starting" and (self.progress.batches or self._idle_since is not None):
@@ -85,7 +86,7 @@ class HostedQuery:
 
     def _take(self, batch: BatchProgress) -> None:
         _LOG.debug("%s: %s", self.order.name, batch)
-        before, began = self.progress, _epoch(batch.timestamp)
+        before, began = self.progress, epoch_of(batch.timestamp)
         self._reported = batch.timestamp
         is_at_end = bool(batch.sources) and all(source.lag_records == 0 for source in batch.sources)
         caught_up = began if is_at_end else before.caught_up
@@ -94,18 +95,9 @@ class HostedQuery:
             return
         rate = before.rows_per_second * (1 - RATE_WEIGHT) + batch.rows_per_second * RATE_WEIGHT
         self.progress = replace(
-            before,
-            batch=batch.batch,
-            batches=before.batches + 1,
-            rows=before.rows + batch.input_rows,
+            after_batch(before, batch),
             rows_per_second=round(rate if before.batches else batch.rows_per_second, 1),
-            lost_records=batch.lost_records,
-            watermark=_epoch(batch.watermark) or before.watermark,
-            state_rows=batch.state_rows,
-            state_bytes=batch.state_bytes,
-            late_rows=before.late_rows + batch.late_rows,
-            bad_records=before.bad_records + batch.bad_records,
-            progressed=self.clock.now() if batch.input_rows else before.progressed,
+            progressed=self.clock.now() if batch.rows else before.progressed,
             caught_up=caught_up,
         )
         self._batch = batch
@@ -136,6 +128,12 @@ class HostedQuery:
             self.progress, lag_records=found.records, lag_seconds=found.seconds, details=found.details
         )
 
+    def _take_written(self) -> None:
+        """What loaders have counted: of those Spark knows nothing."""
+        written = None if self.prepared is None else self.prepared.rows_written
+        if written is not None:
+            self.progress = replace(self.progress, rows_written=written)
+
     def _look_for_idleness(self, query: StreamingQuery) -> None:
         """Two looks in a row that find the query waiting for data: what existed at the first one is processed, since
         Spark looks several times between ours."""
@@ -160,11 +158,3 @@ class HostedQuery:
             return
         if snapshot["time_micros"]:
             self.progress = replace(self.progress, watermark=snapshot["time_micros"] / 1e6)
-
-
-def _epoch(text: str) -> float | None:
-    """Seconds since 1970 of Spark's ISO 8601 text; None for none and for the epoch itself (no event time yet)."""
-    if not text:
-        return None
-    seconds = datetime.fromisoformat(text.replace("Z", "+00:00")).replace(tzinfo=timezone.utc).timestamp()
-    return seconds or None

@@ -30,6 +30,7 @@ class BatchWriter:
     Attributes:
         failure: what the last batch failed with; Spark keeps only its text.
         last: what the last batch did.
+        written: rows loaded by all batches.
     """
 
     def __init__(self, loader: BatchLoader, target: TableTarget, timestamp_format: str = "sql") -> None:
@@ -39,6 +40,7 @@ class BatchWriter:
         self._is_planned = False
         self.failure: DsError | None = None
         self.last: LoadResult | None = None
+        self.written = 0
 
     def planned(self, stream: DataFrame) -> DataFrame:
         """The stream of what batches are loaded as, where that can stand in its plan: a query on top of every batch
@@ -56,6 +58,7 @@ class BatchWriter:
         """
         try:
             self.last = self.loader.load(self.rows(batch), epoch)
+            self.written += 0 if self.last.replayed else self.last.rows
         except (DsError, *SPARK_ERRORS) as problem:
             self.failure = classify(problem)
             raise

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any
 
+from ds_dagster.figures import Figures
 from ds_dagster.spark.formats import bad_records_metric
 
 Positions = Mapping[str, int | str]
@@ -41,41 +43,19 @@ class SourceProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchProgress:
-    """One batch of a query.
+class BatchProgress(Figures):
+    """One batch of a query: its figures, and where its sources are.
 
     Attributes:
-        batch: number in the checkpoint, from 0.
         timestamp: when it was triggered, ISO 8601 UTC.
-        input_rows: over all sources, ticks not counted.
-        rows_per_second: input of this batch by its own duration.
         duration_millis: of the whole batch.
-        sources: data sources by name.
-        lag_records: sum over sources, None when unknown for any.
-        lag_seconds: the worst of the sources, None when unknown for any that has lag.
-        lost_records: sum over sources, since the query started.
-        watermark: ISO 8601 UTC, empty without event time.
-        state_rows, state_bytes: kept by stateful operators.
-        late_rows: dropped by closing windows in this batch.
-        bad_records: dropped by ``IGNORE`` in this batch.
-        output_rows: as the sink reports, None when it does not.
+        sources: data sources by name; ticks are none.
+        durations: Spark's steps → milliseconds.
     """
 
-    batch: int
-    timestamp: str
-    input_rows: int
-    rows_per_second: float
-    duration_millis: int
+    timestamp: str = ""
+    duration_millis: int = 0
     sources: tuple[SourceProgress, ...] = ()
-    lag_records: int | None = None
-    lag_seconds: float | None = None
-    lost_records: int = 0
-    watermark: str = ""
-    state_rows: int = 0
-    state_bytes: int = 0
-    late_rows: int = 0
-    bad_records: int = 0
-    output_rows: int | None = None
     durations: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -102,21 +82,30 @@ def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
     return BatchProgress(
         batch=int(found["batchId"]),
         timestamp=str(found["timestamp"]),
-        input_rows=rows,
+        batches=1,
+        rows=rows,
         rows_per_second=round(1000 * rows / millis, 1) if millis else 0.0,
         duration_millis=millis,
         sources=sources,
         lag_records=None if None in lags else sum(lag for lag in lags if lag is not None),
         lag_seconds=_worst(sources),
         lost_records=sum(source.lost_records for source in sources),
-        watermark=str((found.get("eventTime") or {}).get("watermark", "")),
+        watermark=epoch_of(str((found.get("eventTime") or {}).get("watermark", ""))),
         state_rows=sum(int(operator["numRowsTotal"]) for operator in state),
         state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
         late_rows=sum(int(operator["numRowsDroppedByWatermark"]) for operator in state),
         bad_records=sum(_bad_records(found.get("observedMetrics") or {})),
-        output_rows=written if written >= 0 else None,
+        rows_written=written if written >= 0 else None,
         durations=MappingProxyType(durations),
     )
+
+
+def epoch_of(text: str) -> float | None:
+    """Seconds since 1970 of Spark's ISO 8601 text; None for none and for the epoch itself (no event time yet)."""
+    if not text:
+        return None
+    seconds = datetime.fromisoformat(text.replace("Z", "+00:00")).replace(tzinfo=timezone.utc).timestamp()
+    return seconds or None
 
 
 def _worst(sources: Iterable[SourceProgress]) -> float | None:

@@ -92,6 +92,11 @@ class PreparedQuery:
         """Of a table or view sink: ``finish`` it after a finite run."""
         return self.writer.loader if self.writer else None
 
+    @property
+    def rows_written(self) -> int | None:
+        """Rows that its table or view has got since the start; None where Spark itself counts, or nobody."""
+        return self.writer.written if self.writer else None
+
 
 def prepare(
     spark: SparkSession,

@@ -20,6 +20,7 @@ BASE = frozenset(
     {
         "aws_session",
         "errors",
+        "figures",
         "conditions",
         "diagnostics",
         "names",

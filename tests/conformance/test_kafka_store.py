@@ -231,8 +231,8 @@ def test_skipping_under_a_clock_in_bounded_batches(world: World) -> None:
     world.send(4, 30, 0)
     world.cut(0, 21)
     batches = world.run()
-    assert (batches[-1].lost_records, sum(batch.input_rows for batch in batches)) == (17, 9)
-    assert max(batch.input_rows for batch in batches) <= 4
+    assert (batches[-1].lost_records, sum(batch.rows for batch in batches)) == (17, 9)
+    assert max(batch.rows for batch in batches) <= 4
 
 
 def test_how_far_behind_a_reader_is(world: World) -> None:

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from ds_dagster.figures import Figures
 from ds_dagster.runtime.engine import run_engine
-from ds_dagster.runtime.host import HostContext, Observation, Progress, StartOrder
+from ds_dagster.runtime.host import HostContext, Observation, StartOrder
 from ds_dagster.settings import Settings
 
 JVM = """
@@ -45,7 +46,7 @@ class WorkingHost:
         return True
 
     def start(self, order: StartOrder) -> None:
-        self.seen[order.name] = Observation(order.incarnation, "running", Progress(batch=0))
+        self.seen[order.name] = Observation(order.incarnation, "running", Figures(batch=0))
 
     def stop(self, name: str) -> None:
         self.seen[name] = Observation(self.seen[name].incarnation, "stopped")

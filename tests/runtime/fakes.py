@@ -15,13 +15,14 @@ from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import BIGINT
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
+from ds_dagster.figures import Figures
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.nodes import Scan, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import Project
 from ds_dagster.runtime import rows
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.host import Observation, Progress, StartOrder
+from ds_dagster.runtime.host import Observation, StartOrder
 from ds_dagster.runtime.liveness import DEFAULT_ENGINE
 from ds_dagster.runtime.records import StatusRow
 from ds_dagster.settings import Settings
@@ -95,7 +96,7 @@ class FakeHost:
 
     def works(self, name: str, **progress: object) -> None:
         """It runs and has finished a batch."""
-        self.says(name, "running", progress=Progress(**{"batch": 0, **progress}))  # type: ignore[arg-type]
+        self.says(name, "running", progress=Figures(**{"batch": 0, **progress}))  # type: ignore[arg-type]
 
 
 def engine_says(control: Control, *statuses: StatusRow) -> None:

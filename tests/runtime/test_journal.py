@@ -210,21 +210,37 @@ def test_a_migration_that_fails_changes_nothing(
     assert Journal.open(settings, {}).exists()
 
 
+STATUS_1 = """
+CREATE TABLE ds_status (
+    name VARCHAR(255) NOT NULL PRIMARY KEY, state VARCHAR(16) NOT NULL, since FLOAT NOT NULL,
+    condition VARCHAR(64) NOT NULL, message TEXT NOT NULL, hint TEXT NOT NULL, detail TEXT NOT NULL,
+    incarnation VARCHAR(32) NOT NULL, generation BIGINT NOT NULL, checkpoint_version INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL, batch BIGINT, rows BIGINT NOT NULL, rows_per_second FLOAT NOT NULL, lag_records BIGINT,
+    lag_seconds FLOAT, watermark FLOAT, state_rows BIGINT NOT NULL, state_bytes BIGINT NOT NULL,
+    late_rows BIGINT NOT NULL, bad_records BIGINT NOT NULL, beat FLOAT, next_retry FLOAT, attempts INTEGER NOT NULL,
+    started FLOAT, progressed FLOAT, caught_up FLOAT
+)
+"""
+
+
 def test_a_journal_of_the_first_version_is_migrated(journal: Journal, settings: Settings) -> None:
     with journal.write() as connection:
-        for column in ("lost_records", "details", "writer"):
-            connection.exec_driver_sql(f"ALTER TABLE ds_status DROP COLUMN {column}")
+        connection.exec_driver_sql("DROP TABLE ds_status")
+        connection.exec_driver_sql(STATUS_1)
         connection.exec_driver_sql(
             "INSERT INTO ds_status (name, state, since, condition, message, hint, detail, incarnation, generation, "
             "checkpoint_version, fingerprint, rows, rows_per_second, state_rows, state_bytes, late_rows, bad_records, "
-            "attempts) VALUES ('a', 'RUNNING', 1, '', '', '', '', 'i', 1, 1, 'f', 5, 0, 0, 0, 0, 0, 0)"
+            "attempts, batch) VALUES ('a', 'RUNNING', 1, '', '', '', '', 'i', 1, 1, 'f', 5, 0, 0, 0, 0, 0, 0, 7)"
         )
         connection.execute(update(schema.META).where(schema.META.c.name == "schema").values(value="1"))
     later = Journal.open(settings, {})
     later.migrate()
     with later.read() as connection:
         status = rows.statuses(connection)["a"]
-    assert (status.rows, status.lost_records, status.details, status.writer) == (5, 0, "", "")
+    assert (status.rows, status.batch, status.lost_records, status.details, status.writer) == (5, 7, 0, {}, "")
+    with later.write() as connection:  # what is written from here on has the shape of a new journal
+        rows.save_statuses(connection, [replace(status, rows=9)], writer="w")
+        assert rows.statuses(connection)["a"].rows == 9
 
 
 @pytest.mark.parametrize("written", ["mysql://u:hunter2@h/d", "not a url", "sqlite:///elsewhere.db"])

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.errors import UserError
+from ds_dagster.figures import Figures
 from ds_dagster.local.servers import down, up
 from ds_dagster.runtime import rows
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.host import Progress
 from ds_dagster.runtime.joblog import JobLog
 from ds_dagster.runtime.journal import Journal
 from ds_dagster.runtime.launchers.external import ExternalLauncher
@@ -86,7 +86,7 @@ def test_a_job_from_request_to_figures(control: Control, settings: Settings, clo
     request = control.request_run(project(settings, query("load", "t", refresh="full")), "load")
     clock.advance(1.0)
     reconciler.tick()
-    host.says("load", "finished", loaded=5, progress=Progress(batches=1))
+    host.says("load", "finished", loaded=5, progress=Figures(batches=1))
     reconciler.tick()
     assert control.wait_run(request).rows == 5
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -26,7 +25,7 @@ def source(name: str, lag: int | None, seconds: float | None = None, lost: int =
 
 
 def batch(*sources: SourceProgress, number: int = 3) -> BatchProgress:
-    return BatchProgress(number, "", 0, 0.0, 0, sources)
+    return BatchProgress(batch=number, sources=sources)
 
 
 CASES: tuple[tuple[BatchProgress, LagLook | None, tuple[int | None, float | None]], ...] = (
@@ -54,12 +53,12 @@ CASES: tuple[tuple[BatchProgress, LagLook | None, tuple[int | None, float | None
 def test_figures(progress: BatchProgress, look: LagLook | None, expected: tuple[int | None, float | None]) -> None:
     found = lag_figures(progress, look, NOW)
     assert (found.records, found.seconds) == expected
-    assert set(json.loads(found.details)["sources"]) == {one.name for one in progress.sources}
+    assert set(found.details["sources"]) == {one.name for one in progress.sources}
 
 
 def test_details_are_told_source_by_source() -> None:
     found = lag_figures(batch(source("a", 4, lost=2), source("b", None)), None, NOW)
-    assert json.loads(found.details) == {
+    assert found.details == {
         "sources": {"a": {"lag_records": 4, "lost": "aa", "lost_records": 2}, "b": {"lost_records": 0}}
     }
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from ds_dagster.errors import ExternalError, error
+from ds_dagster.figures import Figures
 from ds_dagster.runtime import round as rounds
 from ds_dagster.runtime import rows
 from ds_dagster.runtime.backoff import Backoff
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.host import Progress
 from ds_dagster.runtime.joblog import JobLog
 from ds_dagster.runtime.lease import Lease
 from ds_dagster.runtime.locks import FileLock
@@ -423,7 +423,7 @@ def test_a_run_waits_for_its_sources_then_reports_what_it_loaded(house: House) -
     house.tick(1.0)
     assert house.host.orders[-1].name == "load"
     assert house.host.orders[-1].finite
-    house.host.says("load", "finished", progress=Progress(batch=1, batches=2), loaded=500)
+    house.host.says("load", "finished", progress=Figures(batch=1, batches=2), loaded=500)
     house.tick()
     result = house.control.wait_run(request)
     assert (result.state, result.rows, result.batches) == ("FINISHED", 500, 2)
@@ -450,7 +450,7 @@ def test_the_next_run_of_an_incremental_load_keeps_its_checkpoint(house: House) 
     for _ in range(2):
         load(house)
         house.tick()
-        house.host.says("load", "finished", progress=Progress(batch=0, batches=1))
+        house.host.says("load", "finished", progress=Figures(batch=0, batches=1))
         house.tick()
     first, second = (order for order in house.host.orders if order.name == "load")
     assert (first.checkpoint_version, second.checkpoint_version) == (1, 1)
