@@ -121,12 +121,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "driver's class path",
     ),
     Condition(
-        "KAFKA_MARKER_MISSING",
-        "user",
-        "it cannot be told whether the last batch was written to Kafka: its marker is gone",
-        "the topic was re-created or the group's offsets expired; `ds reset` starts a new checkpoint version",
-    ),
-    Condition(
         "KAFKA_MARKER_UNREADABLE",
         "external",
         "the marker of the last batch could not be read from Kafka",

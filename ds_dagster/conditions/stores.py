@@ -285,6 +285,19 @@ CONDITIONS: tuple[Condition, ...] = (
         "{table} was written by checkpoint version {found}, this job is version {version}",
         "a newer run has taken over; stop this one, or `ds reset` the query",
     ),
+    Condition(
+        "CHECKPOINT_BEHIND_SINK",
+        "user",
+        "{table} has {sink}, which is not the batch that the checkpoint ends at ({checkpoint})",
+        "the checkpoint is older than its sink: a restored copy, or the end of it was lost with the machine; put the "
+        "newer checkpoint back, or `ds reset` the query",
+    ),
+    Condition(
+        "SINK_BEHIND_CHECKPOINT",
+        "user",
+        "{table} ends at {sink}, behind the checkpoint ({checkpoint})",
+        "the sink lost rows that the checkpoint counts as written: restore the sink, or `ds reset` the query",
+    ),
     Condition("DISK_FULL", "external", "no space is left for {what}", "free disk space; it is tried again by itself"),
     Condition(
         "VIEW_MISSING",

@@ -160,8 +160,8 @@ def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
     with ThreadPoolExecutor(1, "ds-sink") as pool:
         sinks = pool.submit(_ensure_sinks, job)
         made = (_application if job.query.members else _single)(spark, job, given)
-        sinks.result()
-    return made
+        targets = sinks.result()
+    return replace(made, targets=targets)
 
 
 def _single(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
@@ -261,11 +261,14 @@ def _own(job: Compiled, scan: Scan, rows: RowSource) -> Options:
     return {rows.owner_option: PropertyValue(owner), rows.state_option: PropertyValue(str(folder))}
 
 
-def _ensure_sinks(job: Compiled) -> None:
+def _ensure_sinks(job: Compiled) -> Mapping[str, str]:
+    """The streams it writes exist; what tells them from later ones of the same name."""
+    found: dict[str, str] = {}
     for sink in job.query.sinks:
-        _, kind, _ = job.store(sink)
+        store, kind, _ = job.store(sink)
         if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
-            _ensured(job, sink)
+            found[f"{store.name}.{sink.entity}"] = _ensured(job, sink).identity
+    return {entity: identity for entity, identity in found.items() if identity}
 
 
 def _check_written(job: Compiled, relation: Relation) -> None:

@@ -21,6 +21,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.batch_writers import BatchWriter
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.session import active
+from ds_dagster.spark.sink_account import Account
 from ds_dagster.spark.sources import register_provider, resolved
 
 Capture = Callable[[DataFrame, int], None]
@@ -112,11 +113,15 @@ class ApplicationWriter:
         """Of its tables and views."""
         return tuple(sink.writer.loader for sink in self.sinks if isinstance(sink.writer, BatchWriter))
 
-    def begin(self, replay: int | None) -> None:
-        """Before the first batch: tell transactions which batch may have been written (None: nobody knows)."""
+    def settle(self, account: Account) -> None:
+        """Before the first batch: hold every stream against the checkpoint.
+
+        Raises:
+            DsError: as :meth:`Account.settle`.
+        """
         for sink in self.sinks:
-            if isinstance(sink.writer, StreamWriter) and sink.write.transactional and replay is not None:
-                sink.writer.options = {**sink.writer.options, "replay.epoch": str(replay)}
+            if isinstance(sink.writer, StreamWriter):
+                sink.writer.options = account.settle(sink.write, sink.identity, sink.writer.options)
 
     @property
     def failure(self) -> DsError | None:

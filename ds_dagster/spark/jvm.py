@@ -437,9 +437,10 @@ class Operators:
         context = self.spark.sparkContext._jsc.sc()
         self._jvm.rowlog.RowLogs.registerLate(context, job, log, dict(options), told)
 
-    def begin_row_logs(self, job: str, checkpoint: str) -> None:
-        """The checkpoint of a job with such logs, before its query starts."""
-        self._jvm.rowlog.RowLogs.begin(self.spark._jsparkSession, job, checkpoint)
+    def begin_row_logs(self, job: str, checkpoint: str, replay: int) -> None:
+        """The checkpoint of a job with logs and its unfinished batch (:data:`NO_REPLAY`: none), before its query
+        starts."""
+        self._jvm.rowlog.RowLogs.begin(self.spark._jsparkSession, job, checkpoint, replay)
 
     def late_row(self, job: str, log: str, end: Column, row: Column) -> Column:
         """A condition that is always true and remembers rows whose window (``end``: timestamp) may be closed."""
@@ -480,6 +481,39 @@ class Operators:
         "late": {"late_rows", "late_versions"}}``; unknown values are null.
         """
         return cast("dict[str, Any] | None", json.loads(self._jvm.time.Clocks.snapshot(job)))
+
+    def checkpoint_tip(self, checkpoint: str) -> dict[str, dict[str, Any] | None]:
+        """``{"committed", "planned"}``: the last finished batch of a checkpoint and the one behind it, each None or
+        ``{"batch", "offsets"}`` with the digest of its end offsets; any file system Hadoop knows."""
+        found = self._jvm.checkpoint.BatchLog.tip(self.spark._jsparkSession, checkpoint)
+        return cast("dict[str, dict[str, Any] | None]", json.loads(found))
+
+    def batch_tip(self, checkpoint: str, batch: int) -> dict[str, Any]:
+        """The same of one planned batch."""
+        return cast(
+            "dict[str, Any]", json.loads(self._jvm.checkpoint.BatchLog.batch(self.spark._jsparkSession, checkpoint, batch))
+        )
+
+    def read_checkpoint_text(self, checkpoint: str, name: str) -> str | None:
+        """A text beside Spark's files in a checkpoint, None without one."""
+        found = self._jvm.checkpoint.CheckpointText.read(self.spark._jsparkSession, checkpoint, name)
+        return None if found is None else str(found)
+
+    def write_checkpoint_text(self, checkpoint: str, name: str, text: str) -> None:
+        """Replace it as a whole."""
+        self._jvm.checkpoint.CheckpointText.write(self.spark._jsparkSession, checkpoint, name, text)
+
+    def open_transaction(self, options: Mapping[str, str]) -> dict[str, Any] | None:
+        """Open the transaction of a job before its first batch, which fences every other owner of its id.
+
+        Args:
+            options: of :data:`KAFKA_SINK`.
+
+        Returns:
+            The last batch in the topic, None for none: ``{"batch", "offsets"}`` with the digest of its end offsets,
+            which is empty where nobody knows.
+        """
+        return cast("dict[str, Any] | None", json.loads(self._jvm.kafka.JobTransactions.open(dict(options))))
 
     def release_transaction(self, transactional_id: str) -> None:
         """Close the producer of a job whose query has ended; nothing happens when it has none."""

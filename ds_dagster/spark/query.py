@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
@@ -21,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip
 from ds_dagster.errors import DsError
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.nodes import Aggregate, Scan
@@ -28,6 +28,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.spark.application import ApplicationWriter, Capture, stream_options, table_writer
 from ds_dagster.spark.batch_writers import BatchWriter
+from ds_dagster.spark.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config
 from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
@@ -39,8 +40,9 @@ from ds_dagster.spark.row_errors import row_errors
 from ds_dagster.spark.row_logs import JOB_OPTION, LogCapture, RowLogs
 from ds_dagster.spark.session import active, in_pool, job_session
 from ds_dagster.spark.shared_rows import SharedRows
+from ds_dagster.spark.sink_account import Account
 from ds_dagster.spark.sinks import encode_records
-from ds_dagster.spark.source_identity import check_identities, local_folder
+from ds_dagster.spark.source_identity import check_identities
 from ds_dagster.spark.sources import (
     SourceProvider,
     register_provider,
@@ -69,6 +71,7 @@ class PreparedQuery:
         reads: as given.
         logs: of rows it leaves out, None for none.
         application: takes the batches of a query with several sinks.
+        targets: what tells the entities it writes from later ones of the same name, by ``store.entity``.
     """
 
     query: BoundQuery
@@ -86,6 +89,7 @@ class PreparedQuery:
     reads: Mapping[str, ReadSpec] = field(default_factory=dict, repr=False)
     logs: RowLogs | None = None
     application: ApplicationWriter | None = None
+    targets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def loader(self) -> BatchLoader | None:
@@ -205,22 +209,34 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
         trigger: ``available_now`` ends by itself when what exists now has been processed.
 
     Raises:
-        DsError: INPUT_RECREATED, or Spark refused to start it.
+        DsError: INPUT_RECREATED, what :meth:`Account.settle` raises, or Spark refused to start it.
     """
     with ExitStack() as undo:
         undo.callback(close, prepared)
         if not prepared.unnamed or prepared.application is not None:
-            check_identities(checkpoint, prepared.reads)
-        if prepared.application is not None:
-            prepared.application.begin(unfinished_batch(checkpoint))
-        query = _started(prepared, checkpoint, trigger)
+            check_identities(prepared.session, checkpoint, prepared.reads)
+        tip = checkpoint_tip(prepared.session, checkpoint)
+        query = _started(_settled(prepared, checkpoint, tip), checkpoint, tip, trigger)
         undo.pop_all()
     return query
 
 
-def _started(prepared: PreparedQuery, checkpoint: str, trigger: Trigger) -> StreamingQuery:
+def _settled(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip) -> PreparedQuery:
+    """The same with its streams held against the checkpoint."""
+    account = Account.of(prepared.session, checkpoint, tip, prepared.targets)
+    with active(prepared.session):
+        if prepared.application is not None:
+            prepared.application.settle(account)
+        elif prepared.write.kind == "stream" and prepared.capture is None:
+            options = account.settle(prepared.write, prepared.identity, prepared.options)
+            prepared = replace(prepared, options=options)
+    account.close()
+    return prepared
+
+
+def _started(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip, trigger: Trigger) -> StreamingQuery:
     writer = prepared.frame.writeStream.queryName(prepared.job_name).outputMode(prepared.output_mode)
-    writer = _to_sink(writer, prepared, checkpoint).option("checkpointLocation", checkpoint)
+    writer = _to_sink(writer, prepared).option("checkpointLocation", checkpoint)
     if trigger == "available_now":
         writer = writer.trigger(availableNow=True)
     elif prepared.write.interval_millis:
@@ -229,7 +245,7 @@ def _started(prepared: PreparedQuery, checkpoint: str, trigger: Trigger) -> Stre
         prepared.session.conf.set(EVOLUTION, "false")
     try:
         if prepared.logs is not None:
-            prepared.logs.begin(checkpoint)
+            prepared.logs.begin(checkpoint, tip.planned.batch if tip.planned else NO_REPLAY)
         with active(prepared.session), in_pool(prepared.session, prepared.job_name):
             return writer.start()
     except SPARK_ERRORS as problem:
@@ -301,16 +317,13 @@ def _wants(query: BoundQuery, write: WriteSpec) -> Wants:
     return POSITION if upserts and not grouped else NOTHING
 
 
-def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery, checkpoint: str) -> DataStreamWriter:
+def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery) -> DataStreamWriter:
     batches = prepared.application or prepared.writer or prepared.capture or _by_batches(prepared)
     if batches is not None:
         return writer.foreachBatch(_logged(batches, prepared.logs))
     options = dict(prepared.options)
     if prepared.logs is not None:
         options[JOB_OPTION] = prepared.job_name
-    if prepared.write.transactional:
-        replay = unfinished_batch(checkpoint)
-        options |= {} if replay is None else {"replay.epoch": str(replay)}
     return writer.format(prepared.write.format).options(**options)
 
 
@@ -342,16 +355,3 @@ def _by_batches(prepared: PreparedQuery) -> Capture | None:
 
     return put
 
-
-def unfinished_batch(checkpoint: str) -> int | None:
-    """The batch a local checkpoint began and did not finish, ``NO_REPLAY`` for none, None where it cannot be
-    looked at."""
-    root = local_folder(checkpoint)
-    if root is None:
-        return None
-    begun, finished = _batches(root / "offsets"), _batches(root / "commits")
-    return max(begun) if begun and max(begun) > max(finished, default=-1) else NO_REPLAY
-
-
-def _batches(folder: Path) -> list[int]:
-    return [int(path.name) for path in folder.glob("*") if path.name.isdecimal()] if folder.is_dir() else []

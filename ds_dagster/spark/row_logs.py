@@ -65,9 +65,9 @@ class RowLogs:
         text = sf.to_json(struct, json_options([c.type for c in columns], late.relation.event_time.format))
         return operators(self.spark).late_row(self.job, log_name(late.relation), end, text)
 
-    def begin(self, checkpoint: str) -> None:
-        """Their query is about to start on a checkpoint."""
-        operators(self.spark).begin_row_logs(self.job, checkpoint)
+    def begin(self, checkpoint: str, replay: int) -> None:
+        """Their query is about to start on a checkpoint; logs may have its unfinished batch already."""
+        operators(self.spark).begin_row_logs(self.job, checkpoint, replay)
 
     def write(self, epoch: int) -> None:
         """Write what the batch that has just been computed has put into the logs."""

@@ -1,60 +1,75 @@
 """Which of the entities that had a name a checkpoint belongs to. A topic that was deleted and created again carries on
 with small numbers under the old name; positions of the first mean nothing in the second, and Spark does not notice
-when the second has grown longer than the first was.
+when the second has grown longer than the first was. Rows that were written into the first are not in the second.
 
-What was read stands beside Spark's own files in a local checkpoint; in others nothing is kept and nothing is checked.
+What was read and written is remembered beside Spark's own files in the checkpoint.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.io_spec import ReadSpec
 from ds_dagster.errors import error
+from ds_dagster.spark.faults import SPARK_ERRORS, classify
+from ds_dagster.spark.jvm import operators
 
-FILE = "ds-sources.json"
-
-
-def local_folder(checkpoint: str) -> Path | None:
-    """The folder of a checkpoint on this machine, None for one elsewhere."""
-    url = urlsplit(checkpoint)
-    return Path(url.path) if url.scheme in ("", "file") else None
+SOURCES = "ds-sources.json"
+TARGETS = "ds-targets.json"
 
 
-def check_identities(checkpoint: str, reads: Mapping[str, ReadSpec]) -> None:
+def check_identities(session: SparkSession, checkpoint: str, reads: Mapping[str, ReadSpec]) -> None:
     """Compare the sources with those the checkpoint was begun with, and remember new ones.
 
     Args:
-        checkpoint: its location.
+        session: with the settings of the checkpoint's file system.
+        checkpoint: its location; a local path or any URL Hadoop knows.
         reads: read spec of every source, by its name.
 
     Raises:
-        UserError: INPUT_RECREATED.
+        DsError: INPUT_RECREATED, CHECKPOINT_UNREADABLE.
     """
-    folder = local_folder(checkpoint)
     now = {name: spec.identity for name, spec in reads.items() if spec.identity}
-    if folder is None or not now:
-        return
-    before = _remembered(folder / FILE)
+    before = remembered(session, checkpoint, SOURCES) if now else {}
     for name, identity in now.items():
         if before.get(name, identity) != identity:
             raise error("INPUT_RECREATED", entity=reads[name].entity)
-    if now.items() - before.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        staged = folder / f".{FILE}.new"
-        staged.write_text(json.dumps({**before, **now}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        staged.replace(folder / FILE)
+    remember(session, checkpoint, SOURCES, before, now)
 
 
-def _remembered(path: Path) -> Mapping[str, str]:
-    """Nothing for a checkpoint of an earlier version of the package."""
-    if not path.is_file():
+def remembered(session: SparkSession, checkpoint: str, file: str) -> Mapping[str, str]:
+    """Identities by name; none for a checkpoint that is new, or of an earlier version of the package.
+
+    Raises:
+        ExternalError: CHECKPOINT_UNREADABLE.
+    """
+    try:
+        text = operators(session).read_checkpoint_text(checkpoint, file)
+    except SPARK_ERRORS as problem:
+        raise classify(problem) from problem
+    if text is None:
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise error("CHECKPOINT_UNREADABLE", detail=f"{path}: {problem}") from problem
-    return {str(name): str(identity) for name, identity in found.items()}
+        return {str(name): str(identity) for name, identity in json.loads(text).items()}
+    except (ValueError, AttributeError) as problem:
+        raise error("CHECKPOINT_UNREADABLE", detail=f"{checkpoint}/{file}: {problem}") from problem
+
+
+def remember(
+    session: SparkSession, checkpoint: str, file: str, before: Mapping[str, str], now: Mapping[str, str]
+) -> None:
+    """Write down what is not there yet, or has changed.
+
+    Raises:
+        ExternalError: CHECKPOINT_UNREADABLE.
+    """
+    if not now.items() - before.items():
+        return
+    text = json.dumps({**before, **now}, indent=1, sort_keys=True) + "\n"
+    try:
+        operators(session).write_checkpoint_text(checkpoint, file, text)
+    except SPARK_ERRORS as problem:
+        raise classify(problem) from problem

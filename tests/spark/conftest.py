@@ -60,6 +60,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     made.stop()
 
 
+ELSEWHERE = "viewfs://elsewhere/root"
+"""URL of the folder given to :func:`elsewhere`: a file system of Hadoop that is not the local one."""
+
+
+def elsewhere(spark: SparkSession, folder: Path) -> SparkSession:
+    """A session that sees a folder as :data:`ELSEWHERE`."""
+    session = spark.newSession()
+    session.conf.set("fs.viewfs.mounttable.elsewhere.link./root", folder.as_uri())
+    return session
+
+
 @dataclass
 class Topic:
     """Records fed by hand: a memory stream of JSON, positions counted per partition."""

@@ -14,9 +14,7 @@ from ds_dagster.datatypes import ArrayType, MapType, Scalar, StructField, Struct
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.clock import clock_config
-from ds_dagster.spark.jvm import NO_REPLAY
 from ds_dagster.spark.progress import read_progress
-from ds_dagster.spark.query import unfinished_batch
 from ds_dagster.spark.session import CLASSES, class_name, in_pool, job_session, session_settings
 from ds_dagster.spark.sources import read_records
 from ds_dagster.spark.typemap import from_spark, spark_sql, to_spark
@@ -201,15 +199,3 @@ def test_progress_of_a_real_batch(bench):
     assert sum(batch.rows for batch in batches) == 2
     assert all(batch.duration_millis > 0 for batch in batches if batch.rows)
 
-
-def test_the_batch_a_checkpoint_did_not_finish(tmp_path):
-    assert unfinished_batch(str(tmp_path)) == NO_REPLAY
-    for folder, batches in (("offsets", (0, 1, 2)), ("commits", (0, 1))):
-        (tmp_path / folder).mkdir()
-        for batch in batches:
-            (tmp_path / folder / str(batch)).write_text("")
-    (tmp_path / "commits" / ".2.crc").write_text("")
-    assert unfinished_batch(str(tmp_path)) == 2
-    (tmp_path / "commits" / "2").write_text("")
-    assert unfinished_batch(f"file:{tmp_path}") == NO_REPLAY
-    assert unfinished_batch("s3a://bucket/x") is None

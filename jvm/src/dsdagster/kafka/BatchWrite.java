@@ -32,10 +32,9 @@ final class BatchWrite implements StreamingWrite {
   @Override
   public void commit(long epoch, WriterCommitMessage[] messages) {
     try {
-      transaction.checkMarker(epoch);
       RowLogs.flush(settings.rowLogJob, epoch);
       Faults.at("before-commit", epoch);
-      transaction.commit(epoch);
+      transaction.commit(epoch, settings.replayEpoch);
       Faults.at("after-commit", epoch);
     } catch (RuntimeException failure) {
       JobTransactions.drop(transaction);
@@ -59,7 +58,6 @@ final class BatchWrite implements StreamingWrite {
             "KAFKA_TRANSACTION_ZOMBIE",
             "this process holds no transaction of " + settings.transactionalId + " for the batch");
       }
-      transaction.checkMarker(epoch);
       return new TaskWriter(settings, transaction, epoch);
     }
   }

@@ -1,6 +1,8 @@
 package dsdagster.kafka;
 
 import dsdagster.OperatorFault;
+import dsdagster.checkpoint.BatchLog;
+import dsdagster.checkpoint.EndOffsets;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
@@ -18,18 +20,17 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.errors.InvalidTxnTimeoutException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.spark.sql.SparkSession;
 
 /**
  * The transactional producer of one job and the last batch it committed.
  *
  * <p>Rules: used until the first failure and never after it (the outcome of a failed commit is unknown; only a new
  * producer together with the marker can tell); every writer of an older owner is told apart by {@link #incarnation}.
- * The marker is written with the first batch, even an empty one, and again after an hour without one, so that a missing
- * marker means a lost marker.
+ * The marker is written with every batch, even an empty one, so that a marker behind the checkpoint means a lost batch.
  */
 final class JobTransaction {
   private static final long NONE = -1;
-  private static final long MARKER_REFRESH_NANOS = TimeUnit.HOURS.toNanos(1);
   private static final int[] TIMEOUTS_MILLIS = {900_000, 300_000, 60_000};
   private static final int ADMIN_SECONDS = 30;
   private static final Map<String, Object> DEFAULTS =
@@ -43,15 +44,16 @@ final class JobTransaction {
   final SinkSettings settings;
   final String incarnation = UUID.randomUUID().toString();
   private final KafkaProducer<byte[], byte[]> producer;
-  private volatile long done;
+  private volatile Marker done;
   private volatile long open = NONE;
   private volatile long began;
   private volatile boolean dead;
   private volatile Exception sendError;
-  private long markerNanos;
+  private final BatchLog log;
 
   JobTransaction(SinkSettings settings) {
     this.settings = settings;
+    this.log = settings.checkpoint.isEmpty() ? null : BatchLog.of(SparkSession.active(), settings.checkpoint);
     this.producer = initialised(settings.transactionalId, settings.kafka);
     try {
       this.done = readMarker();
@@ -59,7 +61,6 @@ final class JobTransaction {
       producer.close(Duration.ZERO);
       throw failure;
     }
-    this.markerNanos = done == NONE ? System.nanoTime() - MARKER_REFRESH_NANOS : System.nanoTime();
   }
 
   /** A producer after {@code initTransactions}: any other owner is fenced, what it left open is aborted. */
@@ -92,17 +93,16 @@ final class JobTransaction {
     throw new OperatorFault("KAFKA_TRANSACTION_TIMEOUT", "the broker allows no transaction of one minute");
   }
 
-  /** Last committed batch, -1 without one. Stable, since nothing of ours is pending after initTransactions. */
-  private long readMarker() {
+  /** Last committed batch. Stable, since nothing of ours is pending after initTransactions. */
+  private Marker readMarker() {
     try (Admin admin = Admin.create(new HashMap<>(settings.kafka))) {
-      OffsetAndMetadata marker =
+      return Marker.read(
           admin
               .listConsumerGroupOffsets(
                   settings.markerGroup, new ListConsumerGroupOffsetsOptions().requireStable(true))
               .partitionsToOffsetAndMetadata()
               .get(ADMIN_SECONDS, TimeUnit.SECONDS)
-              .get(markerPartition());
-      return marker == null ? NONE : marker.offset();
+              .get(markerPartition()));
     } catch (InterruptedException stopped) {
       Thread.currentThread().interrupt();
       throw new OperatorFault("KAFKA_MARKER_UNREADABLE", "reading the marker was interrupted", stopped);
@@ -116,19 +116,29 @@ final class JobTransaction {
     return new TopicPartition(settings.topic, 0);
   }
 
-  boolean isCommitted(long epoch) {
-    return epoch <= done;
+  Marker marker() {
+    return done;
   }
 
-  /** Refuses a batch that may have been written before when the marker that would tell is gone. */
-  void checkMarker(long epoch) {
-    boolean mayBeReplay = settings.replayEpoch == SinkSettings.REPLAY_UNKNOWN || settings.replayEpoch == epoch;
-    if (done == NONE && epoch > 0 && mayBeReplay) {
-      throw new OperatorFault(
-          "KAFKA_MARKER_MISSING",
-          "batch " + epoch + " may have been written, but consumer group " + settings.markerGroup
-              + " holds no marker for topic " + settings.topic);
+  /**
+   * Whether the topic has the batch, so that it is run for its state alone. That may be said of the one batch which the
+   * checkpoint began and did not finish before this run.
+   */
+  boolean isWritten(long epoch, long replayEpoch) {
+    if (epoch > done.batch()) {
+      return false;
     }
+    if (epoch != replayEpoch || !done.isOf(epoch, endOffsets(epoch))) {
+      throw OperatorFault.of(
+          "CHECKPOINT_BEHIND_SINK",
+          Map.of("table", "topic " + settings.topic, "sink", "batch " + done.batch(), "checkpoint", "batch " + epoch));
+    }
+    return true;
+  }
+
+  /** Where the batch ends, null where no checkpoint is known. */
+  private EndOffsets endOffsets(long epoch) {
+    return log == null ? null : log.endOffsets(epoch);
   }
 
   /** Opens the batch's transaction if it is not open. Thread-safe. */
@@ -176,23 +186,22 @@ final class JobTransaction {
     }
   }
 
-  synchronized void commit(long epoch) {
+  synchronized void commit(long epoch, long replayEpoch) {
     checkAlive();
-    boolean markerIsOld = System.nanoTime() - markerNanos >= MARKER_REFRESH_NANOS;
-    if (isCommitted(epoch) || (open != epoch && !markerIsOld)) {
+    if (isWritten(epoch, replayEpoch)) {
       return;
     }
     begin(epoch);
+    OffsetAndMetadata marker = Marker.of(epoch, endOffsets(epoch));
     try {
       producer.sendOffsetsToTransaction(
-          Map.of(markerPartition(), new OffsetAndMetadata(epoch)), new ConsumerGroupMetadata(settings.markerGroup));
+          Map.of(markerPartition(), marker), new ConsumerGroupMetadata(settings.markerGroup));
       producer.commitTransaction();
     } catch (RuntimeException failure) {
       throw failed("batch " + epoch + " could not be committed", sendError == null ? failure : sendError);
     }
-    done = epoch;
+    done = Marker.read(marker);
     open = NONE;
-    markerNanos = System.nanoTime();
   }
 
   private OperatorFault failed(String what, Exception cause) {

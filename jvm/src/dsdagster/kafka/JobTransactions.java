@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * All open transactional producers of this JVM, by transactional id. Spark makes a new writer for every batch and never
@@ -21,7 +22,8 @@ public final class JobTransactions {
         settings.transactionalId,
         (id, found) -> {
           if (found != null && found.settings.markerGroup.equals(settings.markerGroup)
-              && found.settings.topic.equals(settings.topic)) {
+              && found.settings.topic.equals(settings.topic)
+              && found.settings.checkpoint.equals(settings.checkpoint)) {
             return found;
           }
           if (found != null) {
@@ -30,6 +32,15 @@ public final class JobTransactions {
           }
           return new JobTransaction(settings);
         });
+  }
+
+  /**
+   * Opens the job's transaction before its first batch and gives JSON of the marker, see {@link Marker#json}.
+   *
+   * @param options those of {@link SinkSettings}
+   */
+  public static String open(Map<String, String> options) {
+    return of(SinkSettings.of(new CaseInsensitiveStringMap(options), RowLogTopic.COLUMNS)).marker().json();
   }
 
   static JobTransaction find(String transactionalId, String incarnation) {

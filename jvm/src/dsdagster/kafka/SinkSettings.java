@@ -16,7 +16,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Options: {@code topic}; {@code transactional.id} (the job without version, so that a new version fences an old
  * one); {@code marker.group} (job and checkpoint version, so that a new checkpoint meets no old marker);
- * {@code replay.epoch} (the batch that the checkpoint began and did not finish, -1 for none; unknown when left out);
+ * {@code replay.epoch} (the one batch that may be in the topic already and is skipped then, -1 or left out for none);
+ * {@code checkpoint} (where the batches' offsets are looked up for the marker; left out: the marker holds none);
  * {@code epoch} (the batch's number, where the sink is written inside a function called with every batch);
  * {@code row.log.job} (job whose row logs are written with each batch, none when left out); {@code kafka.*} for
  * producer and admin client. Columns: {@code value} binary, and if wanted {@code key} binary, {@code headers} array of
@@ -25,12 +26,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class SinkSettings implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final String KAFKA_PREFIX = "kafka.";
-  static final long REPLAY_UNKNOWN = Long.MIN_VALUE;
+  private static final long NO_REPLAY = -1;
   private static final long EPOCH_UNKNOWN = -1;
 
   final String topic;
   final String transactionalId;
   final String markerGroup;
+  final String checkpoint;
   final long replayEpoch;
   final String rowLogJob;
   private final long epoch;
@@ -45,7 +47,8 @@ final class SinkSettings implements Serializable {
     topic = required(options, "topic");
     transactionalId = required(options, "transactional.id");
     markerGroup = options.getOrDefault("marker.group", transactionalId);
-    replayEpoch = options.getLong("replay.epoch", REPLAY_UNKNOWN);
+    checkpoint = options.getOrDefault("checkpoint", "");
+    replayEpoch = options.getLong("replay.epoch", NO_REPLAY);
     rowLogJob = options.getOrDefault("row.log.job", "");
     epoch = options.getLong("epoch", EPOCH_UNKNOWN);
     kafka = kafkaOptions(options.asCaseSensitiveMap());

@@ -22,7 +22,7 @@ final class TaskWriter implements DataWriter<InternalRow> {
     this.settings = settings;
     this.transaction = transaction;
     this.epoch = epoch;
-    this.skip = transaction.isCommitted(epoch);
+    this.skip = transaction.isWritten(epoch, settings.replayEpoch);
   }
 
   @Override

@@ -1,10 +1,12 @@
 package dsdagster.rowlog;
 
+import dsdagster.checkpoint.BatchLog;
 import dsdagster.kafka.JobTransactions;
 import dsdagster.kafka.RowLogTopic;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -39,7 +41,7 @@ public final class RowLogs {
   public static void register(SparkContext context, String job, String log, Map<String, String> options) {
     LoggedRows rows = new LoggedRows(log);
     context.register(rows, "row_log");
-    JOBS.computeIfAbsent(job, name -> new ConcurrentHashMap<>()).put(log, new Log(rows, options, Late.NO));
+    JOBS.computeIfAbsent(job, name -> new ConcurrentHashMap<>()).put(log, new Log(rows, new HashMap<>(options), Late.NO));
   }
 
   /** The same of rows that are too late for their window; {@code told}: with {@code late_millis}. */
@@ -47,15 +49,19 @@ public final class RowLogs {
       SparkContext context, String job, String log, Map<String, String> options, boolean told) {
     LoggedRows rows = new LoggedRows(log);
     context.register(rows, "late_rows");
-    Log made = new Log(rows, options, told ? Late.TOLD : Late.YES);
+    Log made = new Log(rows, new HashMap<>(options), told ? Late.TOLD : Late.YES);
     JOBS.computeIfAbsent(job, name -> new ConcurrentHashMap<>()).put(log, made);
     time(job);
   }
 
-  /** The job's checkpoint, before its query starts. */
-  public static void begin(SparkSession session, String job, String checkpoint) {
+  /** The job's checkpoint and the one batch of it that logs may have already (-1: none), before its query starts. */
+  public static void begin(SparkSession session, String job, String checkpoint, long replay) {
+    for (Log log : JOBS.getOrDefault(job, Map.of()).values()) {
+      log.options.put("checkpoint", checkpoint);
+      log.options.put("replay.epoch", Long.toString(replay));
+    }
     if (TIMES.containsKey(job)) {
-      BatchTimes times = new BatchTimes(checkpoint, session.sessionState().newHadoopConf());
+      BatchTimes times = new BatchTimes(BatchLog.of(session, checkpoint));
       CHECKPOINTS.put(job, times);
       long newest = times.newest();
       timeMoves(job, newest == Long.MIN_VALUE ? newest : newest * MICROS);

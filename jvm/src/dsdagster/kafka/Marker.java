@@ -1,0 +1,68 @@
+package dsdagster.kafka;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dsdagster.OperatorFault;
+import dsdagster.checkpoint.EndOffsets;
+import java.nio.charset.StandardCharsets;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+
+/**
+ * The last batch in a topic, as the offset of a consumer group: its number, and as the offset's metadata which offsets it
+ * ends at.
+ *
+ * <p>The metadata is JSON: {@code digest} of the end offsets, and {@code offsets} themselves while both fit into what a
+ * broker takes ({@code offset.metadata.max.bytes}, 4 kB unless changed). It is empty where the batch has no checkpoint, and
+ * in markers of earlier versions of the package.
+ *
+ * @param batch its number, -1 for none
+ * @param digest of its end offsets, empty where nobody knows
+ */
+record Marker(long batch, String digest) {
+  static final Marker NONE = new Marker(-1, "");
+  private static final ObjectMapper MAPPER = new ObjectMapper();
+  private static final int METADATA_BYTES = 4096;
+
+  static Marker read(OffsetAndMetadata found) {
+    if (found == null) {
+      return NONE;
+    }
+    String metadata = found.metadata();
+    if (metadata == null || metadata.isEmpty()) {
+      return new Marker(found.offset(), "");
+    }
+    try {
+      JsonNode digest = MAPPER.readTree(metadata).path("digest");
+      if (digest.isTextual()) {
+        return new Marker(found.offset(), digest.asText());
+      }
+    } catch (JsonProcessingException unreadable) {
+      // refused below
+    }
+    throw new OperatorFault("KAFKA_MARKER_UNREADABLE", "the marker's metadata is not of this version: " + metadata);
+  }
+
+  /** What is committed for a batch; null offsets where it has no checkpoint. */
+  static OffsetAndMetadata of(long batch, EndOffsets offsets) {
+    if (offsets == null) {
+      return new OffsetAndMetadata(batch);
+    }
+    ObjectNode metadata = MAPPER.createObjectNode().put("digest", offsets.digest());
+    String digest = metadata.toString();
+    String all = metadata.put("offsets", offsets.json()).toString();
+    boolean fits = all.getBytes(StandardCharsets.UTF_8).length <= METADATA_BYTES;
+    return new OffsetAndMetadata(batch, fits ? all : digest);
+  }
+
+  /** Whether it is the marker of this batch; a digest that nobody knows is not compared. */
+  boolean isOf(long epoch, EndOffsets offsets) {
+    return batch == epoch && (digest.isEmpty() || offsets == null || digest.equals(offsets.digest()));
+  }
+
+  /** JSON, null for none: {@code batch} and {@code offsets}. */
+  String json() {
+    return batch < 0 ? "null" : MAPPER.createObjectNode().put("batch", batch).put("offsets", digest).toString();
+  }
+}

@@ -1,0 +1,103 @@
+"""Where a checkpoint ends, read from the logs Spark writes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
+from ds_dagster.errors import DsError
+from ds_dagster.spark.checkpoint_tip import batch_tip, checkpoint_tip
+from tests.spark.conftest import ELSEWHERE, elsewhere
+
+pytestmark = pytest.mark.spark
+META = '{"batchWatermarkMs":7,"batchTimestampMs":8,"conf":{"a":"b"}}'
+
+
+def entry(*sources: str, version: str = "v1", meta: str = META) -> str:
+    return "\n".join([version, meta, *sources])
+
+
+def digest(json: str) -> str:
+    return hashlib.sha256(json.encode()).hexdigest()
+
+
+def checkpoint(folder: Path, offsets: Mapping[int, str], commits: int) -> str:
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+    for batch, text in offsets.items():
+        (folder / "offsets" / str(batch)).write_text(text)
+        (folder / "offsets" / f".{batch}.crc").write_text("")
+    for batch in range(commits):
+        (folder / "commits" / str(batch)).write_text("v1\n{}")
+    (folder / "commits" / ".9.0f.tmp").write_text("")
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("lines", "version", "canonical"),
+    [
+        (['{"t":{"1":5,"0":4}}'], "v1", '[{"t":{"0":4,"1":5}}]'),
+        (['{"t":{"0":4}}', "-", "12"], "v1", '[{"t":{"0":4}},null,12]'),
+        (["clicks:{\"t\":{\"0\": 4}}", "a_b:17"], "v2", '{"a_b":17,"clicks":{"t":{"0":4}}}'),
+        (["no json"], "v1", '["no json"]'),
+        (['"1.10"', "1.10"], "v1", '["1.10",1.10]'),
+    ],
+)
+def test_the_digest_is_of_the_offsets_alone(
+    spark: SparkSession, tmp_path: Path, lines: list[str], version: str, canonical: str
+) -> None:
+    first = checkpoint(tmp_path / "a", {0: entry(*lines, version=version)}, 1)
+    later = checkpoint(tmp_path / "b", {0: entry(*lines, version=version, meta='{"batchWatermarkMs":9}') + "\n"}, 1)
+    expected = Tip(0, digest(canonical))
+    assert batch_tip(spark, first, 0) == expected
+    assert batch_tip(spark, later, 0) == expected
+
+
+def test_the_tip_on_any_file_system(spark: SparkSession, tmp_path: Path) -> None:
+    assert checkpoint_tip(spark, str(tmp_path / "none")) == CheckpointTip()
+    tips = [Tip(n, digest(f"[{n}]")) for n in range(3)]
+    texts = {n: entry(str(n)) for n in range(3)}
+    begun = checkpoint(tmp_path / "begun", texts, 2)
+    assert checkpoint_tip(spark, begun) == CheckpointTip(tips[1], tips[2])
+    done = checkpoint(tmp_path / "done", texts, 3)
+    session = elsewhere(spark, tmp_path)
+    for place in (done, f"file:{done}", f"{ELSEWHERE}/done"):
+        assert checkpoint_tip(session, place) == CheckpointTip(tips[2])
+    first = checkpoint(tmp_path / "first", {0: texts[0]}, 0)
+    assert checkpoint_tip(spark, first) == CheckpointTip(None, tips[0])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits"),
+    [({0: entry("0"), 1: entry("1"), 2: entry("2")}, 1), ({0: entry("0")}, 2), ({0: ""}, 0), ({0: "v7\n{}\n1"}, 0)],
+    ids=["two batches ahead", "behind the commits", "cut off", "an unknown format"],
+)
+def test_logs_that_spark_does_not_write(
+    spark: SparkSession, tmp_path: Path, offsets: Mapping[int, str], commits: int
+) -> None:
+    with pytest.raises(DsError) as problem:
+        checkpoint_tip(spark, checkpoint(tmp_path / "c", offsets, commits))
+    assert problem.value.condition == "CHECKPOINT_UNREADABLE"
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_what_spark_itself_writes(spark: SparkSession, tmp_path: Path, version: str) -> None:
+    """Both formats of the offset log; the second names its sources."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.streaming.offsetLog.formatVersion", version)
+    place = (tmp_path / "cp").as_uri()
+    source = session.readStream.format("rate-micro-batch").name("beats").option("rowsPerBatch", 2).load()
+    query = source.writeStream.foreachBatch(lambda *_: None).option("checkpointLocation", place).start()
+    while checkpoint_tip(session, place).committed is None:
+        assert query.isActive
+    query.stop()
+    tip = checkpoint_tip(session, place)
+    assert tip.committed == batch_tip(session, place, tip.committed.batch)
+    text = (tmp_path / "cp" / "offsets" / "0").read_text()
+    assert text.startswith(f"v{version}\n")
+    assert ("beats:" in text) == (version == "2")
