@@ -26,7 +26,6 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.spark.clock_config import ClockConfig
 from ds_dagster.spark.gateway import has_operators, package
 
-LOCAL_FILE_SYSTEM = "dsdagster.fs.NioLocalFileSystem"
 KAFKA_SINK = "ds-kafka"
 TICK_SOURCE = "ds-ticks"
 TIMED_SOURCE = "ds-timed"
@@ -491,7 +490,8 @@ class Operators:
     def batch_tip(self, checkpoint: str, batch: int) -> dict[str, Any]:
         """The same of one planned batch."""
         return cast(
-            "dict[str, Any]", json.loads(self._jvm.checkpoint.BatchLog.batch(self.spark._jsparkSession, checkpoint, batch))
+            "dict[str, Any]",
+            json.loads(self._jvm.checkpoint.BatchLog.batch(self.spark._jsparkSession, checkpoint, batch)),
         )
 
     def read_checkpoint_text(self, checkpoint: str, name: str) -> str | None:
@@ -533,7 +533,8 @@ class Operators:
         self._jvm.share.SharedSteps.enable(self.spark._jsparkSession)
 
     def set_fault(self, fault: str) -> None:
-        """Tests: fail once at ``before-commit@N`` or ``after-commit@N`` of the Kafka sink; empty removes it."""
+        """Tests: fail once at ``after-send@N`` (a task), ``before-commit@N`` or ``after-commit@N`` of the Kafka sink; empty
+        removes it."""
         self._jvm.kafka.Faults.set(fault)
 
     def set_now(self, micros: int | None) -> None:

@@ -354,4 +354,3 @@ def _by_batches(prepared: PreparedQuery) -> Capture | None:
             batch.write.format(write.format).options(**options).mode("append").save()
 
     return put
-

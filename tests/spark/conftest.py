@@ -38,7 +38,12 @@ DEADLINE = 60.0
 def settings_in(folder: Path, **spark: str) -> Settings:
     """Settings of a project in a folder, with Spark properties."""
     return Settings(
-        root=folder, sql=folder / "sql", state=folder / ".ds", store="m", engine=EngineSettings(cores=2), spark=spark
+        root=folder,
+        sql=folder / "sql",
+        state=folder / ".ds",
+        store="m",
+        engine=EngineSettings(cores=2, durable=False),
+        spark=spark,
     )
 
 

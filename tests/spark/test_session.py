@@ -198,4 +198,3 @@ def test_progress_of_a_real_batch(bench):
     batches = [read_progress(one.json) for one in query.recentProgress]
     assert sum(batch.rows for batch in batches) == 2
     assert all(batch.duration_millis > 0 for batch in batches if batch.rows)
-

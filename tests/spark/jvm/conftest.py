@@ -159,8 +159,8 @@ class Broker:
 
     address: str
 
-    def topic(self, partitions: int, **config: str) -> str:
-        name = f"t_{uuid.uuid4().hex[:8]}"
+    def topic(self, partitions: int, name: str = "", **config: str) -> str:
+        name = name or f"t_{uuid.uuid4().hex[:8]}"
         settings = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in config.items()}}
         admin = AdminClient({"bootstrap.servers": self.address})  # its futures end with it
         admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)

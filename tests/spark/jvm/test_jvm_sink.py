@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
+from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
+from ds_dagster.errors import DsError
+from ds_dagster.spark.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.jvm import KAFKA_SINK, operator_error
+from ds_dagster.spark.sink_account import Account
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 ROWS = 600
@@ -32,10 +39,19 @@ def write(lab: Any, broker: Any, frame: DataFrame, topic: str, checkpoint: str =
         "topic": topic,
         "transactional.id": lab.job,
         "marker.group": f"{lab.job}-1",
-        "checkpointLocation": str(lab.root / checkpoint),
         **{name.replace("_", "."): value for name, value in options.items()},
     }
+    settings = settle(lab, topic, settings, str(lab.root / checkpoint))
     return frame.writeStream.format(KAFKA_SINK).options(**settings).outputMode("append")
+
+
+def settle(lab: Any, topic: str, settings: dict[str, str], place: str, incarnation: str = "one") -> dict[str, str]:
+    """As the start of a query does it; ``incarnation`` tells a topic from a later one of its name."""
+    account = Account.of(lab.spark, place, checkpoint_tip(lab.spark, place), {topic: incarnation})
+    spec = WriteSpec("stream", topic, "exactly_once", transactional=True)
+    settled = account.settle(spec, SinkIdentity(lab.job, 1), settings)
+    account.close()
+    return {**settled, "checkpointLocation": place}
 
 
 def run(lab: Any, writer: Any, expect: str | None = None) -> None:
@@ -136,19 +152,142 @@ def test_a_new_checkpoint_version_meets_no_old_marker(lab: Any, broker: Any) -> 
     assert ids(broker, target) == Counter(dict.fromkeys(range(20), 2))
 
 
-@pytest.mark.parametrize(("replay", "refused"), [("1", True), (None, True), ("-1", False)])
-def test_a_lost_marker_is_refused_where_it_matters(lab: Any, broker: Any, replay: str | None, refused: bool) -> None:
+def remove_batches(place: Path, first: int, logs: tuple[str, ...] = ("offsets", "commits")) -> None:
+    """What a host crash leaves, or a copy of the checkpoint that is older."""
+    for log in logs:
+        for path in (place / log).iterdir():
+            if path.name.strip(".").split(".")[0].isdecimal() and int(path.name.strip(".").split(".")[0]) >= first:
+                path.unlink()
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_checkpoint_older_than_the_topic_is_refused(lab: Any, broker: Any, lost: int) -> None:
+    """It was run on: batches under the numbers that the topic has were pulled and not written."""
+    origin, target = broker.topic(2), broker.topic(2)
+    fill(broker, origin, 2, count=40)
+    run(lab, write(lab, broker, source(lab, broker, origin, maxOffsetsPerTrigger="10"), target))
+    remove_batches(lab.root / "sink", 4 - lost)
+    fill(broker, origin, 2, first=40, count=20)
+    with pytest.raises(DsError) as problem:
+        write(lab, broker, source(lab, broker, origin), target)
+    assert (problem.value.condition, problem.value.params["sink"]) == ("CHECKPOINT_BEHIND_SINK", "batch 3")
+    assert ids(broker, target) == Counter(range(40))
+
+
+def test_a_batch_that_was_planned_again_is_refused(lab: Any, broker: Any) -> None:
+    """The number is the topic's last one, the offsets are others."""
+    origin, target = broker.topic(1), broker.topic(1)
+    fill(broker, origin, 1, count=10)
+    lab.operators.set_fault("after-commit@0")
+    run(lab, write(lab, broker, source(lab, broker, origin), target), expect="injected fault")
+    plan = lab.root / "sink" / "offsets" / "0"
+    (lab.root / "sink" / "offsets" / ".0.crc").unlink(missing_ok=True)
+    plan.write_text(plan.read_text().replace('":10', '":7'))
+    with pytest.raises(DsError) as problem:
+        write(lab, broker, source(lab, broker, origin), target)
+    assert problem.value.condition == "CHECKPOINT_BEHIND_SINK"
+
+
+def test_within_a_run_nothing_is_skipped(lab: Any, broker: Any) -> None:
+    """The start was not asked: a batch that the topic has already stops the query."""
+    origin, target = broker.topic(1), broker.topic(1)
+    fill(broker, origin, 1, count=10)
+    writer = write(lab, broker, source(lab, broker, origin), target)
+    run(lab, write(lab, broker, source(lab, broker, origin), target))
+    run(lab, writer.option("checkpointLocation", str(lab.root / "other")), expect="CHECKPOINT_BEHIND_SINK")
+    assert ids(broker, target) == Counter(range(10))
+
+
+@pytest.mark.parametrize("rested", [True, False])
+def test_a_marker_that_is_gone(lab: Any, broker: Any, rested: bool) -> None:
+    """Group offsets expire while a job rests; where its last batch is open it may have been written."""
     origin, target = broker.topic(1), broker.topic(1)
     fill(broker, origin, 1, count=10)
     run(lab, write(lab, broker, source(lab, broker, origin), target))
+    fill(broker, origin, 1, first=10, count=10)
+    if not rested:
+        lab.operators.set_fault("after-commit@1")
+        run(lab, write(lab, broker, source(lab, broker, origin), target), expect="injected fault")
     admin = AdminClient({"bootstrap.servers": broker.address})
     group = f"{lab.job}-1"
     admin.delete_consumer_groups([group])[group].result(30)
-    fill(broker, origin, 1, first=10, count=10)
-    options = {} if replay is None else {"replay_epoch": replay}
-    writer = write(lab, broker, source(lab, broker, origin), target, **options)
-    run(lab, writer, expect="KAFKA_MARKER_MISSING" if refused else None)
-    assert ids(broker, target) == Counter(range(10 if refused else 20))
+    if rested:
+        run(lab, write(lab, broker, source(lab, broker, origin), target))
+    else:
+        with pytest.raises(DsError) as problem:
+            write(lab, broker, source(lab, broker, origin), target)
+        assert problem.value.condition == "SINK_BEHIND_CHECKPOINT"
+    assert ids(broker, target) == Counter(range(20))
+
+
+def test_a_topic_made_again_is_gone(lab: Any, broker: Any) -> None:
+    origin, target = broker.topic(1), broker.topic(1)
+    fill(broker, origin, 1, count=10)
+    run(lab, write(lab, broker, source(lab, broker, origin), target))
+    options = {"kafka.bootstrap.servers": broker.address, "topic": target, "transactional.id": lab.job}
+    with pytest.raises(DsError) as problem:
+        settle(lab, target, options, str(lab.root / "sink"), incarnation="two")
+    assert problem.value.condition == "TARGET_GONE"
+    settle(lab, target, options, str(lab.root / "fresh"), incarnation="two")
+
+
+def test_a_marker_of_an_earlier_version_is_behind_empty_batches(lab: Any, broker: Any) -> None:
+    """It had no metadata, and none was written where a batch had no rows."""
+    origin, target = broker.topic(1), broker.topic(1)
+    fill(broker, origin, 1, count=30)
+    frame = source(lab, broker, origin, maxOffsetsPerTrigger="10")
+    run(lab, write(lab, broker, frame, target))
+    earlier = Consumer({"bootstrap.servers": broker.address, "group.id": f"{lab.job}-1"})
+    earlier.commit(offsets=[TopicPartition(target, 0, 1)], asynchronous=False)
+    earlier.close()
+    fill(broker, origin, 1, first=30, count=10)
+    run(lab, write(lab, broker, source(lab, broker, origin), target))
+    assert ids(broker, target) == Counter(range(40))
+
+
+def mark(lab: Any, broker: Any, topic: str, batch: int, metadata: str) -> None:
+    position = TopicPartition(topic, 0, batch, metadata)
+    group = ConsumerGroupTopicPartitions(f"{lab.job}-1", [position])
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.alter_consumer_group_offsets([group])[group.group_id].result(30)
+
+
+def marker(lab: Any, broker: Any, topic: str) -> tuple[int, dict[str, Any]]:
+    group = ConsumerGroupTopicPartitions(f"{lab.job}-1", [TopicPartition(topic, 0)])
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    (found,) = admin.list_consumer_group_offsets([group])[group.group_id].result(30).topic_partitions
+    return found.offset, json.loads(found.metadata)
+
+
+def test_the_marker_tells_the_offsets_of_every_batch(lab: Any, broker: Any) -> None:
+    """An empty one too: a marker behind the checkpoint means lost rows."""
+    origin, target = broker.topic(1), broker.topic(1)
+    fill(broker, origin, 1, count=30)
+    frame = source(lab, broker, origin, maxOffsetsPerTrigger="10").where("CAST(value AS STRING) LIKE 'none%'")
+    run(lab, write(lab, broker, frame, target))
+    batch, metadata = marker(lab, broker, target)
+    assert batch == 2
+    offsets = [{origin: {"0": 30}}]
+    canonical = json.dumps(offsets, separators=(",", ":")).encode()
+    assert metadata == {"digest": hashlib.sha256(canonical).hexdigest(), "offsets": offsets}
+    mark(lab, broker, target, 1, json.dumps({"digest": "aa"}))
+    with pytest.raises(DsError) as problem:
+        write(lab, broker, frame, target)
+    assert problem.value.condition == "SINK_BEHIND_CHECKPOINT"
+    lab.operators.release_transaction(lab.job)
+    mark(lab, broker, target, 2, "of tomorrow")
+    with pytest.raises(DsError) as problem:
+        write(lab, broker, frame, target)
+    assert problem.value.condition == "KAFKA_MARKER_UNREADABLE"
+
+
+def test_offsets_that_do_not_fit_are_told_by_their_digest(lab: Any, broker: Any) -> None:
+    target = broker.topic(1)
+    origins = [broker.topic(1, name=f"{number:x>240}") for number in range(20)]
+    fill(broker, origins[0], 1, count=5)
+    run(lab, write(lab, broker, source(lab, broker, ",".join(origins)), target))
+    _, metadata = marker(lab, broker, target)
+    assert set(metadata) == {"digest"}
 
 
 def test_headers_partition_key_and_one_time_for_a_batch(lab: Any, broker: Any) -> None:
@@ -175,19 +314,6 @@ def test_a_timestamp_column_is_kept(lab: Any, broker: Any) -> None:
     frame = source(lab, broker, origin).selectExpr("value", "timestamp_millis(1234567) timestamp")
     run(lab, write(lab, broker, frame, target))
     assert {message.timestamp()[1] for message in broker.read(target)} == {1234567}
-
-
-def test_empty_batches_write_a_marker_once_and_no_rows(lab: Any, broker: Any) -> None:
-    origin, target = broker.topic(1), broker.topic(1)
-    fill(broker, origin, 1, count=30)
-    frame = source(lab, broker, origin, maxOffsetsPerTrigger="10").where("CAST(value AS STRING) LIKE 'none%'")
-    run(lab, write(lab, broker, frame, target))
-    assert broker.read(target) == []
-    run(lab, write(lab, broker, source(lab, broker, origin), target))
-    assert broker.read(target) == []
-    fill(broker, origin, 1, first=30, count=5)
-    run(lab, write(lab, broker, source(lab, broker, origin), target))
-    assert ids(broker, target) == Counter(range(30, 35))
 
 
 @pytest.mark.parametrize("columns", [["key"], ["CAST(value AS STRING) value"]])

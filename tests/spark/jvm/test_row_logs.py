@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.spark.jvm import operator_error
-from tests.spark.jvm.test_jvm_sink import fill, ids, run, source, write
+from ds_dagster.spark.checkpoint_tip import checkpoint_tip
+from ds_dagster.spark.jvm import NO_REPLAY, operator_error
+from tests.spark.jvm.test_jvm_sink import fill, ids, remove_batches, run, source, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 ROWS = 600
@@ -34,6 +35,9 @@ def logged(lab: Any, broker: Any, topic: str) -> None:
     }
     lab.operators.remove_row_logs(lab.job)
     lab.operators.register_row_log(lab.job, LOG, options)
+    place = str(lab.root / "sink")
+    planned = checkpoint_tip(lab.spark, place).planned
+    lab.operators.begin_row_logs(lab.job, place, planned.batch if planned else NO_REPLAY)
 
 
 @pytest.mark.parametrize("fault", ["before-commit@0", "after-commit@1", "before-commit@2"])
@@ -53,6 +57,22 @@ def test_a_replayed_batch_is_logged_once(lab: Any, broker: Any, fault: str) -> N
     assert ids(broker, target) == Counter(set(range(ROWS)) - tens)
     assert Counter(json.loads(message.value())["id"] for message in broker.read(log)) == Counter(tens)
     assert broker.ends(log, "read_committed") == broker.ends(log, "read_uncommitted")
+    lab.operators.remove_row_logs(lab.job)
+
+
+def test_a_log_that_is_ahead_of_the_checkpoint_is_refused(lab: Any, broker: Any) -> None:
+    origin, target, log = broker.topic(1), broker.topic(1), broker.topic(1)
+    fill(broker, origin, 1, count=20)
+
+    def attempt() -> Any:
+        logged(lab, broker, log)
+        return write(lab, broker, without_tens(lab, source(lab, broker, origin)), target, row_log_job=lab.job)
+
+    lab.operators.set_fault("before-commit@0")
+    run(lab, attempt(), expect="injected fault")
+    remove_batches(lab.root / "sink", 0)
+    run(lab, attempt(), expect="CHECKPOINT_BEHIND_SINK")
+    assert broker.read(target) == []
     lab.operators.remove_row_logs(lab.job)
 
 

@@ -56,7 +56,7 @@ final class BatchWrite implements StreamingWrite {
       if (transaction == null) {
         throw new OperatorFault(
             "KAFKA_TRANSACTION_ZOMBIE",
-            "this process holds no transaction of " + settings.transactionalId + " for the batch");
+            "this process holds no open transaction of " + settings.transactionalId + " for the batch");
       }
       return new TaskWriter(settings, transaction, epoch);
     }

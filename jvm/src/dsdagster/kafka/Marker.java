@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.fasterxml.jackson.databind.util.RawValue;
 import dsdagster.OperatorFault;
 import dsdagster.checkpoint.EndOffsets;
 import java.nio.charset.StandardCharsets;
@@ -51,7 +52,7 @@ record Marker(long batch, String digest) {
     }
     ObjectNode metadata = MAPPER.createObjectNode().put("digest", offsets.digest());
     String digest = metadata.toString();
-    String all = metadata.put("offsets", offsets.json()).toString();
+    String all = metadata.putRawValue("offsets", new RawValue(offsets.json())).toString();
     boolean fits = all.getBytes(StandardCharsets.UTF_8).length <= METADATA_BYTES;
     return new OffsetAndMetadata(batch, fits ? all : digest);
   }

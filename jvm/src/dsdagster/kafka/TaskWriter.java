@@ -8,7 +8,8 @@ import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /**
- * One task of one batch. Rows of a batch that is already committed are pulled and not written: operators below need
+ * One task of one batch, in the only attempt that may send: what an attempt has sent is in the job's transaction, so one
+ * that fails after a row takes the transaction with it, and the batch is replayed as a whole instead of its task. Rows of a batch that is already committed are pulled and not written: operators below need
  * the pass to rebuild their state.
  */
 final class TaskWriter implements DataWriter<InternalRow> {
@@ -17,6 +18,7 @@ final class TaskWriter implements DataWriter<InternalRow> {
   private final JobTransaction transaction;
   private final long epoch;
   private final boolean skip;
+  private boolean hasSent;
 
   TaskWriter(SinkSettings settings, JobTransaction transaction, long epoch) {
     this.settings = settings;
@@ -32,6 +34,7 @@ final class TaskWriter implements DataWriter<InternalRow> {
     }
     transaction.checkAlive();
     transaction.begin(epoch);
+    hasSent = true;
     transaction.send(record(row));
   }
 
@@ -68,6 +71,7 @@ final class TaskWriter implements DataWriter<InternalRow> {
   @Override
   public WriterCommitMessage commit() {
     if (!skip) {
+      Faults.at("after-send", epoch);
       transaction.checkAlive();
     }
     return Sent.ALL;
@@ -75,7 +79,9 @@ final class TaskWriter implements DataWriter<InternalRow> {
 
   @Override
   public void abort() {
-    // The driver decides about the whole batch.
+    if (hasSent) {
+      JobTransactions.drop(transaction);
+    }
   }
 
   @Override
