@@ -34,12 +34,15 @@ class EngineSettings:
         cores: Spark slots of the local master.
         memory: heap of the Spark driver, as ``512m`` or ``2g``.
         master: Spark master URL; empty for ``local[cores]``.
+        durable: checkpoints on the engine's disk are forced to it, so that a power failure loses nothing; without, jobs
+            may have to be reset after one.
     """
 
     launcher: str = "local"
     cores: int = 2
     memory: str = "1g"
     master: str = ""
+    durable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,9 @@ def _engine(table: Any, file: str) -> EngineSettings:
     cores = table.get("cores", EngineSettings().cores)
     if type(cores) is not int or cores < 1:
         raise error("SETTING_INVALID", name="engine.cores", file=file, reason=str(cores), allowed="a whole number ≥ 1")
+    durable = table.get("durable", True)
+    if type(durable) is not bool:
+        raise error("SETTING_INVALID", name="engine.durable", file=file, reason=str(durable), allowed="true, false")
     engine = EngineSettings(**table)
     if engine.launcher not in ("local", "external"):
         raise error(

@@ -533,8 +533,8 @@ class Operators:
         self._jvm.share.SharedSteps.enable(self.spark._jsparkSession)
 
     def set_fault(self, fault: str) -> None:
-        """Tests: fail once at ``after-send@N`` (a task), ``before-commit@N`` or ``after-commit@N`` of the Kafka sink; empty
-        removes it."""
+        """Tests: fail once at ``after-send@N`` (a task), ``before-commit@N`` or ``after-commit@N`` of the Kafka sink;
+        empty removes it."""
         self._jvm.kafka.Faults.set(fault)
 
     def set_now(self, micros: int | None) -> None:

@@ -25,7 +25,10 @@ from ds_dagster.settings import Settings
 from ds_dagster.spark.gateway import known_class, quicken
 
 StateStore = Literal["heap", "rocksdb"]
-LOCAL_FILE_SYSTEM = "dsdagster.fs.NioLocalFileSystem"
+LOCAL_FILE_SYSTEMS: Mapping[bool, str] = MappingProxyType(
+    {True: "dsdagster.fs.DurableLocalFileSystem", False: "dsdagster.fs.NioLocalFileSystem"}
+)
+"""Whether a power failure may lose nothing → class of the local file system."""
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 CLASSES: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -139,7 +142,7 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
     }
     if paths and is_local(master):
         values |= {
-            "spark.hadoop.fs.file.impl": LOCAL_FILE_SYSTEM,
+            "spark.hadoop.fs.file.impl": LOCAL_FILE_SYSTEMS[settings.engine.durable],
             _FILE_MANAGER: class_name("checkpoint_files", version),
         }
         archive = java_options(found)

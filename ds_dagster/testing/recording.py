@@ -33,7 +33,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="ds-record-") as folder:
         root = Path(folder)
         options = {"spark.driver.defaultJavaOptions": f"-XX:ArchiveClassesAtExit={target}", "spark.log.level": "OFF"}
-        settings = Settings(root=root, sql=root, state=root, engine=EngineSettings(cores=2, memory="1g"), spark=options)
+        settings = Settings(
+            root=root, sql=root, state=root, engine=EngineSettings(cores=2, memory="1g", durable=False), spark=options
+        )
         spark = build_session(settings, jars=jars, app_name="recording")
         result = run_case(CASE, lambda: spark)
         _load(spark, _names(jars))

@@ -44,7 +44,11 @@ def shared_session(memory: str = "1g") -> SparkSession:
 def _start(memory: str) -> SparkSession:
     folder = passing_folder("ds-test-spark-")
     settings = Settings(
-        root=folder, sql=folder, state=folder, engine=EngineSettings(cores=2, memory=memory), spark=_SPARK
+        root=folder,
+        sql=folder,
+        state=folder,
+        engine=EngineSettings(cores=2, memory=memory, durable=False),
+        spark=_SPARK,
     )
     # connectors are not needed, but one process has one JVM, which whoever comes later has to share
     connectors = resolve("spark-kafka") if is_resolved("spark-kafka") else ()

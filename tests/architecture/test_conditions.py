@@ -26,7 +26,6 @@ SLOW_PROCESS = "needs a process that is slower than a limit of half a minute or 
 
 NOT_TESTED: dict[str, str] = {
     "CLOCK_JSON": BETWEEN_OURS,
-    "KAFKA_MARKER_UNREADABLE": BETWEEN_OURS,
     "KAFKA_SINK_OPTION": BETWEEN_OURS,
     "SOURCE_NOT_WRAPPABLE": BETWEEN_OURS,
     "STATE_LAYOUT_UNKNOWN": BETWEEN_OURS,
@@ -35,7 +34,6 @@ NOT_TESTED: dict[str, str] = {
     "WEIGHT_NEGATIVE": BETWEEN_OURS,
     "CHECKPOINT_OTHER_STATE": "needs a checkpoint of another version of the package; there is none yet",
     "KAFKA_TRANSACTION_TIMEOUT": RARE_SERVER,
-    "KAFKA_TRANSACTION_ZOMBIE": RARE_SERVER,
     "KINESIS_STREAM_NOT_ACTIVE": RARE_SERVER,
     "ENGINE_NOT_STOPPED": SLOW_PROCESS,
     "ENGINE_START_SLOW": SLOW_PROCESS,

@@ -230,7 +230,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.streaming.pollingDelay": "20ms",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
     }
-    settings = Settings(root=folder, sql=folder, state=folder, engine=EngineSettings(cores=2), spark=spark_settings)
+    settings = Settings(
+        root=folder, sql=folder, state=folder, engine=EngineSettings(cores=2, durable=False), spark=spark_settings
+    )
     made = build_session(settings, jars=driver_jars(), app_name="conformance")
     made.sparkContext.setLogLevel("OFF")
     yield made

@@ -19,7 +19,11 @@ public class NioLocalFileSystem extends LocalFileSystem {
   private static final int PERMISSION_LETTERS = 9;
 
   public NioLocalFileSystem() {
-    super(new Raw());
+    this(new Raw());
+  }
+
+  protected NioLocalFileSystem(Raw raw) {
+    super(raw);
   }
 
   /** The file system below the checksums. */
