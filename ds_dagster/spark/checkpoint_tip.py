@@ -1,15 +1,22 @@
-"""Where a checkpoint ends: its batches as sinks' ledgers know them, by number and digest of their end offsets.
+"""What a checkpoint says of itself: where it ends, as sinks' ledgers know batches (number and digest of their end
+offsets), and small texts of ours beside Spark's files.
 
-Spark's offset log and commit log are read on any file system Hadoop knows, see ``dsdagster.checkpoint.BatchLog``.
+Read and written through Hadoop, so that a checkpoint may be on any file system it knows; see ``dsdagster.checkpoint``.
 """
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
-from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.gateway import package
+
+_PACKAGE = "dsdagster.checkpoint"
 
 
 def checkpoint_tip(session: SparkSession, checkpoint: str) -> CheckpointTip:
@@ -22,10 +29,8 @@ def checkpoint_tip(session: SparkSession, checkpoint: str) -> CheckpointTip:
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.
     """
-    try:
-        found = operators(session).checkpoint_tip(checkpoint)
-    except SPARK_ERRORS as problem:
-        raise classify(problem) from problem
+    with _classified():
+        found = json.loads(package(session, _PACKAGE).BatchLog.tip(session._jsparkSession, checkpoint))
     committed, planned = found["committed"], found["planned"]
     return CheckpointTip(Tip(**committed) if committed else None, Tip(**planned) if planned else None)
 
@@ -40,7 +45,34 @@ def batch_tip(session: SparkSession, checkpoint: str, epoch: int) -> Tip:
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.
     """
+    with _classified():
+        return Tip(**json.loads(package(session, _PACKAGE).BatchLog.batch(session._jsparkSession, checkpoint, epoch)))
+
+
+def read_text(session: SparkSession, checkpoint: str, name: str) -> str | None:
+    """A text beside Spark's files, None without one.
+
+    Raises:
+        ExternalError: CHECKPOINT_UNREADABLE.
+    """
+    with _classified():
+        found = package(session, _PACKAGE).CheckpointText.read(session._jsparkSession, checkpoint, name)
+    return None if found is None else str(found)
+
+
+def write_text(session: SparkSession, checkpoint: str, name: str, text: str) -> None:
+    """Replace it as a whole; the checkpoint's folder is made if need be.
+
+    Raises:
+        ExternalError: CHECKPOINT_UNREADABLE.
+    """
+    with _classified():
+        package(session, _PACKAGE).CheckpointText.write(session._jsparkSession, checkpoint, name, text)
+
+
+@contextmanager
+def _classified() -> Iterator[None]:
     try:
-        return Tip(**operators(session).batch_tip(checkpoint, epoch))
+        yield
     except SPARK_ERRORS as problem:
         raise classify(problem) from problem

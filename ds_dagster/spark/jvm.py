@@ -481,40 +481,6 @@ class Operators:
         """
         return cast("dict[str, Any] | None", json.loads(self._jvm.time.Clocks.snapshot(job)))
 
-    def checkpoint_tip(self, checkpoint: str) -> dict[str, dict[str, Any] | None]:
-        """``{"committed", "planned"}``: the last finished batch of a checkpoint and the one behind it, each None or
-        ``{"batch", "offsets"}`` with the digest of its end offsets; any file system Hadoop knows."""
-        found = self._jvm.checkpoint.BatchLog.tip(self.spark._jsparkSession, checkpoint)
-        return cast("dict[str, dict[str, Any] | None]", json.loads(found))
-
-    def batch_tip(self, checkpoint: str, batch: int) -> dict[str, Any]:
-        """The same of one planned batch."""
-        return cast(
-            "dict[str, Any]",
-            json.loads(self._jvm.checkpoint.BatchLog.batch(self.spark._jsparkSession, checkpoint, batch)),
-        )
-
-    def read_checkpoint_text(self, checkpoint: str, name: str) -> str | None:
-        """A text beside Spark's files in a checkpoint, None without one."""
-        found = self._jvm.checkpoint.CheckpointText.read(self.spark._jsparkSession, checkpoint, name)
-        return None if found is None else str(found)
-
-    def write_checkpoint_text(self, checkpoint: str, name: str, text: str) -> None:
-        """Replace it as a whole."""
-        self._jvm.checkpoint.CheckpointText.write(self.spark._jsparkSession, checkpoint, name, text)
-
-    def open_transaction(self, options: Mapping[str, str]) -> dict[str, Any] | None:
-        """Open the transaction of a job before its first batch, which fences every other owner of its id.
-
-        Args:
-            options: of :data:`KAFKA_SINK`.
-
-        Returns:
-            The last batch in the topic, None for none: ``{"batch", "offsets"}`` with the digest of its end offsets,
-            which is empty where nobody knows.
-        """
-        return cast("dict[str, Any] | None", json.loads(self._jvm.kafka.JobTransactions.open(dict(options))))
-
     def release_transaction(self, transactional_id: str) -> None:
         """Close the producer of a job whose query has ended; nothing happens when it has none."""
         self._jvm.kafka.JobTransactions.release(transactional_id)
@@ -533,8 +499,7 @@ class Operators:
         self._jvm.share.SharedSteps.enable(self.spark._jsparkSession)
 
     def set_fault(self, fault: str) -> None:
-        """Tests: fail once at ``after-send@N`` (a task), ``before-commit@N`` or ``after-commit@N`` of the Kafka sink;
-        empty removes it."""
+        """Tests: fail once at ``after-send@N`` (a task), ``before-commit@N``, ``after-commit@N``; empty removes it."""
         self._jvm.kafka.Faults.set(fault)
 
     def set_now(self, micros: int | None) -> None:

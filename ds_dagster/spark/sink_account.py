@@ -6,8 +6,10 @@ later one of the same name, so that of it no more than TARGET_GONE is noticed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
@@ -15,7 +17,8 @@ from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip, decide
 from ds_dagster.errors import error
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
-from ds_dagster.spark.jvm import NO_REPLAY, operators
+from ds_dagster.spark.gateway import package
+from ds_dagster.spark.jvm import NO_REPLAY
 from ds_dagster.spark.source_identity import TARGETS, remember, remembered
 
 
@@ -86,10 +89,7 @@ class Account:
         rested (the topic is the same one and no batch was open), and one of an earlier version of the package, which
         wrote none for batches without rows.
         """
-        try:
-            found = operators(self.session).open_transaction(options)
-        except SPARK_ERRORS as problem:
-            raise classify(problem) from problem
+        found = _open_transaction(self.session, options)
         marker, committed = Tip(**found) if found else None, self.tip.committed
         if committed is None:
             return marker
@@ -97,6 +97,16 @@ class Account:
             is_known = entity in self.targets and self.before.get(entity) == self.targets[entity]
             return committed if is_known and self.tip.planned is None else None
         return committed if not marker.offsets and marker.batch < committed.batch else marker
+
+
+def _open_transaction(session: SparkSession, options: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """Open the transaction of a sink before its first batch, which fences every other owner of its id; gives the
+    marker, see ``dsdagster.kafka.Marker``."""
+    try:
+        found = package(session, "dsdagster.kafka").JobTransactions.open(dict(options))
+    except SPARK_ERRORS as problem:
+        raise classify(problem) from problem
+    return cast("Mapping[str, Any] | None", json.loads(found))
 
 
 def _shown(tip: Tip | None) -> str:

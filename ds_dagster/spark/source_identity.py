@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.io_spec import ReadSpec
 from ds_dagster.errors import error
-from ds_dagster.spark.faults import SPARK_ERRORS, classify
-from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.checkpoint_tip import read_text, write_text
 
 SOURCES = "ds-sources.json"
 TARGETS = "ds-targets.json"
@@ -46,10 +45,7 @@ def remembered(session: SparkSession, checkpoint: str, file: str) -> Mapping[str
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.
     """
-    try:
-        text = operators(session).read_checkpoint_text(checkpoint, file)
-    except SPARK_ERRORS as problem:
-        raise classify(problem) from problem
+    text = read_text(session, checkpoint, file)
     if text is None:
         return {}
     try:
@@ -66,10 +62,5 @@ def remember(
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.
     """
-    if not now.items() - before.items():
-        return
-    text = json.dumps({**before, **now}, indent=1, sort_keys=True) + "\n"
-    try:
-        operators(session).write_checkpoint_text(checkpoint, file, text)
-    except SPARK_ERRORS as problem:
-        raise classify(problem) from problem
+    if now.items() - before.items():
+        write_text(session, checkpoint, file, json.dumps({**before, **now}, indent=1, sort_keys=True) + "\n")
