@@ -22,6 +22,7 @@ from ds_dagster.conditions import (
     query,
     registry,
     row_logs,
+    rows,
     runtime,
     secret,
     sets,
@@ -35,8 +36,8 @@ from ds_dagster.conditions.base import Condition, render
 __all__ = ["CONDITIONS", "Condition", "render"]
 
 TOPICS = (
-    syntax, project, catalog, query, constants, applications, patterns, sets, stores, cdc, files, functions, secret,
-    registry, row_logs, spark, runtime, orchestration, local, testing, command,
+    syntax, project, catalog, query, constants, applications, patterns, sets, rows, stores, cdc, files, functions,
+    secret, registry, row_logs, spark, runtime, orchestration, local, testing, command,
 )  # fmt: skip
 
 CONDITIONS: dict[str, Condition] = {condition.name: condition for topic in TOPICS for condition in topic.CONDITIONS}

@@ -203,13 +203,6 @@ JOINS: tuple[Condition, ...] = (
 AGGREGATES: tuple[Condition, ...] = (
     Condition("AGGREGATE_MISPLACED", "user", "aggregate {function} in {clause}", "{fix}", "42803"),
     Condition(
-        "AGGREGATE_WITHOUT_GROUP",
-        "not_yet",
-        "an aggregate without GROUP BY has no key",
-        "add GROUP BY over a column",
-        _ZERO,
-    ),
-    Condition(
         "COLUMN_NOT_GROUPED",
         "user",
         "column {name} is neither grouped nor inside an aggregate",
@@ -222,8 +215,8 @@ AGGREGATES: tuple[Condition, ...] = (
     Condition(
         "GROUP_BY_CONSTANT",
         "user",
-        "GROUP BY {expression} is a constant",
-        "name a column or an expression over columns",
+        "GROUP BY {expression} reads no column",
+        "leave it out: an aggregate without GROUP BY is one of all rows; or group by a column",
         "42803",
     ),
     Condition(
@@ -360,7 +353,8 @@ SINKS: tuple[Condition, ...] = (
         "RESULT_WITHOUT_KEY",
         "user",
         "the result is a changelog without a key: a sub-select leaves out what tells its rows apart",
-        "select the key columns inside and outside, or GROUP BY what is selected",
+        "select the key columns inside and outside (of UNNEST also that of WITH ORDINALITY), or GROUP BY what is "
+        "selected",
         "42803",
     ),
     Condition(

@@ -193,7 +193,14 @@ QUERIES: tuple[Condition, ...] = (
         "COMMA_JOIN_UNSUPPORTED",
         "unsupported",
         "a list of relations in FROM is not supported",
-        "write JOIN … ON …",
+        "write JOIN … ON …; elements of an array: FROM relation, UNNEST(column) AS t(name)",
+        "0A000",
+    ),
+    Condition(
+        "CROSS_JOIN_UNSUPPORTED",
+        "unsupported",
+        "CROSS JOIN of relations is not supported",
+        "write JOIN … ON left.column = right.column; elements of an array: CROSS JOIN UNNEST(column) AS t(name)",
         "0A000",
     ),
     Condition(

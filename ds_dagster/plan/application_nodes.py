@@ -22,6 +22,7 @@ from ds_dagster.plan.nodes import (
 from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.static_nodes import StaticJoin
+from ds_dagster.plan.unnest_node import Unnest
 from ds_dagster.plan.window_join import WindowJoin
 
 
@@ -48,7 +49,7 @@ class Bundle(Node):
         return self.sinks
 
 
-PLAIN = (Scan, Filter, Project, Union, Virtual)
+PLAIN = (Scan, Filter, Project, Union, Unnest, Virtual)
 """Nodes that make rows of rows, one by one, and keep nothing."""
 
 
@@ -65,7 +66,7 @@ def keeps_time(node: Node) -> bool:
         return all(map(is_plain, node.branches))
     if isinstance(node, StaticJoin):
         return keeps_time(node.left)
-    if isinstance(node, Filter | Project | Virtual | Window | Windowed):
+    if isinstance(node, Filter | Project | Unnest | Virtual | Window | Windowed):
         return keeps_time(node.input)
     return isinstance(node, Scan | IntervalJoin | TemporalJoin | WindowJoin | Over)
 

@@ -39,6 +39,8 @@ from ds_dagster.sql.expressions import QueryTree
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
 
 QUERY_NAME = "query.name"
+TOTAL_COLUMN = "all_rows"
+"""Column that CREATE … AS gives a total which selects no constant: its key, always TRUE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,7 @@ class _Binder:
     # CREATE … AS
 
     def _create(self, statement: CreateAsSelect, selected: Selected) -> Sink | None:
+        selected = selected.with_total(TOTAL_COLUMN) if selected.total else selected
         made = project(selected)
         self._check_view(statement, selected.items)
         output = [
@@ -164,6 +167,9 @@ class _Binder:
         if relation.kind == "table" and not relation.declared:
             span = statement.target.span
             self.findings.add(error("INSERT_INTO_LOADED_TABLE", span=span, relation=relation.name.name))
+            return None
+        if selected.total:
+            self.findings.add(error("TOTAL_WITHOUT_KEY", span=self.statement.body.span, relation=relation.name.name))
             return None
         made = project(selected)
         kinds = Findings()

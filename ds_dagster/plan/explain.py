@@ -44,6 +44,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.static_nodes import StaticJoin
+from ds_dagster.plan.unnest_node import Unnest
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.sql.expressions import SKIPS
 from ds_dagster.sql.generator import duration_text
@@ -310,6 +311,12 @@ def _over(node: Node) -> str:
     return " · ".join([f"{calls}{by} in event time", reach, "once time has passed a row", *_rests(node)])
 
 
+def _unnest(node: Node) -> str:
+    assert isinstance(node, Unnest)
+    made = ", ".join(f"{shown(field.name)} {field.type}" for field in node.own)
+    return f"{_text(node.value)} as {made}" + (" · rows without elements stay" if node.outer else "")
+
+
 def _kept_rows(node: TopN) -> str:
     return "these rows" if appends_only(node.input) else "all rows"
 
@@ -377,6 +384,7 @@ DESCRIPTIONS: dict[type[Node], Callable[[Node], str]] = {
     TopN: _top_n,
     Unweigh: lambda _node: "",
     Over: _over,
+    Unnest: _unnest,
     StaticJoin: _static_join,
 }
 """Node → what is to be said about it."""

@@ -32,6 +32,21 @@ def own_field(alias: str, name: str) -> str:
     return f"{alias}{MARK}{MARK}{name}"
 
 
+def under(alias: str, name: str) -> str:
+    """The same field under another alias."""
+    return alias + name[len(alias_of(name)) :]
+
+
+def total_key(alias: str) -> str:
+    """Internal name of the constant that is the key of a total: of an aggregate of all rows."""
+    return own_field(alias, "all")
+
+
+def is_total_key(name: str) -> bool:
+    """Whether a field is the key of a total."""
+    return name == total_key(alias_of(name))
+
+
 def alias_of(name: str) -> str:
     """The alias in an internal name; empty where there is none."""
     alias, mark, _ = name.partition(MARK)

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from ds_dagster.catalog.relation import Relation
 from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
 from ds_dagster.plan.field_names import column_of
@@ -34,8 +33,10 @@ from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.pattern import pattern_text, variables
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.rank_nodes import TopN
+from ds_dagster.plan.relation_shapes import Shape, StoreKinds, columns_shape, entity_shape, records_shape, sink_shape
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.static_nodes import StaticJoin
+from ds_dagster.plan.unnest_node import Unnest
 from ds_dagster.plan.window_join import WindowJoin
 
 FINGERPRINT_VERSION = "v1"
@@ -46,9 +47,7 @@ LAYOUTS: Mapping[type[Node], tuple[int]] = MappingProxyType(
 )
 """Steps whose state alone is laid out in another way than it once was: the number of the layout."""
 
-Shape = list[object]
 NOTHING: Mapping[str, str] = MappingProxyType({})
-StoreKinds = Mapping[str, str]
 
 
 def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], store_kinds: StoreKinds) -> str:
@@ -61,7 +60,7 @@ def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], sto
         store_kinds: folded store name → kind.
     """
     meaning = [
-        _sink(root.relation, store_kinds),
+        sink_shape(root.relation, store_kinds),
         _Shaper(root.input, store_kinds).columns(root),
         _shape(root.input, store_kinds),
     ]
@@ -72,7 +71,8 @@ def state_signature(root: Sink, *, store_kinds: StoreKinds) -> str:
     """Hash of what a checkpoint holds: sources with their positions, stateful steps with the types they keep, and for
     aggregates everything below (their state is a result already)."""
     parts: Shape = [
-        [scan.source_name, *_entity(scan.relation, store_kinds), *_start(scan), *_slot(scan)] for scan in _scans(root)
+        [scan.source_name, *entity_shape(scan.relation, store_kinds), *_start(scan), *_slot(scan)]
+        for scan in _scans(root)
     ]
     parts += [_state(node, store_kinds) for node in root.walk() if node.is_stateful]
     return _hash(STATE_VERSION, [parts, _sink_state(root)])
@@ -106,56 +106,6 @@ def _scans(root: Node) -> list[Scan]:
 def _sink_state(root: Sink) -> Shape:
     """What a sink's checkpoint depends on: whether rows replace one another, and by what."""
     return [root.changelog, list(root.key)]
-
-
-def _entity(relation: Relation, store_kinds: StoreKinds) -> Shape:
-    return [relation.store, store_kinds.get(relation.store, ""), relation.entity]
-
-
-def _columns(relation: Relation, names: frozenset[str] | None = None) -> Shape:
-    return [[c.name, str(c.type), c.nullable] for c in relation.columns if names is None or c.name in names]
-
-
-def _records(relation: Relation) -> Shape:
-    key = relation.key
-    messages = [one.message if one else "" for one in (relation.value_descriptor, relation.key_descriptor)]
-    return [
-        relation.value_format,
-        [key.format, list(key.columns), str(key.type) if key.type else None, list(key.exclude)],
-        list(relation.primary_key),
-        *(messages if any(messages) else ()),
-    ]
-
-
-_IN_THE_RECORD = frozenset(
-    (
-        "store",
-        "topic",
-        "value.format",
-        "key.format",
-        "key.type",
-        "key.columns",
-        "value.columns.exclude",
-        "timestamp",
-        "timestamp.format",
-        "starting.position",
-        "starting.timestamp",
-        "enable.upsert.mode",
-        "description",
-    )
-)
-"""Properties whose meaning is a field of the relation already, written or not; and those without one."""
-
-
-def _sink(relation: Relation, store_kinds: StoreKinds) -> Shape:
-    values = sorted(
-        (name, value.value)
-        for name, value in relation.properties.items()
-        if name not in _IN_THE_RECORD and not value.secret
-    )
-    time = [relation.event_time.column, relation.event_time.format]
-    entity = _entity(relation, store_kinds)
-    return [str(relation.name), relation.kind, entity, _columns(relation), _records(relation), time, values]
 
 
 def shape_of(node: Node) -> Shape:
@@ -209,10 +159,10 @@ def _scan(shaper: _Shaper, node: Node) -> Shape:
     column = None if time.column is None else column_of(time.column)
     names = frozenset(c.name for c in node.read_columns)
     return [
-        _entity(relation, shaper.store_kinds),
+        entity_shape(relation, shaper.store_kinds),
         relation.kind,
-        _columns(relation, names),
-        _records(relation),
+        columns_shape(relation, names),
+        records_shape(relation),
         [column, time.format, time.lateness_millis, time.idle_millis],
         [node.starting_position, node.bad_records, node.max_records_per_batch, node.rowtime, *_start(node)[1:]]
         + (["skip"] if node.data_loss == "skip" else [])
@@ -315,8 +265,8 @@ def _static_join(shaper: _Shaper, node: Node) -> Shape:
         [expression_text(k.tree, lambda n: f"#{positions.index(n)}", strict=True), str(k.type)] for k in node.right_keys
     ]
     table = [
-        _entity(scan.relation, shaper.store_kinds),
-        _columns(scan.relation, frozenset(c.name for c in scan.read_columns)),
+        entity_shape(scan.relation, shaper.store_kinds),
+        columns_shape(scan.relation, frozenset(c.name for c in scan.read_columns)),
     ]
     return [node.kind, [shaper.text(key) for key in node.left_keys], right_keys, table, scan.cache_millis]
 
@@ -355,6 +305,11 @@ def _over(shaper: _Shaper, node: Node) -> Shape:
     return [partition, calls, node.by_time, node.before, *_forgets(node)]
 
 
+def _unnest(shaper: _Shaper, node: Node) -> Shape:
+    assert isinstance(node, Unnest)
+    return [shaper.text(node.value), [str(field.type) for field in node.elements], node.ordinal is not None, node.outer]
+
+
 def _top_n(shaper: _Shaper, node: Node) -> Shape:
     assert isinstance(node, TopN)
     order = [[shaper.text(term.expression), term.descending, term.nulls_first] for term in node.order]
@@ -384,6 +339,7 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
     TopN: _top_n,
     Unweigh: lambda _shaper, _node: [],
     Over: _over,
+    Unnest: _unnest,
     StaticJoin: _static_join,
 }
 

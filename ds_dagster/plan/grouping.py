@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, is_comparable, is_hashable
+from ds_dagster.datatypes import BIGINT, BOOLEAN, is_comparable, is_hashable
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.calls import AGGREGATE_NODES, Aggregates, aggregate_name
 from ds_dagster.plan.check_joins import check_time, check_updates, check_weights, without_time
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
-from ds_dagster.plan.field_names import column_of
+from ds_dagster.plan.field_names import column_of, is_total_key, total_key
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -27,6 +28,7 @@ from ds_dagster.plan.nodes import (
 )
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.scope import Scope
+from ds_dagster.plan.selected import SelectItem
 from ds_dagster.plan.sources import Planned
 from ds_dagster.plan.weights import has_weights, weighted
 from ds_dagster.plan.window_join import WindowJoin, window_bounds
@@ -75,15 +77,25 @@ class Grouping:
         """
         check_weights(self.below, self.span)
         group = self.tree.args.get("group")
-        if group is None:
-            aggregates = any(_has_aggregate(item) for item in self.tree.expressions)
-            condition = "AGGREGATE_WITHOUT_GROUP" if aggregates else "HAVING_WITHOUT_GROUP"
-            raise error(condition, span=self.scope.place(self.tree.args.get("having") or self.tree))
+        if group is None and not any(_has_aggregate(item) for item in self.tree.expressions):
+            raise error("HAVING_WITHOUT_GROUP", span=self.scope.place(self.tree.args["having"]))
         aliases = {item.alias: item.this for item in self.tree.expressions if isinstance(item, exp.Alias)}
         binder = ExpressionBinder(self.scope, "GROUP BY")
-        for item in group.expressions:
+        for item in group.expressions if group is not None else ():
             self._add(binder, self._meant(item, aliases))
+        if not self.group:
+            everything = BoundExpression(exp.Boolean(this=True), BOOLEAN, nullable=False)
+            self.group.append(Named(total_key("group"), everything))
         self._find_window()
+
+    def keyed(self, items: tuple[SelectItem, ...], *, inner: bool) -> tuple[SelectItem, ...]:
+        """The items of a SELECT over its groups. Of a total, which has one row, the first constant becomes the key."""
+        found = next((item for item in items if _is_constant(item.expression)), None)
+        if inner or found is None or not is_total_key(self.group[0].name):
+            return items
+        key = self.group[0] = Named(self.group[0].name, found.expression)
+        kept = BoundExpression(column(key.name), found.expression.type, nullable=False)
+        return tuple(replace(item, expression=kept) if item is found else item for item in items)
 
     def _meant(self, item: exp.Expression, aliases: Mapping[str, exp.Expression]) -> exp.Expression:
         """The expression of the SELECT list a name stands for, unless a source has a column of that name."""
@@ -94,6 +106,8 @@ class Grouping:
 
     def _add(self, binder: ExpressionBinder, item: exp.Expression) -> None:
         bound = binder.expression(item)
+        if _is_constant(bound):
+            return
         if not bound.columns():
             raise binder.refuse("GROUP_BY_CONSTANT", item, expression=binder.shown(item))
         if not is_hashable(bound.type):
@@ -113,7 +127,7 @@ class Grouping:
             missing = [shown for shown, name in bounds.items() if name not in grouped]
             if missing:
                 raise error("WINDOW_NOT_GROUPED", span=self.span, missing=missing)
-        if own is not None and len(self.scope.sources) == 1:
+        if own is not None and sum(not source.is_part_of_row for source in self.scope.sources) == 1:
             check_time("a windowed aggregate", self.below, self.span)
             self.window = own
             return
@@ -233,6 +247,14 @@ def key_names(node: Node, columns: Sequence[Named]) -> tuple[dict[str, str], lis
             passed.setdefault(tree.name, named.name)
     found = {field: passed[field] for field in node.key if field in passed}
     return found, [field for field in node.key if field not in passed]
+
+
+def _is_constant(expression: BoundExpression) -> bool:
+    """Whether an expression is one value that is not NULL, whatever the row."""
+    tree = expression.tree
+    while isinstance(tree, exp.Paren | exp.Neg | exp.Cast):
+        tree = tree.this
+    return isinstance(tree, exp.Literal | exp.Boolean) and not expression.nullable
 
 
 def _text(node: exp.Expression) -> str:

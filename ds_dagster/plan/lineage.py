@@ -13,6 +13,7 @@ from ds_dagster.plan.query import ColumnSource
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.static_nodes import StaticJoin
+from ds_dagster.plan.unnest_node import Unnest
 
 Sources = Mapping[str, tuple[ColumnSource, ...]]
 
@@ -57,6 +58,8 @@ def _lineage(node: Node) -> Sources:
         return below | {
             c.name: _merged(below, [e for e in (c.argument, c.filter) if e is not None]) for c in node.calls
         }
+    if isinstance(node, Unnest):
+        return below | dict.fromkeys((field.name for field in node.own), _merged(below, [node.value]))
     if isinstance(node, TopN):
         return {**below, node.rank: _merged(below, [*node.partition, *(term.expression for term in node.order)])}
     if isinstance(node, Window):

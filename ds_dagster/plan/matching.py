@@ -29,6 +29,7 @@ from ds_dagster.plan.pattern import (
     variables,
 )
 from ds_dagster.plan.scope import Scope, Source, visible
+from ds_dagster.plan.unnest_node import Unnest
 from ds_dagster.sql.expressions import (
     FieldAccess,
     MatchRef,
@@ -222,7 +223,7 @@ def time_fields(node: Node) -> frozenset[str]:
     """Fields of a stateless node that hold the event time of its rows, unchanged."""
     if isinstance(node, Scan):
         return frozenset((node.time.column or node.rowtime_field,))
-    if isinstance(node, Filter):
+    if isinstance(node, Filter | Unnest):
         return time_fields(node.input)
     if isinstance(node, Project):
         below = time_fields(node.input)

@@ -11,6 +11,7 @@ from ds_dagster.datatypes import DataType
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import BoundExpression, Field, Filter, Node, Project, Scan, require
 from ds_dagster.plan.set_nodes import Union
+from ds_dagster.plan.unnest_node import Unnest
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def event_time_fields(node: Node) -> frozenset[str]:
     """Fields that hold the event time of a node's rows, unchanged."""
     if isinstance(node, Scan):
         return frozenset({node.time.column or node.rowtime_field})
-    if isinstance(node, Filter):
+    if isinstance(node, Filter | Unnest):
         return event_time_fields(node.input)
     if isinstance(node, Project):
         below = event_time_fields(node.input)

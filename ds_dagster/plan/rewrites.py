@@ -27,6 +27,7 @@ from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.static_nodes import StaticJoin
+from ds_dagster.plan.unnest_node import Unnest
 from ds_dagster.plan.window_join import WindowJoin
 
 Needed = frozenset[str]
@@ -135,6 +136,13 @@ def _prune_over(node: Node, needed: Needed) -> Node:
     return replace(node, input=_prune(node.input, (needed - own).union(*used)), calls=calls)
 
 
+def _prune_unnest(node: Node, needed: Needed) -> Node:
+    """All parts of an element stay: what is not needed costs nothing."""
+    assert isinstance(node, Unnest)
+    below = (needed - {field.name for field in node.own}) | node.value.columns() | frozenset(node.input.key)
+    return replace(node, input=_prune(node.input, below))
+
+
 def _prune_top_n(node: Node, needed: Needed) -> Node:
     """The rank where somebody needs it: without, a row that only moves is no change."""
     assert isinstance(node, TopN)
@@ -222,6 +230,7 @@ PRUNERS: dict[type[Node], Pruner] = {
     TopN: _prune_top_n,
     Unweigh: _prune_unweigh,
     Over: _prune_over,
+    Unnest: _prune_unnest,
     StaticJoin: _prune_static_join,
 }
 RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)

@@ -30,19 +30,21 @@ class Visible:
 class Source:
     """One source of FROM or JOIN. ``shown``: how errors call it; ``rowtime``: internal name of the record's
     timestamp, empty where records are not at hand (sub-selects); ``beside``: fields of ``rowkey()`` and
-    ``rowmetadata()`` by these names, where the store gives them."""
+    ``rowmetadata()`` by these names, where the store gives them; ``is_part_of_row``: elements of a row to the left, no
+    rows of their own."""
 
     alias: str
     shown: str
     columns: Mapping[str, Visible]
     rowtime: str = ""
     beside: Mapping[str, Field] = field(default_factory=dict)
+    is_part_of_row: bool = False
 
     def nullable(self) -> Source:
         """The same on the right of a LEFT JOIN."""
         columns = {name: Visible(c.name, c.field, c.type, True) for name, c in self.columns.items()}
         beside = {name: replace(f, nullable=True) for name, f in self.beside.items()}
-        return Source(self.alias, self.shown, columns, self.rowtime, beside)
+        return replace(self, columns=columns, beside=beside)
 
 
 def visible(pairs: Iterable[tuple[str, Field]]) -> Mapping[str, Visible]:

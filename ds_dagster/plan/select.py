@@ -14,7 +14,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.plan.check_joins import check_weights
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
-from ds_dagster.plan.field_names import column_of, field_name
+from ds_dagster.plan.field_names import column_of, field_name, is_total_key
 from ds_dagster.plan.grouping import Grouping, is_grouped, key_names, window_of
 from ds_dagster.plan.joins import bind_join
 from ds_dagster.plan.match_node import Match
@@ -28,8 +28,9 @@ from ds_dagster.plan.set_operations import SetBinder
 from ds_dagster.plan.sources import Naming, Planned, SourceBinder, World
 from ds_dagster.plan.static_joins import bind_joined, bind_static_join
 from ds_dagster.plan.static_nodes import StaticScan
+from ds_dagster.plan.unnesting import bind_unnest
 from ds_dagster.plan.weights import weighted
-from ds_dagster.sql.expressions import FieldAccess, QueryTree
+from ds_dagster.sql.expressions import FieldAccess, QueryTree, UnnestRef
 from ds_dagster.sql.lowering import is_first_rows, own_span
 from ds_dagster.sql.statements import Context
 
@@ -121,6 +122,9 @@ class SelectBinder:
         columns = [Named(item.name, item.expression) for item in items]
         node = next((other for other in keyed(node) if not key_names(other, columns)[1]), node)
         found, lost = key_names(node, columns)
+        constant = [field for field in lost if is_total_key(field)]
+        lost = [field for field in lost if field not in constant]
+        total = constant[0] if constant and not found and not lost else ""
         if lost and inner and node.is_final:
             self._done()
             return Selected(node, items, first.relation, ())
@@ -134,7 +138,8 @@ class SelectBinder:
         if not inner and node.changelog != "append" and not node.key:
             self.findings.add(error("RESULT_WITHOUT_KEY", span=self.span))
         self._done()
-        return Selected(node, items, first.relation, tuple(found[field] for field in node.key))
+        key = tuple(found[field] for field in node.key if field in found)
+        return Selected(node, items, first.relation, key, total)
 
     def _done(self) -> None:
         if self.findings.failed:
@@ -147,6 +152,9 @@ class SelectBinder:
             scope.add(first.source, tree.args["from_"].this)
             node = first.node
             for join in tree.args.get("joins") or ():
+                if isinstance(join.this, UnnestRef):
+                    node = bind_unnest(scope, node, join, self.naming)
+                    continue
                 joined = bind_joined(sources, join.this)
                 is_table = isinstance(joined.node, StaticScan)
                 node = (
@@ -218,6 +226,7 @@ class SelectBinder:
         self.findings.collect(lambda: grouping.check_updates(self.choices.updates))
         self.findings.collect(grouping.check_values)
         self._done()
+        items = grouping.keyed(items, inner=inner)
         made: Node = grouping.node(updates=self.choices.updates)
         if condition is not None:
             made = Filter(made, condition)

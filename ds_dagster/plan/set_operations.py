@@ -176,7 +176,7 @@ def _told_apart(parts: Sequence[Selected]) -> list[int]:
     there are none."""
     names = [[item.name for item in part.items] for part in parts]
     keys = {frozenset(own.index(name) for name in part.key) for own, part in zip(names, parts, strict=True)}
-    if len(keys) != 1 or not all(part.key for part in parts):
+    if len(keys) != 1 or not all(part.key or part.total for part in parts):
         return []
     for position in range(len(names[0])):
         values = [part.items[position].expression.tree for part in parts]

@@ -20,13 +20,13 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.plan.check_joins import check_time, check_weights, in_open_window
-from ds_dagster.plan.field_names import column_of, field_name, internal_alias
+from ds_dagster.plan.field_names import column_of, field_name, internal_alias, is_total_key
 from ds_dagster.plan.first_rows import first_rows
 from ds_dagster.plan.functions import FUNCTIONS
 from ds_dagster.plan.matching import bind_match, columns_of
 from ds_dagster.plan.nodes import Node, Project, Scan, SourceTime, Window, WindowFunction
 from ds_dagster.plan.record_fields import record_fields
-from ds_dagster.plan.scope import Scope, Source, visible
+from ds_dagster.plan.scope import Scope, Source, Visible, visible
 from ds_dagster.plan.virtual import VirtualRelation, find_virtual
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import MatchRef, QueryTree, RelationRef, WindowRef
@@ -193,7 +193,7 @@ class SourceBinder:
         if properties:
             raise error("VIRTUAL_READ_WITH", span=self._place(node), relation=virtual.name.name)
         made = virtual.read_as(self.naming.alias(alias))
-        columns = visible((column_of(f.name), f) for f in made.output)
+        columns = _visible(made)
         return Planned(made, Source(alias, virtual.name.name, columns), virtual.relation)
 
     def _scan(self, relation: Relation, alias: str, choices: ReadChoices, kind: StoreKind) -> Scan:
@@ -259,8 +259,13 @@ class SourceBinder:
         internal = self.naming.alias(alias)
         assert isinstance(node.this, QueryTree)
         project, relation = self.sub_select(node.this, internal)
-        columns = visible((column_of(field_.name), field_) for field_ in project.output)
+        columns = _visible(project)
         return Planned(project, Source(alias, alias, columns), relation)
+
+
+def _visible(made: Project) -> Mapping[str, Visible]:
+    """Columns of a sub-select; the key of a total is none of them."""
+    return visible((column_of(field_.name), field_) for field_ in made.output if not is_total_key(field_.name))
 
 
 def written_name(node: exp.Expression, place: Span) -> WrittenName:

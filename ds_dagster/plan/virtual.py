@@ -14,7 +14,7 @@ from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.application_nodes import Virtual
 from ds_dagster.plan.expressions import column
-from ds_dagster.plan.field_names import column_of, field_name
+from ds_dagster.plan.field_names import under
 from ds_dagster.plan.nodes import BoundExpression, Named, Project
 from ds_dagster.sql.statements import CreateAsSelect
 
@@ -37,7 +37,7 @@ class VirtualRelation:
 
     def read_as(self, alias: str) -> Project:
         """Its rows with fields called ``alias$column``."""
-        renamed = {field.name: field_name(alias, column_of(field.name)) for field in self.node.output}
+        renamed = {field.name: under(alias, field.name) for field in self.node.output}
         columns = tuple(
             Named(renamed[field.name], BoundExpression(column(field.name), field.type, field.nullable))
             for field in self.node.output

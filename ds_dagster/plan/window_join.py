@@ -25,6 +25,7 @@ from ds_dagster.plan.nodes import (
     Windowed,
     or_null,
 )
+from ds_dagster.plan.unnest_node import Unnest
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def _known(node: Node) -> tuple[Bounds, ...]:
 
 
 def _of_input(node: Node) -> tuple[Bounds, ...]:
-    assert isinstance(node, Filter)
+    assert isinstance(node, Filter | Unnest)
     return window_bounds(node.input)
 
 
@@ -120,6 +121,7 @@ _BOUNDS: Mapping[type[Node], Callable[[Node], tuple[Bounds, ...]]] = MappingProx
         Window: _own,
         Windowed: _known,
         Filter: _of_input,
+        Unnest: _of_input,
         Project: _projected,
         Aggregate: _grouped,
         IntervalJoin: _joined,

@@ -23,7 +23,6 @@ from ds_dagster.plan.nodes import (
     BoundExpression,
     Filter,
     IntervalJoin,
-    LateRows,
     Node,
     Project,
     Scan,
@@ -37,6 +36,7 @@ from ds_dagster.plan.rank_nodes import TopN
 from ds_dagster.plan.row_errors import computed_below
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.static_nodes import StaticJoin, StaticScan
+from ds_dagster.plan.unnest_node import Unnest
 from ds_dagster.plan.weights import has_weights
 from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.spark import columns as names
@@ -52,12 +52,13 @@ from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.matching import match
 from ds_dagster.spark.overs import over
 from ds_dagster.spark.row_errors import RowErrors
-from ds_dagster.spark.row_logs import RowLogs
+from ds_dagster.spark.row_logs import RowLogs, late_values
 from ds_dagster.spark.session import StateStore
 from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.typed_rows import typed_rows
 from ds_dagster.spark.typemap import spark_sql
+from ds_dagster.spark.unnest import elements
 from ds_dagster.spark.windows import key_of_all, last_moment, window_of_bounds, with_window
 
 OutputMode = Literal["append", "update"]
@@ -190,7 +191,7 @@ class PlanCompiler:
         frame = with_window(self._timed(node.input, (wants | TIME) - {names.WINDOW}).frame, node)
         bounds = {node.start: sf.col(names.WINDOW).getField("start"), node.end: sf.col(names.WINDOW).getField("end")}
         if node.late is not None and self.logs is not None:
-            frame = frame.where(self.logs.keep_late(node.late, *_late_values(node.late)))
+            frame = frame.where(self.logs.keep_late(node.late, *late_values(node.late)))
         return Flow(frame.withColumns(bounds), timed=True)
 
     def visit_windowed(self, node: Windowed, wants: Wants) -> Flow:
@@ -311,6 +312,11 @@ class PlanCompiler:
         """The first rows of each partition."""
         return Flow(deltas.top_n(self.spark, node, self.visit(node.input, NOTHING).frame))
 
+    def visit_unnest(self, node: Unnest, wants: Wants) -> Flow:
+        """Elements of each row; technical columns pass."""
+        flow = self.visit(node.input, wants)
+        return Flow(elements(flow.frame, node), flow.timed)
+
     def visit_static_scan(self, node: StaticScan, _wants: Wants) -> Flow:
         """The rows of a table as they stand."""
         if self.look_up is None:
@@ -387,13 +393,6 @@ def _technical(frame: DataFrame) -> list[Column]:
     return [sf.col(name) for name in frame.columns if name in names.TECHNICAL]
 
 
-def _late_values(late: LateRows) -> tuple[Column, Mapping[str, Column]]:
-    """The end of a row's window, and what of the row a log of late rows may hold."""
-    start, end = (sf.col(names.WINDOW).getField(bound) for bound in ("start", "end"))
-    known = {"event_time": sf.col(names.EVENT_TIME), "window_start": start, "window_end": end}
-    return end, {**known, **{column: field(name) for column, name in late.fields}}
-
-
 def _plain_column(expression: BoundExpression) -> str:
     """Name of the field an expression is, empty where it is more than that."""
     return expression.tree.name if type(expression.tree).__name__ == "Column" else ""
@@ -426,6 +425,7 @@ VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = Map
         TopN: _visits(PlanCompiler.visit_top_n),
         Unweigh: _visits(PlanCompiler.visit_unweigh),
         Over: _visits(PlanCompiler.visit_over),
+        Unnest: _visits(PlanCompiler.visit_unnest),
         StaticScan: _visits(PlanCompiler.visit_static_scan),
         StaticJoin: _visits(PlanCompiler.visit_static_join),
         Sink: _visits(PlanCompiler.visit_sink),

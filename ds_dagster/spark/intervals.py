@@ -20,6 +20,7 @@ from ds_dagster.plan.nodes import Filter, IntervalJoin, JoinKind, Node, Project,
 from ds_dagster.plan.over_node import Over
 from ds_dagster.plan.set_nodes import Union
 from ds_dagster.plan.static_nodes import StaticJoin
+from ds_dagster.plan.unnest_node import Unnest
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field, with_missing
 from ds_dagster.spark.expressions import compile_condition
@@ -29,7 +30,7 @@ from ds_dagster.spark.ticks import carry_time
 
 _ASK = (Window, Over, Match, IntervalJoin, TemporalJoin)
 """Steps that take time from the rows below them."""
-_PASS = (Filter, Project, Windowed, Union, Virtual, StaticJoin)
+_PASS = (Filter, Project, Unnest, Windowed, Union, Virtual, StaticJoin)
 """Steps that give on the time of the rows below them."""
 _NATIVE_KINDS: Mapping[JoinKind, str] = MappingProxyType({"inner": "inner", "left": "left_outer", "full": "full_outer"})
 

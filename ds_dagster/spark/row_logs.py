@@ -17,6 +17,8 @@ from ds_dagster.catalog.io_spec import Envelope, SinkIdentity
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import COLUMNS, log_name
 from ds_dagster.plan.nodes import LateRows, Scan
+from ds_dagster.spark import columns as names
+from ds_dagster.spark.columns import field
 from ds_dagster.spark.json_options import json_options
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.typemap import spark_sql
@@ -139,3 +141,10 @@ def bad_record(scan: Scan, envelope: Envelope, reason: Column) -> Mapping[str, C
         "value": sf.expr(envelope.value),
         "reason": reason,
     }
+
+
+def late_values(late: LateRows) -> tuple[Column, Mapping[str, Column]]:
+    """The end of a row's window, and what of the row a log of late rows may hold."""
+    start, end = (sf.col(names.WINDOW).getField(bound) for bound in ("start", "end"))
+    known = {"event_time": sf.col(names.EVENT_TIME), "window_start": start, "window_end": end}
+    return end, {**known, **{column: field(name) for column, name in late.fields}}

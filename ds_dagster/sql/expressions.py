@@ -75,9 +75,17 @@ class WindowRef(exp.Expression):
 
 
 class StreamJoin(exp.Join):
-    """A JOIN with an optional ``WITHIN n unit``: ``within`` is milliseconds (integer)."""
+    """A JOIN with an optional ``WITHIN n unit``: ``within`` is milliseconds (integer). Of an UnnestRef ``on`` may be
+    missing."""
 
     arg_types: ClassVar[dict[str, Any]] = {**exp.Join.arg_types, "within": False}
+
+
+class UnnestRef(exp.Expression):
+    """``UNNEST(value) [WITH ORDINALITY] [AS] alias [(column, …)]`` in a JOIN: ``this`` the value, ``ordinality``,
+    ``columns`` Identifiers, ``alias`` as in RelationRef."""
+
+    arg_types: ClassVar[dict[str, Any]] = {"this": True, "ordinality": False, "alias": False, "columns": False}
 
 
 class UserCall(exp.Expression):

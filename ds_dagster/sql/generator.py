@@ -22,6 +22,7 @@ from ds_dagster.sql.expressions import (
     PatternVariable,
     RelationRef,
     StreamJoin,
+    UnnestRef,
     WindowRef,
     spine,
 )
@@ -101,6 +102,7 @@ class DeltaStreamGenerator(Generator):
         PatternSequence: lambda self, node: " ".join(self.pattern_part(part) for part in node.expressions),
         PatternChoice: lambda self, node: " | ".join(self.sql(part) for part in node.expressions),
         PatternRepeat: lambda self, node: self.patternrepeat_sql(node),
+        UnnestRef: lambda self, node: self.unnestref_sql(node),
         FieldAccess: lambda self, node: self.fieldaccess_sql(node),
         exp.Subquery: lambda self, node: self.source_subquery_sql(node),
         exp.Not: lambda self, node: self.negation_sql(node),
@@ -172,8 +174,17 @@ class DeltaStreamGenerator(Generator):
     def streamjoin_sql(self, node: StreamJoin) -> str:
         """``[LEFT|FULL] JOIN source [WITHIN n unit] ON condition``."""
         side = f"{node.args['side']} " if node.args.get("side") else ""
+        if node.args.get("on") is None:
+            return self.seg(f"CROSS JOIN {self.sql(node, 'this')}")
         within = f" WITHIN {duration_text(node.args['within'])}" if node.args.get("within") is not None else ""
         return self.seg(f"{side}JOIN {self.sql(node, 'this')}{within} ON {self.sql(node, 'on')}")
+
+    def unnestref_sql(self, node: UnnestRef) -> str:
+        """``UNNEST(value) [WITH ORDINALITY] AS alias [(column, …)]``."""
+        number = " WITH ORDINALITY" if node.args.get("ordinality") else ""
+        columns = ", ".join(self.sql(name) for name in node.args.get("columns") or ())
+        alias = self.sql(node.args["alias"].this) + (f"({columns})" if columns else "")
+        return f"UNNEST({self.sql(node, 'this')}){number} AS {alias}"
 
     def fieldaccess_sql(self, node: FieldAccess) -> str:
         """``struct->field``."""

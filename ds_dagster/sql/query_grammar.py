@@ -14,10 +14,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.cursor import RESERVED
-from ds_dagster.sql.expressions import RelationRef, StreamJoin, WindowRef
+from ds_dagster.sql.expressions import RelationRef, WindowRef
+from ds_dagster.sql.join_grammar import JoinParser
 from ds_dagster.sql.match_grammar import MatchParser
 from ds_dagster.sql.mistakes import RefusedError
-from ds_dagster.sql.set_grammar import ASKED_ONCE, SET_OPERATIONS, SetOperationParser
+from ds_dagster.sql.set_grammar import ASKED_ONCE, SET_OPERATIONS
 from ds_dagster.sql.statements import Property, SelectBody, ValueKind, WrittenName
 
 UNITS: dict[str, int] = {
@@ -48,24 +49,6 @@ WINDOWS: dict[str, WindowForm] = {
     "cumulate": WindowForm(("size",), ("step",)),
     "session": WindowForm(("gap",)),
 }
-JOINS: dict[tuple[str, ...], dict[str, str]] = {
-    ("join",): {},
-    ("inner", "join"): {},
-    ("left", "join"): {"side": "LEFT"},
-    ("left", "outer", "join"): {"side": "LEFT"},
-    ("full", "join"): {"side": "FULL"},
-    ("full", "outer", "join"): {"side": "FULL"},
-}
-_REFUSED_JOINS: tuple[tuple[str, ...], ...] = (
-    ("left", "semi", "join"),
-    ("left", "anti", "join"),
-    *(
-        words
-        for side in ("right", "cross", "natural", "semi", "anti", "asof", "lateral", "straight")
-        for words in ((side, "join"), (side, "outer", "join"), (side, "left", "join"), (side, "inner", "join"))
-    ),
-)
-_JOIN_WORDS = frozenset(words[0] for words in (*JOINS, *_REFUSED_JOINS))
 _REFUSED_SOURCES = frozenset({"lateral", "values"})
 REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
     "emit": ("EMIT_UNSUPPORTED", "clause", "EMIT"),
@@ -82,7 +65,7 @@ _OTHER_WORDS = frozenset({"semi", "anti", "asof", "straight", "match_recognize"}
 _NO_ALIAS = RESERVED | frozenset(REFUSED_CLAUSES) | frozenset(SET_OPERATIONS) | _OTHER_WORDS
 
 
-class QueryParser(SetOperationParser, MatchParser):
+class QueryParser(JoinParser, MatchParser):
     """The grammar of SELECT."""
 
     def select_body(self) -> SelectBody:
@@ -135,7 +118,7 @@ class QueryParser(SetOperationParser, MatchParser):
             raise self._not_from()
         self._advance()
         tree.set("from_", exp.From(this=self.source_reference()))
-        tree.set("joins", self._joins())
+        tree.set("joins", self.joins())
         self._clauses(tree)
         return tree
 
@@ -169,7 +152,7 @@ class QueryParser(SetOperationParser, MatchParser):
         this = self.expr()
         if self.take("as"):
             return exp.Alias(this=this, alias=self.identifier("a column's name behind AS"))
-        if self._at_alias():
+        if self.at_alias():
             return exp.Alias(this=this, alias=self.identifier("a column's name"))
         return this
 
@@ -186,7 +169,8 @@ class QueryParser(SetOperationParser, MatchParser):
         self._advance()
         return exp.Column(this=self.star(), table=relation)
 
-    def _at_alias(self) -> bool:
+    def at_alias(self) -> bool:
+        """Whether a name without AS comes next."""
         token = self._curr
         if token.token_type is TokenType.IDENTIFIER:
             return True
@@ -250,7 +234,7 @@ class QueryParser(SetOperationParser, MatchParser):
         return self._alias_and_properties(node, inner.args["alias"].this.copy())
 
     def _alias_and_properties(self, node: exp.Expression, default: exp.Identifier) -> exp.Expression:
-        alias = self.identifier("an alias") if self.take("as") or self._at_alias() else default.copy()
+        alias = self.identifier("an alias") if self.take("as") or self.at_alias() else default.copy()
         node.set("alias", exp.TableAlias(this=alias))
         if self.at("with") and self.ahead().token_type is TokenType.L_PAREN:
             node.set("properties", list(self.with_properties()))
@@ -267,41 +251,6 @@ class QueryParser(SetOperationParser, MatchParser):
             raise self.refuse("DURATION_INVALID", token, value=shown, units=_SHOWN_UNITS)
         self._advance()
         return int(token.text) * millis
-
-    # joins
-
-    def _joins(self) -> list[exp.Expression]:
-        joins: list[exp.Expression] = []
-        while True:
-            if self.at_symbol(TokenType.COMMA):
-                raise self.refuse("COMMA_JOIN_UNSUPPORTED")
-            if not self.at_any(_JOIN_WORDS):
-                return joins
-            words = next((words for words in JOINS if self.take(*words)), None)
-            if words is None:
-                self._refuse_join()
-                return joins
-            joins.append(self._join(words))
-
-    def _refuse_join(self) -> None:
-        for words in _REFUSED_JOINS:
-            if self.at_words(*words):
-                raise self.refuse("JOIN_UNSUPPORTED", join=" ".join(words[:-1]).upper())
-
-    def _join(self, words: tuple[str, ...]) -> exp.Expression:
-        token = self._prev
-        source = self.source_reference()
-        within = self.duration() if self.take("within") else None
-        if self.at("using"):
-            raise self.refuse("JOIN_USING_UNSUPPORTED")
-        if not self.take("on"):
-            raise self.refuse("JOIN_WITHOUT_ON", token, name=source.alias)
-        condition = self.expr()
-        node = StreamJoin(this=source, on=condition, **JOINS[words])
-        if within is not None:
-            node.set("within", within)
-        node.update_positions(token)
-        return node
 
     # clauses
 

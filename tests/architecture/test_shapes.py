@@ -25,13 +25,11 @@ LONG_FILES: Mapping[str, int] = {
     "cli/pull_functions.py": 476,
     "conditions/query.py": 440,
     "jars.py": 458,
-    "plan/expressions.py": 546,
-    "plan/fingerprint.py": 410,
+    "plan/expressions.py": 475,
     "runtime/control.py": 515,
     "spark/compiler.py": 435,
     "spark/formats.py": 420,
     "spark/jvm.py": 560,
-    "sql/query_grammar.py": 416,
 }
 """Files that are longer → how long they may be. May only shrink."""
 LONG_FUNCTIONS: Mapping[str, str] = {}
@@ -167,6 +165,9 @@ RAISES_BUILT_IN: Mapping[str, str] = {
     "sql/call_grammar.py:expr": "the grammar of expressions subclasses that of calls",
     "sql/call_grammar.py:query": "the grammar of queries subclasses that of expressions",
     "sql/match_grammar.py:duration": "the grammar of queries subclasses that of patterns",
+    "sql/join_grammar.py:source_reference": "the grammar of queries subclasses that of joins",
+    "sql/join_grammar.py:duration": "the same",
+    "sql/join_grammar.py:at_alias": "the same",
     "sql/set_grammar.py:_select_clauses": "the grammar of one SELECT subclasses that of several",
     "cli/records.py": "a record's reader says so to its own decode(), which turns it into a skipped record",
     "cli/pull_functions.py": "SQLite turns what its functions raise into its own error, which the reader names",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.conditions import CONDITIONS, constants, patterns, query, sets
+from ds_dagster.conditions import CONDITIONS, constants, patterns, query, rows, sets
 from tests.plan.conftest import Compile
 
 WARNINGS = ("PATTERN_STATE", "UNBOUNDED_STATE", "STATEMENT_SKIPPED")
@@ -68,6 +68,7 @@ def test_a_refused_query_is_a_broken_relation(sql: str, compile_sql: Compile) ->
 
 def test_every_condition_of_queries_has_a_case() -> None:
     covered = {name for title, _ in CASES for name in title.split()}
-    of_queries = (*query.CONDITIONS, *constants.CONDITIONS, *patterns.CONDITIONS, *sets.CONDITIONS)
+    topics = (query, constants, patterns, rows, sets)
+    of_queries = tuple(condition for topic in topics for condition in topic.CONDITIONS)
     assert {condition.name for condition in of_queries} - covered == ELSEWHERE
     assert covered <= set(CONDITIONS)

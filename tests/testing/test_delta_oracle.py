@@ -71,13 +71,19 @@ QUESTIONS: dict[str, tuple[str, str]] = {
         NULLABLE,
         "SELECT l.id AS l, r.id AS r FROM orders l JOIN orders r ON l.customer = r.customer WHERE l.id < r.id",
     ),
+    "total": ("", f"SELECT 'all' AS scope, {ALL} FROM orders"),
+    "total_of_groups": (
+        "",
+        """SELECT 'all' AS scope, COUNT(*) AS n, MAX(s) AS most
+           FROM (SELECT customer, SUM(amount) AS s FROM orders GROUP BY customer) q""",
+    ),
     "per_city": (
         NULLABLE,
         """SELECT city, COUNT(*) AS n, SUM(amount) AS s
            FROM (SELECT c.city, o.amount FROM orders o JOIN customers c ON o.customer = c.name) q GROUP BY city""",
     ),
 }
-ALWAYS = ("totals", "twice", "everything", "residual_left", "per_city")
+ALWAYS = ("totals", "total", "twice", "everything", "residual_left", "per_city")
 """What runs with every build: each operator once; the others run with the long tests."""
 PARTS = [
     pytest.param(ALWAYS, id="each_operator"),

@@ -1,0 +1,36 @@
+"""What a SELECT makes of rows beside their columns: totals, elements of arrays, values of sub-selects."""
+
+from __future__ import annotations
+
+from ds_dagster.conditions.base import Condition
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(
+        "UNNEST_TYPE",
+        "user",
+        "UNNEST of {type}: only an ARRAY or a MAP has elements",
+        "name a column of type ARRAY or MAP; a text is cut by SPLIT(text, ',')",
+        "42804",
+    ),
+    Condition(
+        "UNNEST_COLUMNS",
+        "user",
+        "UNNEST names {count} columns, an element has {expected}: {columns}",
+        "name all of them, or none",
+        "42P10",
+    ),
+    Condition(
+        "UNNEST_CONDITION",
+        "unsupported",
+        "a condition behind UNNEST",
+        "write CROSS JOIN UNNEST(…) AS t(name) and WHERE, or LEFT JOIN UNNEST(…) AS t(name) ON TRUE",
+        "0A000",
+    ),
+    Condition(
+        "TOTAL_WITHOUT_KEY",
+        "user",
+        "the one row of an aggregate without GROUP BY has no key in {relation}",
+        "select a constant where the primary key of {relation} stands: SELECT 'all' AS name, COUNT(*) AS n FROM …",
+        "42803",
+    ),
+)
