@@ -42,6 +42,11 @@ ITEMS: Mapping[str, Item] = {
         (),
         "each operator alone (operators/temporal: some); the peer is Spark's own nearest",
     ),
+    "hotkey": Item(
+        "hot_keys:hot_keys",
+        (),
+        "a batch of one key with a million rows (hotkey/OVER: some); the peer is its first ones",
+    ),
     "ctas": Item("tables:ctas", ("kafka", "postgres"), "CTAS into Postgres; the peer is the server's own binary COPY"),
     "cdc": Item(
         "cdc:changes", ("kafka", "postgres"), "changes of a table → Parquet, → Kafka; the peer is a Python loop"

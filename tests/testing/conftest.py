@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from ds_dagster.testing.session import shared_session
+from tests.buckets import SIZES, buckets_of
 
 WriteCase = Callable[..., Path]
 
@@ -23,3 +26,10 @@ def write_case(tmp_path: Path) -> WriteCase:
         return path
 
     return write
+
+
+@pytest.fixture(params=SIZES)
+def buckets(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What operators keep of a key is in many buckets, and with the long tests in one value as it usually is."""
+    with buckets_of(shared_session(), request.param):
+        yield

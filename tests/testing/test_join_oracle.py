@@ -16,7 +16,7 @@ from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
 from tests.testing.seeds import seed
 
-pytestmark = pytest.mark.cases
+pytestmark = [pytest.mark.cases, pytest.mark.usefixtures("buckets")]
 
 SEED = seed(20261121)
 WIDE = "WITH ('source.allow.latency.millis' = 3600000)"

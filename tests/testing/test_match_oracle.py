@@ -18,7 +18,7 @@ from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
 from tests.testing.seeds import is_usual, seed
 
-pytestmark = pytest.mark.cases
+pytestmark = [pytest.mark.cases, pytest.mark.usefixtures("buckets")]
 
 SEED = seed(20261122)
 DECLARED = """

@@ -15,7 +15,7 @@ from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session
 from tests.testing.seeds import seed
 
-pytestmark = pytest.mark.cases
+pytestmark = [pytest.mark.cases, pytest.mark.usefixtures("buckets")]
 
 SEED = seed(20261123)
 PARTS, STEP, REACH = 4, 4000, 8000

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.local import kafka
 from ds_dagster.local.server import Home, ServerKind, start_server, stop_server
 from ds_dagster.spark.jvm import Operators, operators
+from tests.buckets import SIZES, buckets_of
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 DEADLINE = 150.0
@@ -134,6 +135,13 @@ def lab(spark: SparkSession, tmp_path: Path) -> Iterator[Lab]:
     made.spark.conf.set("spark.sql.streaming.stateStore.providerClass", rocks)
     yield made
     made.close()
+
+
+@pytest.fixture(params=SIZES)
+def buckets(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """What operators keep of a key is in many buckets, and with the long tests in one value as it usually is."""
+    with buckets_of(spark, request.param):
+        yield
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pyspark.sql import functions as fn
 from ds_dagster.spark.clock_config import ClockConfig, InputTime
 from ds_dagster.spark.ticks import temporal_input
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("buckets")]
 SECOND = 1_000_000
 NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 LEFT = "named_struct('id', id, 'uid', uid)"

@@ -39,7 +39,8 @@ public abstract class AlarmedProcessor extends StatefulProcessor<Row, Row, Row> 
   protected abstract void open();
 
   /**
-   * Looks at a key. State is read and written before it returns.
+   * Looks at a key. State may be read and written while the result is read: it is read to its end before the next key
+   * is looked at.
    *
    * @param rows that came; none at an alarm
    * @param watermark milliseconds

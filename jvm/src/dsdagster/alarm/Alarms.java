@@ -10,6 +10,7 @@ import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.Set;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.ImplicitGroupingKeyTracker;
@@ -116,21 +117,30 @@ final class Alarms {
 
   /** Runs the action on the state of another key. */
   private static void as(Row key, Runnable action) {
+    of(key, () -> {
+      action.run();
+      return null;
+    });
+  }
+
+  /** What the action gives on the state of another key. */
+  private static <T> T of(Row key, Supplier<T> action) {
     Object before = ImplicitGroupingKeyTracker.getImplicitKeyOption().get();
     ImplicitGroupingKeyTracker.setImplicitKey(key);
     try {
-      action.run();
+      return action.get();
     } finally {
       ImplicitGroupingKeyTracker.setImplicitKey(before);
     }
   }
 
-  /** Rows of the keys whose alarms ring; made while they are asked for, so that one key's are held at a time. */
+  /** Rows of the keys whose alarms ring; made while they are asked for, and with the state being that of their key. */
   private final class Ringing implements Iterator<Row> {
     private final Deque<Long> chunks;
     private final Function<Row, Iterator<Row>> look;
     private ByteBuffer chunk = ByteBuffer.allocate(0);
     private Iterator<Row> rows = Collections.emptyIterator();
+    private Row key;
     private boolean finished;
 
     Ringing(Deque<Long> chunks, Function<Row, Iterator<Row>> look) {
@@ -140,7 +150,7 @@ final class Alarms {
 
     @Override
     public boolean hasNext() {
-      while (!rows.hasNext() && !finished) {
+      while (!finished && !hasMore()) {
         if (chunk.hasRemaining()) {
           rows = next(chunk.getLong(), new byte[chunk.getInt()]);
         } else if (!chunks.isEmpty()) {
@@ -150,7 +160,12 @@ final class Alarms {
           finish();
         }
       }
-      return rows.hasNext();
+      return !finished;
+    }
+
+    /** Whether the key that has rung last has more rows. */
+    private boolean hasMore() {
+      return key != null && of(key, rows::hasNext);
     }
 
     private Iterator<Row> next(long due, byte[] key) {
@@ -164,13 +179,8 @@ final class Alarms {
       if (silenced.contains(ByteBuffer.wrap(key))) {
         return Collections.emptyIterator();
       }
-      Row found = reader.apply(key);
-      ImplicitGroupingKeyTracker.setImplicitKey(found);
-      try {
-        return look.apply(found);
-      } finally {
-        ImplicitGroupingKeyTracker.setImplicitKey(partition);
-      }
+      this.key = reader.apply(key);
+      return of(this.key, () -> look.apply(this.key));
     }
 
     @Override
@@ -178,7 +188,7 @@ final class Alarms {
       if (!hasNext()) {
         throw new NoSuchElementException();
       }
-      return rows.next();
+      return of(key, rows::next);
     }
   }
 }

@@ -1,11 +1,16 @@
 package dsdagster.delta;
 
-import dsdagster.Keyed;
 import dsdagster.OperatorFault;
-import java.util.ArrayList;
+import dsdagster.state.Parts;
+import java.util.Collections;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Spliterator;
+import java.util.Spliterators;
+import java.util.stream.Stream;
+import java.util.stream.StreamSupport;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -18,7 +23,7 @@ import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
-import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * One join key at a time. State: the rows of each side with how often they are there, and for joins that show lonely
@@ -65,7 +70,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   @Override
-  public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
+  public scala.collection.Iterator<Row> handleInputRows(Row key, scala.collection.Iterator<Row> rows, TimerValues times) {
     Packed[] sides = {new Packed(), new Packed()};
     boolean matchable = true;
     while (rows.hasNext()) {
@@ -75,16 +80,8 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     }
     Map<byte[], Long> newLeft = matchable ? known(left, sides[0].net()) : sides[0].net();
     Map<byte[], Long> newRight = matchable ? known(right, sides[1].net()) : sides[1].net();
-    List<Row> output = new ArrayList<>();
-    alone(newLeft, kind.ownLeft, true, output);
-    alone(newRight, kind.ownRight, false, output);
-    if (!matchable) {
-      alone(newLeft, kind.lonelyLeft, true, output);
-      alone(newRight, kind.lonelyRight, false, output);
-      return Keyed.iterator(output);
-    }
-    join(newLeft, newRight, output);
-    return Keyed.iterator(output);
+    Visit visit = new Visit(newLeft, newRight);
+    return CollectionConverters.asScala(new Parts(matchable ? visit::next : visit::nextUnmatchable));
   }
 
   /** Changes without those of rows that were forgotten. */
@@ -103,31 +100,113 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
     return found;
   }
 
-  private void join(Map<byte[], Long> newLeft, Map<byte[], Long> newRight, List<Row> output) {
-    Row before = kind.counts() ? counted() : null;
-    if (kind.pairs && !newLeft.isEmpty()) {
-      pairs(right.iterator(), newLeft, false, output);
+  /** A key while its rows leave; between the parts state is changed. */
+  private final class Visit {
+    private final Map<byte[], Long> newLeft;
+    private final Map<byte[], Long> newRight;
+    private int parts;
+    private long leftBefore;
+    private long rightBefore;
+    private long leftNow;
+    private long rightNow;
+
+    Visit(Map<byte[], Long> newLeft, Map<byte[], Long> newRight) {
+      this.newLeft = newLeft;
+      this.newRight = newRight;
     }
-    long moreLeft = keep(left, newLeft);
-    if (kind.pairs && !newRight.isEmpty()) {
-      pairs(left.iterator(), newRight, true, output);
+
+    Iterator<Row> next() {
+      return switch (parts++) {
+        case 0 -> alone(newLeft, kind.ownLeft, true);
+        case 1 -> alone(newRight, kind.ownRight, false);
+        case 2 -> {
+          count();
+          yield kind.pairs && !newLeft.isEmpty() ? pairs(right, newLeft, false) : none();
+        }
+        case 3 -> {
+          leftNow = leftBefore + keep(left, newLeft);
+          yield kind.pairs && !newRight.isEmpty() ? pairs(left, newRight, true) : none();
+        }
+        case 4 -> {
+          rightNow = rightBefore + (keepsRight() ? keep(right, newRight) : sum(newRight));
+          storeCounts();
+          yield kind.lonelyLeft ? shown(left, newLeft, rightBefore == 0, rightNow == 0, true) : none();
+        }
+        case 5 -> kind == JoinKind.SEMI ? shown(left, newLeft, rightBefore != 0, rightNow != 0, true) : none();
+        case 6 -> kind.lonelyRight ? shown(right, newRight, leftBefore == 0, leftNow == 0, false) : none();
+        default -> null;
+      };
     }
-    long moreRight = keepsRight() ? keep(right, newRight) : sum(newRight);
-    if (kind.counts()) {
-      lonely(newLeft, newRight, before, moreLeft, moreRight, output);
+
+    /** A key that matches nothing: its rows are only shown, by themselves. */
+    Iterator<Row> nextUnmatchable() {
+      return switch (parts++) {
+        case 0 -> alone(newLeft, kind.ownLeft, true);
+        case 1 -> alone(newRight, kind.ownRight, false);
+        case 2 -> alone(newLeft, kind.lonelyLeft, true);
+        case 3 -> alone(newRight, kind.lonelyRight, false);
+        default -> null;
+      };
+    }
+
+    private void count() {
+      Row before = kind.counts() ? counted() : null;
+      if (before != null) {
+        leftBefore = before.getLong(0);
+        rightBefore = before.getLong(1);
+      }
+    }
+
+    private void storeCounts() {
+      if (!counts()) {
+        return;
+      }
+      if (leftNow == 0 && rightNow == 0) {
+        counts.clear();
+      } else if (leftNow != leftBefore || rightNow != rightBefore) {
+        counts.update(RowFactory.create(leftNow, rightNow));
+      }
     }
   }
 
+  private static Iterator<Row> none() {
+    return Collections.emptyIterator();
+  }
+
   /** Every kept row of one side with every changed row of the other. */
-  private static void pairs(
-      Iterator<Tuple2<byte[], Long>> kept, Map<byte[], Long> changed, boolean keptIsLeft, List<Row> output) {
-    while (kept.hasNext()) {
-      Tuple2<byte[], Long> row = kept.next();
-      changed.forEach((other, weight) -> {
-        byte[] first = keptIsLeft ? row._1() : other;
-        byte[] second = keptIsLeft ? other : row._1();
-        output.add(RowFactory.create(first, second, weight * row._2()));
-      });
+  private static Iterator<Row> pairs(MapState<byte[], Long> kept, Map<byte[], Long> changed, boolean keptIsLeft) {
+    return new Pairs(CollectionConverters.asJava(kept.iterator()), changed, keptIsLeft);
+  }
+
+  /** Kept rows are read one by one: they may be many more than the changed ones. */
+  private static final class Pairs implements Iterator<Row> {
+    private final Iterator<Tuple2<byte[], Long>> kept;
+    private final Map<byte[], Long> changed;
+    private final boolean keptIsLeft;
+    private Tuple2<byte[], Long> row;
+    private Iterator<Map.Entry<byte[], Long>> others = Collections.emptyIterator();
+
+    Pairs(Iterator<Tuple2<byte[], Long>> kept, Map<byte[], Long> changed, boolean keptIsLeft) {
+      this.kept = kept;
+      this.changed = changed;
+      this.keptIsLeft = keptIsLeft;
+    }
+
+    @Override
+    public boolean hasNext() {
+      return others.hasNext() || kept.hasNext();
+    }
+
+    @Override
+    public Row next() {
+      if (!others.hasNext()) {
+        row = kept.next();
+        others = changed.entrySet().iterator();
+      }
+      Map.Entry<byte[], Long> other = others.next();
+      byte[] first = keptIsLeft ? row._1() : other.getKey();
+      byte[] second = keptIsLeft ? other.getKey() : row._1();
+      return RowFactory.create(first, second, other.getValue() * row._2());
     }
   }
 
@@ -158,71 +237,35 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
   }
 
   private static long total(MapState<byte[], Long> side) {
-    long found = 0;
-    Iterator<Long> rows = side.values();
-    while (rows.hasNext()) {
-      found += rows.next();
-    }
-    return found;
-  }
-
-  /** Rows that have, or had, no partner; semi and anti joins show left rows by whether they have one. */
-  private void lonely(
-      Map<byte[], Long> newLeft,
-      Map<byte[], Long> newRight,
-      Row before,
-      long moreLeft,
-      long moreRight,
-      List<Row> output) {
-    long leftBefore = before == null ? 0 : before.getLong(0);
-    long rightBefore = before == null ? 0 : before.getLong(1);
-    long leftNow = leftBefore + moreLeft;
-    long rightNow = rightBefore + moreRight;
-    if (counts()) {
-      if (leftNow == 0 && rightNow == 0) {
-        counts.clear();
-      } else if (moreLeft != 0 || moreRight != 0) {
-        counts.update(RowFactory.create(leftNow, rightNow));
-      }
-    }
-    if (kind.lonelyLeft) {
-      shown(left, newLeft, rightBefore == 0, rightNow == 0, true, output);
-    }
-    if (kind == JoinKind.SEMI) {
-      shown(left, newLeft, rightBefore != 0, rightNow != 0, true, output);
-    }
-    if (kind.lonelyRight) {
-      shown(right, newRight, leftBefore == 0, leftNow == 0, false, output);
-    }
+    return stream(CollectionConverters.asJava(side.values())).mapToLong(Long::longValue).sum();
   }
 
   /**
-   * Rows of a side, whose state holds the changes already, that are shown by themselves: those that were shown change by
-   * what the batch changed; when that turns all of them come or go.
+   * Rows of a side, whose state holds the changes already, that are shown by themselves, or for semi joins with a partner:
+   * those that were shown change by what the batch changed; when that turns all of them come or go.
    */
-  private static void shown(
-      MapState<byte[], Long> side,
-      Map<byte[], Long> changed,
-      boolean were,
-      boolean are,
-      boolean isLeft,
-      List<Row> output) {
-    if (were) {
-      alone(changed, true, isLeft, output);
+  private static Iterator<Row> shown(
+      MapState<byte[], Long> side, Map<byte[], Long> changed, boolean were, boolean are, boolean isLeft) {
+    Iterator<Row> changes = alone(changed, were, isLeft);
+    if (were == are) {
+      return changes;
     }
-    if (were != are) {
-      Iterator<Tuple2<byte[], Long>> rows = side.iterator();
-      while (rows.hasNext()) {
-        Tuple2<byte[], Long> row = rows.next();
-        output.add(single(row._1(), are ? row._2() : -row._2(), isLeft));
-      }
-    }
+    Iterator<Row> all =
+        stream(CollectionConverters.asJava(side.iterator()))
+            .map(row -> single(row._1(), are ? row._2() : -row._2(), isLeft))
+            .iterator();
+    Iterator<Iterator<Row>> both = List.of(changes, all).iterator();
+    return new Parts(() -> both.hasNext() ? both.next() : null);
   }
 
-  private static void alone(Map<byte[], Long> rows, boolean show, boolean isLeft, List<Row> output) {
-    if (show) {
-      rows.forEach((row, weight) -> output.add(single(row, weight, isLeft)));
-    }
+  private static Iterator<Row> alone(Map<byte[], Long> rows, boolean show, boolean isLeft) {
+    return show
+        ? rows.entrySet().stream().map(row -> single(row.getKey(), row.getValue(), isLeft)).iterator()
+        : none();
+  }
+
+  private static <T> Stream<T> stream(Iterator<T> values) {
+    return StreamSupport.stream(Spliterators.spliteratorUnknownSize(values, Spliterator.ORDERED), false);
   }
 
   private static Row single(byte[] row, long weight, boolean isLeft) {

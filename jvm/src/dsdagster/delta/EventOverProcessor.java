@@ -1,10 +1,12 @@
 package dsdagster.delta;
 
 import dsdagster.Expressions;
-import dsdagster.Waiting;
 import dsdagster.alarm.AlarmedProcessor;
-import dsdagster.delta.OverState.Passing;
+import dsdagster.state.Buckets;
+import dsdagster.state.Parts;
+import dsdagster.state.TimedRow;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
 import java.util.function.Function;
@@ -26,6 +28,8 @@ import org.apache.spark.sql.types.StructType;
 final class EventOverProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
   private static final long MICROS_PER_MILLI = 1000;
+  /** Before every row. */
+  private static final long NO_TIME = Long.MIN_VALUE;
 
   private final ArrayList<OverCall> calls;
   private final int timeColumn;
@@ -35,6 +39,7 @@ final class EventOverProcessor extends AlarmedProcessor {
   private final long ttlMicros;
   private transient ValueState<byte[]> stored;
   private transient ValueState<Row> totals;
+  private transient Buckets buckets;
   private transient Function<byte[], Row> reader;
 
   EventOverProcessor(
@@ -56,6 +61,7 @@ final class EventOverProcessor extends AlarmedProcessor {
   @Override
   protected void open() {
     stored = getHandle().getValueState("over", Encoders.BINARY(), TTLConfig.NONE());
+    buckets = new Buckets(getHandle());
     if (before < 0) {
       totals = getHandle().getValueState("totals", Encoders.row(Frame.storedSchema(calls)), TTLConfig.NONE());
     }
@@ -65,56 +71,36 @@ final class EventOverProcessor extends AlarmedProcessor {
   @Override
   protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
     boolean isAlarm = !rows.hasNext();
-    List<Passing> arrived = new ArrayList<>();
+    List<TimedRow> arrived = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
       if (!row.isNullAt(timeColumn)) {
         arrived.add(
-            new Passing(row.getLong(timeColumn), row.getAs(timeColumn + 1), row.getAs(timeColumn + 2)));
+            new TimedRow(row.getLong(timeColumn), row.getAs(timeColumn + 1), row.getAs(timeColumn + 2)));
       }
     }
-    List<Row> output = new ArrayList<>();
     byte[] known = isAlarm || !arrived.isEmpty() ? stored.get() : null;
     if (known == null && arrived.isEmpty()) {
-      return output.iterator();
+      return Collections.emptyIterator();
     }
-    OverState state = OverState.decode(known);
+    OverState state = new OverState(new Frame(calls, byTime, before, reader, buckets), buckets);
+    state.decode(known, buckets);
     state.await(arrived);
+    long time = NO_TIME;
     if (state.alarm <= watermark) {
       if (!isAlarm) {
         silence(); // it would ring behind these rows, in this very batch
       }
-      pass(state, watermark, output);
+      state.alarm = OverState.NO_ALARM;
+      time = watermark * MICROS_PER_MILLI;
     }
-    setAlarm(state);
-    store(state, known != null);
-    return output.iterator();
-  }
-
-  /** Rows that time has reached leave, and the partition is forgotten when its time is up; the alarm has rung. */
-  private void pass(OverState state, long watermark, List<Row> output) {
-    state.alarm = OverState.NO_ALARM;
-    long time = watermark * MICROS_PER_MILLI;
-    List<Passing> due = Waiting.takeBefore(state.waiting, Passing::ts, time + 1);
-    if (!due.isEmpty()) {
-      keep(emit(due, state, output), state);
-    }
-    if (isOver(state, time + 1)) {
-      forget(state);
-    }
+    Visit visit = new Visit(state, time, known != null);
+    return new Parts(visit::next);
   }
 
   /** Whether a row of that time begins the partition anew. */
   private boolean isOver(OverState state, long ts) {
     return state.passed != OverState.NO_ROW && ts - state.passed > ttlMicros;
-  }
-
-  private void forget(OverState state) {
-    state.passed = OverState.NO_ROW;
-    state.frame = List.of();
-    if (before < 0) {
-      totals.clear();
-    }
   }
 
   /**
@@ -124,7 +110,7 @@ final class EventOverProcessor extends AlarmedProcessor {
   private void setAlarm(OverState state) {
     long next = OverState.NO_ALARM;
     if (!state.waiting.isEmpty()) {
-      next = state.waiting.get(0).ts();
+      next = state.waiting.firstTime();
     } else if (ttlMicros != EventOver.NEVER && state.passed != OverState.NO_ROW) {
       next = state.passed + ttlMicros;
     }
@@ -135,55 +121,80 @@ final class EventOverProcessor extends AlarmedProcessor {
     }
   }
 
-  private void store(OverState state, boolean existed) {
-    if (!state.isEmpty()) {
-      stored.update(state.encode());
-    } else if (existed) {
-      stored.clear();
-    }
-  }
+  /** A partition while rows that time has passed leave; then it is stored. */
+  private final class Visit {
+    private final OverState state;
+    private final long time;
+    private final boolean existed;
+    private boolean isBegun;
 
-  private Frame load(OverState state) {
-    Frame frame = new Frame(calls, byTime, before);
-    Row known = before < 0 ? totals.get() : null;
-    if (known != null) {
-      frame.restore(known);
+    /** @param time up to which rows leave */
+    Visit(OverState state, long time, boolean existed) {
+      this.state = state;
+      this.time = time;
+      this.existed = existed;
     }
-    state.frame.forEach(row -> frame.add(row, reader.apply(row.arguments())));
-    return frame;
-  }
 
-  private void keep(Frame frame, OverState state) {
-    if (before < 0) {
-      totals.update(frame.stored());
-    } else {
-      state.frame = frame.rows();
+    Iterator<Row> next() {
+      if (state.waiting.firstTime() <= time) {
+        return emit(state.waiting.firstTime());
+      }
+      finish();
+      return null;
     }
-  }
 
-  private Frame emit(List<Passing> rows, OverState state, List<Row> output) {
-    Frame frame = load(state);
-    int next = 0;
-    while (next < rows.size()) {
-      int from = next;
-      long ts = rows.get(from).ts();
-      frame = isOver(state, ts) ? new Frame(calls, byTime, before) : frame;
+    /** The next row, or all of one time where those see one another. */
+    private Iterator<Row> emit(long ts) {
+      Frame frame = state.frame;
+      begin();
+      if (isOver(state, ts)) {
+        frame.clear();
+      }
       state.passed = ts;
+      List<byte[]> rows = new ArrayList<>();
       do {
-        Passing row = rows.get(next);
-        frame.add(row, reader.apply(row.arguments()));
-        next++;
-      } while (byTime && next < rows.size() && rows.get(next).ts() == ts);
+        TimedRow row = state.waiting.removeFirst();
+        frame.add(row);
+        rows.add(row.payload());
+      } while (byTime && state.waiting.firstTime() == ts);
       frame.reach(ts);
-      for (Passing row : rows.subList(from, next)) {
-        Object[] found = new Object[1 + calls.size()];
-        found[0] = row.row();
-        for (int i = 0; i < calls.size(); i++) {
-          found[i + 1] = frame.result(i);
+      Object[] results = new Object[1 + calls.size()];
+      for (int i = 0; i < calls.size(); i++) {
+        results[i + 1] = frame.result(i);
+      }
+      return rows.stream().map(row -> output(row, results)).iterator();
+    }
+
+    private static Row output(byte[] row, Object[] results) {
+      Object[] found = results.clone();
+      found[0] = row;
+      return RowFactory.create(found);
+    }
+
+    private void begin() {
+      Row known = !isBegun && before < 0 ? totals.get() : null;
+      if (known != null) {
+        state.frame.restore(known);
+      }
+      isBegun = true;
+    }
+
+    private void finish() {
+      if (time != NO_TIME && isOver(state, time + 1)) {
+        state.passed = OverState.NO_ROW;
+        state.frame.clear();
+        if (before < 0) {
+          totals.clear();
         }
-        output.add(RowFactory.create(found));
+      } else if (before < 0 && isBegun) {
+        totals.update(state.frame.stored());
+      }
+      setAlarm(state);
+      if (!state.isEmpty()) {
+        stored.update(state.encode());
+      } else if (existed) {
+        stored.clear();
       }
     }
-    return frame;
   }
 }

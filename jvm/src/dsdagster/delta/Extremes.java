@@ -1,7 +1,8 @@
 package dsdagster.delta;
 
-import java.util.ArrayDeque;
-import java.util.Deque;
+import dsdagster.state.TimedRow;
+import dsdagster.state.TimedRows;
+import java.util.function.Function;
 
 /**
  * The smallest or largest value of a frame that rows join at its end and leave at its begin.
@@ -10,40 +11,84 @@ import java.util.Deque;
  * comes. What is kept is in order, the best in front: each value is added once and dropped once.
  */
 final class Extremes {
-  private final Call.Function function;
-  private final Deque<Candidate> candidates = new ArrayDeque<>();
+  private final OverCall call;
+  private final Function<byte[], Object> reader;
+  /** By the number of the row, which stands for its time; with the row's arguments. */
+  private final TimedRows candidates;
+  private TimedRow first;
+  private Object best;
+  private Object last;
 
-  /** @param row number of the row that the value is of */
-  private record Candidate(long row, Object value) {}
-
-  /** @param function MIN or MAX */
-  Extremes(Call.Function function) {
-    this.function = function;
+  /** @param reader gives the value of packed arguments */
+  Extremes(OverCall call, TimedRows candidates, Function<byte[], Object> reader) {
+    this.call = call;
+    this.candidates = candidates;
+    this.reader = reader;
   }
 
-  /** Whether a value replaces another; both are not null. */
-  static boolean isBetter(Call.Function function, Object value, Object other) {
+  /** What is written down of it. */
+  TimedRows candidates() {
+    return candidates;
+  }
+
+  /** The one of two values that counts; either may be null. */
+  static Object better(OverCall call, Object value, Object current) {
+    return value == null || current != null && !isBetter(call, value, current) ? current : value;
+  }
+
+  private static boolean isBetter(OverCall call, Object value, Object other) {
     int order = Values.compare(value, other);
-    return function == Call.Function.MIN ? order < 0 : order > 0;
+    return call.call().function() == Call.Function.MIN ? order < 0 : order > 0;
   }
 
-  /** @param row number of the row, larger than those before */
-  void add(long row, Object value) {
-    while (!candidates.isEmpty() && !isBetter(function, candidates.getLast().value(), value)) {
-      candidates.removeLast();
+  /**
+   * Adds the value of a row.
+   *
+   * @param row its number, larger than those before
+   * @param arguments packed
+   * @param value of the arguments
+   */
+  void add(long row, byte[] arguments, Object value) {
+    if (value == null) {
+      return;
     }
-    candidates.addLast(new Candidate(row, value));
+    while (!candidates.isEmpty() && !isBetter(call, last(), value)) {
+      candidates.removeLast();
+      last = null;
+    }
+    candidates.add(new TimedRow(row, arguments, null));
+    last = value;
+  }
+
+  private Object last() {
+    if (last == null) {
+      last = reader.apply(candidates.last().order());
+    }
+    return last;
   }
 
   /** The rows before that number have left. */
   void forget(long row) {
-    while (!candidates.isEmpty() && candidates.getFirst().row() < row) {
+    while (candidates.firstTime() < row) {
       candidates.removeFirst();
     }
   }
 
+  void clear() {
+    candidates.clear();
+    last = null;
+  }
+
   /** Null when all values of the frame are. */
   Object best() {
-    return candidates.isEmpty() ? null : candidates.getFirst().value();
+    if (candidates.isEmpty()) {
+      return null;
+    }
+    TimedRow now = candidates.first();
+    if (now != first) {
+      first = now;
+      best = reader.apply(now.order());
+    }
+    return best;
   }
 }

@@ -1,17 +1,21 @@
 package dsdagster.delta;
 
+import dsdagster.Layout;
 import dsdagster.OperatorFault;
-import dsdagster.delta.OverState.Passing;
+import dsdagster.state.Buckets;
+import dsdagster.state.TimedRow;
+import dsdagster.state.TimedRows;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.util.ArrayDeque;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
-import java.util.Deque;
 import java.util.List;
+import java.util.Objects;
+import java.util.function.Function;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.types.DataTypes;
@@ -20,8 +24,8 @@ import org.apache.spark.sql.types.StructType;
 /**
  * The rows that the results of a row are made of.
  *
- * <p>Rule: a frame that reaches back to the beginning keeps totals and no rows; any other keeps its rows, from which the
- * totals are made anew when it is read.
+ * <p>Rule: a frame that reaches back to the beginning keeps totals and no rows. Any other keeps its rows; a short one has
+ * its totals made anew from them when it is read, a long one keeps them too.
  */
 final class Frame {
   private static final byte LAYOUT = 1;
@@ -29,31 +33,64 @@ final class Frame {
   private final List<OverCall> calls;
   private final boolean byTime;
   private final long before;
+  private final Function<byte[], Row> reader;
   private final Total[] totals;
   private final Object[] values;
+  /** Of calls that are extremes. */
   private final List<Extremes> extremes = new ArrayList<>();
-  private final Deque<Reached> rows = new ArrayDeque<>();
+  private final Buckets buckets;
+  /** Of a bounded frame: time and arguments. */
+  private TimedRows rows;
   private long count;
   /** Rows of a bounded frame that have left it. */
   private long left;
+  /** Totals and extremes are those of the rows. */
+  private boolean isReady;
+  private TimedRow first;
+  private Row firstArguments;
 
-  /** A row of a bounded frame with its arguments. */
-  private record Reached(Passing row, Row arguments) {}
-
-  /** @param before see {@link EventOver#apply} */
-  Frame(List<OverCall> calls, boolean byTime, long before) {
+  /**
+   * An empty one.
+   *
+   * @param before see {@link EventOver#apply}
+   * @param reader of packed arguments
+   */
+  Frame(List<OverCall> calls, boolean byTime, long before, Function<byte[], Row> reader, Buckets buckets) {
     this.calls = calls;
     this.byTime = byTime;
     this.before = before;
+    this.reader = reader;
+    this.buckets = buckets;
     this.totals = new Total[calls.size()];
     this.values = new Object[calls.size()];
+    this.rows = new TimedRows(buckets, OverState.FRAME, TimedRow.BY_TIME);
     for (int i = 0; i < totals.length; i++) {
       totals[i] = new Total();
-      extremes.add(new Extremes(calls.get(i).call().function()));
+      extremes.add(isExtreme(i) ? extremes(i, empty(i)) : null);
     }
   }
 
-  private boolean isBounded() {
+  private TimedRows empty(int call) {
+    return new TimedRows(buckets, list(call), TimedRow.BY_TIME);
+  }
+
+  private static int list(int call) {
+    return OverState.FRAME + 1 + call;
+  }
+
+  private Extremes extremes(int call, TimedRows candidates) {
+    return new Extremes(calls.get(call), candidates, arguments -> value(call, reader.apply(arguments)));
+  }
+
+  private boolean isExtreme(int call) {
+    return isBounded() && calls.get(call).kind() == OverCall.Kind.EXTREME;
+  }
+
+  private boolean isTotal(int call) {
+    return calls.get(call).kind() == OverCall.Kind.TOTAL;
+  }
+
+  boolean isBounded() {
     return before >= 0;
   }
 
@@ -66,28 +103,72 @@ final class Frame {
     return found;
   }
 
-  /** Takes a row in, and lets those go that it no longer reaches. */
-  void add(Passing row, Row arguments) {
-    count++;
-    if (isBounded()) {
-      rows.addLast(new Reached(row, arguments));
-    }
+  /** Whether no rows are kept. */
+  boolean isEmpty() {
+    return rows.isEmpty();
+  }
+
+  /** Lets go of everything. */
+  void clear() {
+    rows.clear();
+    count = 0;
     for (int i = 0; i < totals.length; i++) {
-      take(i, value(i, arguments), 1);
+      totals[i] = new Total();
+      values[i] = null;
+      if (isExtreme(i)) {
+        extremes.get(i).clear();
+      }
+    }
+  }
+
+  /** Takes a row in; {@link #reach} lets those go that it no longer reaches. */
+  void add(TimedRow row) {
+    prepare();
+    if (isBounded()) {
+      rows.add(new TimedRow(row.ts(), row.order(), null));
+    }
+    count++;
+    take(row.order());
+  }
+
+  private void take(byte[] packed) {
+    Row arguments = reader.apply(packed);
+    for (int i = 0; i < totals.length; i++) {
+      Object value = value(i, arguments);
+      switch (calls.get(i).kind()) {
+        case TOTAL -> add(i, value, 1);
+        case EXTREME -> takeExtreme(i, packed, value);
+        case FIRST_VALUE -> values[i] = count == 1 ? value : values[i];
+        default -> values[i] = value;
+      }
+    }
+  }
+
+  private void takeExtreme(int index, byte[] packed, Object value) {
+    if (isBounded()) {
+      extremes.get(index).add(left + count - 1, packed, value);
+    } else {
+      values[index] = Extremes.better(calls.get(index), value, values[index]);
+    }
+  }
+
+  private void add(int index, Object value, long weight) {
+    if (value != null) {
+      totals[index].add(calls.get(index).call().function(), value, weight);
     }
   }
 
   /** Lets go what is out of reach from a row of that time. */
   void reach(long ts) {
-    while (isBounded() && (byTime ? rows.getFirst().row().ts() < ts - before : rows.size() > before + 1)) {
-      Reached gone = rows.removeFirst();
+    while (isBounded() && (byTime ? rows.firstTime() < ts - before : count > before + 1)) {
+      Row gone = reader.apply(rows.removeFirst().order());
       count--;
       left++;
       for (int i = 0; i < totals.length; i++) {
-        switch (calls.get(i).kind()) {
-          case TOTAL -> take(i, value(i, gone.arguments()), -1);
-          case EXTREME -> extremes.get(i).forget(left);
-          default -> { }
+        if (isTotal(i)) {
+          add(i, value(i, gone), -1);
+        } else if (isExtreme(i)) {
+          extremes.get(i).forget(left);
         }
       }
     }
@@ -97,79 +178,124 @@ final class Frame {
     return arguments.get(calls.get(call).argument());
   }
 
-  private void take(int index, Object value, long weight) {
-    OverCall call = calls.get(index);
-    switch (call.kind()) {
-      case TOTAL -> {
-        if (value != null) {
-          totals[index].add(call.call().function(), value, weight);
-        }
-      }
-      case EXTREME -> takeExtreme(index, value);
-      case FIRST_VALUE -> values[index] = count == 1 ? value : values[index];
-      default -> values[index] = value;
-    }
-  }
-
-  private void takeExtreme(int index, Object value) {
-    if (value == null) {
-      return;
-    }
-    if (isBounded()) {
-      extremes.get(index).add(left + count - 1, value);
-    } else if (values[index] == null || Extremes.isBetter(calls.get(index).call().function(), value, values[index])) {
-      values[index] = value;
-    }
-  }
-
   /** The results as they are now. */
   Object result(int index) {
     OverCall call = calls.get(index);
     return switch (call.kind()) {
       case TOTAL -> totals[index].result(call.call());
       case EXTREME -> isBounded() ? extremes.get(index).best() : values[index];
-      case FIRST_VALUE -> isBounded() ? value(index, rows.getFirst().arguments()) : values[index];
-      case LAG -> rows.size() > before ? value(index, rows.getFirst().arguments()) : null;
+      case FIRST_VALUE -> isBounded() ? value(index, first()) : values[index];
+      case LAG -> count > before ? value(index, first()) : null;
       case LAST_VALUE -> values[index];
     };
   }
 
-  /** What of a bounded frame is kept: no longer the rows themselves. */
-  List<Passing> rows() {
-    List<Passing> found = new ArrayList<>(rows.size());
-    rows.forEach(kept -> found.add(new Passing(kept.row().ts(), kept.row().arguments(), null)));
-    return found;
+  private Row first() {
+    TimedRow now = rows.first();
+    if (now != first) {
+      first = now;
+      firstArguments = reader.apply(now.order());
+    }
+    return firstArguments;
+  }
+
+  /** Makes totals and extremes from the rows, where they were not stored. */
+  private void prepare() {
+    if (isReady) {
+      return;
+    }
+    isReady = true;
+    TimedRows.Cursor known = rows.between(Long.MIN_VALUE, Long.MAX_VALUE);
+    while (known.hasNext()) {
+      count++;
+      take(known.next().order());
+    }
+  }
+
+  /** Bytes of what a bounded frame keeps; writes its buckets. */
+  long encodedSize() {
+    long size = rows.encodedSize() + 1;
+    if (rows.isShort()) {
+      extremes.stream().filter(Objects::nonNull).forEach(Extremes::clear);
+      return size;
+    }
+    prepare();
+    size += Long.BYTES + Layout.size(totalBytes());
+    for (Extremes one : extremes) {
+      size += one == null ? 0 : one.candidates().encodedSize();
+    }
+    return size;
+  }
+
+  /** Writes what a bounded frame keeps. */
+  void put(ByteBuffer out) {
+    rows.put(out);
+    out.put((byte) (rows.isShort() ? 0 : 1));
+    if (!rows.isShort()) {
+      Layout.put(out.putLong(left), totalBytes());
+      extremes.stream().filter(Objects::nonNull).forEach(one -> one.candidates().put(out));
+    }
+  }
+
+  /**
+   * Reads what {@link #put} wrote.
+   *
+   * @param hasTotals false where nothing but rows was written, as it once was
+   */
+  void get(ByteBuffer in, boolean hasTotals) {
+    rows = TimedRows.get(in, buckets, OverState.FRAME, TimedRow.BY_TIME);
+    if (!hasTotals || in.get() == 0) {
+      return;
+    }
+    left = in.getLong();
+    readTotals(Layout.get(in));
+    for (int i = 0; i < extremes.size(); i++) {
+      if (isExtreme(i)) {
+        extremes.set(i, extremes(i, TimedRows.get(in, buckets, list(i), TimedRow.BY_TIME)));
+      }
+    }
+    isReady = true;
   }
 
   /** What an unbounded frame keeps. */
   Row stored() {
+    return RowFactory.create(totalBytes(), RowFactory.create(values.clone()));
+  }
+
+  void restore(Row stored) {
+    readTotals(stored.getAs(0));
+    for (int i = 0; i < values.length; i++) {
+      values[i] = stored.getStruct(1).get(i);
+    }
+  }
+
+  private byte[] totalBytes() {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream(16 + 32 * calls.size());
     try (DataOutputStream out = new DataOutputStream(bytes)) {
       out.writeByte(LAYOUT);
       out.writeLong(count);
       for (int i = 0; i < totals.length; i++) {
-        if (calls.get(i).kind() == OverCall.Kind.TOTAL) {
+        if (isTotal(i)) {
           totals[i].write(out, calls.get(i).call());
         }
       }
     } catch (IOException failure) {
       throw new UncheckedIOException(failure);
     }
-    return RowFactory.create(bytes.toByteArray(), RowFactory.create(values.clone()));
+    return bytes.toByteArray();
   }
 
-  void restore(Row stored) {
-    try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(stored.getAs(0)))) {
+  private void readTotals(byte[] bytes) {
+    try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
       byte layout = in.readByte();
       if (layout != LAYOUT) {
         throw new OperatorFault("STATE_LAYOUT_UNKNOWN", "totals over rows have layout " + layout);
       }
       count = in.readLong();
       for (int i = 0; i < totals.length; i++) {
-        if (calls.get(i).kind() == OverCall.Kind.TOTAL) {
+        if (isTotal(i)) {
           totals[i] = Total.read(in, calls.get(i).call());
         }
-        values[i] = stored.getStruct(1).get(i);
       }
     } catch (IOException failure) {
       throw new UncheckedIOException(failure);

@@ -1,10 +1,13 @@
 package dsdagster.join;
 
 import dsdagster.alarm.AlarmedProcessor;
-import dsdagster.join.IntervalState.Kept;
-import java.util.ArrayList;
+import dsdagster.state.Buckets;
+import dsdagster.state.Parts;
+import dsdagster.state.TimedRow;
+import dsdagster.state.TimedRows;
+import java.util.Collections;
 import java.util.Iterator;
-import java.util.List;
+import java.util.NoSuchElementException;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -15,82 +18,51 @@ import org.apache.spark.sql.types.StructType;
 /**
  * One key at a time. Rows come packed: the key's columns, then {@code side}, {@code ts}, {@code payload}.
  *
- * <p>Rules: a row meets all of the other side that are kept, then it is kept itself, so that each pair leaves once. Time
- * that has reached a moment has passed the rows stamped with it: Spark drops what comes for it later.
+ * <p>Rules: a row meets all of the other side that are kept, and is kept itself, so that each pair leaves once. Time
+ * that has reached a moment has passed the rows stamped with it: Spark drops what comes for it later. Whether a row has
+ * met another is written down only where rows without partner leave.
  */
 final class IntervalJoinProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
   private static final long MICROS_PER_MILLI = 1000;
   private static final int LEFT = 0;
+  private static final int RIGHT = 1;
 
   private final int sideColumn;
-  private final boolean lonelyLeft;
-  private final boolean lonelyRight;
+  private final boolean[] lonely;
   private final long within;
   private transient ValueState<byte[]> stored;
+  private transient Buckets buckets;
 
   IntervalJoinProcessor(StructType keyType, boolean lonelyLeft, boolean lonelyRight, long withinMicros) {
     super(keyType, true);
     this.sideColumn = keyType.size();
-    this.lonelyLeft = lonelyLeft;
-    this.lonelyRight = lonelyRight;
+    this.lonely = new boolean[] {lonelyLeft, lonelyRight};
     this.within = withinMicros;
   }
 
   @Override
   protected void open() {
     stored = getHandle().getValueState("rows", Encoders.BINARY(), TTLConfig.NONE());
+    buckets = new Buckets(getHandle());
   }
 
   @Override
   protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
-    List<Row> output = new ArrayList<>();
     byte[] before = stored.get();
     boolean isAlarm = !rows.hasNext();
     if (before == null && isAlarm) {
-      return output.iterator();
+      return Collections.emptyIterator();
     }
-    IntervalState state = IntervalState.decode(before);
+    IntervalState state = IntervalState.decode(before, buckets);
     if (state.alarm <= watermark) {
       state.alarm = IntervalState.NO_ALARM;
       if (!isAlarm) {
         silence(); // it would ring behind these rows, in this very batch
       }
     }
-    boolean isMatchable = isMatchable(key);
-    while (rows.hasNext()) {
-      take(rows.next(), state, isMatchable, output);
-    }
-    forget(state, watermark * MICROS_PER_MILLI, output);
-    setAlarm(state);
-    if (!state.isEmpty()) {
-      stored.update(state.encode());
-    } else if (before != null) {
-      stored.clear();
-    }
-    return output.iterator();
-  }
-
-  private void take(Row row, IntervalState state, boolean isMatchable, List<Row> output) {
-    int side = row.getInt(sideColumn);
-    Kept kept = new Kept(row.getLong(sideColumn + 1), row.getAs(sideColumn + 2));
-    if (isMatchable) {
-      List<Kept> others = state.sides.get(1 - side);
-      for (int i = IntervalState.first(others, kept.ts - within); i < others.size(); i++) {
-        Kept other = others.get(i);
-        if (other.ts > kept.ts + within) {
-          break;
-        }
-        output.add(side == LEFT ? pair(kept, other) : pair(other, kept));
-      }
-    }
-    state.keep(side, kept);
-  }
-
-  private static Row pair(Kept left, Kept right) {
-    left.isMatched = true;
-    right.isMatched = true;
-    return RowFactory.create(left.payload, right.payload);
+    Visit visit = new Visit(state, rows, isMatchable(key), watermark * MICROS_PER_MILLI - within, before != null);
+    return new Parts(visit::next);
   }
 
   private boolean isMatchable(Row key) {
@@ -102,24 +74,130 @@ final class IntervalJoinProcessor extends AlarmedProcessor {
     return true;
   }
 
-  /** Rows that nothing can join any more. */
-  private void forget(IntervalState state, long time, List<Row> output) {
-    for (Kept row : state.takeUntil(LEFT, time - within)) {
-      if (lonelyLeft && !row.isMatched) {
-        output.add(RowFactory.create(row.payload, null));
+  /** A key while its rows leave: pairs row by row, then rows that nothing can join any more, then it is stored. */
+  private final class Visit {
+    private final IntervalState state;
+    private final Iterator<Row> rows;
+    private final boolean isMatchable;
+    private final long passed;
+    private final boolean existed;
+    private int forgotten;
+
+    Visit(IntervalState state, Iterator<Row> rows, boolean isMatchable, long passed, boolean existed) {
+      this.state = state;
+      this.rows = rows;
+      this.isMatchable = isMatchable;
+      this.passed = passed;
+      this.existed = existed;
+    }
+
+    Iterator<Row> next() {
+      if (rows.hasNext()) {
+        return take(rows.next());
+      }
+      if (forgotten <= RIGHT) {
+        return forget(forgotten++);
+      }
+      finish();
+      return null;
+    }
+
+    private Iterator<Row> take(Row row) {
+      int side = row.getInt(sideColumn);
+      TimedRow arrived = new TimedRow(row.getLong(sideColumn + 1), null, row.getAs(sideColumn + 2));
+      TimedRows others = state.sides.get(1 - side);
+      TimedRows.Cursor partners = others.between(arrived.ts() - within, arrived.ts() + within);
+      boolean isMatched = isMatchable && partners.hasNext();
+      state.sides.get(side).add(isMatched && lonely[side] ? matched(arrived) : arrived);
+      return isMatched ? new Pairs(arrived.payload(), side, partners) : Collections.emptyIterator();
+    }
+
+    /** Rows of a side that nothing can join any more: those that have met none leave. */
+    private Iterator<Row> forget(int side) {
+      TimedRows known = state.sides.get(side);
+      if (!lonely[side]) {
+        known.removeFirst(known.countBefore(passed + 1));
+        return Collections.emptyIterator();
+      }
+      return new Alone(known.takeUntil(passed), side);
+    }
+
+    private void finish() {
+      setAlarm(state);
+      if (!state.isEmpty()) {
+        stored.update(state.encode());
+      } else if (existed) {
+        stored.clear();
       }
     }
-    for (Kept row : state.takeUntil(1 - LEFT, time - within)) {
-      if (lonelyRight && !row.isMatched) {
-        output.add(RowFactory.create(null, row.payload));
+  }
+
+  private static TimedRow matched(TimedRow row) {
+    return new TimedRow(row.ts(), IntervalState.MATCHED, row.payload());
+  }
+
+  /** A row with each of its partners. */
+  private final class Pairs implements Iterator<Row> {
+    private final byte[] payload;
+    private final int side;
+    private final TimedRows.Cursor partners;
+
+    Pairs(byte[] payload, int side, TimedRows.Cursor partners) {
+      this.payload = payload;
+      this.side = side;
+      this.partners = partners;
+    }
+
+    @Override
+    public boolean hasNext() {
+      return partners.hasNext();
+    }
+
+    @Override
+    public Row next() {
+      TimedRow other = partners.next();
+      if (lonely[1 - side] && other.order() == null) {
+        partners.replace(matched(other));
       }
+      return side == LEFT ? RowFactory.create(payload, other.payload()) : RowFactory.create(other.payload(), payload);
+    }
+  }
+
+  /** Of rows that leave, those that have met no other. */
+  private static final class Alone implements Iterator<Row> {
+    private final Iterator<TimedRow> rows;
+    private final int side;
+    private TimedRow found;
+
+    Alone(Iterator<TimedRow> rows, int side) {
+      this.rows = rows;
+      this.side = side;
+    }
+
+    @Override
+    public boolean hasNext() {
+      while (found == null && rows.hasNext()) {
+        TimedRow row = rows.next();
+        found = row.order() == null ? row : null;
+      }
+      return found != null;
+    }
+
+    @Override
+    public Row next() {
+      if (!hasNext()) {
+        throw new NoSuchElementException();
+      }
+      byte[] payload = found.payload();
+      found = null;
+      return side == LEFT ? RowFactory.create(payload, null) : RowFactory.create(null, payload);
     }
   }
 
   /** One alarm for the first row that is forgotten; an earlier one that is set already does no harm. */
   private void setAlarm(IntervalState state) {
     long first = state.firstTime();
-    if (first == IntervalState.NO_TIME) {
+    if (first == TimedRows.NO_TIME) {
       return;
     }
     long millis = -Math.floorDiv(-(first + within), MICROS_PER_MILLI);

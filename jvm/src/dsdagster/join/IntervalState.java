@@ -1,84 +1,70 @@
 package dsdagster.join;
 
 import dsdagster.Layout;
-import dsdagster.Waiting;
+import dsdagster.state.Buckets;
+import dsdagster.state.TimedRow;
+import dsdagster.state.TimedRows;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
 import java.util.List;
 
 /**
  * State of one key: the rows of both sides that something can still join, in the order of their times, and the alarm
- * that is set.
+ * that is set. A row that has met another carries {@link #MATCHED} where that matters.
  *
- * <p>Rule: all of it is one value in the state store, so a touched key costs one read and one write. The layout carries
- * a number; an unknown one is refused.
+ * <p>Rule: all of it is one value in the state store while it is small, so a touched key costs one read and one write. The
+ * layout carries a number; an unknown one is refused.
  */
 final class IntervalState {
   static final long NO_ALARM = Long.MAX_VALUE;
-  static final long NO_TIME = Long.MAX_VALUE;
-  private static final byte LAYOUT = 1;
+  static final byte[] MATCHED = new byte[0];
+  private static final byte LAYOUT = 2;
+  /** Rows with a byte that says whether they have met another, all of them in one value. */
+  private static final byte FLAGGED = 1;
   private static final String WHAT = "state of an interval join";
 
-  /** A row, and whether it has met another. */
-  static final class Kept {
-    final long ts;
-    final byte[] payload;
-    boolean isMatched;
+  final List<TimedRows> sides;
+  long alarm = NO_ALARM;
 
-    Kept(long ts, byte[] payload) {
-      this.ts = ts;
-      this.payload = payload;
-    }
-  }
-
-  final List<List<Kept>> sides;
-  long alarm;
-
-  private IntervalState(List<Kept> left, List<Kept> right, long alarm) {
+  private IntervalState(TimedRows left, TimedRows right) {
     this.sides = List.of(left, right);
-    this.alarm = alarm;
   }
 
-  static IntervalState decode(byte[] bytes) {
+  static IntervalState decode(byte[] bytes, Buckets buckets) {
     if (bytes == null) {
-      return new IntervalState(new ArrayList<>(), new ArrayList<>(), NO_ALARM);
+      return new IntervalState(empty(buckets, 0), empty(buckets, 1));
     }
-    ByteBuffer in = Layout.open(bytes, LAYOUT, WHAT);
+    boolean isFlagged = bytes[0] == FLAGGED;
+    ByteBuffer in = Layout.open(bytes, isFlagged ? FLAGGED : LAYOUT, WHAT);
     long alarm = in.getLong();
-    List<Kept> left = rows(in);
-    return new IntervalState(left, rows(in), alarm);
+    TimedRows left = isFlagged ? flagged(in, buckets, 0) : TimedRows.get(in, buckets, 0, TimedRow.BY_TIME);
+    TimedRows right = isFlagged ? flagged(in, buckets, 1) : TimedRows.get(in, buckets, 1, TimedRow.BY_TIME);
+    IntervalState found = new IntervalState(left, right);
+    found.alarm = alarm;
+    return found;
   }
 
-  private static List<Kept> rows(ByteBuffer in) {
-    int count = in.getInt();
-    List<Kept> found = new ArrayList<>(count + 4);
-    for (int i = 0; i < count; i++) {
+  private static TimedRows empty(Buckets buckets, int side) {
+    return new TimedRows(buckets, side, TimedRow.BY_TIME);
+  }
+
+  private static TimedRows flagged(ByteBuffer in, Buckets buckets, int side) {
+    TimedRows found = empty(buckets, side);
+    for (int left = in.getInt(); left > 0; left--) {
       long ts = in.getLong();
-      boolean isMatched = in.get() != 0;
-      Kept row = new Kept(ts, Layout.get(in));
-      row.isMatched = isMatched;
-      found.add(row);
+      byte[] isMatched = in.get() == 0 ? null : MATCHED;
+      found.add(new TimedRow(ts, isMatched, Layout.get(in)));
     }
     return found;
   }
 
+  /** Writes the buckets too. */
   byte[] encode() {
     long size = 1 + Long.BYTES;
-    for (List<Kept> side : sides) {
-      size += Integer.BYTES;
-      for (Kept row : side) {
-        size += Long.BYTES + 1 + Layout.size(row.payload);
-      }
+    for (TimedRows side : sides) {
+      size += side.encodedSize();
     }
-    ByteBuffer out = Layout.create(size, LAYOUT, WHAT);
-    out.putLong(alarm);
-    for (List<Kept> side : sides) {
-      out.putInt(side.size());
-      for (Kept row : side) {
-        out.putLong(row.ts).put((byte) (row.isMatched ? 1 : 0));
-        Layout.put(out, row.payload);
-      }
-    }
+    ByteBuffer out = Layout.create(size, LAYOUT, WHAT).putLong(alarm);
+    sides.forEach(side -> side.put(out));
     return out.array();
   }
 
@@ -86,34 +72,8 @@ final class IntervalState {
     return sides.get(0).isEmpty() && sides.get(1).isEmpty();
   }
 
-  /** Adds a row behind those of its time. */
-  void keep(int side, Kept row) {
-    List<Kept> rows = sides.get(side);
-    rows.add(first(rows, row.ts + 1), row);
-  }
-
-  /** Place of the first row that is not before a time. */
-  static int first(List<Kept> rows, long ts) {
-    int from = 0;
-    int to = rows.size();
-    while (from < to) {
-      int middle = (from + to) >>> 1;
-      if (rows.get(middle).ts < ts) {
-        from = middle + 1;
-      } else {
-        to = middle;
-      }
-    }
-    return from;
-  }
-
-  /** Removes and returns the rows of a side up to a time. */
-  List<Kept> takeUntil(int side, long ts) {
-    return Waiting.takeBefore(sides.get(side), row -> row.ts, ts + 1);
-  }
-
-  /** Time of the oldest row; {@link #NO_TIME} without one. */
+  /** Time of the oldest row; {@link TimedRows#NO_TIME} without one. */
   long firstTime() {
-    return sides.stream().filter(side -> !side.isEmpty()).mapToLong(side -> side.get(0).ts).min().orElse(NO_TIME);
+    return Math.min(sides.get(0).firstTime(), sides.get(1).firstTime());
   }
 }

@@ -1,10 +1,14 @@
 package dsdagster.join;
 
 import dsdagster.alarm.AlarmedProcessor;
+import dsdagster.state.Buckets;
+import dsdagster.state.Parts;
+import dsdagster.state.TimedRow;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
+import java.util.NoSuchElementException;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -36,6 +40,7 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
   private final LongAccumulator lateRows;
   private final LongAccumulator lateVersions;
   private transient ValueState<byte[]> stored;
+  private transient Buckets buckets;
 
   TemporalJoinProcessor(
       TemporalJoinSettings settings, StructType keyType, LongAccumulator lateRows, LongAccumulator lateVersions) {
@@ -49,39 +54,32 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
   @Override
   protected void open() {
     stored = getHandle().getValueState("join", Encoders.BINARY(), TTLConfig.NONE());
+    buckets = new Buckets(getHandle());
   }
 
   @Override
   protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
-    List<Row> output = new ArrayList<>();
-    List<Entry> arrived = new ArrayList<>();
-    List<Entry> versions = new ArrayList<>();
+    List<Row> unmatchable = new ArrayList<>();
+    List<TimedRow> arrived = new ArrayList<>();
+    List<TimedRow> versions = new ArrayList<>();
     boolean isAlarm = !rows.hasNext();
     while (rows.hasNext()) {
-      sort(rows.next(), arrived, versions, output);
+      sort(rows.next(), arrived, versions, unmatchable);
     }
     if (arrived.isEmpty() && versions.isEmpty() && !isAlarm) {
-      return output.iterator();
+      return unmatchable.iterator();
     }
     byte[] before = stored.get();
     if (before == null && isAlarm) {
-      return output.iterator();
+      return Collections.emptyIterator();
     }
     long time = time(watermark);
-    KeyState state = KeyState.decode(before);
+    KeyState state = KeyState.decode(before, buckets);
     boolean changed = takeAlarm(state, watermark, isAlarm) | !versions.isEmpty();
     versions.forEach(state::addVersion);
     countLate(arrived, versions, time);
-    if (settings.immediate()) {
-      Collections.sort(arrived, Entry.ORDER);
-      emit(arrived, state, output);
-      arrived = List.of();
-    }
-    changed |= settle(state, arrived, time, output);
-    if (changed) {
-      store(state, before != null);
-    }
-    return output.iterator();
+    Visit visit = new Visit(state, unmatchable, arrived, time, changed, before != null);
+    return new Parts(visit::next);
   }
 
   /** An alarm that would ring behind these rows, in this very batch, is not needed: what is due leaves with them. */
@@ -100,49 +98,24 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     return settings.immediate() || watermark <= 0 ? NO_TIME : (watermark + settings.edgeMillis()) * MICROS_PER_MILLI;
   }
 
-  private void sort(Row row, List<Entry> arrived, List<Entry> versions, List<Row> output) {
+  private void sort(Row row, List<TimedRow> arrived, List<TimedRow> versions, List<Row> output) {
     long ts = row.getLong(sideColumn + 1);
     byte[] order = row.getAs(sideColumn + 2);
     byte[] payload = row.getAs(sideColumn + 3);
     switch (row.getInt(sideColumn)) {
-      case STREAM -> arrived.add(new Entry(ts, order, payload));
-      case VERSION -> versions.add(new Entry(ts, order, payload));
-      case DELETE -> versions.add(new Entry(ts, order, null));
+      case STREAM -> arrived.add(new TimedRow(ts, order, payload));
+      case VERSION -> versions.add(new TimedRow(ts, order, payload));
+      case DELETE -> versions.add(new TimedRow(ts, order, null));
       default -> output.add(RowFactory.create(payload, null));
     }
   }
 
-  private void countLate(List<Entry> arrived, List<Entry> versions, long time) {
+  private void countLate(List<TimedRow> arrived, List<TimedRow> versions, long time) {
     if (time == NO_TIME) {
       return;
     }
     lateRows.add(arrived.stream().filter(row -> row.ts() < time).count());
     lateVersions.add(versions.stream().filter(version -> version.ts() < time).count());
-  }
-
-  /** Emits what is due, forgets what has ended, sets the alarm. Returns whether the state changed. */
-  private boolean settle(KeyState state, List<Entry> arrived, long time, List<Row> output) {
-    int waiting = state.waiting.size();
-    state.addWaiting(arrived);
-    List<Entry> due = state.takeDue(time);
-    emit(due, state, output);
-    boolean changed = !due.isEmpty() && waiting > 0 || state.waiting.size() != waiting;
-    long horizon = settings.immediate() && !state.versions.isEmpty()
-        ? state.versions.get(state.versions.size() - 1).ts() + 1
-        : time;
-    changed |= state.prune(horizon, settings.retentionMicros(), settings.mostVersions());
-    return setAlarm(state) || changed;
-  }
-
-  private void emit(List<Entry> rows, KeyState state, List<Row> output) {
-    for (Entry row : rows) {
-      Entry version = state.versionAt(row.ts());
-      if (version != null) {
-        output.add(RowFactory.create(row.payload(), version.payload()));
-      } else if (settings.outer()) {
-        output.add(RowFactory.create(row.payload(), null));
-      }
-    }
   }
 
   /**
@@ -155,9 +128,9 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     }
     long next = KeyState.NO_ALARM;
     if (!state.waiting.isEmpty()) {
-      next = state.waiting.get(0).ts();
-    } else if (state.versions.size() == 1 && state.versions.get(0).isDelete()) {
-      next = state.versions.get(0).ts() + settings.retentionMicros();
+      next = state.waiting.firstTime();
+    } else if (state.versions.size() == 1 && KeyState.isDelete(state.versions.first())) {
+      next = state.versions.firstTime() + settings.retentionMicros();
     }
     if (next == KeyState.NO_ALARM) {
       return false;
@@ -171,11 +144,94 @@ final class TemporalJoinProcessor extends AlarmedProcessor {
     return true;
   }
 
-  private void store(KeyState state, boolean existed) {
-    if (!state.isEmpty()) {
-      stored.update(state.encode());
-    } else if (existed) {
-      stored.clear();
+  /** A key while its rows leave: those without key, those that are due; then what has ended is forgotten. */
+  private final class Visit {
+    private final KeyState state;
+    private final Iterator<Iterator<Row>> parts;
+    private final long waiting;
+    private final boolean existed;
+    private final long time;
+    private boolean changed;
+
+    Visit(
+        KeyState state,
+        List<Row> unmatchable,
+        List<TimedRow> arrived,
+        long time,
+        boolean changed,
+        boolean existed) {
+      this.state = state;
+      this.waiting = state.waiting.size();
+      this.existed = existed;
+      this.time = time;
+      this.changed = changed;
+      this.parts = List.of(unmatchable.iterator(), new Joined(state, due(arrived))).iterator();
+    }
+
+    private Iterator<TimedRow> due(List<TimedRow> arrived) {
+      if (settings.immediate()) {
+        arrived.sort(TimedRow.BY_ORDER);
+        return arrived.iterator();
+      }
+      state.await(arrived);
+      changed |= waiting > 0 && state.waiting.firstTime() < time;
+      return time == NO_TIME ? Collections.emptyIterator() : state.waiting.takeUntil(time - 1);
+    }
+
+    Iterator<Row> next() {
+      if (parts.hasNext()) {
+        return parts.next();
+      }
+      finish();
+      return null;
+    }
+
+    private void finish() {
+      changed |= state.waiting.size() != waiting;
+      long horizon = settings.immediate() && !state.versions.isEmpty() ? state.versions.last().ts() + 1 : time;
+      changed |= state.prune(horizon, settings.retentionMicros(), settings.mostVersions());
+      changed |= setAlarm(state);
+      if (changed && !state.isEmpty()) {
+        stored.update(state.encode());
+      } else if (changed && existed) {
+        stored.clear();
+      }
+    }
+  }
+
+  /** Rows with the version valid at their time; without one only those of outer joins. */
+  private final class Joined implements Iterator<Row> {
+    private final KeyState state;
+    private final Iterator<TimedRow> rows;
+    private Row found;
+
+    Joined(KeyState state, Iterator<TimedRow> rows) {
+      this.state = state;
+      this.rows = rows;
+    }
+
+    @Override
+    public boolean hasNext() {
+      while (found == null && rows.hasNext()) {
+        TimedRow row = rows.next();
+        TimedRow version = state.versionAt(row.ts());
+        if (version != null) {
+          found = RowFactory.create(row.payload(), version.payload());
+        } else if (settings.outer()) {
+          found = RowFactory.create(row.payload(), null);
+        }
+      }
+      return found != null;
+    }
+
+    @Override
+    public Row next() {
+      if (!hasNext()) {
+        throw new NoSuchElementException();
+      }
+      Row row = found;
+      found = null;
+      return row;
     }
   }
 }

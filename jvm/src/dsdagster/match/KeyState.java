@@ -1,7 +1,9 @@
 package dsdagster.match;
 
 import dsdagster.Layout;
-import dsdagster.Waiting;
+import dsdagster.state.Buckets;
+import dsdagster.state.TimedRow;
+import dsdagster.state.TimedRows;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -11,22 +13,26 @@ import java.util.List;
  * State of one key: rows that wait for time, rows in order that a match may still need, the searches that wait for more
  * rows, and the alarm that is set.
  *
- * <p>Rule: all of it is one value in the state store. The layout carries a number; an unknown one is refused.
+ * <p>Rule: all of it is one value in the state store, but for rows that wait where they are many. The layout carries a
+ * number; an unknown one is refused.
  */
 final class KeyState {
   static final long NO_ALARM = Long.MAX_VALUE;
-  private static final byte LAYOUT = 1;
+  private static final byte LAYOUT = 2;
+  /** All rows in one value. */
+  private static final byte WITHOUT_BUCKETS = 1;
   private static final String WHAT = "state of a pattern";
+  private static final int WAITING = 0;
 
-  /** In the order in which they will be looked at. */
-  final ArrayList<MatchRow> waiting;
+  /** In the order in which they will be looked at; with their position in the source. */
+  final TimedRows waiting;
   /** From the first row on that a search needs. */
   final ArrayList<MatchRow> rows;
   /** By the row they begin at. */
   final ArrayList<Search> searches;
   long alarm;
 
-  private KeyState(ArrayList<MatchRow> waiting, ArrayList<MatchRow> rows, ArrayList<Search> searches, long alarm) {
+  private KeyState(TimedRows waiting, ArrayList<MatchRow> rows, ArrayList<Search> searches, long alarm) {
     this.waiting = waiting;
     this.rows = rows;
     this.searches = searches;
@@ -51,23 +57,24 @@ final class KeyState {
     }
   }
 
-  static KeyState empty() {
-    return new KeyState(new ArrayList<>(), new ArrayList<>(), new ArrayList<>(), NO_ALARM);
-  }
-
   boolean isEmpty() {
     return waiting.isEmpty() && rows.isEmpty() && searches.isEmpty() && alarm == NO_ALARM;
   }
 
-  /** Adds rows that have just come. */
-  void await(List<MatchRow> arrived, Comparator<MatchRow> order) {
+  /** Adds rows that have just come; sorts them. */
+  void await(List<TimedRow> arrived, Comparator<TimedRow> order) {
+    arrived.sort(order);
     waiting.addAll(arrived);
-    waiting.sort(order);
   }
 
   /** Removes and returns the waiting rows before {@code time}. */
   List<MatchRow> takeDue(long time) {
-    return Waiting.takeBefore(waiting, row -> row.ts, time);
+    List<MatchRow> due = new ArrayList<>();
+    while (waiting.firstTime() < time) {
+      TimedRow row = waiting.removeFirst();
+      due.add(new MatchRow(row.ts(), row.payload()));
+    }
+    return due;
   }
 
   /** Forgets all searches with their rows. */
@@ -85,14 +92,16 @@ final class KeyState {
     }
   }
 
-  static KeyState decode(byte[] bytes) {
+  /** @param order of the rows that wait */
+  static KeyState decode(byte[] bytes, Buckets buckets, Comparator<TimedRow> order) {
     if (bytes == null) {
-      return empty();
+      TimedRows waiting = new TimedRows(buckets, WAITING, order);
+      return new KeyState(waiting, new ArrayList<>(), new ArrayList<>(), NO_ALARM);
     }
-    ByteBuffer in = Layout.open(bytes, LAYOUT, WHAT);
+    ByteBuffer in = Layout.open(bytes, bytes[0] == WITHOUT_BUCKETS ? WITHOUT_BUCKETS : LAYOUT, WHAT);
     long alarm = in.getLong();
-    ArrayList<MatchRow> waiting = rows(in, true);
-    ArrayList<MatchRow> rows = rows(in, false);
+    TimedRows waiting = TimedRows.get(in, buckets, WAITING, order);
+    ArrayList<MatchRow> rows = rows(in);
     int count = in.getInt();
     ArrayList<Search> searches = new ArrayList<>(count + 1);
     for (int i = 0; i < count; i++) {
@@ -106,23 +115,25 @@ final class KeyState {
     return new KeyState(waiting, rows, searches, alarm);
   }
 
-  private static ArrayList<MatchRow> rows(ByteBuffer in, boolean ordered) {
+  private static ArrayList<MatchRow> rows(ByteBuffer in) {
     int count = in.getInt();
     ArrayList<MatchRow> found = new ArrayList<>(count + 4);
     for (int i = 0; i < count; i++) {
-      long ts = in.getLong();
-      byte[] order = ordered ? Layout.get(in) : null;
-      found.add(new MatchRow(ts, order, Layout.get(in)));
+      found.add(new MatchRow(in.getLong(), Layout.get(in)));
     }
     return found;
   }
 
+  /** Writes the buckets too. */
   byte[] encode() {
-    long size = 1 + Long.BYTES + size(waiting, true) + size(rows, false) + size(searches);
+    long size = 1 + Long.BYTES + waiting.encodedSize() + sizeOfRows() + sizeOfSearches();
     ByteBuffer out = Layout.create(size, LAYOUT, WHAT);
     out.putLong(alarm);
-    put(out, waiting, true);
-    put(out, rows, false);
+    waiting.put(out);
+    out.putInt(rows.size());
+    for (MatchRow row : rows) {
+      Layout.put(out.putLong(row.ts), row.payload);
+    }
     out.putInt(searches.size());
     for (Search search : searches) {
       out.putInt(search.start).putInt(search.choices.length);
@@ -133,30 +144,19 @@ final class KeyState {
     return out.array();
   }
 
-  private static long size(List<Search> searches) {
+  private long sizeOfSearches() {
     long size = Integer.BYTES;
     for (Search search : searches) {
-      size += 2 * Integer.BYTES + Short.BYTES * search.choices.length;
+      size += 2 * Integer.BYTES + (long) Short.BYTES * search.choices.length;
     }
     return size;
   }
 
-  private static long size(List<MatchRow> rows, boolean ordered) {
+  private long sizeOfRows() {
     long size = Integer.BYTES;
     for (MatchRow row : rows) {
-      size += Long.BYTES + Layout.size(row.payload) + (ordered ? Layout.size(row.order) : 0);
+      size += Long.BYTES + Layout.size(row.payload);
     }
     return size;
-  }
-
-  private static void put(ByteBuffer out, List<MatchRow> rows, boolean ordered) {
-    out.putInt(rows.size());
-    for (MatchRow row : rows) {
-      out.putLong(row.ts);
-      if (ordered) {
-        Layout.put(out, row.order);
-      }
-      Layout.put(out, row.payload);
-    }
   }
 }

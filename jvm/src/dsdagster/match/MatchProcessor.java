@@ -2,6 +2,8 @@ package dsdagster.match;
 
 import dsdagster.Conditions;
 import dsdagster.alarm.AlarmedProcessor;
+import dsdagster.state.Buckets;
+import dsdagster.state.TimedRow;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
@@ -13,6 +15,7 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection$;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.util.TypeUtils$;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.ValueState;
@@ -40,7 +43,8 @@ final class MatchProcessor extends AlarmedProcessor {
   private final int keys;
   private transient ValueState<byte[]> stored;
   private transient Matcher matcher;
-  private transient Comparator<MatchRow> order;
+  private transient Comparator<TimedRow> order;
+  private transient Buckets buckets;
   private transient UnsafeProjection packing;
 
   MatchProcessor(
@@ -56,41 +60,43 @@ final class MatchProcessor extends AlarmedProcessor {
   @Override
   protected void open() {
     stored = getHandle().getValueState("match", Encoders.BINARY(), TTLConfig.NONE());
+    buckets = new Buckets(getHandle());
     matcher = new Matcher(settings, conditions, rowType);
     order = order();
     packing = UnsafeProjection$.MODULE$.create(valueTypes);
   }
 
-  private Comparator<MatchRow> order() {
-    Comparator<MatchRow> made = Comparator.comparingLong(row -> row.ts);
+  private Comparator<TimedRow> order() {
+    Comparator<TimedRow> made = TimedRow.BY_TIME;
     for (MatchSettings.RowOrder one : settings.order()) {
       DataType type = rowType.fields()[one.field()].dataType();
       Ordering<Object> values = TypeUtils$.MODULE$.getInterpretedOrdering(type);
       Comparator<Object> nullsFirst = Comparator.nullsFirst(values::compare);
-      Comparator<MatchRow> next =
+      Comparator<TimedRow> next =
           (left, right) -> nullsFirst.compare(field(left, one.field(), type), field(right, one.field(), type));
       made = made.thenComparing(one.descending() ? next.reversed() : next);
     }
-    return made.thenComparing(row -> row.order, Arrays::compareUnsigned);
+    return made.thenComparing(TimedRow::order, Arrays::compareUnsigned);
   }
 
-  private Object field(MatchRow row, int field, DataType type) {
-    return row.fields(rowType.size()).isNullAt(field) ? null : row.fields(rowType.size()).get(field, type);
+  private Object field(TimedRow row, int field, DataType type) {
+    UnsafeRow fields = new MatchRow(row.ts(), row.payload()).fields(rowType.size());
+    return fields.isNullAt(field) ? null : fields.get(field, type);
   }
 
   @Override
   protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
-    List<MatchRow> arrived = new ArrayList<>();
+    List<TimedRow> arrived = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
-      arrived.add(new MatchRow(row.getLong(keys), row.getAs(keys + 1), row.getAs(keys + 2)));
+      arrived.add(new TimedRow(row.getLong(keys), row.getAs(keys + 1), row.getAs(keys + 2)));
     }
     List<Row> output = new ArrayList<>();
     byte[] before = stored.get();
     if (before == null && arrived.isEmpty()) {
       return output.iterator();
     }
-    KeyState state = KeyState.decode(before);
+    KeyState state = KeyState.decode(before, buckets, order);
     if (state.alarm <= watermark) {
       state.alarm = KeyState.NO_ALARM;
       if (!arrived.isEmpty()) {
@@ -174,7 +180,7 @@ final class MatchProcessor extends AlarmedProcessor {
   private void setAlarm(KeyState state) {
     long next = KeyState.NO_ALARM;
     if (!state.waiting.isEmpty()) {
-      next = millisBehind(state.waiting.get(0).ts);
+      next = millisBehind(state.waiting.firstTime());
     }
     if (!state.searches.isEmpty() && settings.isLimited()) {
       next = Math.min(next, millisBehind(end(state) - 1));

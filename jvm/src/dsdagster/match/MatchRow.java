@@ -2,16 +2,14 @@ package dsdagster.match;
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
-/** A row of one key: event time in microseconds, position in its source, and its packed fields. */
+/** A row of one key: event time in microseconds and its packed fields. */
 final class MatchRow {
   final long ts;
-  final byte[] order;
   final byte[] payload;
   private UnsafeRow fields;
 
-  MatchRow(long ts, byte[] order, byte[] payload) {
+  MatchRow(long ts, byte[] payload) {
     this.ts = ts;
-    this.order = order;
     this.payload = payload;
   }
 

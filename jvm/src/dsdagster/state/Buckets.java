@@ -1,0 +1,59 @@
+package dsdagster.state;
+
+import dsdagster.Layout;
+import dsdagster.OperatorFault;
+import java.nio.ByteBuffer;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.streaming.MapState;
+import org.apache.spark.sql.streaming.StatefulProcessorHandle;
+import org.apache.spark.sql.streaming.TTLConfig;
+
+/**
+ * The buckets of rows of an operator's keys in the state store, see {@link TimedRows}.
+ *
+ * <p>Rule: the key whose buckets are read and written is the one that Spark is at.
+ */
+public final class Buckets {
+  /** System property for tests: bytes of rows after which a bucket is split. */
+  private static final String LIMIT = "ds.state.bucket.bytes";
+  private static final int USUAL_LIMIT = 32 * 1024;
+  /** How many buckets of a list are held in memory at most, in bytes of rows, by {@link #limit}. */
+  private static final int HELD = 128;
+  private static final byte LAYOUT = 1;
+  private static final String WHAT = "rows of a key";
+
+  private final MapState<Long, byte[]> stored;
+  private final int limit = Integer.getInteger(LIMIT, USUAL_LIMIT);
+
+  public Buckets(StatefulProcessorHandle handle) {
+    stored = handle.getMapState("buckets", Encoders.LONG(), Encoders.BINARY(), TTLConfig.NONE());
+  }
+
+  /** Bytes of rows after which a bucket is split; a list that is not larger is no bucket at all. */
+  int limit() {
+    return limit;
+  }
+
+  /** Bytes of rows after which the buckets of a list that are in memory are written and let go. */
+  long mostHeld() {
+    return (long) HELD * limit;
+  }
+
+  ByteBuffer read(long id) {
+    byte[] found = stored.getValue(id);
+    if (found == null) {
+      throw new OperatorFault("INTERNAL", "a bucket of rows is not in the state store");
+    }
+    return Layout.open(found, LAYOUT, WHAT);
+  }
+
+  void write(long id, Bucket bucket) {
+    ByteBuffer out = Layout.create(1 + bucket.encodedSize(), LAYOUT, WHAT);
+    bucket.put(out);
+    stored.updateValue(id, out.array());
+  }
+
+  void remove(long id) {
+    stored.removeKey(id);
+  }
+}
