@@ -14,8 +14,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "FRESHNESS_INVALID",
         "user",
-        "@freshness {value} is not a duration of at least a minute",
-        "write a number and a unit: 10m, 2h, 1d",
+        "@freshness {value} is not a valid limit of at least a minute",
+        "write a number and a unit, and what it follows if that is not rows: 10m, 2h of watermark, 1d of heartbeat",
     ),
     Condition(
         "OWNER_INVALID",
@@ -46,5 +46,17 @@ CONDITIONS: tuple[Condition, ...] = (
         "external",
         "{count} queries did not reach RUNNING within {seconds} s: {names}",
         "look at `ds logs NAME`; the engine goes on trying, materialize again to wait longer",
+    ),
+    Condition(
+        "CONTROL_WITHOUT_QUERIES",
+        "user",
+        "{action} needs either names in queries or all: true",
+        "write the names that `ds ps` shows into queries, or all: true",
+    ),
+    Condition(
+        "RELATION_NOT_STOPPED",
+        "external",
+        "{count} queries have not stopped yet: {names}",
+        "they end their batch first: look at `ds ps`; the request holds, nothing has to be asked again",
     ),
 )

@@ -5,23 +5,28 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Literal
 
 import dagster as dg
+from dagster._core.definitions.data_version import CODE_VERSION_TAG
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from dagster._core.errors import DagsterExecutionInterruptedError
 
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
-from ds_dagster.orchestration.launch import Launch
+from ds_dagster.orchestration.launch import Launch, Outcome
 from ds_dagster.orchestration.loads import build_load
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.refused import failing_asset
 from ds_dagster.orchestration.resources import DsControlResource
-from ds_dagster.orchestration.sources import build_ds_sources, observable
+from ds_dagster.orchestration.sources import build_ds_sources, observable, observe_first
 from ds_dagster.orchestration.surface import surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 
 ASSETS_NAME = "ds_streams"
 APPLICATION_NAME = "ds_application"
+WITHOUT_EVENT: Mapping[str, Any] = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
+"""Metadata of an output for which Dagster writes no event on the asset; a test holds Dagster to it."""
+
 MAX_RUNTIME = {"dagster/max_runtime": "900"}
 
 
@@ -82,11 +87,20 @@ def ensure_streams(
     config: DsRunConfig,
     ds_control: DsControlResource,
     translator: DsTranslator | None = None,
-) -> Iterator[dg.MaterializeResult[Any]]:
+    *,
+    observe_sources: bool = True,
+) -> Iterator[dg.MaterializeResult[Any] | dg.Output[None]]:
     """Make sure that the queries of the selected assets run (or what ``config.action`` says), and return.
 
-    Yields one result per relation that came up; raises ``dg.Failure`` at the end for those that did not. Interrupted
-    before its queries are up, it takes back the requests that have not led to a running query.
+    Yields a materialization per relation that was started. One that was adopted or stopped has no new data: it yields
+    a plain output, so that what depends on it goes on, and no event that would make it look fresh. Raises
+    ``dg.Failure`` at the end for those that did not come up. Interrupted before its queries are up, it takes back the
+    requests that have not led to a running query.
+
+    Args:
+        context, project, config, ds_control, translator: as the asset has them.
+        observe_sources: look first at the sources that were never observed, so that the materialization knows their
+            data version.
     """
     mapper = translator or DsTranslator()
     by_key = {mapper.get_asset_key(props.name): props for props in project.streams}
@@ -99,13 +113,32 @@ def ensure_streams(
             requested_by=f"{ds_control.requested_by} run {context.run.run_id}",
             log=context.log.info,
         )
+        if observe_sources and config.action != "stop":
+            observe_first(context, project, mapper, selected.values())
         for key, outcome in _interruptible(launch, selected, config, timeout):
-            yield dg.MaterializeResult(asset_key=key, metadata=outcome.metadata)
+            yield _result(context, key, outcome, selected[key])
     except DsError as problem:
         raise failure_of(problem) from problem
     failure = launch.failure()
     if failure is not None:
         raise failure
+
+
+def _result(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, outcome: Outcome, props: RelationProps
+) -> dg.MaterializeResult[Any] | dg.Output[None]:
+    """A materialization where something was started, or Dagster knows none of this definition."""
+    if outcome.is_new or (outcome.is_up and not _is_known(context, key, props)):
+        return dg.MaterializeResult(asset_key=key, metadata=outcome.metadata)
+    context.log_event(dg.AssetObservation(key, metadata=outcome.metadata))
+    return dg.Output(None, context.assets_def.get_output_name_for_asset_key(key), metadata=WITHOUT_EVENT)
+
+
+def _is_known(context: dg.AssetExecutionContext, key: dg.AssetKey, props: RelationProps) -> bool:
+    """Whether the last materialization in Dagster's log is of the definition that runs."""
+    last = context.instance.get_latest_materialization_event(key)
+    made = last.asset_materialization if last else None
+    return made is not None and (made.tags or {}).get(CODE_VERSION_TAG) == props.code_version
 
 
 def _interruptible(
@@ -118,7 +151,9 @@ def _interruptible(
         raise
 
 
-def build_ds_assets(project: DsProject, translator: DsTranslator | None = None) -> list[Any]:
+def build_ds_assets(
+    project: DsProject, translator: DsTranslator | None = None, *, observe_sources: bool = True
+) -> list[Any]:
     """Everything of a project: the streams' multi-asset, one for each application, an op per finite load, failing
     assets for refused statements, one observable multi-asset for relations that others fill.
 
@@ -128,7 +163,7 @@ def build_ds_assets(project: DsProject, translator: DsTranslator | None = None) 
     mapper = translator or DsTranslator()
     surface = surface_of(project, mapper)
     applications = dict.fromkeys(props.application for props in surface.streams)
-    built: list[Any] = [_streams(project, mapper, name) for name in applications]
+    built: list[Any] = [_streams(project, mapper, name, observe_sources) for name in applications]
     for props in surface.shown:
         spec = surface.specs[props.name]
         if props.is_finite and props.broken is None:
@@ -141,7 +176,9 @@ def build_ds_assets(project: DsProject, translator: DsTranslator | None = None) 
     return built + [failing_asset(mapper.get_file_spec(file), file.diagnostics) for file in project.broken_files]
 
 
-def _streams(project: DsProject, translator: DsTranslator, application: str) -> dg.AssetsDefinition:
+def _streams(
+    project: DsProject, translator: DsTranslator, application: str, observe_sources: bool
+) -> dg.AssetsDefinition:
     """The op of all queries that are jobs of their own, or of one application: that runs as a whole."""
     streams = surface_of(project, translator).streams
     chosen = [props.name for props in streams if props.application == application]
@@ -150,8 +187,8 @@ def _streams(project: DsProject, translator: DsTranslator, application: str) -> 
     @ds_assets(project=project, translator=translator, select=chosen, name=name, can_subset=not application)
     def ds_streams(
         context: dg.AssetExecutionContext, config: DsRunConfig, ds_control: DsControlResource
-    ) -> Iterator[dg.MaterializeResult[Any]]:
+    ) -> Iterator[dg.MaterializeResult[Any] | dg.Output[None]]:
         """Make sure that the streaming queries run with today's definition."""
-        yield from ensure_streams(context, project, config, ds_control, translator)
+        yield from ensure_streams(context, project, config, ds_control, translator, observe_sources=observe_sources)
 
     return ds_streams

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import PREFIX, status_metadata
+from ds_dagster.orchestration.events import PREFIX, state_metadata, status_metadata
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.orchestration.resources import DsControlResource
 from ds_dagster.orchestration.surface import surface_of
@@ -24,6 +24,9 @@ PROGRESS_SECONDS = 120.0
 START_SECONDS = 300.0
 CHECKED_TOGETHER = 100
 """Relations whose checks share an op: Dagster's graph takes the product of an op's inputs and its checks."""
+
+COMING_BACK = frozenset({"BACKING_OFF", "WAITING"})
+"""States that the engine leaves by itself."""
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
@@ -62,28 +65,30 @@ class Job:
 
 
 def check_running(job: Job) -> Verdict:
-    """Runs, or is wanted to be stopped."""
+    """Runs. A warning while it is stopped on request or on its way back, an error when nothing brings it back by
+    itself."""
     status = job.status
     if status.desired == "STOPPED":
-        return Verdict(True, "stopped on request")
+        reason = "stopped on request" if status.state == "STOPPED" else f"a stop was asked for; it is {status.state}"
+        return Verdict(False, reason, WARN, "STOPPED")
     if status.state == "RUNNING":
         return Verdict(True, "running")
     waited = job.now - (status.since or status.started or job.now)
-    if status.state == "STARTING" and waited <= START_SECONDS:
-        return Verdict(True, "starting")
     if status.state == "STARTING":
-        return Verdict(False, f"starting for {waited:.0f} s", condition="STARTING")
+        severity = WARN if waited <= START_SECONDS else ERROR
+        return Verdict(False, f"starting for {waited:.0f} s", severity, f"STARTING_{severity.value}")
     reason = f"{status.state}: {status.message}" if status.message else status.state
     told = {"condition": status.condition, "hint": status.hint}
     metadata = {f"{PREFIX}/{name}": text for name, text in told.items() if text}
-    return Verdict(False, reason, condition=status.condition or status.state, metadata=metadata)
+    comes_back = status.state in COMING_BACK or (status.state == "ABSENT" and not status.condition)
+    return Verdict(False, reason, WARN if comes_back else ERROR, f"{status.state} {status.condition}", metadata)
 
 
 def check_lag(job: Job) -> Verdict:
     """Not more unread input than the limit; a warning, since backfills lag on purpose."""
     status = job.status
     if status.state != "RUNNING":
-        return Verdict(True, f"not running ({status.state})", WARN)
+        return _not_known(status)
     if status.lag_seconds is None or status.lag_records == 0:
         return Verdict(True, "nothing waits" if status.lag_records == 0 else "lag not known yet", WARN)
     records = "" if status.lag_records is None else f"{status.lag_records} records, "
@@ -96,8 +101,10 @@ def check_progress(job: Job) -> Verdict:
     """While there is input, batches finish within two minutes."""
     status = job.status
     since = max(status.progressed or 0.0, status.started or 0.0)
-    if status.state != "RUNNING" or not status.lag_records or not since:
-        return Verdict(True, "no input waits" if status.state == "RUNNING" else f"not running ({status.state})")
+    if status.state != "RUNNING":
+        return _not_known(status)
+    if not status.lag_records or not since:
+        return Verdict(True, "no input waits")
     idle = job.now - since
     reason = f"last batch with rows {idle:.0f} s ago, {status.lag_records} records wait"
     limit = {f"{PREFIX}/limit_seconds": PROGRESS_SECONDS}
@@ -112,6 +119,11 @@ def check_definition_current(job: Job) -> Verdict:
     verb = "restart" if change.verdict == "keeps_checkpoint" else "reset"
     reason = f"the SQL file has another definition ({change.rule}): materialize with action {verb}"
     return Verdict(False, reason, WARN, change.verdict, {f"{PREFIX}/verdict": change.verdict})
+
+
+def _not_known(status: JobStatus) -> Verdict:
+    """Figures of a query that does not run say nothing about now."""
+    return Verdict(False, f"not known: the query is {status.state}", WARN, "NOT_RUNNING")
 
 
 CHECK_FUNCTIONS: Mapping[str, Callable[[Job], Verdict]] = MappingProxyType(
@@ -179,8 +191,14 @@ def check_names(props: RelationProps) -> tuple[str, ...]:
 
 
 def check_metadata(verdict: Verdict, statuses: Sequence[JobStatus]) -> dict[str, Any]:
-    """What is shown beside a verdict."""
-    return {f"{PREFIX}/reason": verdict.reason, **verdict.metadata, **status_metadata(statuses)}
+    """What is shown beside a verdict: figures only while every query runs, since those of a dead one are history."""
+    figures = status_metadata(statuses) if are_running(statuses) else state_metadata(statuses)
+    return {f"{PREFIX}/reason": verdict.reason, **verdict.metadata, **figures}
+
+
+def are_running(statuses: Sequence[JobStatus]) -> bool:
+    """Whether all of them run."""
+    return all(status.state == "RUNNING" for status in statuses)
 
 
 def build_ds_checks(

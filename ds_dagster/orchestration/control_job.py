@@ -5,7 +5,7 @@ from typing import Literal
 import dagster as dg
 from pydantic import Field
 
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, error
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
 from ds_dagster.orchestration.resources import DsControlResource
@@ -13,11 +13,19 @@ from ds_dagster.runtime.control import Control
 
 
 class DsControlConfig(dg.Config):
-    """``queries``: names as in ``ds ps``; none = all that were ever started (orphans are stopped only, they have no
-    definition to start from)."""
+    """What to do, and with which queries: nothing is done by default.
 
-    action: Literal["stop", "restart", "reset"] = "stop"
+    ``queries``: names as in ``ds ps``. ``all``: everything that is wanted to run, instead of names (orphans are stopped
+    only, they have no definition to start from).
+    """
+
+    action: Literal["stop", "restart", "reset"]
     queries: list[str] = Field(default_factory=list)
+    all: bool = False
+
+    def is_one_choice(self) -> bool:
+        """Whether either names are given, or all of them are meant."""
+        return bool(self.queries) != self.all
 
 
 def build_ds_control_job(project: DsProject, *, name: str = "ds_control") -> dg.JobDefinition:
@@ -27,6 +35,8 @@ def build_ds_control_job(project: DsProject, *, name: str = "ds_control") -> dg.
     def control_op(context: dg.OpExecutionContext, config: DsControlConfig, ds_control: DsControlResource) -> None:
         requested_by = f"{ds_control.requested_by} run {context.run_id}"
         try:
+            if not config.is_one_choice():
+                raise error("CONTROL_WITHOUT_QUERIES", action=config.action)
             control = ds_control.control(project)
             names = config.queries or _all(control, project, config.action)
             asked = control.ensure(project.project, names, action=config.action, requested_by=requested_by)

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field
 
-CURSOR_VERSION = 2
+CURSOR_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,9 +12,9 @@ class Said:
 
     Attributes:
         position: incarnations and batches of the last observation or heartbeat, so that nothing is reported twice.
-        rows: when rows last arrived, as of the last heartbeat.
+        rows: what freshness follows (time of the last rows, or the watermark), as of the last heartbeat.
         beat, observed, checked: last heartbeat materialization, last observation, last full set of check results.
-        run: last materialization by a run that was seen.
+        run: the run that planned this asset last; settled: the run after whose end the checks were written again.
         verdicts: check → mark of the verdict last reported.
     """
 
@@ -23,7 +23,8 @@ class Said:
     beat: float = 0.0
     observed: float = 0.0
     checked: float = 0.0
-    run: float = 0.0
+    run: str = ""
+    settled: str = ""
     verdicts: dict[str, str] = field(default_factory=dict)
 
 
@@ -33,10 +34,15 @@ class Cursor:
 
     Attributes:
         said: by asset key as a slash-separated path.
+        journal, since, seen: uuid of the journal, the time its transitions are told from, and the id of the last one
+            that became an event.
         starts: how often in a row the engine was started and did not come up; next_start: not before.
     """
 
     said: dict[str, Said] = field(default_factory=dict)
+    journal: str = ""
+    since: float = 0.0
+    seen: int = 0
     starts: int = 0
     next_start: float = 0.0
 

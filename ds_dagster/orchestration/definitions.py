@@ -62,7 +62,7 @@ def _definitions(
     if "pyspark" not in built and any(query.execution == "step" for query in bound.project.queries.values()):
         built["pyspark"] = build_pyspark_resource(bound)
     return dg.Definitions(
-        assets=build_ds_assets(bound, mapper),
+        assets=build_ds_assets(bound, mapper, observe_sources=observe_sources),
         asset_checks=build_ds_checks(bound, mapper),
         sensors=[_health_sensor(bound, mapper, observe_sources)] if health_sensor else [],
         jobs=[build_ds_control_job(bound)],

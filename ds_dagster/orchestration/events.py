@@ -10,6 +10,7 @@ import dagster as dg
 from ds_dagster.errors import DsError
 from ds_dagster.figures import FIGURES, over_queries
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.runtime.records import Transition
 from ds_dagster.runtime.status import FiniteResult, JobStatus, outlook
 
 PREFIX = "ds_dagster"
@@ -17,13 +18,21 @@ SUMMED = frozenset({"lag_records", "lag_seconds", "lost_records", "lost"})
 """Figures of sources that stand in the sums of their query; the others are told source by source."""
 
 
+def state_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
+    """Which queries, and in which states."""
+    if not statuses:
+        return {}
+    return {
+        f"{PREFIX}/query": ", ".join(status.name for status in statuses),
+        f"{PREFIX}/state": ", ".join(dict.fromkeys(status.state for status in statuses)),
+    }
+
+
 def status_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
     """The figures of the jobs that fill one relation, as :data:`ds_dagster.figures.FIGURES` adds them up."""
     if not statuses:
         return {}
     metadata: dict[str, Any] = {
-        "query": ", ".join(status.name for status in statuses),
-        "state": ", ".join(dict.fromkeys(status.state for status in statuses)),
         "incarnation": ", ".join(status.incarnation for status in statuses),
         "checkpoint": max(status.checkpoint_version for status in statuses),
         "fingerprint": ", ".join(status.fingerprint for status in statuses),
@@ -32,7 +41,23 @@ def status_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
         figure = FIGURES[name]
         metadata[figure.name] = _timestamp(value) if figure.unit == "moment" else value
     metadata |= _of_sources(statuses)
-    return {f"{PREFIX}/{name}": value for name, value in metadata.items()}
+    return state_metadata(statuses) | {f"{PREFIX}/{name}": value for name, value in metadata.items()}
+
+
+def transition_metadata(moved: Transition) -> dict[str, Any]:
+    """One line of a query's history."""
+    metadata: dict[str, Any] = {
+        "query": moved.name,
+        "from": moved.source,
+        "to": moved.target,
+        "at": _timestamp(moved.at),
+        "reason": moved.reason,
+        "condition": moved.condition,
+        "message": moved.message,
+        "incarnation": moved.incarnation,
+        "lasted_seconds": round(moved.seconds, 1),
+    }
+    return {f"{PREFIX}/{name}": value for name, value in metadata.items() if value != ""}
 
 
 def _of_sources(statuses: Sequence[JobStatus]) -> dict[str, Any]:

@@ -17,15 +17,18 @@ from ds_dagster.runtime.tail import tail_lines
 
 LOG_TAIL_LINES = 40
 DOWN_STATES = frozenset({"FAILED", "BACKING_OFF", "STOPPED"})
+RESTING_STATES = frozenset({"STOPPED", "ABSENT", "FINISHED", "FAILED"})
 UP_STATES = frozenset({"RUNNING"})
 Selected = Mapping[dg.AssetKey, RelationProps]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A relation that is as it was asked to be."""
+    """A relation that is as it was asked to be. ``is_up``: its queries run; ``is_new``: this run started one."""
 
     metadata: Mapping[str, Any]
+    is_up: bool
+    is_new: bool
 
 
 @dataclass(slots=True)
@@ -52,8 +55,7 @@ class Launch:
     late: list[str] = field(default_factory=list)
 
     def run(self, selected: Selected, action: Action, timeout: float) -> Iterator[tuple[dg.AssetKey, Outcome]]:
-        """Ask and wait; yields the relations that came up, in the given order (sources first); none when they were
-        stopped.
+        """Ask and wait; yields the relations that are as asked, in the given order (sources first).
 
         Args:
             selected: relations by asset key.
@@ -62,11 +64,9 @@ class Launch:
         """
         for props in selected.values():
             self._ask(props, action)
-        if action == "stop":
-            return
-        statuses = self._wait(timeout) if self.asked else {}
+        statuses = self._wait(timeout, action) if self.asked else {}
         for key, props in selected.items():
-            outcome = self._judge(props, statuses, timeout)
+            outcome = self._rest(props, statuses) if action == "stop" else self._judge(props, statuses, timeout)
             if outcome is not None:
                 yield key, outcome
 
@@ -105,8 +105,11 @@ class Launch:
         self.asked[name] = ensured
         self.log(f"{name}: {ensured.outcome}")
 
-    def _wait(self, timeout: float) -> Mapping[str, JobStatus]:
-        self.control.ensure_engine(timeout)
+    def _wait(self, timeout: float, action: Action) -> Mapping[str, JobStatus]:
+        if action != "stop":
+            self.control.ensure_engine(timeout)
+        elif all(engine.state == "GONE" for engine in self.control.engines()):
+            return {}
         generations = {name: ensured.generation for name, ensured in self.asked.items()}
         told: dict[str, str] = {}
 
@@ -129,7 +132,18 @@ class Launch:
         if bad or slow or len(found) < len(names) or props.broken is not None:
             return None
         adopted = all(self.asked[name].outcome == "adopted" for name in names)
-        return Outcome({"ds_dagster/outcome": "adopted" if adopted else "started", **status_metadata(found)})
+        told = {"ds_dagster/outcome": "adopted" if adopted else "started", **status_metadata(found)}
+        return Outcome(told, is_up=True, is_new=not adopted)
+
+    def _rest(self, props: RelationProps, statuses: Mapping[str, JobStatus]) -> Outcome | None:
+        """A relation whose queries were stopped; None when one was refused or still ends its batch."""
+        names = [query.name for query in props.queries]
+        slow = [name for name in names if name in statuses and statuses[name].state not in RESTING_STATES]
+        if slow:
+            self.late.append(str(error("RELATION_NOT_STOPPED", count=len(slow), names=slow)))
+        if slow or any(name in self.declined for name in names):
+            return None
+        return Outcome({"ds_dagster/outcome": "stopped"}, is_up=False, is_new=False)
 
     def _tail(self, name: str) -> str:
         return "\n".join(tail_lines(self.control.log_path(name), LOG_TAIL_LINES))

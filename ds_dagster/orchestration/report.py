@@ -5,12 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import dagster as dg
+from dagster._core.definitions.data_version import (
+    CODE_VERSION_TAG,
+    DEFAULT_DATA_VERSION,
+    extract_data_version_from_entry,
+    get_input_data_version_tag,
+    get_input_event_pointer_tag,
+)
+from dagster._core.storage.event_log.base import AssetEntry
 
-from ds_dagster.orchestration.checks import Health, Verdict, check_metadata, check_names
+from ds_dagster.orchestration.checks import WARN, Health, Verdict, are_running, check_metadata, check_names
 from ds_dagster.orchestration.cursor import Cursor, Said
 from ds_dagster.orchestration.events import status_metadata
 from ds_dagster.orchestration.props import RelationProps
-from ds_dagster.orchestration.translator import DsTranslator, freshness_seconds
+from ds_dagster.orchestration.translator import DsTranslator, freshness_seconds, freshness_source
 from ds_dagster.runtime.status import JobStatus
 
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
@@ -18,12 +26,20 @@ OBSERVE_SECONDS = 300.0
 HEARTBEAT_SECONDS = 300.0
 CHECK_SECONDS = 900.0
 AFTER_RUN_SECONDS = 2.0
-"""Dagster shows a check's result only when it is newer than the last materialization, in whole seconds, and takes the
-result whose run was planned last: so checks are told once more after every materialization by a run."""
+"""A run that plans an asset plans its checks, and those it does not execute hide earlier results. Dagster shows a
+check's result only when it is newer than the last materialization, in whole seconds: so the checks are written once
+more, this long after the end of every run."""
 
 MANY_RELATIONS = 50
 """Above this many relations observations and heartbeats come a third as often: a runless event costs about 8 kB and
 Dagster keeps it for ever."""
+
+FOLLOWED: Mapping[str, Callable[[JobStatus], float | None]] = {
+    "rows": lambda status: status.progressed,
+    "watermark": lambda status: status.watermark,
+    "heartbeat": lambda status: status.beat,
+}
+"""``@freshness … of`` → the figure that has to move for a heartbeat."""
 
 BUDGET_SECONDS = 25.0
 """A tick that took so long ends; what was not said is due in the next one."""
@@ -48,6 +64,7 @@ class Reporter:
         instance: where the last materializations are.
         many: whether beats are slowed.
         monotonic: for the tick's budget, seconds.
+        parents: asset → the assets its spec depends on.
     """
 
     health: Health
@@ -55,7 +72,10 @@ class Reporter:
     instance: dg.DagsterInstance
     many: bool
     monotonic: Callable[[], float]
-    _last: Mapping[dg.AssetKey, dg.EventLogEntry] = field(default_factory=dict)
+    parents: Mapping[dg.AssetKey, Sequence[dg.AssetKey]] = field(default_factory=dict)
+    _entries: Mapping[dg.AssetKey, AssetEntry] = field(default_factory=dict, init=False)
+    _over: frozenset[str] = field(default=frozenset(), init=False)
+    _versions: dict[dg.AssetKey, Mapping[str, str]] = field(default_factory=dict, init=False)
 
     def report(self, relations: Sequence[RelationProps], cursor: Cursor) -> Report:
         """Everything that is worth saying now; relations that waited longest come first when time is short."""
@@ -64,7 +84,8 @@ class Reporter:
         waiting = sorted(keyed, key=lambda path: cursor.of(path).checked)
         events: list[Event] = []
         end = self.monotonic() + BUDGET_SECONDS
-        self._last = self._materializations(relations)
+        self._entries = self._asset_entries(relations)
+        self._over = self._runs_over(cursor)
         for done, path in enumerate(waiting):
             if self.monotonic() >= end:
                 return Report(tuple(events), replace(cursor, said=said), len(waiting) - done)
@@ -85,17 +106,19 @@ class Reporter:
     def _figures(
         self, key: dg.AssetKey, props: RelationProps, found: Sequence[JobStatus], said: Said
     ) -> tuple[Said, list[Event]]:
-        """A heartbeat when rows came since the last one, else an observation when anything moved."""
-        now = self.health.now
-        position = "|".join(f"{status.incarnation}:{status.batch}" for status in found)
-        rows = "|".join(str(status.progressed) for status in found)
-        if position == said.position or all(status.batch is None for status in found):
+        """A heartbeat when the data moved since the last one, else an observation when anything did. Nothing about a
+        query that does not run: its figures are those of an incarnation that is over."""
+        now, follows = self.health.now, freshness_source(props)
+        has_batches = any(status.batch is not None for status in found) or follows == "heartbeat"
+        if not found or not has_batches or not are_running(found):
             return said, []
-        has_rows = rows != said.rows and any(status.progressed for status in found)
-        if has_rows and now - said.beat >= self._beat_seconds(props):
+        position = "|".join(f"{status.incarnation}:{status.batch}" for status in found)
+        rows = "|".join(str(FOLLOWED[follows](status)) for status in found)
+        has_moved = follows == "heartbeat" or (rows != said.rows and any(map(FOLLOWED[follows], found)))
+        if has_moved and now - said.beat >= self._beat_seconds(props):
             changed = replace(said, beat=now, observed=now, position=position, rows=rows)
             return changed, [self._heartbeat(key, found)]
-        if now - said.observed >= OBSERVE_SECONDS * self._slow:
+        if position != said.position and now - said.observed >= OBSERVE_SECONDS * self._slow:
             observation = dg.AssetObservation(key, metadata=status_metadata(found))
             return replace(said, observed=now, position=position), [observation]
         return said, []
@@ -103,32 +126,65 @@ class Reporter:
     def _checks(
         self, key: dg.AssetKey, props: RelationProps, found: Sequence[JobStatus], said: Said
     ) -> tuple[Said, list[Event]]:
-        """Verdicts that changed; all of them now and then; none about a query that is about to run."""
-        now = self.health.now
-        last = self._last.get(key)
-        made = last.timestamp if last is not None and last.run_id else said.run
+        """Verdicts that changed; all of them now and then, and after every run; none about a query's first start,
+        which its run judges."""
+        now, run = self.health.now, self._run_of(key, said)
         verdicts = {name: self.health.verdict(name, props) for name in check_names(props)}
-        if any(status.state == "STARTING" for status in found) and verdicts["running"].passed:
-            return said, []
-        all_due = now - said.checked >= CHECK_SECONDS or said.checked <= made + AFTER_RUN_SECONDS
+        is_starting = any(status.state == "STARTING" for status in found)
+        if is_starting and not said.verdicts and verdicts["running"].severity is WARN:
+            return replace(said, run=run), []
+        is_after_run = run != said.settled and run in self._over
+        all_due = is_after_run or now - said.checked >= CHECK_SECONDS
         due = [name for name, verdict in verdicts.items() if all_due or said.verdicts.get(name) != verdict.mark]
         marks = {name: verdict.mark for name, verdict in verdicts.items()}
         events: list[Event] = [_check(key, name, verdicts[name], found) for name in due]
-        return replace(said, verdicts=marks, checked=now if all_due else said.checked, run=made), events
+        checked, settled = (now if all_due else said.checked), (run if is_after_run else said.settled)
+        return replace(said, verdicts=marks, checked=checked, run=run, settled=settled), events
 
     def _heartbeat(self, key: dg.AssetKey, found: Sequence[JobStatus]) -> dg.AssetMaterialization:
-        """Data advanced. The ``dagster/`` tags of the last materialization are copied: without them everything
-        downstream turns stale."""
-        last = self._last.get(key)
+        """Data advanced. The ``dagster/`` tags of the last materialization are copied, without them everything
+        downstream turns stale; the versions of its inputs are those in force, which a running query reads."""
+        entry = self._entries.get(key)
+        last = entry.last_materialization if entry else None
         kept: Mapping[str, str] = (last.asset_materialization.tags or {}) if last and last.asset_materialization else {}
         tags = {name: value for name, value in kept.items() if name.startswith("dagster/")}
+        if CODE_VERSION_TAG in tags:
+            for parent in self.parents.get(key, ()):
+                tags |= self._version_tags(parent)
         return dg.AssetMaterialization(key, metadata=status_metadata(found), tags=tags)
 
-    def _materializations(self, relations: Sequence[RelationProps]) -> Mapping[dg.AssetKey, dg.EventLogEntry]:
-        """The last materialization of every relation with a job, in one look."""
+    def _version_tags(self, parent: dg.AssetKey) -> Mapping[str, str]:
+        """The data version of an input as Dagster writes it down; empty while it has none."""
+        if parent not in self._versions:
+            record = self.instance.get_latest_data_version_record(parent)
+            self._versions[parent] = {} if record is None else input_version_tags(parent, record)
+        return self._versions[parent]
+
+    def _asset_entries(self, relations: Sequence[RelationProps]) -> Mapping[dg.AssetKey, AssetEntry]:
+        """What Dagster keeps of every relation with a job, in one look."""
         keys = [self.translator.get_asset_key(props.name) for props in relations if self.health.of(props)]
-        entries = [record.asset_entry for record in self.instance.get_asset_records(keys)] if keys else []
-        return {entry.asset_key: entry.last_materialization for entry in entries if entry.last_materialization}
+        records = self.instance.get_asset_records(keys) if keys else []
+        return {record.asset_entry.asset_key: record.asset_entry for record in records}
+
+    def _run_of(self, key: dg.AssetKey, said: Said) -> str:
+        """The run that planned an asset last. A heartbeat wipes it from Dagster's entry, so it is remembered."""
+        entry = self._entries.get(key)
+        return (entry.last_run_id if entry else "") or said.run
+
+    def _runs_over(self, cursor: Cursor) -> frozenset[str]:
+        """Those of the runs whose checks are to be written again that ended long enough ago."""
+        keys = {"/".join(key.path): key for key in self._entries}
+        said = {path: cursor.of(path) for path in keys}
+        runs = {path: self._run_of(key, said[path]) for path, key in keys.items()}
+        wanted = {run for path, run in runs.items() if run and run != said[path].settled}
+        if not wanted:
+            return frozenset()
+        records = self.instance.get_run_records(dg.RunsFilter(run_ids=sorted(wanted)))
+        over = {r.dagster_run.run_id for r in records if r.dagster_run.is_finished and self._is_past(r.end_time)}
+        return frozenset(over | wanted.difference(r.dagster_run.run_id for r in records))
+
+    def _is_past(self, end: float | None) -> bool:
+        return end is None or self.health.now - end >= AFTER_RUN_SECONDS
 
     def _beat_seconds(self, props: RelationProps) -> float:
         """Often enough for the relation's freshness policy."""
@@ -138,6 +194,15 @@ class Reporter:
     @property
     def _slow(self) -> float:
         return 3.0 if self.many else 1.0
+
+
+def input_version_tags(parent: dg.AssetKey, record: dg.EventLogRecord) -> Mapping[str, str]:
+    """Tags that say which version of an input a materialization was made from, and the event that reported it."""
+    version = extract_data_version_from_entry(record.event_log_entry) or DEFAULT_DATA_VERSION
+    return {
+        get_input_data_version_tag(parent): version.value,
+        get_input_event_pointer_tag(parent): str(record.storage_id),
+    }
 
 
 def _check(key: dg.AssetKey, name: str, verdict: Verdict, found: Sequence[JobStatus]) -> dg.AssetCheckEvaluation:

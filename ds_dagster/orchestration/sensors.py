@@ -10,6 +10,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.orchestration.checks import Health
 from ds_dagster.orchestration.cursor import Cursor
 from ds_dagster.orchestration.ds_project import DsProject
+from ds_dagster.orchestration.history import transitions_told
 from ds_dagster.orchestration.report import MANY_RELATIONS, Reporter
 from ds_dagster.orchestration.resources import DsControlResource
 from ds_dagster.orchestration.sources import OBSERVE_SECONDS, SourceWatch, observable
@@ -46,6 +47,7 @@ def build_ds_health_sensor(
     surface = surface_of(project, mapper)
     shown = [props for props in surface.shown if props.is_stream or props.broken is not None]
     sources = tuple(props for props in surface.shown if observable(props)) if observe_seconds is not None else ()
+    parents = {spec.key: [dep.asset_key for dep in spec.deps] for spec in surface.specs.values()}
     slow = MANY_FACTOR if len(sources) > MANY_RELATIONS else 1.0
     watch = SourceWatch(project, mapper, sources, OBSERVE_SECONDS if observe_seconds is None else observe_seconds, slow)
 
@@ -58,18 +60,19 @@ def build_ds_health_sensor(
     def ds_health(context: dg.SensorEvaluationContext, ds_control: DsControlResource) -> dg.SensorResult:
         try:
             control = ds_control.control(project)
-            cursor, engine = heal(control, Cursor.load(context.cursor))
-            health = Health.read(control, project)
+            health = Health.read(control, project)  # as it is, before anything is mended
+            told = transitions_told(control, shown, mapper, Cursor.load(context.cursor))
+            cursor, engine = heal(control, told.cursor)
         except DsError as problem:
             return dg.SensorResult(skip_reason=f"{problem.message} [{problem.condition}]", cursor=context.cursor)
         many = len(shown) > MANY_RELATIONS
-        reporter = Reporter(health, mapper, context.instance, many, control.clock.monotonic)
+        reporter = Reporter(health, mapper, context.instance, many, control.clock.monotonic, parents)
         report = reporter.report(shown, cursor)
         left = f"; {report.left} relations wait for the next tick" if report.left else ""
         looked = watch.tick(kept_of_sources(report.cursor, cursor, watch), health.now, control.clock.monotonic)
         troubles = f"; not seen: {', '.join(looked.problems)}" if looked.problems else ""
         summary = f"{engine}; {summary_of(health, control.orphans(project.project))}{left}{troubles}"
-        events = [*report.events, *looked.events]
+        events = [*told.events, *report.events, *looked.events]
         return dg.SensorResult(asset_events=events, cursor=looked.cursor.dump(), skip_reason=summary)
 
     return ds_health

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +26,8 @@ from ds_dagster.runtime.environment import engine_environment
 SOURCES_NAME = "ds_sources"
 OBSERVE_SECONDS = 900.0
 """Between two looks of the sensor at one entity: every look is a few calls to its store."""
+FIRST_SECONDS = 60.0
+"""Between two looks at an entity of which none succeeded yet."""
 REPEAT_SECONDS = 6 * 3600.0
 """An entity that does not change is told again so often."""
 BUDGET_SECONDS = 15.0
@@ -60,6 +63,37 @@ def build_ds_sources(project: DsProject, relations: Sequence[RelationProps], spe
             name=SOURCES_NAME, specs=list(specs), can_subset=True, description="Look at the entities that others fill."
         )
         return decorate(ds_sources)
+
+
+def observe_first(
+    context: dg.AssetExecutionContext, project: DsProject, translator: DsTranslator, relations: Iterable[RelationProps]
+) -> None:
+    """Observe the sources of some relations that Dagster has never seen observed, before they are materialized: the
+    data version they get later would make every reader stale. Time-boxed; a store that does not answer is left to the
+    sensor."""
+    wanted = {name for props in relations for name in props.depends_on}
+    sources = [props.relation for props in project.props if observable(props) and props.name in wanted]
+    unseen = [
+        relation
+        for relation in sources
+        if relation is not None
+        and not context.instance.fetch_observations(translator.get_asset_key(relation.name), limit=1).records
+    ]
+    end = time.monotonic() + BUDGET_SECONDS
+    with closing(look(project, unseen)) as seen:
+        for relation, found in seen:
+            key = translator.get_asset_key(relation.name)
+            if isinstance(found, DsError):
+                context.log.info(f"{relation.name} is not observed: {found.message} [{found.condition}]")
+            else:
+                context.instance.report_runless_asset_event(_observation(key, relation, found))
+                context.get_step_execution_context().wipe_input_asset_version_info(key)
+            if time.monotonic() >= end:
+                return
+
+
+def _observation(key: dg.AssetKey, relation: Relation, found: EntityObservation) -> dg.AssetObservation:
+    return dg.AssetObservation(key, metadata=metadata_of(relation, found), tags={DATA_VERSION_TAG: found.fingerprint})
 
 
 def look(
@@ -128,12 +162,13 @@ class SourceWatch:
     slow: float = field(default=1.0)
 
     def tick(self, cursor: Cursor, now: float, monotonic: Callable[[], float]) -> Looked:
-        """Look at what is due; the first look is one interval after the first tick."""
+        """Look at what is due. The first look is at the first tick: what is launched later then knows the data version
+        of its sources."""
         said = dict(cursor.said)
         keys = {self._path(props): props for props in self.relations}
         for path in keys:
-            said.setdefault(path, Said(observed=now, checked=now))
-        due = [path for path in keys if now - said[path].checked >= self.seconds * self.slow]
+            said.setdefault(path, Said())
+        due = [path for path in keys if now - said[path].checked >= self._pause(said[path])]
         relations = {str(keys[path].name): path for path in sorted(due, key=lambda path: said[path].checked)}
         wanted = [relation for path in relations.values() if (relation := keys[path].relation) is not None]
         events: list[dg.AssetObservation] = []
@@ -160,9 +195,11 @@ class SourceWatch:
         if mark == said.position and now - said.observed < REPEAT_SECONDS:
             return replace(said, checked=now), None
         key = self.translator.get_asset_key(relation.name)
-        tags = {DATA_VERSION_TAG: found.fingerprint}
-        event = dg.AssetObservation(key, metadata=metadata_of(relation, found), tags=tags)
-        return replace(said, checked=now, observed=now, position=mark), event
+        return replace(said, checked=now, observed=now, position=mark), _observation(key, relation, found)
+
+    def _pause(self, said: Said) -> float:
+        """Seconds between two looks; fewer while no look has succeeded."""
+        return min(self.seconds, FIRST_SECONDS) if not said.observed else self.seconds * self.slow
 
     @property
     def paths(self) -> frozenset[str]:

@@ -33,6 +33,9 @@ CHECKS: Mapping[str, str] = {
 }
 COMPILES = "compiles"
 FRESHNESS_SHORTEST = 60
+FRESHNESS_SOURCES = ("rows", "watermark", "heartbeat")
+"""What ``@freshness 10m of …`` follows: the last rows read (by default), event time, or that the query runs at all."""
+_FRESHNESS = re.compile(r"(?P<limit>.*?)(?:\s+of\s+(?P<source>\S+))?\s*", re.IGNORECASE)
 _DURATION = re.compile(r"\s*(\d+)\s*(s|m|h|d)[a-z]*\s*", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
@@ -172,18 +175,30 @@ def asset_keys_must_differ(translator: DsTranslator, all_props: tuple[RelationPr
 
 
 def freshness_seconds(props: RelationProps) -> int | None:
-    """``@freshness`` in seconds, None when there is none.
+    """The duration of ``@freshness`` in seconds, None when there is none.
 
     Raises:
         UserError: FRESHNESS_INVALID.
     """
-    text = props.relation.comment.freshness if props.relation else ""
+    text, limit, source = _freshness(props)
     if not text:
         return None
-    seconds = duration_seconds(text)
-    if seconds is None or seconds < FRESHNESS_SHORTEST:
+    seconds = duration_seconds(limit)
+    if seconds is None or seconds < FRESHNESS_SHORTEST or source not in FRESHNESS_SOURCES:
         raise error("FRESHNESS_INVALID", span=_span(props), value=text)
     return seconds
+
+
+def freshness_source(props: RelationProps) -> str:
+    """What has to move for the relation to be fresh, one of :data:`FRESHNESS_SOURCES`."""
+    return _freshness(props)[2]
+
+
+def _freshness(props: RelationProps) -> tuple[str, str, str]:
+    """``@freshness`` as written, its duration, and what it follows."""
+    text = props.relation.comment.freshness if props.relation else ""
+    parts = _FRESHNESS.fullmatch(text)
+    return text, parts["limit"] if parts else text, ((parts["source"] if parts else "") or "rows").lower()
 
 
 def duration_seconds(text: str) -> int | None:

@@ -81,6 +81,13 @@ def transitions(connection: Connection, name: str, limit: int) -> Sequence[Trans
     return tuple(record(Transition, row) for row in connection.execute(query))
 
 
+def transitions_after(connection: Connection, after: int, since: float, limit: int) -> Sequence[tuple[int, Transition]]:
+    """History of all jobs with ids above ``after`` and not older than ``since`` (epoch seconds), oldest first."""
+    table = schema.TRANSITIONS
+    query = select(table).where(table.c.id > after, table.c.at >= since).order_by(table.c.id).limit(limit)
+    return tuple((row.id, record(Transition, row)) for row in connection.execute(query))
+
+
 # -- finite runs -----------------------------------------------------------------------------------------------------
 
 

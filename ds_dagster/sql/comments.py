@@ -9,7 +9,7 @@ from ds_dagster.names import nearest
 from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import Comment
 
-KNOWN_TAGS = ("owner", "group", "freshness", "kinds")
+KNOWN_TAGS = ("owner", "group", "freshness", "kinds", "max_lag")
 _COMMENT = re.compile(r"--([^\n]*)|/\*(.*?)\*/", re.DOTALL)
 _TAG = re.compile(r"@([A-Za-z][\w-]*)\s*:?(?:\s+(.*))?$")
 _RULER = re.compile(r"[-=*#_~\s─━═]*$")

@@ -193,7 +193,9 @@ class Bench:
         return BenchControl()
 
     def definitions(self, translator: DsTranslator | None = None) -> dg.Definitions:
-        return build_ds_definitions(self.project, translator=translator, resources={"ds_control": self.resource()})
+        return build_ds_definitions(
+            self.project, translator=translator, resources={"ds_control": self.resource()}, observe_sources=False
+        )
 
     def materialize(
         self, *names: str, instance: dg.DagsterInstance | None = None, **config: Any

@@ -24,13 +24,15 @@ def change(verdict: Any) -> Change:
 
 CASES: list[tuple[str, JobStatus, Change | None, bool, str]] = [
     ("running", status(), None, True, "running"),
-    ("running", status(state="STARTING", since=NOW - 10), None, True, "starting"),
+    ("running", status(state="STARTING", since=NOW - 10), None, False, "starting for 10 s"),
     ("running", status(state="STARTING", since=NOW - 400), None, False, "starting for 400 s"),
     ("running", status(state="FAILED", message="bad key", condition="X"), None, False, "FAILED: bad key"),
     ("running", status(state="BACKING_OFF", message="no answer"), None, False, "BACKING_OFF: no answer"),
     ("running", status(state="UNKNOWN"), None, False, "UNKNOWN"),
     ("running", status(state="ABSENT", message="the engine does not run"), None, False, "ABSENT: the engine"),
-    ("running", status(state="STOPPED", desired="STOPPED"), None, True, "stopped on request"),
+    ("running", status(state="ABSENT"), None, False, "ABSENT"),
+    ("running", status(state="STOPPED", desired="STOPPED"), None, False, "stopped on request"),
+    ("running", status(state="RUNNING", desired="STOPPED"), None, False, "a stop was asked for; it is RUNNING"),
     ("running", status(state="STOPPED"), None, False, "STOPPED"),
     ("lag", status(lag_records=0, lag_seconds=900.0), None, True, "nothing waits"),
     ("lag", status(lag_records=5, lag_seconds=10.0), None, True, "5 records, 10 s behind"),
@@ -39,12 +41,13 @@ CASES: list[tuple[str, JobStatus, Change | None, bool, str]] = [
     ("lag", status(), None, True, "lag not known yet"),
     ("lag", status(lag_seconds=301.0), None, False, "301 s behind"),
     ("lag", status(lag_seconds=0.0), None, True, "0 s behind"),
-    ("lag", status(state="FAILED", lag_records=5, lag_seconds=1e6), None, True, "not running"),
+    ("lag", status(state="FAILED", lag_records=5, lag_seconds=1e6), None, False, "not known: the query is FAILED"),
+    ("lag", status(state="STOPPED", desired="STOPPED", lag_records=0), None, False, "not known: the query is STOPPED"),
     ("progress", status(lag_records=5, progressed=NOW - 60), None, True, "60 s ago, 5 records wait"),
     ("progress", status(lag_records=5, progressed=NOW - 121), None, False, "121 s ago"),
     ("progress", status(lag_records=5, progressed=NOW - 999, started=NOW - 3), None, True, "3 s ago"),
     ("progress", status(lag_records=0, progressed=NOW - 999), None, True, "no input waits"),
-    ("progress", status(state="FAILED", lag_records=9, progressed=NOW - 999), None, True, "not running"),
+    ("progress", status(state="FAILED", lag_records=0, progressed=NOW), None, False, "not known: the query is FAILED"),
     ("definition_current", status(), change("unchanged"), True, "current"),
     ("definition_current", status(), change("new"), True, "nothing runs"),
     ("definition_current", status(), change("keeps_checkpoint"), False, "with action restart"),
@@ -61,6 +64,25 @@ def test_verdicts(name: str, found: JobStatus, changed: Change | None, passed: b
     assert verdict.passed is passed
     assert reason in verdict.reason
     assert bool(verdict.condition) or passed or name != "running"
+
+
+@pytest.mark.parametrize(
+    ("found", "severity"),
+    [
+        (status(state="STOPPED", desired="STOPPED"), "WARN"),
+        (status(state="STARTING", since=NOW - 10), "WARN"),
+        (status(state="STARTING", since=NOW - 400), "ERROR"),
+        (status(state="BACKING_OFF", condition="STORE_UNREACHABLE"), "WARN"),
+        (status(state="ABSENT"), "WARN"),
+        (status(state="ABSENT", condition="ENGINE_NOT_RUNNING"), "ERROR"),
+        (status(state="UNKNOWN", condition="ENGINE_NOT_RUNNING"), "ERROR"),
+        (status(state="UNKNOWN", condition="ENGINE_SILENT"), "ERROR"),
+        (status(state="FAILED", condition="X"), "ERROR"),
+    ],
+)
+def test_what_comes_back_is_a_warning_what_is_dead_an_error(found: JobStatus, severity: str) -> None:
+    verdict = CHECK_FUNCTIONS["running"](Job(found, None, NOW))
+    assert (verdict.passed, verdict.severity.value) == (False, severity)
 
 
 def test_every_check_has_both_outcomes() -> None:

@@ -157,6 +157,18 @@ INSERT INTO merged SELECT nothing FROM clicks QUERY WITH ('query.name'='bad');
     assert bench.control.status("good").state == "RUNNING", "the valid query runs"
 
 
+def test_control_job_does_nothing_by_default(bench: Bench) -> None:
+    bench.apply()
+    job = bench.definitions().resolve_job_def("ds_control")
+    with pytest.raises(dg.DagsterInvalidConfigError, match="action"):
+        job.execute_in_process()
+    result = job.execute_in_process(
+        run_config={"ops": {"ds_control_op": {"config": {"action": "stop"}}}}, raise_on_error=False
+    )
+    assert "CONTROL_WITHOUT_QUERIES" in failure_text(result)
+    assert {status.desired for status in bench.control.statuses()} == {"RUNNING"}
+
+
 def test_control_job_stops_orphans_and_restarts_by_name(bench: Bench, instance: dg.DagsterInstance) -> None:
     bench.apply()
     streams = bench.project.root / "sql" / "streams.sql"
@@ -174,6 +186,9 @@ def test_control_job_stops_orphans_and_restarts_by_name(bench: Bench, instance: 
     assert run(action="stop", queries=["visits"]).success
     assert bench.control.orphans(bench.project.project) == ()
     generation = bench.control.status("desktop").generation
-    assert run(action="restart").success
+    assert not run(action="stop").success, "neither names nor all"
+    assert not run(action="stop", queries=["desktop"], all=True).success
+    assert bench.control.status("desktop").desired == "RUNNING"
+    assert run(action="restart", all=True).success
     assert bench.control.status("desktop").generation == generation + 1
     assert not run(action="restart", queries=["nothing"]).success
