@@ -89,6 +89,14 @@ def test_run_config_actions(bench: Bench, action: str, state: str, version: int)
     assert bench.control.status("counts").generation == 1, "only what was selected"
 
 
+def test_a_stop_that_takes_too_long_is_named(bench: Bench) -> None:
+    bench.apply()
+    bench.answers["desktop"] = {"state": "STOPPING"}
+    result = bench.materialize("desktop", ds_streams={"action": "stop", "start_timeout_seconds": 5})
+    assert "RELATION_NOT_STOPPED" in failure_text(result)
+    assert bench.control.status("desktop").desired == "STOPPED", "the request holds"
+
+
 def test_stopping_what_was_never_started_fails_nothing(bench: Bench) -> None:
     result = bench.materialize("desktop", ds_streams={"action": "stop"})
     assert result.success
