@@ -11,6 +11,7 @@ from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.records import Transition
+from ds_dagster.runtime.views import history
 
 FIRST_SECONDS = 3600.0
 """A sensor that meets a journal for the first time goes back so far."""
@@ -34,10 +35,10 @@ def transitions_told(
 
     The cursor holds the id of the last transition. Another journal (a state folder that was deleted) begins again.
     """
-    journal, moved = control.history(cursor.seen, since=cursor.since, limit=MOST)
+    journal, moved = history(control.journal, cursor.seen, since=cursor.since, limit=MOST)
     if journal != cursor.journal:
         cursor = replace(cursor, journal=journal, since=control.clock.now() - FIRST_SECONDS, seen=0)
-        _, moved = control.history(0, since=cursor.since, limit=MOST)
+        _, moved = history(control.journal, 0, since=cursor.since, limit=MOST)
     assets = _assets(relations, translator)
     events = [_event(key, one) for _, one in moved if one.kind == "state" for key in assets.get(one.name, ())]
     return Told(tuple(events), replace(cursor, seen=moved[-1][0]) if moved else cursor)

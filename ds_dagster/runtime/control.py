@@ -139,21 +139,6 @@ class Control:
         with self.journal.read() as connection:
             return rows.transitions(connection, name, limit)
 
-    def history(
-        self, after: int = 0, *, since: float = 0.0, limit: int = 200
-    ) -> tuple[str, Sequence[tuple[int, Transition]]]:
-        """The journal's uuid (empty before it exists), and the transitions of all jobs with their ids, oldest first.
-
-        Args:
-            after: id of the last transition that is known already.
-            since: epoch seconds; older ones are left out.
-            limit: at most so many.
-        """
-        if not self.journal.exists():
-            return "", ()
-        with self.journal.read() as connection:
-            return self.journal.identity().journal, rows.transitions_after(connection, after, since, limit)
-
     def log_path(self, name: str) -> Path:
         """The job's log file (it may not exist yet)."""
         return self.places.job_log(name)

@@ -6,8 +6,10 @@ from dataclasses import fields
 from typing import Any
 
 from ds_dagster.errors import DsError, error
+from ds_dagster.runtime import rows
 from ds_dagster.runtime.identity import Identity
-from ds_dagster.runtime.records import JobRow, StatusRow
+from ds_dagster.runtime.journal import Journal
+from ds_dagster.runtime.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.schema import STEP
 from ds_dagster.runtime.states import ACTIVE, PENDING
 from ds_dagster.runtime.status import EngineStatus, JobStatus
@@ -58,3 +60,20 @@ def _unheard(engine: EngineStatus, silent: float, state: str) -> dict[str, str]:
         gone = engine.state == "GONE" or (engine.state == "STOPPING" and not engine.token)
         problem = error("ENGINE_NOT_RUNNING" if gone else "ENGINE_TAKES_OVER")
     return {"state": state, "condition": problem.condition, "message": problem.message, "hint": problem.hint}
+
+
+def history(
+    journal: Journal, after: int = 0, *, since: float = 0.0, limit: int = 200
+) -> tuple[str, Sequence[tuple[int, Transition]]]:
+    """The journal's uuid (empty before it exists), and the transitions of all jobs with their ids, oldest first.
+
+    Args:
+        journal: of the project.
+        after: id of the last transition that is known already.
+        since: epoch seconds; older ones are left out.
+        limit: at most so many.
+    """
+    if not journal.exists():
+        return "", ()
+    with journal.read() as connection:
+        return journal.identity().journal, rows.transitions_after(connection, after, since, limit)
