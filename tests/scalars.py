@@ -8,7 +8,7 @@ our answer and the reason.
 An answer is ``NULL``, ``ERROR`` (the row fails) or the value's text: texts in quotes, bytes as ``x'00ff'``, everything
 else as CAST to VARCHAR gives it in Flink.
 
-An engine is plugged in as a function from expressions to answers: see :func:`wrong_answers`, and
+An engine is plugged in as a function from expressions to answers, see :data:`Engine`, and
 ``tests/spark/test_scalars.py`` for Spark.
 """
 
@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import datetime
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.datatypes import FLOATS, ArrayType, DataType, MapType, Scalar, StructType
 
 FOLDER = Path(__file__).parent / "fixtures" / "scalars"
 ERROR = "ERROR"
@@ -78,50 +79,48 @@ def topics() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.tsv"))
 
 
-def wrong_answers(rows: Sequence[ScalarRow], answers: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
-    """Lines that tell which expressions an engine answers differently.
+Answer = str | float
+"""In the table's form; a FLOAT or DOUBLE as a number."""
+Engine = Callable[[Sequence[str]], Sequence[Answer]]
+"""Expressions → their answers."""
 
-    Args:
-        rows: of the table.
-        answers: the engine: expressions → their answers in the table's form.
-    """
-    found = answers([row.expression for row in rows])
-    pairs = zip(rows, found, strict=True)
+
+def wrong_answers(rows: Sequence[ScalarRow], engine: Engine) -> list[str]:
+    """Lines that tell which expressions an engine answers differently."""
+    found = engine([row.expression for row in rows])
     return [
         f"{row.place} {row.expression}: {answer}, expected {row.expected}"
-        for row, answer in pairs
-        if not _same(answer, row.expected)
+        for row, answer in zip(rows, found, strict=True)
+        if not same_answer(answer, row.expected)
     ]
 
 
-def _same(answer: str, expected: str) -> bool:
-    """Equal texts; floats by value, to the last digits that platforms differ in."""
-    if answer == expected:
-        return True
+def same_answer(answer: Answer, expected: str) -> bool:
+    """Equal texts; floats by value (and sign of zero), to the last digits that platforms differ in."""
+    if isinstance(answer, str):
+        return answer == expected
     try:
-        one, other = float(answer), float(expected)
+        other = float(expected)
     except ValueError:
         return False
-    written_as_float = any(letter in answer + expected for letter in ".E")
-    return (
-        written_as_float
-        and math.isclose(one, other, rel_tol=1e-14)
-        and math.copysign(1, one) == math.copysign(1, other)
-    )
+    if math.isnan(answer) or math.isnan(other):
+        return math.isnan(answer) and math.isnan(other)
+    return math.isclose(answer, other, rel_tol=1e-14) and math.copysign(1, answer) == math.copysign(1, other)
 
 
 # --- values as answers ------------------------------------------------------------------------------------------------
 
 
-def answer_of(value: Any, type_: DataType) -> str:
+def answer_of(value: Any, type_: DataType) -> Answer:
     """A value as an engine gives it to Python (Arrow's ``to_pylist``) in the table's form."""
     if value is None:
         return "NULL"
-    if isinstance(type_, Scalar) and type_.name == "VARCHAR":
+    name = type_.name if isinstance(type_, Scalar) else ""
+    if name == "VARCHAR":
         return f"'{value}'"
-    if isinstance(type_, Scalar) and type_.name == "VARBINARY":
+    if name == "VARBINARY":
         return f"x'{bytes(value).hex()}'"
-    return _text(value, type_)
+    return float(_text(value, type_)) if name in FLOATS else _text(value, type_)
 
 
 def _text(value: Any, type_: DataType) -> str:
@@ -146,7 +145,7 @@ def _text_of_scalar(value: Any, type_: Scalar) -> str:
         return _with_digits(value.strftime("%H:%M:%S"), value.microsecond, type_.precision, 0)
     if isinstance(value, Decimal):
         return format(value, "f")
-    return _text_of_float(value) if isinstance(value, float) else str(value)
+    return _text_of_float(value, type_.name == "FLOAT") if isinstance(value, float) else str(value)
 
 
 def _with_digits(text: str, micros: int, precision: int | None, default: int) -> str:
@@ -154,9 +153,20 @@ def _with_digits(text: str, micros: int, precision: int | None, default: int) ->
     return text + ("." + f"{micros:06d}".ljust(9, "0")[:digits] if digits else "")
 
 
-def _text_of_float(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return repr(value)
+def _text_of_float(value: float, narrow: bool) -> str:
+    """The shortest text that is this number, of 32 bits where it is ``narrow``, as Java writes it."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if narrow:
+        value = next(short for digits in range(1, 10) if _narrowed(short := float(f"{value:.{digits}g}")) == value)
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    mantissa, exponent = f"{Decimal(repr(value)).normalize():E}".split("E")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+
+
+def _narrowed(value: float) -> float:
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)

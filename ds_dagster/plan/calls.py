@@ -197,7 +197,17 @@ def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, 
     _check_constants(binder, node, function, signature, values)
     trees, types_ = _arguments(binder, node, function, signature, values)
     made = exp.Anonymous(this=function.name, expressions=trees)
-    return Typed(made, signature.type_of(types_), _nullable(function, values))
+    type_ = signature.type_of(types_, [_whole_number(value.tree) for value in values])
+    return Typed(made, type_, _nullable(function, values))
+
+
+def _whole_number(tree: exp.Expression) -> int | None:
+    """The value of a literal, with or without a sign, None for every other expression."""
+    if isinstance(tree, exp.Neg):
+        below = _whole_number(tree.this)
+        return None if below is None else -below
+    is_number = isinstance(tree, exp.Literal) and not tree.args.get("is_string") and str(tree.this).isdecimal()
+    return int(str(tree.this)) if is_number else None
 
 
 def _check_constants(

@@ -35,11 +35,19 @@ ResultRule = Callable[[Sequence[DataType]], DataType]
 
 
 @dataclass(frozen=True, slots=True)
+class DigitsRule:
+    """A result's type that hangs on whole numbers among the arguments: their types, and their values where they are
+    literals (None for everything else)."""
+
+    rule: Callable[[Sequence[DataType], Sequence[int | None]], DataType]
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """One way to call a function: argument words and the result's type (fixed, or a rule over the arguments' types)."""
 
     words: tuple[str, ...]
-    result: DataType | ResultRule
+    result: DataType | ResultRule | DigitsRule
 
     @property
     def least(self) -> int:
@@ -65,8 +73,10 @@ class Signature:
             return False
         return self.least <= count and (self.most is None or count <= self.most)
 
-    def type_of(self, types: Sequence[DataType]) -> DataType:
-        """Result type for these argument types."""
+    def type_of(self, types: Sequence[DataType], numbers: Sequence[int | None] | None = None) -> DataType:
+        """Result type for these argument types; ``numbers``: those that are literals, None for other arguments."""
+        if isinstance(self.result, DigitsRule):
+            return self.result.rule(types, numbers or [None] * len(types))
         return self.result(types) if callable(self.result) else self.result
 
     def __str__(self) -> str:
@@ -108,7 +118,7 @@ class Function:
     examples: tuple[Example, ...] = ()
 
 
-def signature(words: str, result: DataType | ResultRule) -> Signature:
+def signature(words: str, result: DataType | ResultRule | DigitsRule) -> Signature:
     """A signature of words with blanks between them."""
     return Signature(tuple(words.split()), result)
 
@@ -116,7 +126,7 @@ def signature(words: str, result: DataType | ResultRule) -> Signature:
 def simple(
     name: str,
     words: str,
-    result: DataType | ResultRule,
+    result: DataType | ResultRule | DigitsRule,
     meaning: str,
     *examples: tuple[str, str],
     nulls: Nulls = "any",

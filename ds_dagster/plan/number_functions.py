@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ds_dagster.datatypes import BIGINT, DOUBLE, INTEGER, VARCHAR, DataType, Scalar, decimal
-from ds_dagster.plan.function import Function, first, simple
+from ds_dagster.datatypes import BIGINT, DOUBLE, INTEGER, MAX_DECIMAL_PRECISION, VARCHAR, DataType, Scalar, decimal
+from ds_dagster.plan.function import DigitsRule, Function, first, simple
 
 
 def _whole(types: Sequence[DataType]) -> DataType:
@@ -15,8 +15,17 @@ def _whole(types: Sequence[DataType]) -> DataType:
     return type_
 
 
-def _rounded(types: Sequence[DataType]) -> DataType:
-    return _whole(types) if len(types) == 1 else types[0]
+def _rounded(types: Sequence[DataType], digits: Sequence[int | None]) -> DataType:
+    """A DECIMAL with the digits that are left behind the point, and one more before it: 99.9 becomes 100."""
+    type_ = types[0]
+    if not isinstance(type_, Scalar) or type_.name != "DECIMAL":
+        return type_
+    left = 0 if len(types) == 1 else digits[1]
+    precision, scale = type_.precision or 10, type_.scale or 0
+    if left is not None and left >= scale:
+        return type_
+    kept = scale if left is None else max(left, 0)
+    return decimal(min(precision - scale + 1 + kept, MAX_DECIMAL_PRECISION), kept)
 
 
 def _curve(name: str, meaning: str, *examples: tuple[str, str], domain: bool = True) -> Function:
@@ -26,11 +35,17 @@ def _curve(name: str, meaning: str, *examples: tuple[str, str], domain: bool = T
 NUMBER_FUNCTIONS: tuple[Function, ...] = (
     simple("ABS", "number", first, "absolute value", ("ABS(-7)", "7")),
     simple("SIGN", "number", first, "-1, 0 or 1", ("SIGN(-7)", "-1")),
-    simple("ROUND", "number constant?", _rounded, "half up, to that many decimals (0)", ("ROUND(2.345, 2)", "2.35")),
+    simple(
+        "ROUND",
+        "number integer?",
+        DigitsRule(_rounded),
+        "half up, to that many decimals (0)",
+        ("ROUND(2.345, 2)", "2.35"),
+    ),
     simple(
         "TRUNCATE",
-        "number constant?",
-        _rounded,
+        "number integer?",
+        DigitsRule(_rounded),
         "cut towards zero, to that many decimals (0)",
         ("TRUNCATE(-2.349, 2)", "-2.34"),
     ),

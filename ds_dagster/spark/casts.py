@@ -13,7 +13,7 @@ from types import MappingProxyType
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from ds_dagster.datatypes import INTEGERS, ArrayType, DataType, MapType, Scalar, StructType, is_temporal
+from ds_dagster.datatypes import FLOATS, INTEGERS, ArrayType, DataType, MapType, Scalar, StructType, is_temporal
 from ds_dagster.spark.typemap import spark_sql
 
 DEFAULT_DIGITS: Mapping[str, int] = MappingProxyType({"TIME": 0, "TIMESTAMP": 3, "TIMESTAMP_LTZ": 3})
@@ -53,7 +53,17 @@ def _as_scalar(value: Column, source: DataType, target: Scalar, *, safe: bool) -
         value = sf.when(has_fraction, sf.regexp_replace(value, _WHOLE_PART, "$1$2")).otherwise(value)
     if target.name == "TIME" and is_temporal(source):  # Spark has no such cast
         value = sf.date_format(value, "HH:mm:ss.SSSSSS")
-    return _plain(value, target, safe=safe)
+    made = _plain(value, target, safe=safe)
+    from_float = isinstance(source, Scalar) and source.name in FLOATS
+    if from_float and target.name == "DECIMAL" and not safe:
+        return _finite_or_failing(value, made, target)
+    return made
+
+
+def _finite_or_failing(value: Column, made: Column, target: Scalar) -> Column:
+    """Spark makes NULL of NaN and Infinity, which a DECIMAL cannot be; their texts fail."""
+    fails = value.cast("string").cast(spark_sql(target))
+    return sf.when(value.isNull() | (sf.abs(value) < sf.lit(float("inf"))), made).otherwise(fails)
 
 
 def _sized(value: Column, source: DataType, target: Scalar) -> Column:
@@ -95,6 +105,8 @@ def text_of(value: Column, type_: DataType) -> Column:
         return sf.when(value.isNotNull(), sf.concat(sf.lit("("), sf.concat_ws(", ", *parts), sf.lit(")")))
     if type_.name == "BOOLEAN":
         return sf.upper(value.cast("string"))
+    if type_.name == "DECIMAL":
+        value = value.cast(spark_sql(type_))  # Spark may compute with more digits than the type has
     return _text_of_time(value, type_) if type_.name in DEFAULT_DIGITS else value.cast("string")
 
 

@@ -59,7 +59,8 @@ def _str_to_map(arguments: Arguments) -> Column:
     """Of equal keys the last: those that come again behind them are left out."""
     text, *marks = arguments.columns
     between, inside = marks or (sf.lit(","), sf.lit("="))
-    pairs = sf.transform(sf.split(text, between), lambda pair: sf.split(pair, inside, 2))
+    texts = sf.when(text == "", sf.array().cast("array<string>")).otherwise(sf.split(text, between))
+    pairs = sf.transform(texts, lambda pair: sf.split(pair, inside, 2))
     keys = sf.transform(pairs, lambda pair: sf.get(pair, sf.lit(0)))
     last = sf.filter(
         pairs,

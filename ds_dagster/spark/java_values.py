@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pyspark import SparkContext
 from pyspark.sql import Column
 from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.types import DataType
 
 from ds_dagster.spark.gateway import Package
 
@@ -18,17 +19,18 @@ def time_of_text(text: Column, pattern: Column) -> Column:
 
     Fails with PATTERN_INVALID where it is evaluated.
     """
-    return _column(_scalars().millis(_java(text), _java(pattern)))
+    return _column(_scalars().Times.millis(_java(text), _java(pattern)))
 
 
-def truncated(value: Column, digits: Column, *, wide: bool) -> Column:
-    """A DOUBLE (``wide``) or FLOAT cut to so many digits behind the point, by its shortest decimal text."""
-    return _column(_scalars().truncate(_java(value), _java(digits.cast("int")), wide))
+def with_digits(value: Column, digits: Column, mode: Literal["HALF_UP", "DOWN"], type_: DataType) -> Column:
+    """A DOUBLE, FLOAT or DECIMAL (``type_``) rounded or cut to so many digits behind the point, in its own type; NULL
+    where that cannot hold it. Floats go by their shortest decimal text."""
+    return _column(_scalars().Digits.column(_java(value), _java(digits.cast("int")), mode, type_.json()))
 
 
 def _scalars() -> Any:
     context = cast(Any, SparkContext)._active_spark_context
-    return Package("dsdagster", context._gateway._gateway_client).scalar.Scalars
+    return Package("dsdagster.scalar", context._gateway._gateway_client)
 
 
 def _java(column: Column) -> Any:

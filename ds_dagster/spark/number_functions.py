@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Literal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
+from ds_dagster.datatypes import MAX_DECIMAL_PRECISION
 from ds_dagster.spark.calls import Arguments, Scalar, named, plain
-from ds_dagster.spark.java_values import truncated
+from ds_dagster.spark.java_values import with_digits
 
 
 def _like_first(function: Callable[..., Column]) -> Scalar:
@@ -26,26 +28,23 @@ def _like_first(function: Callable[..., Column]) -> Scalar:
     return made
 
 
-def _round(arguments: Arguments) -> Column:
-    value, *digits = arguments.columns
-    return sf.round(value, digits[0] if digits else 0)
+def _to_digits(mode: Literal["HALF_UP", "DOWN"]) -> Scalar:
+    """ROUND and TRUNCATE. Whole numbers go through DECIMAL; a DECIMAL is one digit wider than its argument, and becomes
+    the call's type."""
 
+    def made(arguments: Arguments) -> Column:
+        value, *digits = arguments.columns
+        type_, places = arguments.type_of(0), digits[0] if digits else sf.lit(0)
+        if isinstance(type_, spark_types.FloatType | spark_types.DoubleType):
+            return with_digits(value, places, mode, type_)
+        if isinstance(type_, spark_types.IntegralType):
+            exact = spark_types.DecimalType(20, 0)
+            return with_digits(value.cast(exact), places, mode, exact).cast(type_) if digits else value
+        assert isinstance(type_, spark_types.DecimalType)
+        wide = spark_types.DecimalType(min(type_.precision + 1, MAX_DECIMAL_PRECISION), type_.scale)
+        return with_digits(value.cast(wide), places, mode, wide)
 
-def _truncate(arguments: Arguments) -> Column:
-    """Spark cuts no numbers: the size of decimals is floored, floats go by their text."""
-    value, *digits = arguments.columns
-    type_, places = arguments.type_of(0), digits[0] if digits else sf.lit(0)
-    if isinstance(type_, spark_types.FloatType | spark_types.DoubleType):
-        return truncated(value, places, wide=isinstance(type_, spark_types.DoubleType))
-    if not digits and isinstance(type_, spark_types.IntegralType):
-        return value
-    exact = value.cast("decimal(19,0)") if isinstance(type_, spark_types.IntegralType) else value
-    cut = sf.when(exact >= 0, _decimal_floor(exact, places)).otherwise(-_decimal_floor(-exact, places))
-    return cut.cast(type_) if digits else cut
-
-
-def _decimal_floor(value: Column, places: Column) -> Column:
-    return sf.call_function("floor", value, places)
+    return made
 
 
 def _logarithm(arguments: Arguments) -> Column:
@@ -59,8 +58,8 @@ NUMBER_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
     {
         "ABS": plain(sf.abs),
         "SIGN": _like_first(sf.sign),
-        "ROUND": _round,
-        "TRUNCATE": _truncate,
+        "ROUND": _to_digits("HALF_UP"),
+        "TRUNCATE": _to_digits("DOWN"),
         "FLOOR": _like_first(sf.floor),
         "CEIL": _like_first(sf.ceil),
         "MOD": lambda a: a.columns[0] % a.columns[1],

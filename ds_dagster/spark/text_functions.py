@@ -14,6 +14,8 @@ from ds_dagster.spark.calls import Arguments, Scalar, named, plain
 DECIMAL_NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 WORDS_AND_OTHERS = r"[\p{L}\p{M}\p{N}]+|[^\p{L}\p{M}\p{N}]+"
+LONE_DOLLAR = r"\\|\$(?![0-9{])"
+"""In a replacement: what stands for itself and has to be told so to Java."""
 
 
 def _literally(arguments: Arguments, position: int) -> Column:
@@ -40,6 +42,17 @@ def _regexp_extract(arguments: Arguments) -> Column:
     text, pattern, *group = arguments.columns
     found = sf.call_function("regexp_extract", text, pattern, group[0] if group else sf.lit(0))
     return sf.when(sf.rlike(text, pattern), found)
+
+
+def _regexp_replace(arguments: Arguments) -> Column:
+    """``$1`` is a group; every other ``$``, and a backslash, is itself."""
+    text, pattern, replacement = arguments.columns
+    written = arguments.literal(2)
+    if written is not None:
+        replacement = sf.lit(re.sub(LONE_DOLLAR, r"\\\g<0>", written))
+    else:
+        replacement = sf.regexp_replace(replacement, sf.lit(LONE_DOLLAR), sf.lit("\\\\$0"))
+    return sf.call_function("regexp_replace", text, pattern, replacement)
 
 
 def _all_of(pattern: str) -> Scalar:
@@ -120,7 +133,7 @@ TEXT_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
         "REGEXP": plain(sf.rlike),
         "REGEXP_EXTRACT": _regexp_extract,
         "REGEXP_EXTRACT_ALL": named("regexp_extract_all"),
-        "REGEXP_REPLACE": named("regexp_replace"),
+        "REGEXP_REPLACE": _regexp_replace,
         "REGEXP_COUNT": plain(sf.regexp_count),
         "REGEXP_INSTR": named("regexp_instr"),
         "REGEXP_SUBSTR": plain(sf.regexp_substr),

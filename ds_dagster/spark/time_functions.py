@@ -71,8 +71,8 @@ def _epoch_seconds(time: Column) -> Column:
 
 
 def _milliseconds(time: Column) -> Column:
-    """Of the second, as Flink counts: with the seconds."""
-    return sf.date_part(sf.lit("SECOND"), time.cast("timestamp")) * 1000
+    """Of the second."""
+    return sf.pmod(sf.unix_millis(time.cast("timestamp")), sf.lit(1000))
 
 
 def _extract(arguments: Arguments) -> Column:

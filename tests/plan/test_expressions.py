@@ -90,7 +90,7 @@ TYPED = (
     ("SPLIT_INDEX(name, ',', 0)", "VARCHAR"),
     ("REGEXP_EXTRACT(name, '(a)(b)', 2)", "VARCHAR"),
     ("ROUND(money)", "DECIMAL(9,0)"),
-    ("ROUND(money, 1)", "DECIMAL(10,2)"),
+    ("ROUND(money, 1)", "DECIMAL(10,1)"),
     ("FLOOR(ratio)", "DOUBLE"),
     ("CEIL(money)", "DECIMAL(9,0)"),
     ("ABS(small)", "SMALLINT"),

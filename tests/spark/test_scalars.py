@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
-from ds_dagster.datatypes import DataType
-from ds_dagster.project import compile_texts
+from ds_dagster.project import Project, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.compiler import PlanCompiler
 from ds_dagster.spark.formats import SourceFrame
+from ds_dagster.spark.row_errors import row_errors
 from ds_dagster.spark.sources import PROVIDED
-from tests.scalars import COLUMNS, ERROR, answer_of, scalar_rows, topics, wrong_answers
+from tests.scalars import COLUMNS, ERROR, Answer, Engine, answer_of, scalar_rows, topics, wrong_answers
 
 NOT_FOLDED = "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"
 """Left out: literals are computed by the code that computes columns."""
 LEAST_ROWS = 600
 
 
-def columns_of(folder: Path, expressions: Sequence[str]) -> tuple[object, dict[str, DataType]]:
-    """The plan of a query over the table's record with a column per expression, and the columns' types."""
+def compiled(folder: Path, statements: Sequence[str]) -> Project:
+    """The project of statements over the table's record, a stream ``s``."""
     declared = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
-    listed = ", ".join(f"{text} AS c{n}" for n, text in enumerate(expressions))
     sql = f"""CREATE STORE m WITH ('type' = MEMORY);
-      CREATE STREAM s ({declared}) WITH ('topic' = 's', 'value.format' = 'json');
-      CREATE STREAM d AS SELECT {listed} FROM s;"""
-    project = compile_texts([("test.sql", sql)], Settings(root=folder, sql=folder, state=folder, store="m"))
-    assert not project.errors, "\n".join(found.text() for found in project.errors)
-    root = project.queries["d"].root
-    return root, {field.name: field.type for field in root.output}
+      CREATE STREAM s ({declared}) WITH ('topic' = 's', 'value.format' = 'json');"""
+    settings = Settings(root=folder, sql=folder, state=folder, store="m")
+    return compile_texts([("test.sql", "\n".join([sql, *statements]))], settings)
 
 
 def record(spark: SparkSession) -> SourceFrame:
@@ -47,22 +45,64 @@ def record(spark: SparkSession) -> SourceFrame:
 
 
 @pytest.fixture
-def answers(spark, tmp_path) -> Callable[[Sequence[str]], list[str]]:
-    session = spark.newSession()
-    session.conf.set("spark.sql.optimizer.excludedRules", NOT_FOLDED)
-    source = record(spark)
+def answers(spark, tmp_path) -> Engine:
+    session = not_folding(spark)
+    source = record(session)
 
-    def of(expressions: Sequence[str]) -> list[str]:
-        root, types = columns_of(tmp_path, expressions)
+    def of(expressions: Sequence[str]) -> list[Answer]:
+        listed = ", ".join(f"{text} AS c{n}" for n, text in enumerate(expressions))
+        project = compiled(tmp_path, [f"CREATE STREAM d AS SELECT {listed} FROM s;"])
+        assert not project.errors, "\n".join(found.text() for found in project.errors)
+        root = project.queries["d"].root
         frame = PlanCompiler(session, "job", lambda _: source).compile(root)
         row = frame.toArrow().to_pylist()[0]
-        return [answer_of(row[name], type_) for name, type_ in types.items()]
+        return [answer_of(row[field.name], field.type) for field in root.output]
 
     return of
 
 
+@pytest.fixture
+def failures(spark, tmp_path) -> Engine:
+    """ERROR for expressions that are refused or whose row fails; a query of its own for each, in one job."""
+    session = not_folding(spark)
+    source = record(session)
+
+    def of(expressions: Sequence[str]) -> list[Answer]:
+        ignoring = "QUERY WITH ('row.error.handling' = 'IGNORE')"
+        made = [f"CREATE STREAM d{n} AS SELECT {e} AS c FROM s {ignoring};" for n, e in enumerate(expressions)]
+        queries = compiled(tmp_path, made).queries
+        frames = [
+            PlanCompiler(session, "job", lambda _: source, errors=row_errors(query, None))
+            .compile(query.root)
+            .select(sf.lit(name).alias("name"))
+            for name, query in queries.items()
+        ]
+        fine = {row["name"] for row in reduce(DataFrame.unionAll, frames).collect()}
+        return ["a value" if f"d{n}" in fine else ERROR for n in range(len(expressions))]
+
+    return of
+
+
+def not_folding(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    session.conf.set("spark.sql.optimizer.excludedRules", NOT_FOLDED)
+    return session
+
+
+def test_the_table_is_large_and_says_why_it_differs() -> None:
+    rows = [row for topic in topics() for row in scalar_rows(topic)]
+    assert len(rows) >= LEAST_ROWS
+    assert all(row.source and bool(row.ours) == bool(row.reason) for row in rows)
+    assert all(row.ours != row.flink for row in rows)
+
+
 @pytest.mark.parametrize("topic", topics())
 def test_answers(answers, topic):
-    rows = [row for row in scalar_rows(topic) if row.expected != ERROR]
-    wrong = wrong_answers(rows, answers)
+    wrong = wrong_answers([row for row in scalar_rows(topic) if row.expected != ERROR], answers)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_failures(failures):
+    rows = [row for topic in topics() for row in scalar_rows(topic) if row.expected == ERROR]
+    wrong = wrong_answers(rows, failures)
     assert not wrong, "\n".join(wrong)

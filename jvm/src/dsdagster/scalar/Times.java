@@ -3,8 +3,6 @@ package dsdagster.scalar;
 import dsdagster.Expressions;
 import dsdagster.OperatorFault;
 import java.io.Serializable;
-import java.math.BigDecimal;
-import java.math.RoundingMode;
 import java.text.ParsePosition;
 import java.text.SimpleDateFormat;
 import java.util.Date;
@@ -16,24 +14,17 @@ import org.apache.spark.sql.Column;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Scalar functions that Spark computes in another way than the dialect means them. */
-public final class Scalars implements Serializable {
+/** Times of texts as the dialect reads them, which is not Spark's way. */
+public final class Times implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final int KEPT_PATTERNS = 64;
   private static final ThreadLocal<Map<String, SimpleDateFormat>> FORMATS = ThreadLocal.withInitial(HashMap::new);
 
-  private Scalars() {}
+  private Times() {}
 
   /** {@link #toMillis}. */
   public static Column millis(Column text, Column pattern) {
-    return Expressions.call(new Scalars(), "toMillis", DataTypes.LongType, true, text, pattern);
-  }
-
-  /** {@link #cutDouble} or, of a FLOAT, {@link #cutFloat}. */
-  public static Column truncate(Column value, Column digits, boolean wide) {
-    return wide
-        ? Expressions.call(new Scalars(), "cutDouble", DataTypes.DoubleType, true, value, digits)
-        : Expressions.call(new Scalars(), "cutFloat", DataTypes.FloatType, true, value, digits);
+    return Expressions.call(new Times(), "toMillis", DataTypes.LongType, true, text, pattern);
   }
 
   /**
@@ -45,20 +36,6 @@ public final class Scalars implements Serializable {
   public Long toMillis(UTF8String text, UTF8String pattern) {
     Date read = format(pattern.toString()).parse(text.toString(), new ParsePosition(0));
     return read == null ? null : read.getTime();
-  }
-
-  /** The number with so many digits behind the point, the others cut off; by its shortest text, as it is written. */
-  public double cutDouble(double value, int digits) {
-    return Double.isFinite(value) ? cut(BigDecimal.valueOf(value), digits).doubleValue() : value;
-  }
-
-  /** The same of a FLOAT. */
-  public float cutFloat(float value, int digits) {
-    return Float.isFinite(value) ? cut(new BigDecimal(Float.toString(value)), digits).floatValue() : value;
-  }
-
-  private static BigDecimal cut(BigDecimal value, int digits) {
-    return value.setScale(digits, RoundingMode.DOWN);
   }
 
   private static SimpleDateFormat format(String pattern) {
@@ -88,6 +65,6 @@ public final class Scalars implements Serializable {
 
   @Override
   public String toString() {
-    return "scalars";
+    return "times";
   }
 }

@@ -1,0 +1,65 @@
+package dsdagster.scalar;
+
+import dsdagster.Expressions;
+import java.io.Serializable;
+import java.math.BigDecimal;
+import java.math.RoundingMode;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+
+/**
+ * ROUND and TRUNCATE to a number of digits that may be a column, which Spark's own functions do not take. Floats go by
+ * their shortest text, as they are written; decimals keep their type.
+ */
+public final class Digits implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  private final RoundingMode mode;
+  private final int precision;
+  private final int scale;
+
+  private Digits(RoundingMode mode, int precision, int scale) {
+    this.mode = mode;
+    this.precision = precision;
+    this.scale = scale;
+  }
+
+  /**
+   * The value with so many digits behind the point; null for a decimal that does not fit its type.
+   *
+   * @param value DOUBLE, FLOAT or DECIMAL
+   * @param digits INTEGER, below zero before the point
+   * @param mode HALF_UP or DOWN
+   * @param type of the value, as JSON
+   */
+  public static Column column(Column value, Column digits, String mode, String type) {
+    DataType of = DataType.fromJson(type);
+    RoundingMode how = RoundingMode.valueOf(mode);
+    if (of instanceof DecimalType decimal) {
+      return Expressions.call(new Digits(how, decimal.precision(), decimal.scale()), "ofDecimal", of, true, value, digits);
+    }
+    String method = of.equals(DataTypes.DoubleType) ? "ofDouble" : "ofFloat";
+    return Expressions.call(new Digits(how, 0, 0), method, of, true, value, digits);
+  }
+
+  public double ofDouble(double value, int digits) {
+    return Double.isFinite(value) ? BigDecimal.valueOf(value).setScale(digits, mode).doubleValue() : value;
+  }
+
+  public float ofFloat(float value, int digits) {
+    return Float.isFinite(value) ? new BigDecimal(Float.toString(value)).setScale(digits, mode).floatValue() : value;
+  }
+
+  public Decimal ofDecimal(Decimal value, int digits) {
+    BigDecimal made = value.toJavaBigDecimal().setScale(Math.min(digits, scale), mode).setScale(scale);
+    return made.precision() > precision ? null : Decimal.apply(made, precision, scale);
+  }
+
+  @Override
+  public String toString() {
+    return "digits";
+  }
+}
