@@ -194,7 +194,6 @@ def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, 
     if signature is None:
         types = [str(value.type) if value.type else "NULL" for value in values]
         raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=shown)
-    _check_constants(binder, node, function, signature, values)
     trees, types_ = _arguments(binder, node, function, signature, values)
     made = exp.Anonymous(this=function.name, expressions=trees)
     type_ = signature.type_of(types_, [_whole_number(value.tree) for value in values])
@@ -208,15 +207,6 @@ def _whole_number(tree: exp.Expression) -> int | None:
         return None if below is None else -below
     is_number = isinstance(tree, exp.Literal) and not tree.args.get("is_string") and str(tree.this).isdecimal()
     return int(str(tree.this)) if is_number else None
-
-
-def _check_constants(
-    binder: ExpressionBinder, node: exp.Expression, function: Function, signature: Signature, values: Sequence[Typed]
-) -> None:
-    for position, value in enumerate(values):
-        number = value.tree.this if isinstance(value.tree, exp.Neg) else value.tree
-        if signature.word(position) == "constant" and not isinstance(number, exp.Literal):
-            raise binder.refuse("FUNCTION_ARGUMENT_VARIES", node, function=function.name, position=position + 1)
 
 
 def _accepts(signature: Signature, values: Sequence[Typed]) -> bool:

@@ -3,8 +3,7 @@
 A signature is written as words, one per argument (:data:`FAMILIES`); a trailing ``?`` makes an argument optional, a
 trailing ``+`` repeats it, a
 trailing ``*`` the last two. Arguments of words that begin with ``same`` widen to one common type, ``element``,
-``map_key`` are of the type the collection before them holds; the binder inserts the casts. A ``constant`` is a whole
-number that is written out.
+``map_key`` are of the type the collection before them holds; the binder inserts the casts.
 """
 
 from __future__ import annotations
@@ -181,7 +180,6 @@ FAMILIES: Mapping[str, Callable[[DataType], bool]] = MappingProxyType(
         "same_map": _is(MapType),
         "text": is_text,
         "integer": is_integer,
-        "constant": is_integer,
         "number": is_numeric,
         "boolean": lambda type_: type_ == Scalar("BOOLEAN"),
         "bytes": lambda type_: isinstance(type_, Scalar) and type_.name == "VARBINARY",
