@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from ds_dagster.orchestration import DsProject, build_ds_definitions
+from ds_dagster import DsProject, build_ds_definitions
 
 defs = build_ds_definitions(DsProject(Path(__file__).parent))

@@ -54,6 +54,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "write the names that `ds ps` shows into queries, or all: true",
     ),
     Condition(
+        "KEY_PREFIX_NOT_USED",
+        "user",
+        "the project's key_prefix is '{prefix}', that of the translator {translator} is another",
+        "make the translator with key_prefix=project.key_prefix",
+    ),
+    Condition(
         "RELATION_NOT_STOPPED",
         "external",
         "{count} queries have not stopped yet: {names}",

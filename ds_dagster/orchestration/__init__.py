@@ -22,3 +22,28 @@ from ds_dagster.orchestration.store_resources import PostgresStoreResource as Po
 from ds_dagster.orchestration.store_resources import SnowflakeStoreResource as SnowflakeStoreResource
 from ds_dagster.orchestration.store_resources import StoreResource as StoreResource
 from ds_dagster.orchestration.translator import DsTranslator as DsTranslator
+
+__all__ = [
+    "DatabricksStoreResource",
+    "DeltaStoreResource",
+    "DsControlResource",
+    "DsLoadConfig",
+    "DsProject",
+    "DsProjectComponent",
+    "DsRunConfig",
+    "DsTranslator",
+    "FilesStoreResource",
+    "KafkaStoreResource",
+    "KinesisStoreResource",
+    "PostgresStoreResource",
+    "RelationProps",
+    "SnowflakeStoreResource",
+    "StoreResource",
+    "build_ds_assets",
+    "build_ds_checks",
+    "build_ds_definitions",
+    "build_ds_health_sensor",
+    "build_pyspark_resource",
+    "ds_assets",
+    "ensure_streams",
+]

@@ -1,7 +1,7 @@
 """Assets: one multi-asset for all long-lived queries, an op of its own for each finite load, specs for everything
 else."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Any, Literal
 
 import dagster as dg
@@ -17,9 +17,9 @@ from ds_dagster.orchestration.launch import Launch, Outcome
 from ds_dagster.orchestration.loads import build_load
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.refused import failing_asset
-from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.resources import CONTROL_KEY, DsControlResource, control_resource
 from ds_dagster.orchestration.sources import build_ds_sources, observable, observe_first
-from ds_dagster.orchestration.surface import surface_of
+from ds_dagster.orchestration.surface import mapper_of, surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 
 ASSETS_NAME = "ds_streams"
@@ -46,11 +46,12 @@ def ds_assets(
     project: DsProject,
     translator: DsTranslator | None = None,
     select: Collection[QualifiedName] | None = None,
-    name: str = ASSETS_NAME,
+    name: str | None = None,
     can_subset: bool = True,
     pool: str | None = None,
     retry_policy: dg.RetryPolicy | None = None,
     op_tags: Mapping[str, Any] | None = None,
+    required_resource_keys: Set[str] = frozenset(),
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Decorator: one subsettable multi-asset over the project's long-lived queries.
 
@@ -65,19 +66,20 @@ def ds_assets(
         translator: how relations map to assets; pass the same one to :func:`ensure_streams`.
         select: relations; all by default.
         can_subset: whether some of them can be materialized without the others.
-        name, pool, retry_policy, op_tags: of the op.
+        name, pool, retry_policy, op_tags, required_resource_keys: of the op.
     """
-    mapper = translator or DsTranslator()
+    mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
     selected = None if select is None else frozenset(select)
     chosen = [props for props in surface.streams if selected is None or props.name in selected]
     return dg.multi_asset(
-        name=name,
+        name=name or project.named(ASSETS_NAME),
         specs=[surface.specs[props.name] for props in chosen],
         can_subset=can_subset,
         pool=pool,
         retry_policy=retry_policy,
         op_tags={**MAX_RUNTIME, **(op_tags or {})},
+        required_resource_keys=set(required_resource_keys),
     )
 
 
@@ -102,7 +104,7 @@ def ensure_streams(
         observe_sources: look first at the sources that were never observed, so that the materialization knows their
             data version.
     """
-    mapper = translator or DsTranslator()
+    mapper = mapper_of(project, translator)
     by_key = {mapper.get_asset_key(props.name): props for props in project.streams}
     selected = {key: props for key, props in by_key.items() if key in context.selected_asset_keys}
     timeout = config.start_timeout_seconds or ds_control.start_timeout_seconds
@@ -160,7 +162,7 @@ def build_ds_assets(
     Raises:
         UserError: ASSET_KEY_COLLISION.
     """
-    mapper = translator or DsTranslator()
+    mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
     applications = dict.fromkeys(props.application for props in surface.streams)
     built: list[Any] = [_streams(project, mapper, name, observe_sources) for name in applications]
@@ -184,11 +186,19 @@ def _streams(
     chosen = [props.name for props in streams if props.application == application]
     name = f"{APPLICATION_NAME}_{safe_name(application)}" if application else ASSETS_NAME
 
-    @ds_assets(project=project, translator=translator, select=chosen, name=name, can_subset=not application)
+    @ds_assets(
+        project=project,
+        translator=translator,
+        select=chosen,
+        name=project.named(name),
+        can_subset=not application,
+        required_resource_keys={project.named(CONTROL_KEY)},
+    )
     def ds_streams(
-        context: dg.AssetExecutionContext, config: DsRunConfig, ds_control: DsControlResource
+        context: dg.AssetExecutionContext, config: DsRunConfig
     ) -> Iterator[dg.MaterializeResult[Any] | dg.Output[None]]:
         """Make sure that the streaming queries run with today's definition."""
+        ds_control = control_resource(context, project)
         yield from ensure_streams(context, project, config, ds_control, translator, observe_sources=observe_sources)
 
     return ds_streams

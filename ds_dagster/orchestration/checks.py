@@ -11,7 +11,7 @@ import dagster as dg
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX, state_metadata, status_metadata
 from ds_dagster.orchestration.props import RelationProps, text_of
-from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.orchestration.surface import surface_of
 from ds_dagster.orchestration.translator import CHECKS, COMPILES, DsTranslator, duration_seconds
 from ds_dagster.runtime.control import Control
@@ -202,13 +202,14 @@ def are_running(statuses: Sequence[JobStatus]) -> bool:
 
 
 def build_ds_checks(
-    project: DsProject, translator: DsTranslator, *, name: str = "ds_checks"
+    project: DsProject, translator: DsTranslator, *, name: str | None = None
 ) -> list[dg.AssetChecksDefinition]:
     """The runnable bodies of all health checks of a project, one op per hundred relations: each reads the journal once,
     cheap enough to run with every launch."""
     streams = surface_of(project, translator).streams
     parts = [streams[start : start + CHECKED_TOGETHER] for start in range(0, len(streams), CHECKED_TOGETHER)]
-    names = [name if part == 0 else f"{name}_{part + 1}" for part in range(len(parts))]
+    first = name or project.named("ds_checks")
+    names = [first if part == 0 else f"{first}_{part + 1}" for part in range(len(parts))]
     built = (_checks(project, translator, part, own) for part, own in zip(parts, names, strict=True))
     return [checks for checks in built if checks is not None]
 
@@ -227,11 +228,15 @@ def _checks(
     if not specs:
         return None
 
-    @dg.multi_asset_check(name=name, specs=specs, can_subset=True, description="Health of the streaming queries.")
-    def ds_checks(
-        context: dg.AssetCheckExecutionContext, ds_control: DsControlResource
-    ) -> Iterator[dg.AssetCheckResult]:
-        health = Health.read(ds_control.control(project), project)
+    @dg.multi_asset_check(
+        name=name,
+        specs=specs,
+        can_subset=True,
+        description="Health of the streaming queries.",
+        required_resource_keys={project.named(CONTROL_KEY)},
+    )
+    def ds_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        health = Health.read(control_resource(context, project).control(project), project)
         for key in sorted(context.selected_asset_check_keys, key=lambda key: key.to_user_string()):
             props = by_key[key.asset_key]
             verdict = health.verdict(key.name, props)

@@ -26,8 +26,9 @@ class DsProjectScaffolder(dg.Scaffolder):
         """Called by ``dg scaffold defs``."""
         from ds_dagster.local.template import write_project
 
-        write_project(Path(request.target_path) / "streams", with_dagster=False)
-        dg.scaffold_component(request, {"project": "streams"})
+        target = Path(request.target_path)
+        write_project(target / "streams", with_dagster=False)
+        dg.scaffold_component(request, {"project": "streams", "name": target.name, "key_prefix": target.name})
 
 
 @dg.scaffold_with(DsProjectScaffolder)
@@ -37,6 +38,8 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
 
     Attributes:
         project: the folder, relative to the YAML file.
+        name: of the project among several in one code location, see :class:`DsProject`.
+        key_prefix: in front of its asset keys, parts with slashes.
         health_sensor: whether the sensor is part of it.
         translation: changes of the assets' attributes; ``{{ relation }}`` is the relation (:class:`RelationProps`).
 
@@ -44,6 +47,8 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     """
 
     project: Annotated[DsProject, dg.Resolver(_resolve_project, model_field_type=str)]
+    name: str = ""
+    key_prefix: str = ""
     health_sensor: bool = True
     translation: (
         Annotated[
@@ -53,9 +58,13 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
         | None
     ) = None
 
+    def __post_init__(self) -> None:
+        if self.name or self.key_prefix:
+            self.project = self.project.renamed(self.name, self.key_prefix)
+
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
         """Override point: the spec of one relation."""
-        spec = DsTranslator().get_asset_spec(props)
+        spec = DsTranslator(self.project.key_prefix).get_asset_spec(props)
         return self.translation(spec, props) if self.translation else spec
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002, Dagster's interface
@@ -68,6 +77,7 @@ class ComponentTranslator(DsTranslator):
     """Sends specs through the component. Keys follow the specs, so that dependencies, checks and lineage agree."""
 
     def __init__(self, component: DsProjectComponent) -> None:
+        super().__init__(component.project.key_prefix)
         self._component = component
         self._keys = {props.name: component.get_asset_spec(props).key for props in component.project.props}
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from ds_dagster.errors import DsError, error
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
-from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.runtime.control import Control
 
 
@@ -28,11 +28,13 @@ class DsControlConfig(dg.Config):
         return bool(self.queries) != self.all
 
 
-def build_ds_control_job(project: DsProject, *, name: str = "ds_control") -> dg.JobDefinition:
+def build_ds_control_job(project: DsProject, *, name: str | None = None) -> dg.JobDefinition:
     """The job; it ends when the engine has acted on the request."""
+    name, key = name or project.named("ds_control"), project.named(CONTROL_KEY)
 
-    @dg.op(name=f"{name}_op", tags={"dagster/max_runtime": "900"})
-    def control_op(context: dg.OpExecutionContext, config: DsControlConfig, ds_control: DsControlResource) -> None:
+    @dg.op(name=f"{name}_op", tags={"dagster/max_runtime": "900"}, required_resource_keys={key})
+    def control_op(context: dg.OpExecutionContext, config: DsControlConfig) -> None:
+        ds_control = control_resource(context, project)
         requested_by = f"{ds_control.requested_by} run {context.run_id}"
         try:
             if not config.is_one_choice():

@@ -10,10 +10,11 @@ from ds_dagster.orchestration.assets import build_ds_assets
 from ds_dagster.orchestration.checks import build_ds_checks
 from ds_dagster.orchestration.control_job import build_ds_control_job
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.resources import DsControlResource, build_pyspark_resource
+from ds_dagster.orchestration.resources import CONTROL_KEY, PYSPARK_KEY, DsControlResource, build_pyspark_resource
 from ds_dagster.orchestration.sensors import build_ds_health_sensor
 from ds_dagster.orchestration.sources import OBSERVE_SECONDS
 from ds_dagster.orchestration.store_resources import build_store_resources, store_values
+from ds_dagster.orchestration.surface import mapper_of
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.project import without_collection
 from ds_dagster.version import __version__
@@ -35,7 +36,7 @@ def build_ds_definitions(
         project: the folder.
         translator: how relations map to assets.
         resources: further resources; one under a store's folded name replaces that store's values, ``ds_control`` the
-            control resource, ``pyspark`` the session of loads that run in the step.
+            control resource, ``pyspark`` the session of loads that run in the step (the names without the project's).
         health_sensor: leave it out to observe in another way.
         observe_sources: the sensor looks at the entities that others fill every quarter of an hour; they can be
             observed by hand in any case.
@@ -49,7 +50,7 @@ def build_ds_definitions(
     """
     with without_collection():
         return _definitions(
-            project, translator or DsTranslator(), dict(resources or {}), health_sensor, observe_sources
+            project, mapper_of(project, translator), dict(resources or {}), health_sensor, observe_sources
         )
 
 
@@ -58,9 +59,12 @@ def _definitions(
 ) -> dg.Definitions:
     values = store_values(given)
     bound = project.with_store_values(values) if values else project
-    built: dict[str, Any] = {"ds_control": DsControlResource(), **given, **build_store_resources(bound, given)}
-    if "pyspark" not in built and any(query.execution == "step" for query in bound.project.queries.values()):
-        built["pyspark"] = build_pyspark_resource(bound)
+    ours: dict[str, Any] = {CONTROL_KEY: DsControlResource(), **build_store_resources(bound, given)}
+    if any(query.execution == "step" for query in bound.project.queries.values()):
+        ours[PYSPARK_KEY] = given.get(PYSPARK_KEY) or build_pyspark_resource(bound)
+    ours[CONTROL_KEY] = given.get(CONTROL_KEY, ours[CONTROL_KEY])
+    others = {key: resource for key, resource in given.items() if key not in ours}
+    built = {**others, **{bound.named(key): resource for key, resource in ours.items()}}
     return dg.Definitions(
         assets=build_ds_assets(bound, mapper, observe_sources=observe_sources),
         asset_checks=build_ds_checks(bound, mapper),

@@ -1,12 +1,13 @@
 """The project object that users pass around: a folder, loaded once per process, leniently."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from ds_dagster.errors import ProjectError
+from ds_dagster.names import safe_name
 from ds_dagster.orchestration.props import BrokenFile, RelationProps, broken_files, relation_props
 from ds_dagster.project import Project, load_project
 from ds_dagster.settings import Settings, load_settings
@@ -19,24 +20,47 @@ class DsProject:
         root: folder with the settings (``pyproject.toml`` or ``ds.toml``).
         strict: raise on any mistake instead of showing it as a failing asset; on by itself when Dagster validates
             definitions (``dagster definitions validate``, ``dg check defs``).
+        name: of the project among several in one code location: its ops, checks, sensor, job and resources get it as a
+            suffix (``ds_health_web``, ``prod_kafka_web``). Empty for the only one.
+        key_prefix: parts in front of its asset keys, as a list or with slashes.
         overrides: settings that win over file and environment (``store="x"``, ``environment="prod"``, …).
 
     Raises:
         UserError: SETTING_INVALID, SETTING_UNKNOWN.
     """
 
-    def __init__(self, root: str | Path, *, strict: bool | None = None, **overrides: object) -> None:
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        strict: bool | None = None,
+        name: str = "",
+        key_prefix: str | Sequence[str] = (),
+        **overrides: object,
+    ) -> None:
         self.root = Path(root).resolve()
         self.settings: Settings = load_settings(self.root, **overrides)
         self._strict = strict
+        self.name = name
+        self.key_prefix = prefix_parts(key_prefix)
         self.surfaces: dict[int, tuple[object, object]] = {}
 
     def with_store_values(self, values: Mapping[str, Mapping[str, str]]) -> "DsProject":
         """The same project, with other values of store properties (see ``Settings.store_values``)."""
-        changed = object.__new__(DsProject)
-        changed.root, changed._strict, changed.surfaces = self.root, self._strict, {}
+        changed = self.renamed(self.name, self.key_prefix)
         changed.settings = replace(self.settings, store_values={**self.settings.store_values, **values})
         return changed
+
+    def renamed(self, name: str, key_prefix: str | Sequence[str]) -> "DsProject":
+        """The same project under another name and asset key prefix."""
+        changed = object.__new__(DsProject)
+        changed.root, changed.settings, changed._strict, changed.surfaces = self.root, self.settings, self._strict, {}
+        changed.name, changed.key_prefix = name, prefix_parts(key_prefix)
+        return changed
+
+    def named(self, base: str) -> str:
+        """What something of the project is called in Dagster: ``base``, with the project's name behind it."""
+        return f"{base}_{safe_name(self.name)}" if self.name else base
 
     @cached_property
     def project(self) -> Project:
@@ -76,3 +100,9 @@ class DsProject:
 
     def __repr__(self) -> str:
         return f"DsProject({str(self.root)!r})"
+
+
+def prefix_parts(prefix: str | Sequence[str]) -> tuple[str, ...]:
+    """Parts of an asset key prefix, written with slashes or as a list."""
+    parts = prefix.split("/") if isinstance(prefix, str) else prefix
+    return tuple(safe_name(part) for part in parts if part)

@@ -12,7 +12,7 @@ from ds_dagster.names import safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of, finite_metadata
 from ds_dagster.orchestration.props import RelationProps
-from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.resources import CONTROL_KEY, PYSPARK_KEY, control_resource
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import FiniteResult
@@ -38,17 +38,18 @@ def build_load(project: DsProject, props: RelationProps, spec: dg.AssetSpec) -> 
     """The asset of one table. With ``'execution'='step'`` it runs in the step's own Spark session (resource
     ``pyspark``), else in the engine."""
     in_step = any(query.execution == "step" for query in props.queries)
+    keys = {project.named(key) for key in ((CONTROL_KEY, PYSPARK_KEY) if in_step else (CONTROL_KEY,))}
 
     @dg.multi_asset(
         name=safe_name("load_" + "_".join(spec.key.path)),
         specs=[spec],
-        required_resource_keys={"ds_control", "pyspark"} if in_step else {"ds_control"},
+        required_resource_keys=keys,
         retry_policy=RETRIES,
         op_tags={"ds/query": ",".join(query.name for query in props.queries)},
     )
     def load(context: dg.AssetExecutionContext, config: DsLoadConfig) -> dg.MaterializeResult[Any]:
         """Load what came since the last materialization (or everything, by refresh.mode), and end."""
-        ds_control: DsControlResource = context.resources.ds_control
+        ds_control = control_resource(context, project)
         results: list[FiniteResult] = []
         try:
             control = ds_control.control(project)
@@ -100,7 +101,7 @@ def _in_step(asked: _Asked, query: BoundQuery) -> FiniteResult:
     return asked.control.run_in_session(
         asked.project.project,
         query.name,
-        asked.context.resources.pyspark.spark_session,
+        getattr(asked.context.resources, asked.project.named(PYSPARK_KEY)).spark_session,
         asked.requested_by,
         action=asked.config.action,
         catch_up=asked.config.catch_up_seconds,

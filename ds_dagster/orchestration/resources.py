@@ -27,6 +27,16 @@ class DsControlResource(dg.ConfigurableResource[Any]):
         return Control.open(project.settings)
 
 
+CONTROL_KEY, PYSPARK_KEY = "ds_control", "pyspark"
+"""Resource keys of a project without a name; see ``DsProject.named``."""
+
+
+def control_resource(context: Any, project: DsProject) -> DsControlResource:
+    """The control resource of a project, from the context of an op, a check or a sensor."""
+    resource: DsControlResource = getattr(context.resources, project.named(CONTROL_KEY))
+    return resource
+
+
 def build_pyspark_resource(project: DsProject) -> "LazyPySparkResource":
     """dagster-pyspark's lazy session with the project's Spark settings and jars: for finite loads that run in the step
     (``'execution'='step'``), and for users' own batch assets. Imports pyspark; the JVM starts when the session is first

@@ -12,9 +12,9 @@ from ds_dagster.orchestration.cursor import Cursor
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.history import transitions_told
 from ds_dagster.orchestration.report import MANY_RELATIONS, Reporter
-from ds_dagster.orchestration.resources import DsControlResource
+from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.orchestration.sources import OBSERVE_SECONDS, SourceWatch, observable
-from ds_dagster.orchestration.surface import surface_of
+from ds_dagster.orchestration.surface import mapper_of, surface_of
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import EngineStatus, JobStatus
@@ -32,7 +32,7 @@ def build_ds_health_sensor(
     project: DsProject,
     translator: DsTranslator | None = None,
     *,
-    name: str = "ds_health",
+    name: str | None = None,
     minimum_interval_seconds: int = TICK_SECONDS,
     observe_seconds: float | None = OBSERVE_SECONDS,
 ) -> dg.SensorDefinition:
@@ -43,7 +43,7 @@ def build_ds_health_sensor(
         minimum_interval_seconds: between two ticks.
         observe_seconds: between two looks at the entities that others fill; None leaves their stores alone.
     """
-    mapper = translator or DsTranslator()
+    mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
     shown = [props for props in surface.shown if props.is_stream or props.broken is not None]
     sources = tuple(props for props in surface.shown if observable(props)) if observe_seconds is not None else ()
@@ -52,14 +52,15 @@ def build_ds_health_sensor(
     watch = SourceWatch(project, mapper, sources, OBSERVE_SECONDS if observe_seconds is None else observe_seconds, slow)
 
     @dg.sensor(
-        name=name,
+        name=name or project.named("ds_health"),
+        required_resource_keys={project.named(CONTROL_KEY)},
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Reports health, lag and freshness of the streaming queries; restarts a dead engine.",
     )
-    def ds_health(context: dg.SensorEvaluationContext, ds_control: DsControlResource) -> dg.SensorResult:
+    def ds_health(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         try:
-            control = ds_control.control(project)
+            control = control_resource(context, project).control(project)
             health = Health.read(control, project)  # as it is, before anything is mended
             told = transitions_told(control, shown, mapper, Cursor.load(context.cursor))
             cursor, engine = heal(control, told.cursor)

@@ -60,7 +60,10 @@ def build_ds_sources(project: DsProject, relations: Sequence[RelationProps], spe
 
     with without_beta_warnings():
         decorate: Any = dg.multi_observable_source_asset(
-            name=SOURCES_NAME, specs=list(specs), can_subset=True, description="Look at the entities that others fill."
+            name=project.named(SOURCES_NAME),
+            specs=list(specs),
+            can_subset=True,
+            description="Look at the entities that others fill.",
         )
         return decorate(ds_sources)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
-from ds_dagster.errors import DsError, ProjectError
+from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.props import RelationProps
@@ -26,6 +26,19 @@ class Surface:
     shown: tuple[RelationProps, ...]
     streams: tuple[RelationProps, ...]
     specs: Mapping[QualifiedName, dg.AssetSpec]
+
+
+def mapper_of(project: DsProject, translator: DsTranslator | None) -> DsTranslator:
+    """The translator of a project: the given one, or the default with the project's key prefix.
+
+    Raises:
+        UserError: KEY_PREFIX_NOT_USED.
+    """
+    if translator is None:
+        return DsTranslator(project.key_prefix)
+    if translator.key_prefix != project.key_prefix:
+        raise error("KEY_PREFIX_NOT_USED", prefix="/".join(project.key_prefix), translator=type(translator).__name__)
+    return translator
 
 
 def surface_of(project: DsProject, translator: DsTranslator) -> Surface:

@@ -3,7 +3,7 @@ change them."""
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -50,12 +50,20 @@ class DsTranslator:
         class Mine(DsTranslator):
             def get_asset_spec(self, props):
                 return super().get_asset_spec(props).replace_attributes(group_name="streaming")
+
+    Args:
+        key_prefix: parts in front of every asset key; that of the project.
     """
 
+    key_prefix: tuple[str, ...] = ()
+
+    def __init__(self, key_prefix: Sequence[str] = ()) -> None:
+        self.key_prefix = tuple(key_prefix)
+
     def get_asset_key(self, name: QualifiedName) -> dg.AssetKey:
-        """``[database, schema, relation]``; characters Dagster refuses in op outputs become underscores. Specs,
-        dependencies, checks and column lineage all take their keys from here."""
-        return dg.AssetKey([safe_name(part) for part in name.parts])
+        """``[database, schema, relation]`` behind the prefix; characters Dagster refuses in op outputs become
+        underscores. Specs, dependencies, checks and column lineage all take their keys from here."""
+        return dg.AssetKey([*self.key_prefix, *(safe_name(part) for part in name.parts)])
 
     def get_group_name(self, props: RelationProps) -> str:
         """``@group`` of the comment (``a/b`` nests), else the SQL file's name."""
@@ -147,7 +155,7 @@ class DsTranslator:
         """The failing asset of a SQL file with mistakes that belong to no relation."""
         first = file.diagnostics[0].span
         return dg.AssetSpec(
-            key=["sql_files", safe_name(file.file)],
+            key=[*self.key_prefix, "sql_files", safe_name(file.file)],
             description=f"Mistakes in {file.file} that belong to no relation.",
             group_name=safe_name(Path(file.file).stem),
             kinds={"sql"},
