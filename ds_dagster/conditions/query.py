@@ -83,8 +83,8 @@ TYPES: tuple[Condition, ...] = (
     Condition(
         "LITERAL_OUT_OF_RANGE",
         "user",
-        "number {value} has more than 38 digits",
-        "write it with an exponent for DOUBLE",
+        "number {value} is out of range",
+        "DECIMAL has 38 digits; with an exponent it is a DOUBLE, up to 1.8e308",
         "22003",
     ),
     Condition("LITERAL_INVALID", "user", "'{value}' is no {type}", "write it as {example}", "22007"),

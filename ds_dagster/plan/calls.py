@@ -23,6 +23,7 @@ from ds_dagster.datatypes import (
 from ds_dagster.errors import DsError
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.arithmetic import arithmetic_type
+from ds_dagster.plan.constants import checked
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, column, widened
 from ds_dagster.plan.function import FAMILIES, Function, Signature
 from ds_dagster.plan.functions import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
@@ -194,6 +195,7 @@ def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, 
     if signature is None:
         types = [str(value.type) if value.type else "NULL" for value in values]
         raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=shown)
+    values = checked(binder, node, function.name, values)
     trees, types_ = _arguments(binder, node, function, signature, values)
     made = exp.Anonymous(this=function.name, expressions=trees)
     type_ = signature.type_of(types_, [_whole_number(value.tree) for value in values])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,7 @@ from ds_dagster.plan.bound_trees import (
     converted,
     widened,
 )
-from ds_dagster.plan.constants import TIMES, check_time
+from ds_dagster.plan.constants import TIMES, check_escape, check_index, check_null, check_time
 from ds_dagster.plan.nodes import BoundExpression
 from ds_dagster.plan.operators import OPERATORS, bind_arithmetic, shown_type
 from ds_dagster.plan.scope import Scope
@@ -137,6 +138,8 @@ class ExpressionBinder:
 
     def _number_type(self, node: exp.Expression, text: str) -> DataType:
         if "e" in text.lower():
+            if math.isinf(float(text)):
+                raise self.refuse("LITERAL_OUT_OF_RANGE", node, value=text)
             return DOUBLE
         whole, _, fraction = text.partition(".")
         if not fraction and "." not in text:
@@ -194,6 +197,7 @@ class ExpressionBinder:
         """``= <> < <= > >=`` and IS [NOT] DISTINCT FROM."""
         left, right = self.bind(node.this), self.bind(node.expression)
         operator = OPERATORS[type(node)]
+        check_null(self, node, left, right)
         left, right, type_ = self._comparable(node, left, right, operator)
         if not is_orderable(type_) and isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE):
             raise self.refuse("OPERATOR_TYPES", node, operator=operator, left=type_, right=type_)
@@ -313,6 +317,7 @@ class ExpressionBinder:
     def visit_escape(self, node: exp.Expression) -> Typed:
         """LIKE … ESCAPE."""
         inner = self.bind(node.this)
+        check_escape(self, node, inner.tree.expression, str(node.expression.this))
         return Typed(exp.Escape(this=inner.tree, expression=node.expression.copy()), BOOLEAN, inner.nullable)
 
     def visit_case(self, node: exp.Expression) -> Typed:
@@ -377,6 +382,7 @@ class ExpressionBinder:
         if isinstance(value.type, StructType) and isinstance(key, exp.Literal) and key.args.get("is_string"):
             return self._field(node, value, str(key.this), "[ ]")
         index = self.bind(key)
+        check_index(self, key, value.type, index.tree)
         if isinstance(value.type, ArrayType) and index.type is not None and is_integer(index.type):
             element: DataType = value.type.element
         elif (

@@ -1,4 +1,5 @@
-"""Functions of JSON texts and conditional functions. Paths are `$.name[0]`. Names and meanings are Flink SQL's."""
+"""Functions of JSON texts and conditional functions. Paths are `$.name[0]`, with or without `lax` in front.
+Names and meanings are Flink SQL's."""
 
 from __future__ import annotations
 
@@ -24,9 +25,15 @@ JSON_FUNCTIONS: tuple[Function, ...] = (
         "JSON_QUERY",
         "text text",
         VARCHAR,
-        "object or array at a JSON path as JSON; NULL when absent or a scalar",
+        "object or array at a JSON path as JSON; NULL when absent or a scalar; one `[*]` in the path gives what all "
+        "elements of an array have there, as an array",
         ("""JSON_QUERY('{"a": [1, 2]}', '$.a')""", "'[1,2]'"),
         ("""JSON_QUERY('{"a": 1}', '$.a')""", "NULL"),
+        ("""JSON_QUERY('{"a": [{"b": "x"}, {"c": 2}]}', 'lax $.a[*].b')""", """'["x"]'"""),
+        ("""JSON_QUERY('{"a": [[1, 2]]}', '$.a[*]')""", "'[[1,2]]'"),
+        ("""JSON_QUERY('{"a": ["y", 1.0, null]}', '$.a[*]')""", """'["y",1.0,null]'"""),
+        ("""JSON_QUERY('{"a": [{"c": 2}]}', '$.a[*].b')""", "'[]'"),
+        ("""JSON_QUERY('{"a": 1}', '$.a[*]')""", "NULL"),
         nulls="always",
     ),
     simple(

@@ -9,6 +9,7 @@ from sqlglot import exp
 from ds_dagster.datatypes import BIGINT, INTEGERS, Scalar, common_type, decimal, is_temporal
 from ds_dagster.plan.arithmetic import arithmetic_type
 from ds_dagster.plan.bound_trees import Typed, widened
+from ds_dagster.plan.constants import check_divisor
 from ds_dagster.sql.expressions import ARITHMETIC
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def _calculated(binder: ExpressionBinder, node: exp.Expression, first: Typed | N
     if type_ is None:
         shown = {"left": shown_type(left), "right": shown_type(right)}
         raise binder.refuse("OPERATOR_TYPES", node, operator=operator, **shown)
+    if isinstance(node, exp.Div | exp.Mod):
+        check_divisor(binder, node, right.tree, type_)
     nullable = left.nullable or right.nullable
     one, other = _operands(left, right, type_)
     if isinstance(node, exp.Mod):

@@ -30,6 +30,8 @@ _OPERATOR = re.compile(r"\[ds:([A-Z_]+)\] ?([^\n]*)")
 _IN_PYTHON = re.compile(r"ds_dagster\.errors\.\w+: (?:\S+: )?error: ([^\n]*) \[([A-Z_]+)\]")
 _IN_CALLBACK = re.compile(r"pyspark\.errors\.exceptions\.\w+\.(\w+): \[([A-Z][A-Z0-9_.]+)\] ([^\n]*)")
 _IN_JAVA = re.compile(r"((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?::\s*|\Z)(.*)", re.DOTALL)
+_TOLD_BY_JAVA = re.compile(r"^(?:Caused by)?: ((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?:: ([^\n]*))?$", re.M)
+_GATEWAY = re.compile(r"(?i)py4j")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
 _PLAN = re.compile(r"\n=== Streaming Query ===|\nLogical Plan:|;\n'?[A-Z]\w+ ")
 _FIELD = re.compile(r"\\\{(\w+)(?:![rs])?\\\}")
@@ -94,6 +96,7 @@ RULES: tuple[Rule, ...] = (
         conditions=r"^(INVALID_DATETIME_PATTERN|INCONSISTENT_BEHAVIOR_CROSS_VERSION)",
         quotes_data=True,
     ),
+    Rule("PATTERN_INVALID", kinds=r"PatternSyntaxException", quotes_data=True),
     Rule(
         "PATTERN_INVALID", conditions=r"^INVALID_PARAMETER_VALUE\.(REGEX|PATTERN|REGEX_GROUP_INDEX)", quotes_data=True
     ),
@@ -244,6 +247,7 @@ def _java_causes(throwable: Any) -> Iterator[Cause]:
     while throwable is not None and seen < 30:
         text = _without_plan(str(throwable.getMessage() or ""))
         yield Cause(throwable.getClass().getName(), _java_condition(throwable), text)
+        yield from _told(text)
         throwable, seen = throwable.getCause(), seen + 1
 
 
@@ -255,9 +259,12 @@ def _spelled_out(text: str) -> Iterator[Cause]:
 
 
 def _told(text: str) -> Iterator[Cause]:
-    """Failures of Spark that crossed a Python callback and are told inside another one's text."""
+    """Failures of Spark and Java that crossed a Python callback and are told inside another one's text."""
     for found in _IN_CALLBACK.finditer(text):
         yield Cause("pyspark." + found[1], found[2], _without_plan(f"[{found[2]}] {found[3]}"))
+    for found in _TOLD_BY_JAVA.finditer(text):
+        told = found[2] or ""
+        yield Cause(found[1], _condition_in(told), _without_plan(told))
 
 
 def _without_plan(text: str) -> str:
@@ -267,7 +274,11 @@ def _without_plan(text: str) -> str:
 
 def _java_condition(throwable: Any) -> str:
     """Spark's condition name: the text begins with it in brackets."""
-    found = re.match(r"\[([A-Z][A-Z0-9_.]+)\]", str(throwable.getMessage() or ""))
+    return _condition_in(str(throwable.getMessage() or ""))
+
+
+def _condition_in(text: str) -> str:
+    found = re.match(r"\[([A-Z][A-Z0-9_.]+)\]", text)
     return found[1] if found else ""
 
 
@@ -275,8 +286,11 @@ def _java_condition(throwable: Any) -> str:
 
 
 def _detail(causes: list[Cause], best: Cause) -> str:
-    """Class and text of the cause that told, and of the innermost one."""
+    """Class and text of the cause that told, and of the innermost one; not those of the gateway between Python and
+    Java, whose texts are tracebacks."""
+    causes = [cause for cause in causes if not _GATEWAY.search(f"{cause.kind} {cause.text}")] or causes[-1:]
     innermost = causes[-1]
+    best = best if best in causes else innermost
     shown = [best] if best is innermost else [best, innermost]
     return _trimmed("; ".join(f"{cause.kind.rsplit('.', 1)[-1]}: {_first_lines(cause.text)}" for cause in shown))
 

@@ -12,9 +12,24 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
 from ds_dagster.plan.json_functions import JSON_TEXTS
+from ds_dagster.plan.json_path import JAVA_PATH, LAX
 from ds_dagster.spark.calls import Arguments, Scalar, plain
 
 NESTED_TEXT = "^[\\[{]"
+
+
+def _sure(read: Callable[[Column, Column], Column]) -> Scalar:
+    """A path that is a constant was read when it was bound; one that is none gives NULL."""
+
+    def made(arguments: Arguments) -> Column:
+        text, path, *_ = arguments.columns
+        if arguments.literal(1) is not None:
+            return read(text, path)
+        plain_path = sf.regexp_replace(path, LAX, "")
+        known = sf.when(sf.rlike(plain_path, sf.lit(JAVA_PATH)), plain_path).otherwise(sf.lit("$"))
+        return sf.when(sf.rlike(plain_path, sf.lit(JAVA_PATH)), read(text, known))
+
+    return made
 
 
 def _at(text: Column, path: Column) -> Column:
@@ -26,23 +41,40 @@ def _is_nested(text: Column, path: Column) -> Column:
     return sf.rlike(sf.schema_of_variant(_at(text, path)), sf.lit("^(OBJECT|ARRAY)"))
 
 
-def _json_value(arguments: Arguments) -> Column:
+def _json_value(text: Column, path: Column) -> Column:
     """Text of a scalar. A text that looks like an object may be one or a text of that shape; only then the JSON is
     looked at again."""
-    text, path = arguments.columns
     found = sf.call_function("get_json_object", text, path)
     looks_nested = sf.rlike(found, sf.lit(NESTED_TEXT))
     return sf.when(looks_nested, sf.when(~_is_nested(text, path), found)).otherwise(found)
 
 
 def _json_query(arguments: Arguments) -> Column:
-    text, path = arguments.columns
+    path = arguments.literal(1)
+    return _all_elements(arguments.columns[0], path) if path and "[*]" in path else _sure(_nested_at)(arguments)
+
+
+def _all_elements(text: Column, path: str) -> Column:
+    """What each element of an array has at the rest of the path, as a JSON array; NULL where there is no array. Of a
+    single element Spark gives no array."""
+    array, rest = path.split("[*]")
+    elements = sf.call_function("try_variant_get", sf.try_parse_json(text), sf.lit(array), sf.lit("array<variant>"))
+
+    def has_rest(one: Column) -> Column:
+        return sf.call_function("try_variant_get", one, sf.lit(f"${rest}"), sf.lit("variant")).isNotNull()
+
+    number = sf.size(sf.filter(elements, has_rest))
+    found = sf.call_function("get_json_object", text, sf.lit(path))
+    single = sf.concat(sf.lit("["), found, sf.lit("]"))
+    return sf.when(number == 0, sf.lit("[]")).when(number == 1, single).when(number > 1, found)
+
+
+def _nested_at(text: Column, path: Column) -> Column:
     found = sf.call_function("get_json_object", text, path)
     return sf.when(sf.rlike(found, sf.lit(NESTED_TEXT)) & _is_nested(text, path), found)
 
 
-def _json_exists(arguments: Arguments) -> Column:
-    text, path = arguments.columns
+def _json_exists(text: Column, path: Column) -> Column:
     return sf.when(text.isNotNull(), _at(text, path).isNotNull())
 
 
@@ -114,9 +146,9 @@ def _null_if_any(function: Callable[..., Column]) -> Scalar:
 
 JSON_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
     {
-        "JSON_VALUE": _json_value,
+        "JSON_VALUE": _sure(_json_value),
         "JSON_QUERY": _json_query,
-        "JSON_EXISTS": _json_exists,
+        "JSON_EXISTS": _sure(_json_exists),
         "JSON_STRING": _json_string,
         "JSON_OBJECT": _object(absent=False),
         "JSON_OBJECT_ABSENT": _object(absent=True),

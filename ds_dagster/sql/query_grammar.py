@@ -32,6 +32,8 @@ UNITS: dict[str, int] = {
     )
     for name in (unit, unit + "s")
 }
+MOST_MILLIS = 100_000 * 86_400_000
+"""The longest duration; time in Spark ends not far behind."""
 _SHOWN_UNITS = "MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS"
 
 
@@ -249,6 +251,8 @@ class QueryParser(JoinParser, MatchParser):
         if not token.text.isdecimal() or int(token.text) == 0 or millis is None:
             shown = token.text if self.ended else f"{token.text} {self.found()}"
             raise self.refuse("DURATION_INVALID", token, value=shown, units=_SHOWN_UNITS)
+        if int(token.text) * millis > MOST_MILLIS:
+            raise self.refuse("DURATION_INVALID", token, value=f"{token.text} {self.found()}", units=_SHOWN_UNITS)
         self._advance()
         return int(token.text) * millis
 

@@ -70,7 +70,7 @@ CASES = {
     "dt = '2024-01-31'": True,
     # values
     "a[1]": 5,
-    "a[0]": None,
+    "a[z]": None,
     "a[3]": None,
     "m['k']": 1,
     "m['none']": None,

@@ -143,3 +143,27 @@ def test_a_cast_of_a_running_query(bench):
     fault = bench.fault(query)
     assert fault.condition == "VALUE_NOT_CONVERTIBLE"
     assert "hunter2" not in str(fault)
+
+
+IN_A_CALLBACK = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "py4j/clientserver.py", line 644, in _call_proxy
+py4j.protocol.Py4JJavaError: An error occurred while calling z:dsdagster.record.BatchParts.collect.
+: org.apache.spark.SparkException: [FAILED_EXECUTE_UDF] a task failed
+\tat org.apache.spark.Task.run(Task.scala:1)
+Caused by: java.util.regex.PatternSyntaxException: Unclosed group near index 1
+\tat java.base/java.util.regex.Pattern.error(Pattern.java:2028)
+"""
+
+
+def test_what_java_told_a_callback_is_heard():
+    found = classify(failed(("py4j.Py4JException", IN_A_CALLBACK)))
+    assert (found.condition, found.params) == ("PATTERN_INVALID", {"reason": "Unclosed group near index 1"})
+    assert not found.detail
+
+
+def test_no_text_of_the_gateway_is_shown():
+    other = IN_A_CALLBACK.replace(
+        "java.util.regex.PatternSyntaxException: Unclosed group", "java.lang.IllegalStateException: odd"
+    )
+    found = classify(failed(("py4j.Py4JException", other)))
+    assert (found.condition, found.detail) == ("SPARK_FAILED", "IllegalStateException: odd near index 1")

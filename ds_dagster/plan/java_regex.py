@@ -1,0 +1,161 @@
+"""Java's regular expressions, judged without Java: what is certain to be refused, and how many groups there are.
+
+Rules: ``java.util.regex.Pattern`` of Java 17. Whatever this module is not sure of is taken for right, so that nothing
+valid is refused; a test holds that against Java itself.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PLAIN_ESCAPES = frozenset("aAbBdDeEfGhHnrRsStvVwWXzZ") - {"E"}
+_REPETITION = re.compile(r"\{(\d+)(?:(,)(\d*))?\}")
+_ESCAPES_WITH_MORE = {
+    "x": re.compile(r"x(?:[0-9a-fA-F]{2}|\{[0-9a-fA-F]+\})"),
+    "u": re.compile(r"u[0-9a-fA-F]{4}"),
+    "c": re.compile(r"c[\s\S]"),
+    "0": re.compile(r"0[0-7]"),
+    "p": re.compile(r"p(?:\{[^}]+\}|[^{])"),
+    "P": re.compile(r"P(?:\{[^}]+\}|[^{])"),
+    "N": re.compile(r"N\{[^}]+\}"),
+    "k": re.compile(r"k<([a-zA-Z][a-zA-Z0-9]*)>"),
+}
+"""Escape → what has to stand there."""
+_NAMED = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
+_SPECIAL = re.compile(r"\(\?(?:[:=!>]|<[=!])")
+_FLAGS = re.compile(r"\(\?([idmsuxUc-]*)([:)])")
+_MOST_TIMES = 2**31 - 1
+
+
+class UnsureError(Exception):
+    """A form this module does not follow: the expression is left to Java."""
+
+
+class RefusedError(Exception):
+    """Java refuses the expression; the text says why."""
+
+
+class Regex:
+    """One expression as it is read. ``groups``: groups that capture, so far."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.groups = 0
+        self.names: set[str] = set()
+        self.depth = 0
+
+    def read(self) -> None:
+        """Raises: RefusedError, UnsureError."""
+        repeatable = False
+        while self.at < len(self.text):
+            repeatable = self._part(self.text[self.at], repeatable)
+        if self.depth:
+            raise RefusedError("a group ( is not closed")
+
+    def _part(self, char: str, repeatable: bool) -> bool:
+        """Reads one part; whether * + ? may follow."""
+        if char in "*+?":
+            if not repeatable:
+                raise RefusedError(f"{char} has nothing to repeat at position {self.at + 1}")
+            self._repeated(self.at + 1)
+            return False
+        if char == "{":
+            return self._counted(repeatable)
+        if char in "\\[(":
+            return {"\\": self._escape, "[": self._class, "(": self._group}[char]()
+        if char == ")":
+            if not self.depth:
+                raise RefusedError("a ) closes no group; write \\) for the character")
+            self.depth -= 1
+        self.at += 1
+        return char != "|"
+
+    def _repeated(self, at: int) -> None:
+        """Behind a repetition: ? or + may say how greedy it is."""
+        self.at = at + (self.text[at : at + 1] in ("?", "+"))
+
+    def _counted(self, repeatable: bool) -> bool:
+        found = _REPETITION.match(self.text, self.at)
+        if found is None:
+            if self.text[self.at + 1 : self.at + 2].isdecimal() and not repeatable:
+                raise UnsureError
+            raise RefusedError("a { is no repetition such as {2} or {2,5}; write \\{ for the character")
+        least, most = int(found[1]), int(found[3] or found[1]) if found[3] != "" else _MOST_TIMES
+        if least > most or max(least, most) > _MOST_TIMES:
+            raise RefusedError(f"{found[0]} is not a valid number of repetitions")
+        self._repeated(found.end())
+        return False
+
+    def _escape(self) -> bool:
+        following = self.text[self.at + 1 : self.at + 2]
+        if not following:
+            raise RefusedError("it ends with a \\; write \\\\ for the character")
+        if following == "Q":
+            end = self.text.find("\\E", self.at)
+            self.at = len(self.text) if end < 0 else end + 2
+            return True
+        length = 1
+        if following in _ESCAPES_WITH_MORE:
+            found = _ESCAPES_WITH_MORE[following].match(self.text, self.at + 1)
+            if found is None or (following == "k" and found[1] not in self.names):
+                raise RefusedError(f"\\{following} at position {self.at + 1} is not complete")
+            length = len(found[0])
+        elif following.isascii() and following.isalpha() and following not in _PLAIN_ESCAPES:
+            raise RefusedError(f"\\{following} is not an escape")
+        self.at += 1 + length
+        return True
+
+    def _class(self) -> bool:
+        """``[…]``; classes inside of it may be written too."""
+        at, open_ = self.at + 1, 1
+        at += self.text[at : at + 1] == "^"
+        at += self.text[at : at + 1] == "]"
+        while at < len(self.text):
+            char = self.text[at]
+            if char == "\\":
+                if self.text[at + 1 : at + 2] == "Q":
+                    raise UnsureError
+                at += 1
+            elif char == "[":
+                if self.text[at + 1 : at + 2] in ("]", "^"):
+                    raise UnsureError
+                open_ += 1
+            elif char == "]":
+                open_ -= 1
+                if not open_:
+                    self.at = at + 1
+                    return True
+            at += 1
+        raise RefusedError("a class [ is not closed; write \\[ for the character")
+
+    def _group(self) -> bool:
+        named = _NAMED.match(self.text, self.at)
+        special = _SPECIAL.match(self.text, self.at)
+        flags = _FLAGS.match(self.text, self.at)
+        if named is not None:
+            if named[1] in self.names:
+                raise RefusedError(f"two groups are called {named[1]}")
+            self.names.add(named[1])
+        elif flags is not None and "x" in flags[1]:
+            raise UnsureError
+        elif special is None and flags is None and self.text[self.at + 1 : self.at + 2] == "?":
+            raise RefusedError(f"(? at position {self.at + 1} begins no kind of group")
+        found = named or special or flags
+        is_flag = flags is not None and flags[2] == ")"
+        self.depth += not is_flag
+        self.groups += named is not None or found is None
+        self.at = found.end() if found else self.at + 1
+        return False
+
+
+def judge(text: str) -> tuple[str, int | None]:
+    """Why Java refuses an expression (empty where it does not), and its number of groups (None: not known)."""
+    regex = Regex(text)
+    try:
+        regex.read()
+    except RefusedError as refused:
+        return str(refused), None
+    except UnsureError:
+        return "", None
+    return "", regex.groups
