@@ -128,10 +128,14 @@ class ProjectError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Who is at fault and whether a retry can help; read by ``runtime.decide`` alone."""
+    """Who is at fault and whether a retry can help; read by ``runtime.decide`` alone.
+
+    ``lasts``: it may go on for any time and ends by itself, so repeating it says nothing about the job.
+    """
 
     domain: FaultDomain
     hint: RetryHint
+    lasts: bool = False
 
 
 FAULTS: dict[str, Fault] = {
@@ -139,8 +143,9 @@ FAULTS: dict[str, Fault] = {
     "not_yet": Fault("user", "never"),
     "unsupported": Fault("user", "never"),
     "external": Fault("external", "back_off"),
-    "busy": Fault("external", "soon"),
-    "waiting": Fault("external", "wait"),
+    "unreachable": Fault("external", "back_off", lasts=True),
+    "busy": Fault("external", "soon", lasts=True),
+    "waiting": Fault("external", "wait", lasts=True),
     "internal": Fault("internal", "back_off"),
 }
 CLASSES: dict[str, type[DsError]] = {
@@ -148,6 +153,7 @@ CLASSES: dict[str, type[DsError]] = {
     "not_yet": NotYetError,
     "unsupported": UnsupportedError,
     "external": ExternalError,
+    "unreachable": ExternalError,
     "busy": ExternalError,
     "waiting": ExternalError,
     "internal": InternalError,

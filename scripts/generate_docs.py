@@ -80,6 +80,7 @@ KINDS: Mapping[str, str] = {
     "not_yet": "legal in the dialect, not built yet; the hint says what works today",
     "unsupported": "refused for good; the hint says what works instead",
     "external": "a server, the network or the disk; a job tries again with growing pauses",
+    "unreachable": "a server or the network does not answer; a job tries again for as long as it takes",
     "busy": "the machine has too much to do; a job tries again every few seconds",
     "waiting": "another job has to work first; the job waits for it, which is no failure",
     "internal": "a bug of ours; please report it",

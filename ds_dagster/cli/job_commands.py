@@ -248,12 +248,14 @@ def _converge(
             refused.append(problem)
         else:
             generations[name], outcomes[name] = ensured.generation, ensured.outcome
+    began = control.clock.monotonic()
     if generations:
-        control.ensure_engine()
+        control.ensure_engine(timeout if wait else 0.0)
     statuses = {}
     if wait and generations:
         on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
-        found = control.wait(list(generations), generations, timeout, on_change)
+        left = max(0.0, timeout - (control.clock.monotonic() - began))
+        found = control.wait(list(generations), generations, left, on_change)
         statuses = {status.name: status for status in found}
     bad = [status for status in statuses.values() if status.state not in SETTLED]
     if as_json:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["user", "not_yet", "unsupported", "external", "busy", "waiting", "internal"]
+Kind = Literal["user", "not_yet", "unsupported", "external", "unreachable", "busy", "waiting", "internal"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         "REGISTRY_UNREACHABLE",
-        "external",
+        "unreachable",
         "the schema registry {registry} at {address} does not answer",
         "check the address, its certificate and that the server runs; it is tried again by itself",
         "57015",

@@ -37,7 +37,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         "JOURNAL_UNREACHABLE",
-        "external",
+        "unreachable",
         "the journal's database {journal} does not answer",
         "check that the server runs and that address, user and password are right",
     ),
@@ -180,6 +180,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "external",
         "the Spark JVM has ended",
         "the engine ends too and is started again; raise `memory` in [tool.ds-dagster.engine] if this repeats",
+    ),
+    Condition(
+        "ENGINE_OUT_OF_MEMORY",
+        "external",
+        "the engine's Spark JVM ran out of its {memory} of memory while it was in a batch of {jobs}",
+        "raise `memory` in [tool.ds-dagster.engine], or set 'max.records.per.batch'; the engine starts again by "
+        "itself, and a job that was in the same batch at two such ends fails",
     ),
     Condition(
         "CHECKPOINT_MISSING",

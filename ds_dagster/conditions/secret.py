@@ -61,7 +61,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         "SECRET_UNREACHABLE",
-        "external",
+        "unreachable",
         "the secret {secret} ({where}) cannot be read now (used by {used_by})",
         "see the detail; it is tried again by itself",
     ),

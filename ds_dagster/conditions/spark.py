@@ -29,7 +29,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         "KINESIS_CREDENTIALS_UNREACHABLE",
-        "external",
+        "unreachable",
         "credentials for Kinesis in {place} could not be fetched",
         "check the network to AWS's security token service, or to the machine's metadata; the job retries",
     ),
@@ -41,14 +41,14 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         "KINESIS_THROTTLED",
-        "external",
+        "unreachable",
         "Kinesis throttled {operation} on {stream} for {seconds} s without a success",
         "add shards, or lower the number of consumers; a shard takes 1000 records/s and gives 5 reads/s; the job "
         "retries",
     ),
     Condition(
         "KINESIS_UNREACHABLE",
-        "external",
+        "unreachable",
         "Kinesis in {place} did not answer {operation} for {seconds} s",
         "check the endpoint, the network and the service's health; the job retries",
     ),
@@ -262,7 +262,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         "KAFKA_UNREACHABLE",
-        "external",
+        "unreachable",
         "Kafka did not answer for {entities}",
         "check the brokers' addresses, the network and the brokers; the job retries",
     ),
@@ -339,7 +339,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition(
         "NETWORK_FAILED",
-        "external",
+        "unreachable",
         "a connection of the job failed",
         "check that the store's server runs and can be reached from the engine; the job retries",
     ),

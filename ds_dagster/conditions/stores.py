@@ -7,7 +7,7 @@ from ds_dagster.conditions.base import Condition
 CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "STORE_UNREACHABLE",
-        "external",
+        "unreachable",
         "the store {store} at {address} does not answer",
         "check the address and that the server runs (`ds up` starts local ones); it is tried again by itself",
         "57015",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import random
 import signal
 import sys
@@ -25,6 +26,7 @@ from ds_dagster.runtime import locks
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.clock import Clock, SystemClock
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.decide import ENDS
 from ds_dagster.runtime.environment import engine_environment
 from ds_dagster.runtime.host import Host, HostContext, HostFactory
 from ds_dagster.runtime.joblog import JobLog
@@ -57,7 +59,17 @@ JVM_SECONDS = 20.0
 
 STATE_CHECK_SECONDS = 5.0
 EXIT_RESTART = 75
-"""Exit code of an engine that should be started again (its JVM died, its journal was lost)."""
+"""Exit code of an engine that should be started again (its lease or its state folder was lost)."""
+
+EXIT_AGAIN = 76
+"""Exit code of an engine whose JVM has ended; a detached one starts again by itself."""
+
+JVM_ENDED = ("ENGINE_JVM_DIED", "ENGINE_OUT_OF_MEMORY")
+AGAIN_SECONDS = 60.0
+"""The longest pause before a detached engine starts again by itself; the first one is a second."""
+
+LONG_LIVED_SECONDS = 600.0
+"""An engine that lived so long starts again after the first pause."""
 
 
 @dataclass(slots=True)
@@ -144,10 +156,18 @@ class Engine:
             self._loop(reconciler, lambda: self._check_state(lock, journal))
         except DsError as problem:
             lease.tell("GONE", problem.condition, problem.message)
+            if problem.condition in ENDS:
+                self._tell_jobs(reconciler, problem)
             raise
         finally:
             host.close()
             self._say_goodbye(journal, lease)
+
+    def _tell_jobs(self, reconciler: Reconciler, problem: DsError) -> None:
+        try:
+            reconciler.ended_by(problem)
+        except DsError as unwritten:
+            self._log.warning("the journal does not know which jobs were in a batch: %s", unwritten.message)
 
     def _loop(self, reconciler: Reconciler, check: Callable[[], None]) -> None:
         drain_until = float("inf")
@@ -233,7 +253,9 @@ def run_engine(
             engine.run()
     except DsError as problem:
         logger.error("%s", problem)
-        if problem.condition in ("ENGINE_LEASE_LOST", "ENGINE_STATE_GONE", "ENGINE_JVM_DIED"):
+        if problem.condition in JVM_ENDED:
+            return EXIT_AGAIN
+        if problem.condition in ("ENGINE_LEASE_LOST", "ENGINE_STATE_GONE"):
             return EXIT_RESTART
         raise
     except Exception:  # the engine's boundary: logged, never swallowed
@@ -288,13 +310,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--environment", required=True)
+    parser.add_argument("--ended", type=int, default=0, help="times in a row that its JVM has ended")
     chosen = parser.parse_args(arguments)
+    clock = SystemClock()
+    began = clock.monotonic()
     try:
         settings = load_settings(chosen.root, state=chosen.state, environment=chosen.environment)
-        return run_engine(settings, terminal=False)
+        code = run_engine(settings, terminal=False)
     except DsError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
+    if code == EXIT_AGAIN:
+        _again(chosen, 0 if clock.monotonic() - began > LONG_LIVED_SECONDS else chosen.ended, clock)
+    return code
+
+
+def _again(chosen: argparse.Namespace, ended: int, clock: Clock) -> None:
+    """Become a new engine: nobody may be there to start one. The locks are free, so another one may be first."""
+    clock.sleep(min(AGAIN_SECONDS, 2.0**ended))
+    places = ("--root", str(chosen.root), "--state", str(chosen.state), "--environment", chosen.environment)
+    command = [sys.executable, "-m", "ds_dagster.runtime.engine", *places, "--ended", str(ended + 1)]
+    os.execv(sys.executable, command)
 
 
 def _spark_host(context: HostContext) -> Host:

@@ -63,6 +63,7 @@ class Observation:
         progress: figures, also of the last moment before it ended.
         failure: why it failed (phase ``failed``).
         loaded: rows the run loaded in all, by the sink's ledger (phase ``finished``).
+        busy: it is in a batch, as far as the last look tells.
     """
 
     incarnation: str
@@ -70,6 +71,7 @@ class Observation:
     progress: Figures = NOTHING
     failure: DsError | None = None
     loaded: int = 0
+    busy: bool = False
 
 
 class Host(Protocol):
@@ -79,7 +81,8 @@ class Host(Protocol):
         """Whether orders are being carried out (before that they are kept).
 
         Raises:
-            DsError: the host cannot live (no Java, the JVM has died); the engine ends.
+            DsError: the host cannot live (no Java, the JVM has died: ENGINE_JVM_DIED, or of its memory:
+            ENGINE_OUT_OF_MEMORY); the engine ends.
         """
 
     def start(self, order: StartOrder) -> None:

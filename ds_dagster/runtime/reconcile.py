@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
+from ds_dagster.errors import DsError
 from ds_dagster.figures import taken_over
 from ds_dagster.runtime import rows
 from ds_dagster.runtime.backoff import Backoff
@@ -62,6 +63,7 @@ class Reconciler:
     _statuses: dict[str, StatusRow] = field(default_factory=dict, init=False)
     _retry_at: dict[str, float] = field(default_factory=dict, init=False)
     _healthy_since: dict[str, float] = field(default_factory=dict, init=False)
+    _observed: Mapping[str, Observation] = field(default_factory=dict, init=False)
     _written: float = field(default=float("-inf"), init=False)
 
     def take_over(self) -> None:
@@ -85,7 +87,7 @@ class Reconciler:
         """
         self.host.ready()
         self._look()
-        observed = self.host.observe()
+        observed = self._observed = self.host.observe()
         decided = Round(self._situation())
         for name in self._specs:
             decided.decide(name, observed.get(name))
@@ -97,6 +99,18 @@ class Reconciler:
             self._keep(decided)
         for effect in decided.effects:
             self._act(effect)
+
+    def ended_by(self, failure: DsError) -> None:
+        """The engine ends because of what one of its jobs did: record who may have been it.
+
+        Raises:
+            DsError: JOURNAL_…, ENGINE_LEASE_LOST.
+        """
+        decided = Round(self._situation())
+        decided.ended_by(self._observed, failure)
+        with self.journal.write() as connection:
+            self._write(connection, decided)
+        self._keep(decided)
 
     def is_idle(self) -> bool:
         """Whether no query of ours is left."""

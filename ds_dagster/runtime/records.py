@@ -51,6 +51,7 @@ class StatusRow(Figures):
     attempts: int = 0
     started: float | None = None
     writer: str = ""
+    streak: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Any, Literal
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.backoff import Backoff
-from ds_dagster.runtime.decide import decide
+from ds_dagster.runtime.decide import ENDS, Streak, decide
 from ds_dagster.runtime.finite import advance, ended
 from ds_dagster.runtime.host import Observation
 from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
@@ -99,6 +100,14 @@ class Round:
         """As decided so far."""
         return self.statuses.get(name) or self.situation.statuses.get(name) or StatusRow(name)
 
+    def ended_by(self, seen: Mapping[str, Observation], failure: DsError) -> None:
+        """The engine ends because of this failure; jobs that were in a batch may be its cause. One that was so in the
+        same batch before is."""
+        for name, one in seen.items():
+            status = self.status(name)
+            if one.busy and status.state in ("STARTING", "RUNNING") and one.incarnation == status.incarnation:
+                self._failed(name, one, type(failure)(failure.condition, {**failure.params, "jobs": name}))
+
     # -- what is seen ------------------------------------------------------------------------------------------------
 
     def _follow(self, name: str, seen: Observation | None) -> None:
@@ -130,9 +139,18 @@ class Round:
         if failure.fault.hint == "wait" and self._may_wait(name):
             self._wait(name, failure)
             return
-        attempts, told = status.attempts + 1, _told(failure)
-        finite = situation.specs[name].is_finite
-        decision = decide(failure.fault, attempts, finite=finite, backoff=situation.backoff, random=situation.random)
+        batch = status.batch if seen.progress.batch is None else seen.progress.batch
+        streak = Streak.after(status.streak, failure.condition, batch, situation.now)
+        attempts, told = status.attempts + 1, _told(failure) | {"streak": streak.to_json()}
+        decision = decide(
+            failure.fault,
+            attempts,
+            finite=situation.specs[name].is_finite,
+            backoff=situation.backoff,
+            random=situation.random,
+            streak=streak,
+            now=situation.now,
+        )
         if decision.after is not None:
             self._back_off(name, attempts, decision.because, decision.after, **told)
             return
@@ -191,6 +209,10 @@ class Round:
         return request is not None and request.state == "RUNNING"
 
     def _may_start(self, status: StatusRow, newer: bool) -> bool:
+        if _is_suspect(status) and any(
+            other.state == "STARTING" and _is_suspect(other) for other in map(self.status, self.situation.statuses)
+        ):
+            return False  # one by one, so that the innocent ones have left the batch they were in
         if status.state in ("ABSENT", "STOPPED", "FINISHED"):
             return True
         if status.state in PENDING:
@@ -219,7 +241,7 @@ class Round:
             "caught_up": None,
         }
         changes |= {} if known else {"batch": None}
-        changes |= {**_CLEAR, "attempts": 0} if newer else {}
+        changes |= {**_CLEAR, "attempts": 0, "streak": ""} if newer else {}
         self._move(name, "STARTING", self._asked(name) if newer else "it is wanted", **changes)
         self.effects.append(Effect("start", name, known))
 
@@ -291,6 +313,11 @@ class Round:
                 actor="engine",
             )
         )
+
+
+def _is_suspect(status: StatusRow) -> bool:
+    """Whether it was in a batch when the engine was ended by one."""
+    return bool(status.streak) and json.loads(status.streak)[0] in ENDS
 
 
 def _is_over(seen: Observation) -> bool:

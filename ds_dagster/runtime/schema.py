@@ -24,7 +24,7 @@ from sqlalchemy import (
     table,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 metadata = MetaData()
 
@@ -93,10 +93,12 @@ STATUS = Table(
     Column("attempts", Integer, nullable=False),
     Column("started", Float),
     Column("writer", String(32), nullable=False),
+    Column("streak", Text, nullable=False),
 )
 """What is. Written by engines, and by steps that run a finite query; ``writer`` says which: the token of the engine's
 lease, or :data:`STEP`. An active state counts only while its writer lives. ``figures``: JSON of
-:class:`ds_dagster.figures.Figures`, so that a new figure is no new schema."""
+:class:`ds_dagster.figures.Figures`, so that a new figure is no new schema. ``streak``: JSON of
+:class:`ds_dagster.runtime.decide.Streak`."""
 
 STEP = "step"
 
@@ -182,10 +184,16 @@ def _figures_in_one_column(connection: Connection) -> None:
         connection.execute(insert(columns).values({**row, "figures": json.dumps(figures)}))
 
 
+def _add_streak(connection: Connection) -> None:
+    """Version 5: failures of the same batch in a row."""
+    connection.exec_driver_sql("ALTER TABLE ds_status ADD COLUMN streak TEXT NOT NULL DEFAULT ''")
+
+
 MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     1: _add_lost_records,
     2: _add_writer,
     3: _figures_in_one_column,
+    4: _add_streak,
 }
 """From version → statements that lead to the next one; each runs inside the transaction that also raises the
 version."""

@@ -37,7 +37,7 @@ def job_status(
     told: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
     told["reported_generation"] = told.pop("generation")
     told["since"] = told["since"] or None
-    writer = told.pop("writer")
+    writer, _ = told.pop("writer"), told.pop("streak")
     lives = held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
     if not lives and status.state in ACTIVE | PENDING:
         told |= _unheard(engine, silent, state="UNKNOWN")

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from py4j.protocol import Py4JError
@@ -23,7 +25,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.host import HostContext, Observation, StartOrder
 from ds_dagster.runtime.worker_expiry import ExpiryRounds
 from ds_dagster.runtime.worker_query import HostedQuery
-from ds_dagster.runtime.worker_start import compiled, fence, prepared, specs
+from ds_dagster.runtime.worker_start import Compiled, Specs, compiled, fence, prepared, specs
 from ds_dagster.runtime.worker_watch import LagWatch
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.query import close, failure, start
@@ -32,10 +34,19 @@ from ds_dagster.spark.session import build_session
 LOGIN_REFUSED = ("STORE_LOGIN_REFUSED", "REGISTRY_LOGIN_REFUSED", "STORE_TLS_FAILED")
 """What a rotated secret looks like to a job that still has the old value: worth one more start."""
 STARTERS = 3
+PLANNERS = 1
+"""Jobs with a source in Python that start at once."""
+
+PLANNED_SECONDS = 60.0
+"""How long such a job may keep the next one waiting."""
+
 STOPPERS = 4
 BATCH_SECONDS = 20.0
 """How long a stop waits for the end of the batch that runs; then the batch is given up, and repeated by the next
 start."""
+
+OUT_OF_MEMORY_EXIT = 3
+"""Exit code of a JVM with ``-XX:+ExitOnOutOfMemoryError``."""
 
 JVM_LOCK_SECONDS = 5.0
 JVM_EXIT_SECONDS = 10.0
@@ -50,6 +61,7 @@ class SparkHost:
     context: HostContext
     _session: Future[SparkSession] = field(default_factory=Future, init=False)
     _starters: ThreadPoolExecutor = field(init=False)
+    _planners: ThreadPoolExecutor = field(init=False)
     _stoppers: ThreadPoolExecutor = field(init=False)
     _jobs: dict[str, HostedQuery] = field(default_factory=dict, init=False)
     _jvm_lock: Any = field(default=None, init=False)
@@ -61,6 +73,7 @@ class SparkHost:
         self._watch = LagWatch(lambda: list(self._jobs.values()), self._ruin)
         self._expiry = ExpiryRounds(lambda: list(self._jobs.values()), self.context.clock.monotonic)
         self._starters = ThreadPoolExecutor(STARTERS, "ds-start")
+        self._planners = ThreadPoolExecutor(PLANNERS, "ds-plan")
         self._stoppers = ThreadPoolExecutor(STOPPERS, "ds-stop")
 
     @classmethod
@@ -78,8 +91,14 @@ class SparkHost:
             return False
         gateway = cast(Any, self._session.result().sparkContext._gateway)
         if gateway is not None and gateway.proc.poll() is not None and not self._closing.is_set():
-            raise error("ENGINE_JVM_DIED")
+            raise self._ended(gateway.proc.returncode)
         return True
+
+    def _ended(self, code: int | None) -> DsError:
+        if code != OUT_OF_MEMORY_EXIT:
+            return error("ENGINE_JVM_DIED")
+        busy = [name for name, job in self._jobs.items() if job.observation().busy]
+        return error("ENGINE_OUT_OF_MEMORY", memory=self.context.settings.engine.memory, jobs=busy or ["no job"])
 
     def _begin(self) -> None:
         try:
@@ -150,6 +169,7 @@ class SparkHost:
         self._watch.close()
         self._expiry.close()
         self._starters.shutdown(wait=False, cancel_futures=True)
+        self._planners.shutdown(wait=False, cancel_futures=True)
         if self._session.done() and self._session.exception() is None:
             self._end_session(self._session.result())
         self._stoppers.shutdown(wait=False, cancel_futures=True)
@@ -163,7 +183,8 @@ class SparkHost:
             ended = job.has_ended()
         except Exception as problem:  # one job's boundary: the others go on
             if self._is_jvm_gone():
-                raise error("ENGINE_JVM_DIED") from problem
+                gateway = cast(Any, self._session.result().sparkContext._gateway)
+                raise self._ended(None if gateway is None else gateway.proc.returncode) from problem
             _LOG.warning("%s cannot be looked at: %s", job.order.name, classify(problem))
             return
         if job.progress.lost_records > lost:
@@ -189,9 +210,22 @@ class SparkHost:
         try:
             work(job)
         except Exception as problem:  # noqa: BLE001, the boundary of one job: logged, and its failure
+            found = classify(problem)
+            if found.condition == "SPARK_LOST" and self._ends_soon():
+                return  # the engine ends with its JVM: that is no failure of this job
             if not isinstance(problem, DsError):
                 _LOG.exception("%s failed", job.order.name)
-            self._failed(job, classify(problem))
+            self._failed(job, found)
+
+    def _ends_soon(self) -> bool:
+        """A connection to the JVM breaks a moment before the system says that the JVM has ended."""
+        if not self._session.done() or self._session.exception() is not None:
+            return False
+        gateway = cast(Any, self._session.result().sparkContext._gateway)
+        try:
+            return gateway is None or gateway.proc.wait(JVM_EXIT_SECONDS) is not None
+        except subprocess.TimeoutExpired:
+            return False
 
     def _start(self, job: HostedQuery) -> None:
         order = job.order
@@ -201,15 +235,31 @@ class SparkHost:
         definition = compiled(order, self.context)
         job.rotated, job.places = definition.rotated, definition.places
         found = specs(definition)
-        spark = self._session.result()
+        self._session.result()
+        begin = partial(self._begin_query, definition=definition, found=found, path=path)
+        if any(read.provider for read in found.reads.values()):
+            self._planners.submit(self._guarded, job, partial(self._one_by_one, begin))
+        else:
+            begin(job)
+
+    def _one_by_one(self, begin: Callable[[HostedQuery], None], job: HostedQuery) -> None:
+        """Spark starts a Python process for such a source, and gives it ten seconds: many at once take longer."""
+        begin(job)
+        end = self.context.clock.monotonic() + PLANNED_SECONDS
+        while job.query is not None and job.phase == "starting" and not self._closing.is_set():
+            if self.context.clock.monotonic() > end:
+                return
+            self.context.clock.sleep(0.1)
+
+    def _begin_query(self, job: HostedQuery, *, definition: Compiled, found: Specs, path: Path) -> None:
         if self._is_given_up(job):
             return
-        job.prepared = prepared(spark, definition, found)
+        job.prepared = prepared(self._session.result(), definition, found)
         job.sources = found.watched
         if self._is_given_up(job):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        job.query = start(job.prepared, str(path), "available_now" if order.finite else "continuous")
+        job.query = start(job.prepared, str(path), "available_now" if job.order.finite else "continuous")
         self._watch.start()
         self._expiry.start()
         if job.is_stop_asked:

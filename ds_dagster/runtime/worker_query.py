@@ -60,7 +60,8 @@ class HostedQuery:
 
     def observation(self) -> Observation:
         """What it is now."""
-        return Observation(self.order.incarnation, self.phase, self.progress, self.failure, self.loaded)
+        busy = self.query is not None and self.phase in ("starting", "running") and self._idle_since is None
+        return Observation(self.order.incarnation, self.phase, self.progress, self.failure, self.loaded, busy)
 
     def is_due(self) -> bool:
         """Whether it is time to look again; one that starts is looked at in every tick."""

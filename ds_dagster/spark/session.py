@@ -105,6 +105,11 @@ _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
+END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError -XX:-HeapDumpOnOutOfMemoryError"
+"""A JVM in which one thread found no memory has other threads that are dead or wait for ever: state is on disk, a new
+one goes on from there. It ends with code 3."""
+
+
 def class_name(what: str, version: str) -> str:
     """The class of an entry of :data:`CLASSES` in a Spark version (``4.2.0``)."""
     by_minor = CLASSES[what]
@@ -137,6 +142,7 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.driver.defaultJavaOptions": END_WITHOUT_MEMORY,
         "spark.sql.warehouse.dir": (settings.state / "warehouse").as_uri(),
         _STATE_STORE: class_name("heap", version),
     }
@@ -146,7 +152,7 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
             _FILE_MANAGER: class_name("checkpoint_files", version),
         }
         archive = java_options(found)
-        values |= {"spark.driver.defaultJavaOptions": archive} if archive else {}
+        values |= {"spark.driver.defaultJavaOptions": f"{END_WITHOUT_MEMORY} {archive}"} if archive else {}
     class_path = settings.spark.get("spark.driver.extraClassPath", "")
     placed = {
         "spark.jars": ",".join(paths),

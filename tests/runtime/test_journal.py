@@ -238,6 +238,7 @@ def test_a_journal_of_the_first_version_is_migrated(journal: Journal, settings: 
     with later.read() as connection:
         status = rows.statuses(connection)["a"]
     assert (status.rows, status.batch, status.lost_records, status.details, status.writer) == (5, 7, 0, {}, "")
+    assert status.streak == ""
     with later.write() as connection:  # what is written from here on has the shape of a new journal
         rows.save_statuses(connection, [replace(status, rows=9)], writer="w")
         assert rows.statuses(connection)["a"].rows == 9

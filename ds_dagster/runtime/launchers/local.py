@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -41,7 +42,8 @@ class LocalLauncher:
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
-        """Start it when it is gone and wait until it is ready. See :class:`Launcher`."""
+        """Start it when it is gone and wait until it is ready; one that lives and is slow is told as STARTING. See
+        :class:`Launcher`."""
         end = self.clock.monotonic() + max(seconds, JVM_GRACE_SECONDS)
         while (status := watch()).state == "STOPPING" and self.clock.monotonic() < end:
             self.clock.sleep(0.25)
@@ -52,7 +54,9 @@ class LocalLauncher:
             self._check_child(watch)
             self.clock.sleep(0.1)
             status = watch()
-        if status.state in ("GONE", "STARTING") and seconds > 0:
+        if status.state == "GONE" and self._child is not None and self._child.poll() is None:
+            return EngineStatus("default", "STARTING", self._child.pid, socket.gethostname())
+        if status.state == "GONE" and seconds > 0:
             raise error("ENGINE_START_SLOW", seconds=int(seconds), log=str(Places.of(self.settings).engine_output))
         return status
 
