@@ -19,6 +19,7 @@ from ds_dagster.cli.output import clock, emit_json, json_option, note, project_o
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project, store_admin
+from ds_dagster.runtime.status import ended_with_engine
 
 if TYPE_CHECKING:
     from ds_dagster.cli.answers import Answer
@@ -275,7 +276,9 @@ def tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
         if status.state == "RUNNING":
             continue
         written = newest_batch(project, relation) or status.progressed
-        state = "was never started" if status.state == "ABSENT" else f"is {status.state.lower().replace('_', ' ')}"
+        state = f"is {status.state.lower().replace('_', ' ')}"
+        if status.state == "ABSENT":
+            state = "ended with the engine" if ended_with_engine(status) else "was never started"
         reason = f" ({status.message})" if status.message else ""
         age = f"its rows are of {clock(written)} UTC" if written else "it has no rows yet"
         note(f"{relation.name.name} {state}{reason}: {age}")

@@ -24,11 +24,13 @@ from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.status import Action, JobStatus, outlook
+from ds_dagster.runtime.status import Action, JobStatus, ended_with_engine, outlook
 from ds_dagster.runtime.tail import tail_lines
+from ds_dagster.settings import Settings
 
 REQUESTED_BY = "ds"
 WAIT_SECONDS = 180.0
+ORPHAN = "orphan, no statement of the project makes it"
 COLUMNS = {name: figure for name, figure in FIGURES.items() if figure.heading}
 SETTLED = ("RUNNING", "FINISHED", "STOPPED")
 
@@ -43,7 +45,8 @@ def plan_command(select: tuple[str, ...], project: Path | None, as_json: bool) -
     SELECT: query names or patterns.
     """
     loaded, control = _open(project, as_json)
-    changes = control.changes(loaded, _chosen(loaded, select))
+    is_whole = not select and not loaded.errors  # which jobs are orphans is known of a whole project only
+    changes = control.changes(loaded, None if is_whole else _chosen(loaded, select))
     if as_json:
         emit_json([asdict(change) for change in changes])
         return 0
@@ -54,16 +57,28 @@ def plan_command(select: tuple[str, ...], project: Path | None, as_json: bool) -
 @click.command("apply")
 @click.argument("select", nargs=-1)
 @click.option("--wait/--no-wait", default=True, help="Wait until every query runs.", show_default=True)
-@click.option("--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait.")
+@click.option(
+    "--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait, the engine's start included."
+)
+@click.option("--prune", is_flag=True, help="Stop jobs that no statement of the project makes any more.")
 @project_option
 @json_option
-def apply_command(select: tuple[str, ...], wait: bool, timeout: float, project: Path | None, as_json: bool) -> int:
+def apply_command(
+    select: tuple[str, ...], wait: bool, timeout: float, prune: bool, project: Path | None, as_json: bool
+) -> int:
     """Make sure the project's long-lived queries run, without Dagster. Finite loads are left to a scheduler."""
+    if prune and select:
+        raise click.UsageError("--prune looks at the whole project: leave the names out")
     loaded, control = _open(project, as_json)
     if loaded.errors:
         raise ProjectError(loaded.errors)
     names = [name for name in _chosen(loaded, select) if not loaded.queries[name].is_finite]
-    return _converge(loaded, control, names, "ensure", wait, timeout, as_json)
+    orphans = [] if select else [status.name for status in control.orphans(loaded)]
+    if prune:
+        control.stop(orphans, requested_by=REQUESTED_BY)
+    elif orphans and not as_json:
+        note(f"no statement of the project makes {', '.join(orphans)}: `ds apply --prune` stops what runs without one")
+    return _converge(loaded, control, names, "ensure", wait, timeout, as_json, orphans=orphans)
 
 
 @click.command("ps")
@@ -71,10 +86,13 @@ def apply_command(select: tuple[str, ...], wait: bool, timeout: float, project: 
 @json_option
 def ps_command(project: Path | None, as_json: bool) -> int:
     """Engines and jobs."""
-    control = Control.open(settings_of(project, quiet=as_json))
+    settings = settings_of(project, quiet=as_json)
+    control = Control.open(settings)
     engines, statuses = control.engines(), control.statuses()
+    orphans = _orphans(settings, control) if statuses else frozenset()
     if as_json:
-        emit_json({"engines": [_engine_json(e) for e in engines], "jobs": [_job_json(s) for s in statuses]})
+        jobs = [{**_job_json(s), "orphan": s.name in orphans} for s in statuses]
+        emit_json({"engines": [_engine_json(e) for e in engines], "jobs": jobs})
         return 0
     for engine in engines:
         note(
@@ -84,13 +102,25 @@ def ps_command(project: Path | None, as_json: bool) -> int:
     now = control.clock.now()
     headers = ["query", "state", *(figure.heading for figure in COLUMNS.values()), "ckpt", "reason"]
     numbers = tuple(place for place, figure in enumerate(COLUMNS.values(), 2) if figure.unit != "moment")
-    table(headers, [_row(status, now) for status in statuses], right=(*numbers, len(COLUMNS) + 2))
+    rows = [_row(status, now, ORPHAN if status.name in orphans else "") for status in statuses]
+    table(headers, rows, right=(*numbers, len(COLUMNS) + 2))
     return 0
 
 
-def _row(status: JobStatus, now: float) -> Sequence[object]:
-    reason = ": ".join(part for part in (outlook(status.state, status.next_retry, now), status.message) if part)
+def _orphans(settings: Settings, control: Control) -> frozenset[str]:
+    """Jobs without a statement; none are known of a project that does not load as a whole."""
+    try:
+        loaded = load_project(settings.root, settings=settings)
+    except DsError:
+        return frozenset()
+    return frozenset() if loaded.errors else frozenset(status.name for status in control.orphans(loaded))
+
+
+def _row(status: JobStatus, now: float, remark: str = "") -> Sequence[object]:
+    told = (remark, outlook(status.state, status.next_retry, now), status.message)
+    reason = ": ".join(part for part in told if part)
     state = status.state if status.desired != "STOPPED" or status.state == "STOPPED" else f"{status.state} (to stop)"
+    state = "STOPPED (engine)" if ended_with_engine(status) else state
     found = ((figure, getattr(status, name)) for name, figure in COLUMNS.items())
     figures = (clock(value) if figure.unit == "moment" else rounded(figure, value) for figure, value in found)
     return (status.name, state, *figures, f"v{status.checkpoint_version}", reason or None)
@@ -236,7 +266,15 @@ def _chosen(project: Project, select: Sequence[str]) -> list[str]:
 
 
 def _converge(
-    project: Project, control: Control, names: Sequence[str], action: Action, wait: bool, timeout: float, as_json: bool
+    project: Project,
+    control: Control,
+    names: Sequence[str],
+    action: Action,
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+    *,
+    orphans: Sequence[str] = (),
 ) -> int:
     generations: dict[str, int] = {}
     outcomes: dict[str, str] = {}
@@ -264,6 +302,7 @@ def _converge(
                 "ok": not (bad or refused),
                 "queries": [{"name": n, "outcome": o, "state": _state(statuses.get(n))} for n, o in outcomes.items()],
                 "diagnostics": [problem.diagnostic().json() for problem in refused],
+                "orphans": list(orphans),
             }
         )
         return 1 if bad or refused else 0

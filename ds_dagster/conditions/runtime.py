@@ -140,6 +140,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "start it with `ds engine start`",
     ),
     Condition(
+        "ENGINE_STOPPED",
+        "external",
+        "it ended with the engine, after its batch",
+        "`ds engine start` goes on from its checkpoint",
+    ),
+    Condition(
         "ENGINE_NOT_ANSWERING",
         "external",
         "no engine has answered for {seconds} s",

@@ -104,9 +104,12 @@ class Control:
             jobs = rows.jobs(connection)
             observed = rows.statuses(connection)
             held = rows.held_by_steps(connection, self.clock.now())
-        engine, identity, silent = self._watch.status(), self.journal.identity(), self._watch.silent_for()
+        engine, identity, now = self._watch.status(), self.journal.identity(), self.clock.now()
+        silent = self._watch.silent_for()
         return tuple(
-            job_status(jobs[name], observed.get(name, StatusRow(name)), engine, identity, silent, held=name in held)
+            job_status(
+                jobs[name], observed.get(name, StatusRow(name)), engine, identity, silent, now, held=name in held
+            )
             if name in jobs
             else self._unknown(name)
             for name in (sorted(jobs) if names is None else names)

@@ -195,6 +195,8 @@ class Round:
             return False
         if status.state in ("STARTING", "RUNNING"):
             self._stop(name, "the engine ends" if self.situation.draining else self._asked(name))
+        elif self.situation.draining and status.state in PENDING:
+            self._move(name, "ABSENT", "the engine ends", next_retry=None)
         elif status.state != "STOPPING" and not self.situation.draining:
             self._put_down(name, status, newer)
         return False

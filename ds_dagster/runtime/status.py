@@ -71,6 +71,11 @@ class JobStatus(Figures):
     since: float | None = None
 
 
+def ended_with_engine(status: JobStatus) -> bool:
+    """Whether it has run, is wanted, and has no query since its engine was told to end: the next engine goes on."""
+    return status.state == "ABSENT" and status.desired == "RUNNING" and bool(status.incarnation)
+
+
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
     """One engine: who holds the lease, whether it lives.

@@ -19,7 +19,14 @@ _ANSWERING = frozenset({"RUNNING", "STARTING", "STOPPING"})
 
 
 def job_status(
-    job: JobRow, status: StatusRow, engine: EngineStatus, identity: Identity, silent: float, *, held: bool = False
+    job: JobRow,
+    status: StatusRow,
+    engine: EngineStatus,
+    identity: Identity,
+    silent: float,
+    now: float,
+    *,
+    held: bool = False,
 ) -> JobStatus:
     """Join the two halves of a job.
 
@@ -32,6 +39,7 @@ def job_status(
         engine: who holds the lease, and whether it lives.
         identity: whose job it is.
         silent: seconds since the engine's last beat.
+        now: epoch seconds.
         held: whether a step that lives holds the job's open run.
     """
     told: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
@@ -42,7 +50,9 @@ def job_status(
     if not lives and status.state in ACTIVE | PENDING:
         told |= _unheard(engine, silent, state="UNKNOWN")
     elif engine.state == "GONE" and status.state == "ABSENT" and job.desired == "RUNNING" and not status.condition:
-        told |= _unheard(engine, silent, state="ABSENT")
+        told |= _said(error("ENGINE_STOPPED" if status.incarnation else "ENGINE_NOT_RUNNING"), "ABSENT")
+    if status.state in PENDING or not lives or status.state == "FAILED":
+        told |= _lag_since(status, now)
     return JobStatus(
         **told,
         job_id=identity.job_id(job.name),
@@ -60,7 +70,19 @@ def _unheard(engine: EngineStatus, silent: float, state: str) -> dict[str, str]:
     else:
         gone = engine.state == "GONE" or (engine.state == "STOPPING" and not engine.token)
         problem = error("ENGINE_NOT_RUNNING" if gone else "ENGINE_TAKES_OVER")
+    return _said(problem, state)
+
+
+def _said(problem: DsError, state: str) -> dict[str, str]:
     return {"state": state, "condition": problem.condition, "message": problem.message, "hint": problem.hint}
+
+
+def _lag_since(status: StatusRow, now: float) -> dict[str, float | None]:
+    """Lag of a job without a query. What waited then waits still, and grows older; of one that had read everything
+    nobody knows what has come since."""
+    if not status.lag_seconds or status.beat is None:
+        return {"lag_records": status.lag_records or None, "lag_seconds": None}
+    return {"lag_records": status.lag_records, "lag_seconds": status.lag_seconds + max(0.0, now - status.beat)}
 
 
 def history(

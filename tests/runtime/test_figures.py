@@ -19,17 +19,17 @@ from ds_dagster.runtime.records import StatusRow
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.settings import Settings
 from ds_dagster.spark.progress import BatchProgress
-from tests.runtime.fakes import engine_says, project, query
+from tests.runtime.fakes import FakeClock, engine_says, project, query
 
 VALUES: dict[str, Any] = {name: 1_700_000_000 + place for place, name in enumerate(FIGURES)}
 """Another value for every figure."""
 
 
 @pytest.fixture
-def status(control: Control, settings: Settings) -> JobStatus:
+def status(control: Control, settings: Settings, clock: FakeClock) -> JobStatus:
     """Through the journal and out again."""
     control.ensure(project(settings, query("a", "t")), ["a"])
-    engine_says(control, StatusRow("a", "FAILED", generation=1, details={"sources": {}}, **VALUES))
+    engine_says(control, StatusRow("a", "FAILED", generation=1, beat=clock.now(), details={"sources": {}}, **VALUES))
     return control.status("a")
 
 

@@ -530,3 +530,12 @@ def test_a_loop_of_transitions_is_our_bug(house: House, monkeypatch: pytest.Monk
     house.want()
     with pytest.raises(Exception, match="does not come to rest"):
         house.tick()
+
+
+def test_one_that_backs_off_ends_with_the_engine(house: House) -> None:
+    house.run()
+    house.host.says("a", "failed", failure=refused())
+    house.tick()
+    house.reconciler.draining = True
+    house.tick()
+    assert house.history()[-1] == "ABSENT"

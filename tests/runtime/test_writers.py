@@ -16,6 +16,7 @@ from ds_dagster.runtime.lease import Lease
 from ds_dagster.runtime.locks import FileLock
 from ds_dagster.runtime.records import StatusRow
 from ds_dagster.runtime.schema import STEP
+from ds_dagster.runtime.status import ended_with_engine
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, engine_says, project, query
 
@@ -156,3 +157,36 @@ def test_the_text_of_a_held_lock_is_never_that_of_a_dead_holder(
     assert lock.acquire({"token": "new"})
     assert seen == [{"token": "new"}]
     lock.release()
+
+
+def test_a_job_that_ended_with_its_engine_was_not_never_started(control: Control, engines: Engines) -> None:
+    engines.begin()
+    engine_says(control, StatusRow("a", "ABSENT", generation=1, incarnation="i", batch=3))
+    engines.lock.release()
+    status = control.status("a")
+    assert (status.condition, ended_with_engine(status)) == ("ENGINE_STOPPED", True)
+    engine_says(control, StatusRow("a", "ABSENT"))
+    status = control.status("a")
+    assert (status.condition, ended_with_engine(status)) == ("ENGINE_NOT_RUNNING", False)
+
+
+@pytest.mark.parametrize(
+    ("records", "seconds", "shown"), [(4, 10.0, (4, 10.0)), (0, 0.0, (None, None)), (None, None, (None, None))]
+)
+def test_lag_of_a_job_that_does_not_run_grows_and_is_never_nothing(
+    control: Control,
+    engines: Engines,
+    clock: FakeClock,
+    records: int | None,
+    seconds: float | None,
+    shown: tuple[int | None, float | None],
+) -> None:
+    engines.begin()
+    failed = clock.now()
+    row = StatusRow("a", "FAILED", generation=1, beat=failed, lag_records=records, lag_seconds=seconds)
+    engine_says(control, row)
+    clock.advance(30.0)
+    status = control.status("a")
+    older = clock.now() - failed
+    assert older >= 30.0
+    assert (status.lag_records, status.lag_seconds and round(status.lag_seconds - older, 6)) == shown
