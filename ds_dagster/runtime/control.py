@@ -33,7 +33,7 @@ from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
 from ds_dagster.runtime.spec import job_spec, upstream
 from ds_dagster.runtime.states import ACTIVE, PENDING, SETTLED
 from ds_dagster.runtime.status import Action, Change, EngineStatus, Ensured, FiniteResult, JobStatus
-from ds_dagster.runtime.views import job_status
+from ds_dagster.runtime.views import Seen, job_status
 from ds_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -104,14 +104,10 @@ class Control:
             jobs = rows.jobs(connection)
             observed = rows.statuses(connection)
             held = rows.held_by_steps(connection, self.clock.now())
-        engine, identity, now = self._watch.status(), self.journal.identity(), self.clock.now()
-        silent = self._watch.silent_for()
+        engine, identity = self._watch.status(), self.journal.identity()
+        seen = Seen(engine, identity, self._watch.silent_for(), self.clock.now(), held)
         return tuple(
-            job_status(
-                jobs[name], observed.get(name, StatusRow(name)), engine, identity, silent, now, held=name in held
-            )
-            if name in jobs
-            else self._unknown(name)
+            job_status(jobs[name], observed.get(name), seen) if name in jobs else self._unknown(name)
             for name in (sorted(jobs) if names is None else names)
         )
 

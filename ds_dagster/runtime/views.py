@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ds_dagster.errors import DsError, error
@@ -18,44 +18,47 @@ from ds_dagster.runtime.status import EngineStatus, JobStatus
 _ANSWERING = frozenset({"RUNNING", "STARTING", "STOPPING"})
 
 
-def job_status(
-    job: JobRow,
-    status: StatusRow,
-    engine: EngineStatus,
-    identity: Identity,
-    silent: float,
-    now: float,
-    *,
-    held: bool = False,
-) -> JobStatus:
-    """Join the two halves of a job.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known beside the rows of a job.
+
+    Attributes:
+        engine: who holds the lease, and whether it lives.
+        identity: whose jobs they are.
+        silent: seconds since the engine's last beat.
+        now: epoch seconds.
+        held: jobs whose open run is held by a step that lives.
+    """
+
+    engine: EngineStatus
+    identity: Identity
+    silent: float
+    now: float
+    held: frozenset[str] = frozenset()
+
+
+def job_status(job: JobRow, written: StatusRow | None, seen: Seen) -> JobStatus:
+    """Join the two halves of a job: what is wanted, and what was written of it last.
 
     A state in which a query exists, or is about to, is a fact only while the one who wrote it lives: the engine that
     holds the lock and the lease, or a step that holds its run. Otherwise it is UNKNOWN. Settled states (FAILED,
     STOPPED, FINISHED) stay true.
-
-    Args:
-        job, status: the two halves.
-        engine: who holds the lease, and whether it lives.
-        identity: whose job it is.
-        silent: seconds since the engine's last beat.
-        now: epoch seconds.
-        held: whether a step that lives holds the job's open run.
     """
+    status, engine, silent = written or StatusRow(job.name), seen.engine, seen.silent
     told: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
     told["reported_generation"] = told.pop("generation")
     told["since"] = told["since"] or None
     writer, _ = told.pop("writer"), told.pop("streak")
-    lives = held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
+    lives = job.name in seen.held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
     if not lives and status.state in ACTIVE | PENDING:
         told |= _unheard(engine, silent, state="UNKNOWN")
     elif engine.state == "GONE" and status.state == "ABSENT" and job.desired == "RUNNING" and not status.condition:
         told |= _said(error("ENGINE_STOPPED" if status.incarnation else "ENGINE_NOT_RUNNING"), "ABSENT")
     if status.state in PENDING or not lives or status.state == "FAILED":
-        told |= _lag_since(status, now)
+        told |= _lag_since(status, seen.now)
     return JobStatus(
         **told,
-        job_id=identity.job_id(job.name),
+        job_id=seen.identity.job_id(job.name),
         relation=job.relation,
         desired=job.desired,
         generation=job.generation,
