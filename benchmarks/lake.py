@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from benchmarks.measure import Pairs, Result, Size, results, say
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP_LTZ, VARCHAR
 from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_loader import DeltaLoader
@@ -41,8 +42,8 @@ def ours(folder: Path, mode: str) -> Load:
     key = ("id",) if mode == "upsert" else ()
     target = TableTarget(("ours",), COLUMNS, key, mode, "incremental")  # type: ignore[arg-type]
     loader = DeltaLoader(address, address.place("ours"), target, SinkIdentity("bench", 1))
-    loader.prepare()
-    return loader.load
+    loader.prepare(CheckpointTip())
+    return lambda rows, epoch: loader.load(rows, Tip(epoch))
 
 
 def peer(folder: Path, mode: str) -> Load:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.testing.short_lived import JAVA_OPTIONS
+from tests import driven
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 """Of the drivers that tests and their child processes start; detached engines have it from ``tests.engines``."""
@@ -15,6 +16,11 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 COSTS = ("spark", "servers", "cases", "conformance", "e2e", "browser", "slow")
 FOLDERS = {"spark": "spark", "conformance": "conformance", "e2e": "e2e"}
 """Folder below tests/ → mark of every test in it."""
+
+
+@pytest.fixture(autouse=True)
+def _no_checkpoints() -> None:
+    driven.forget()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from ds_dagster.catalog.capabilities import Delivery
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.relation import SchemaFormatName
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
@@ -308,12 +309,19 @@ class BatchLoader(Protocol):
     Rows arrive with the target's columns plus ``__deleted`` (boolean) when the mode is upsert, at most one row per key.
     """
 
-    def prepare(self) -> None:
-        """Create or verify target and ledger. Raises a user condition with the difference when the target is another
-        shape."""
+    def prepare(self, tip: CheckpointTip) -> None:
+        """Create or verify target and ledger, and hold the ledger against the checkpoint the run begins from.
 
-    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        """Apply one batch exactly once."""
+        Raises:
+            UserError: a condition of :func:`ds_dagster.catalog.ledger.decide`.
+        """
+
+    def load(self, rows: pyarrow.Table, batch: Tip) -> LoadResult:
+        """Apply one batch exactly once. Only the batch that was planned when the run began may be in the ledger.
+
+        Raises:
+            UserError: a condition of :func:`ds_dagster.catalog.ledger.within_run`.
+        """
 
     def finish(self) -> int:
         """After the last batch of a finite run: publish (full refresh); returns rows the run loaded in all."""

@@ -235,7 +235,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "TARGET_LOCKED",
         "external",
         "the table {table} is locked by other sessions: {reason}",
-        "see pg_locks and pg_stat_activity for the session that holds it; it is tried again by itself",
+        "it is tried again by itself; for the session that holds it see pg_locks and pg_stat_activity in Postgres, "
+        "SHOW LOCKS in Snowflake",
     ),
     Condition(
         "TARGET_REFERENCED",

@@ -196,8 +196,20 @@ class FileStore:
             if self.address.is_local:
                 _write_local(Path(place), content)
                 return
-            with self.system().open_output_stream(place, compression=None) as stream:
+            stream = self.system().open_output_stream(place, compression=None)
+            try:
                 stream.write(content)
+            except OSError:
+                self._discard(stream, place)
+                raise
+            stream.close()
+
+    def _discard(self, stream: Any, place: str) -> None:
+        """A stream that has failed may show what it got when it is closed, and has to be closed."""
+        with suppress(OSError):
+            stream.close()
+        with suppress(OSError):
+            self.system().delete_file(place)
 
     def delete(self, place: str) -> None:
         """Remove a file; nothing happens where there is none."""

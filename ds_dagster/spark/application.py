@@ -114,12 +114,14 @@ class ApplicationWriter:
         return tuple(sink.writer.loader for sink in self.sinks if isinstance(sink.writer, BatchWriter))
 
     def settle(self, account: Account) -> None:
-        """Before the first batch: hold every stream against the checkpoint.
+        """Before the first batch: hold every sink against the checkpoint.
 
         Raises:
-            DsError: as :meth:`Account.settle`.
+            DsError: as :meth:`Account.settle` and :meth:`BatchWriter.settle`.
         """
         for sink in self.sinks:
+            if isinstance(sink.writer, BatchWriter):
+                sink.writer.settle(account)
             if isinstance(sink.writer, StreamWriter):
                 sink.writer.options = account.settle(sink.write, sink.identity, sink.writer.options)
 
@@ -174,16 +176,11 @@ def stream_options(write: WriteSpec, identity: SinkIdentity, resolve: Resolver) 
 def table_writer(
     write: WriteSpec, query: BoundQuery, identity: SinkIdentity, resolve: Resolver, loader: BatchLoader | None
 ) -> BatchWriter:
-    """The writer of a table or view sink over its loader, prepared.
-
-    Raises:
-        DsError: what the loader refuses.
-    """
+    """The writer of a table or view sink over its loader."""
     if write.table is None:
         raise error("INTERNAL", where=f"a table sink without table: {write.entity}")
     if loader is None:
         module, _, name = write.loader.partition(":")
         loader = getattr(import_module(module), name)(write, identity, resolve)
     assert loader is not None
-    loader.prepare()
     return BatchWriter(loader, write.table, query.sink.event_time.format)

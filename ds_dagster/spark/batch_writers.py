@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, RowText, TableTarget
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.errors import DsError
 from ds_dagster.spark import columns as names
+from ds_dagster.spark.checkpoint_tip import batch_tip
 from ds_dagster.spark.columns import field
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.json_options import json_options
+from ds_dagster.spark.sink_account import Account
 
 if TYPE_CHECKING:
     import pyarrow
@@ -38,9 +43,19 @@ class BatchWriter:
         self.target = target
         self.timestamp_format = timestamp_format
         self._is_planned = False
+        self._tip_of: Callable[[int], Tip] = Tip
         self.failure: DsError | None = None
         self.last: LoadResult | None = None
         self.written = 0
+
+    def settle(self, account: Account) -> None:
+        """Before the first batch: hold the table against the checkpoint.
+
+        Raises:
+            DsError: what the loader refuses.
+        """
+        self._tip_of = partial(batch_tip, account.session, account.checkpoint)
+        self.loader.prepare(account.tip)
 
     def planned(self, stream: DataFrame) -> DataFrame:
         """The stream of what batches are loaded as, where that can stand in its plan: a query on top of every batch
@@ -57,7 +72,7 @@ class BatchWriter:
             DsError: what the loader raises; the batch fails and is run again by the next start.
         """
         try:
-            self.last = self.loader.load(self.rows(batch), epoch)
+            self.last = self.loader.load(self.rows(batch), self._tip_of(epoch))
             self.written += 0 if self.last.replayed else self.last.rows
         except (DsError, *SPARK_ERRORS) as problem:
             self.failure = classify(problem)

@@ -139,7 +139,7 @@ def prepare(
         tables: how tables that are looked up are read, by the ``source_name`` of their scan.
 
     Raises:
-        DsError: what the loader's ``prepare``, the resolver and the compiler raise; a failure of Spark is classified.
+        DsError: what the loader's factory, the resolver and the compiler raise; a failure of Spark is classified.
     """
     session = job_session(spark, batch_settings(query.root), state_store(query.root))
     config = clock_config(query.root, reads, mode=clock, looks=provider is None)
@@ -209,7 +209,7 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
         trigger: ``available_now`` ends by itself when what exists now has been processed.
 
     Raises:
-        DsError: INPUT_RECREATED, what :meth:`Account.settle` raises, or Spark refused to start it.
+        DsError: INPUT_RECREATED, what sinks and loaders refuse, or Spark refused to start it.
     """
     with ExitStack() as undo:
         undo.callback(close, prepared)
@@ -222,11 +222,13 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
 
 
 def _settled(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip) -> PreparedQuery:
-    """The same with its streams held against the checkpoint."""
+    """The same with its sinks held against the checkpoint."""
     account = Account.of(prepared.session, checkpoint, tip, prepared.targets)
     with active(prepared.session):
         if prepared.application is not None:
             prepared.application.settle(account)
+        elif prepared.writer is not None:
+            prepared.writer.settle(account)
         elif prepared.write.kind == "stream" and prepared.capture is None:
             options = account.settle(prepared.write, prepared.identity, prepared.options)
             prepared = replace(prepared, options=options)

@@ -3,15 +3,16 @@ statement of the SQL warehouse. A batch costs no time of the warehouse."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.errors import error
 from ds_dagster.stores.databricks_connection import WorkspaceAddress
 from ds_dagster.stores.databricks_warehouse import WarehouseLoader
 from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_loader import DeltaLoader
+from ds_dagster.stores.table_sink import opened
 
 if TYPE_CHECKING:
     import pyarrow
@@ -19,25 +20,21 @@ if TYPE_CHECKING:
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> DatabricksLoader:
     """The loader of a table; connects at :meth:`DatabricksLoader.prepare`."""
-    if spec.table is None:
-        raise error("INTERNAL", where="a table without a target")
-    settings: Mapping[str, str] = {name: resolve(value) for name, value in spec.options.items()}
+    target, settings = opened(spec, resolve)
     store = settings["store"]
     workspace = WorkspaceAddress.of(store, {**settings, "url": settings["workspace_url"]})
     location = settings["location"]
     url = location if "://" in location else f"s3://{location}"  # a bucket's name that stood in a reference
     files = LakeAddress.of(store, {**settings, "url": url}, "DATABRICKS")
     shared = settings["shared"] == "true"
-    return DatabricksLoader(workspace, DeltaLoader(files, files.root, spec.table, identity, shared=shared))
+    return DatabricksLoader(workspace, DeltaLoader(files, files.root, target, identity, shared=shared))
 
 
 def open_warehouse_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> WarehouseLoader:
     """The loader of a table that the warehouse fills; connects at :meth:`WarehouseLoader.prepare`."""
-    if spec.table is None:
-        raise error("INTERNAL", where="a table without a target")
-    settings: Mapping[str, str] = {name: resolve(value) for name, value in spec.options.items()}
+    target, settings = opened(spec, resolve)
     workspace = WorkspaceAddress.of(settings["store"], {**settings, "url": settings["workspace_url"]})
-    return WarehouseLoader(workspace, spec.table, identity, shared=settings["shared"] == "true")
+    return WarehouseLoader(workspace, target, identity, shared=settings["shared"] == "true")
 
 
 class DatabricksLoader:
@@ -47,7 +44,7 @@ class DatabricksLoader:
         self.workspace = workspace
         self.files = files
 
-    def prepare(self) -> None:
+    def prepare(self, tip: CheckpointTip) -> None:
         """Create or verify the table and its name.
 
         Raises:
@@ -55,13 +52,13 @@ class DatabricksLoader:
             ``WorkspaceAddress.rows`` and ``DeltaLoader.prepare`` raise.
         """
         is_registered = self._is_registered()
-        self.files.prepare()
+        self.files.prepare(tip)
         if not is_registered and self.files.exists():
             self._register()
 
-    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
+    def load(self, rows: pyarrow.Table, batch: Tip) -> LoadResult:
         """Apply one batch exactly once; see ``DeltaLoader.load``."""
-        return self.files.load(rows, epoch)
+        return self.files.load(rows, batch)
 
     def finish(self) -> int:
         """Publish a full refresh and make sure of the name; rows of the run."""

@@ -17,16 +17,23 @@ from sqlglot import exp
 from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget
 from ds_dagster.stores.databricks_connection import DIALECT, table_of
 from ds_dagster.stores.delta_tables import ROWS, STAGED
-from ds_dagster.stores.sqlite_loader import DELETED
+from ds_dagster.stores.table_sink import DELETED, PUBLISHED
 
 VOLUME = "ds_staging"
 """Volume in the table's schema that batches are put into."""
 LEDGER = "ds_ledger"
+OFFSETS = "offsets"
+"""Digest of what a batch has read; ledgers of earlier versions of the package have no such column."""
 LEDGER_COLUMNS: Mapping[str, str] = MappingProxyType(
-    {"job": "STRING", "target": "STRING", "version": "BIGINT", "epoch": "BIGINT", "loaded": "BIGINT"}
+    {
+        "job": "STRING",
+        "target": "STRING",
+        "version": "BIGINT",
+        "epoch": "BIGINT",
+        "loaded": "BIGINT",
+        OFFSETS: "STRING",
+    }
 )
-PUBLISHED = -1
-"""Epoch of the ledger row that says a full refresh was published."""
 
 
 class Statements:
@@ -75,9 +82,15 @@ class Statements:
         """Drop a table of ours."""
         return exp.Drop(tables=[table_of(name)], kind="TABLE", exists=True).sql(DIALECT)
 
-    def describe(self) -> str:
-        """Columns of the target."""
-        return exp.Describe(this=table_of(self.target.path)).sql(DIALECT)
+    def add_offsets(self) -> str:
+        """Digests from now on."""
+        added = exp.ColumnDef(this=_name(OFFSETS), kind=exp.DataType.build("STRING", dialect=DIALECT))
+        place = table_of((*self.schema, LEDGER))
+        return exp.Alter(this=place, kind="TABLE", actions=[exp.Schema(expressions=[added])]).sql(DIALECT)
+
+    def describe(self, name: Sequence[str]) -> str:
+        """Columns of a table."""
+        return exp.Describe(this=table_of(name)).sql(DIALECT)
 
     def new_tables(self) -> str:
         """Names of tables that runs of this job load into."""
@@ -107,9 +120,11 @@ class Statements:
         }
         return self._ledger(*(exp.alias_(value, name) for name, value in cases.items()))
 
-    def rows_of(self, epoch: int) -> str:
-        """Rows of a batch of this version."""
-        found = self._ledger_select(exp.alias_(exp.Max(this=exp.column("loaded")), "loaded"))
+    def batch(self, epoch: int) -> str:
+        """Rows and offsets of a batch of this version."""
+        found = self._ledger_select(
+            *(exp.alias_(exp.Max(this=exp.column(name)), name) for name in ("loaded", OFFSETS)),
+        )
         mine = exp.and_(
             exp.column("version").eq(_number(self.identity.version)), exp.column("epoch").eq(_number(epoch))
         )
@@ -125,7 +140,7 @@ class Statements:
         """Rows of the target."""
         return exp.select(exp.alias_(exp.Count(this=exp.Star()), "found")).from_(self._target()).sql(DIALECT)
 
-    def note(self, epoch: int, loaded: int) -> str:
+    def note(self, epoch: int, loaded: int, offsets: str) -> str:
         """The batch is loaded."""
         values = exp.Tuple(
             expressions=[
@@ -134,6 +149,7 @@ class Statements:
                 _number(self.identity.version),
                 _number(epoch),
                 _number(loaded),
+                _text(offsets),
             ]
         )
         return exp.insert(

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.errors import error
 from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_tables import (
@@ -34,6 +36,7 @@ from ds_dagster.stores.delta_tables import (
     staged_values,
     storable,
 )
+from ds_dagster.stores.table_sink import Found, TableSink, opened, tip_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 ATTEMPTS = 10
 """How often a batch is tried while other writers commit in between."""
+OFFSETS_DIGITS = 15
+"""How much of a digest a number of 63 bits holds."""
 OURS = "ds-dagster"
 """Application id that says a table holds rows loaded by this package, whichever project did."""
 _LOCKS: dict[str, threading.Lock] = {}
@@ -50,70 +55,30 @@ _LOCKS_LOCK = threading.Lock()
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> DeltaLoader:
     """The loader of a table; connects at :meth:`DeltaLoader.prepare`."""
-    if spec.table is None:
-        raise error("INTERNAL", where="a table without a target")
-    settings: Mapping[str, str] = {name: resolve(value) for name, value in spec.options.items()}
+    target, settings = opened(spec, resolve)
     address = LakeAddress.of(settings["store"], settings)
-    place = address.place(*spec.table.path)
-    return DeltaLoader(address, place, spec.table, identity, shared=settings["shared"] == "true")
+    place = address.place(*target.path)
+    return DeltaLoader(address, place, target, identity, shared=settings["shared"] == "true")
 
 
-class DeltaLoader:
-    """See ``catalog.io_spec.BatchLoader``. ``place``: the table's own folder or prefix; ``shared``: several queries
-    fill the table (INSERT INTO)."""
+class DeltaLoader(TableSink):
+    """See :class:`TableSink`. ``place``: the table's own folder or prefix."""
 
     def __init__(
         self, address: LakeAddress, place: str, target: TableTarget, identity: SinkIdentity, *, shared: bool = False
     ) -> None:
+        super().__init__(target, identity, shared=shared)
         self.address = address
         self.place = place
-        self.target = target
-        self.identity = identity
-        self.shared = shared
-        self._loaded = 0
-
-    @property
-    def table(self) -> str:
-        """Name, for messages."""
-        return ".".join(self.target.path)
 
     @property
     def written(self) -> str:
         """Place of the table batches go to: the target, or the new table of a full refresh."""
-        is_full = self.target.refresh == "full"
-        return f"{self.place}/{new_folder(self.identity)}" if is_full else self.place
-
-    def prepare(self) -> None:
-        """Create or verify the target.
-
-        Raises:
-            UserError: TARGET_DIFFERS, TARGET_OF_OTHER_JOB, TARGET_SHARED_RESET, LEDGER_NEWER, STORE_LOGIN_REFUSED,
-            STORE_PERMISSION_DENIED, STORE_BUCKET_MISSING, STORE_FOLDER_INVALID. ExternalError: STORE_UNREACHABLE.
-        """
-        self._guarded("prepare the table", self._prepare)
-
-    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        """Apply one batch exactly once.
-
-        Raises:
-            UserError: LEDGER_NEWER, TARGET_REJECTS_ROWS. ExternalError: STORE_UNREACHABLE, TARGET_BUSY, DISK_FULL.
-        """
-        result = self._guarded("load a batch", lambda: self._load(rows, epoch), epoch)
-        self._loaded += result.rows
-        return result
-
-    def finish(self) -> int:
-        """Publish a full refresh; rows of the run (incremental: those this loader saw, a replayed batch included)."""
-        if self.target.refresh != "full":
-            return self._loaded
-        return self._guarded("publish the table", self._publish)
+        return f"{self.place}/{new_folder(self.identity)}" if self.is_full else self.place
 
     def exists(self) -> bool:
         """Whether the target is there: made by :meth:`prepare`, for a full refresh by :meth:`finish`."""
         return self._guarded("look at the table", lambda: self.address.table(self.place) is not None)
-
-    def close(self) -> None:
-        """Nothing stays open between batches."""
 
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
         try:
@@ -122,37 +87,49 @@ class DeltaLoader:
         except self.address.errors() as problem:
             raise self.address.failure(problem, action, self.table, epoch) from None
 
-    def _prepare(self) -> None:
-        self.address.make_folder(self.place)
-        existing = self.address.table(self.place)
-        newest = self._newest(existing)
-        self._check_target(existing, newest)
-        if self.target.refresh == "full":
-            self._prepare_new(existing)
+    def _transaction(self) -> AbstractContextManager[Any]:
+        """The table batches go to as it is now, None for none; one commit follows."""
+        return nullcontext(self.address.table(self.written))
 
-    def _newest(self, existing: Any | None) -> int | None:
+    def _look(self, written: Any) -> Found:
+        existing = self.address.table(self.place) if self.is_full else written
+        found, known = self._ledger(written, existing), self._newest(existing)
+        difference = (
+            shape_difference(existing_columns(existing.schema().to_json()), self.target) if existing is not None else ""
+        )
+        facts = replace(
+            found.facts,
+            exists=written is not None,
+            differs=bool(difference) and not (self.is_full and known is not None),
+            has_others=known is None and not self.shared and not self.is_full and _has_rows_of_ours(existing),
+            keeps="TARGET_SHARED_RESET" if self.shared and not self.is_full else "",
+        )
+        return replace(found, facts=facts, difference=difference, target=existing)
+
+    def _ledger(self, written: Any | None, target: Any | None) -> Found:
+        """What the application transactions of the two tables say."""
+        versions = [version for version in map(self._newest, (written, target)) if version is not None]
+        batch, offsets, rows = (self._number(written, name) for name in ("", "/offsets", "/rows"))
+        tip = tip_of(batch, f"{offsets:0{OFFSETS_DIGITS}x}" if offsets else "")
+        published = self._number(target, "/published") if self.is_full else None
+        return Found(SinkFacts(tip, max(versions, default=None)), rows=rows or 0, published=published)
+
+    def _newest(self, table: Any | None) -> int | None:
         """Newest checkpoint version of this job that wrote into a table."""
-        found = None if existing is None else existing.transaction_version(self.identity.job)
-        if found is not None and found > self.identity.version:
-            raise error("LEDGER_NEWER", table=self.table, found=found, version=self.identity.version)
+        found = None if table is None else table.transaction_version(self.identity.job)
         return None if found is None else int(found)
 
-    def _check_target(self, existing: Any | None, newest: int | None) -> None:
-        """The target takes our rows, or is made."""
-        is_full = self.target.refresh == "full"
-        if existing is None:
-            if not is_full:
-                self._create(self.place)
-            return
-        difference = shape_difference(existing_columns(existing.schema().to_json()), self.target)
-        if difference and not (is_full and newest is not None):
-            raise error("TARGET_DIFFERS", table=self.table, difference=difference)
-        if is_full:
-            return
-        if self.shared and newest is not None and newest < self.identity.version:
-            raise error("TARGET_SHARED_RESET", table=self.table)
-        if newest is None and not self.shared and existing.transaction_version(OURS) is not None and existing.count():
-            raise error("TARGET_OF_OTHER_JOB", table=self.table)
+    def _number(self, table: Any | None, name: str) -> int | None:
+        """What a table keeps of this version: the batch (no name), or a number beside it."""
+        found = None if table is None else table.transaction_version(f"{self.identity.ledger}{name}")
+        return None if found is None else int(found)
+
+    def _make(self, work: Any, found: Found) -> None:  # noqa: ARG002
+        self.address.make_folder(self.place)
+        if self.is_full:
+            self._make_new(found)
+        elif found.target is None:
+            self._create(self.place)
 
     def _create(self, place: str) -> None:
         self.address.deltalake().DeltaTable.create(
@@ -162,64 +139,54 @@ class DeltaLoader:
             storage_options=self.address.storage_options(),
         )
 
-    def _prepare_new(self, existing: Any | None) -> None:
+    def _make_new(self, found: Found) -> None:
         """The new table of this run; those of earlier versions of this job go."""
-        if self._published(existing) is not None:
+        if found.published is not None:
             return
-        prefix = new_prefix(self.identity.job)
-        for name in self.address.folders(self.place):
-            version = name.removeprefix(prefix)
-            if name.startswith(prefix) and version.isdigit() and int(version) < self.identity.version:
+        for version, name in self._new_folders():
+            if version < self.identity.version:
                 self.address.remove_folder(self.place, name)
         self.address.make_folder(self.written)
         self._create(self.written)
 
-    def _load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
+    def _new_folders(self) -> list[tuple[int, str]]:
+        """Version and folder of new tables of this job."""
+        prefix = new_prefix(self.identity.job)
+        names = {
+            name: name.removeprefix(prefix) for name in self.address.folders(self.place) if name.startswith(prefix)
+        }
+        return [(int(version), name) for name, version in names.items() if version.isdigit()]
+
+    def _load(self, rows: pyarrow.Table, batch: Tip) -> tuple[LoadResult, int]:
         from deltalake.exceptions import CommitFailedError
 
-        storable_rows = self._storable(rows, epoch)
         for _ in range(ATTEMPTS):
             try:
-                return self._apply(storable_rows, epoch)
+                return super()._load(rows, batch)
             except CommitFailedError as problem:
                 if not _was_overtaken(problem):
                     raise
-        raise error("TARGET_BUSY", table=self.table, epoch=epoch, attempts=ATTEMPTS)
+                self._skip = batch  # a commit whose answer was lost is found in the table
+        raise error("TARGET_BUSY", table=self.table, epoch=batch.batch, attempts=ATTEMPTS)
 
-    def _storable(self, rows: pyarrow.Table, epoch: int) -> pyarrow.Table:
+    def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:
         """Rows with the table's types; what does not fit is told without its value."""
         try:
             return storable(rows, self.target)
         except ValueError as problem:  # Arrow's own errors are ValueErrors
             reason = str(problem).partition(":")[0]
-            raise error("TARGET_REJECTS_ROWS", table=self.table, epoch=epoch, reason=reason) from None
+            raise error("TARGET_REJECTS_ROWS", table=self.table, epoch=batch.batch, reason=reason) from None
 
-    def _apply(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        """One look at the ledger and one commit."""
-        table = self.address.table(self.written)
-        if table is None:
-            return self._without_table()
-        newest = self._newest(table)
-        known = table.transaction_version(self.identity.ledger)
-        if known is not None and known >= epoch:
-            self._loaded += table.transaction_version(self._counter("rows")) if known == epoch else 0
-            return LoadResult(0, replayed=True)
-        begins_anew = newest is not None and newest < self.identity.version
-        self._write(table, rows, begins_anew, self._ledger(table, epoch, rows.num_rows))
-        return LoadResult(rows.num_rows)
+    def _state(self, written: Any, batch: Tip, rows: int) -> Found:  # noqa: ARG002
+        target = self.address.table(self.place) if written is None else None
+        found = self._ledger(written, target)
+        if written is None and self.is_full:  # it was published, or a newer run has removed it
+            newest = max((version for version, _ in self._new_folders()), default=found.facts.version)
+            found = replace(found, facts=replace(found.facts, version=newest))
+        return replace(found, facts=replace(found.facts, exists=written is not None))
 
-    def _without_table(self) -> LoadResult:
-        """The new table of a full refresh is gone: it was published, or a newer run has removed it."""
-        target = self.address.table(self.place)
-        self._newest(target)
-        if self._published(target) is not None:
-            return LoadResult(0, replayed=True)
-        prefix = new_prefix(self.identity.job)
-        versions = [name.removeprefix(prefix) for name in self.address.folders(self.place) if name.startswith(prefix)]
-        newest = max((int(version) for version in versions if version.isdigit()), default=-1)
-        if newest > self.identity.version:
-            raise error("LEDGER_NEWER", table=self.table, found=newest, version=self.identity.version)
-        raise error("TARGET_GONE", table=self.table)
+    def _apply(self, written: Any, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
+        self._write(written, staged, replaces, self._note(written, batch, staged.num_rows))
 
     def _write(self, table: Any, rows: pyarrow.Table, begins_anew: bool, ledger: Any) -> None:
         """Rows and ledger in one commit; the ledger alone when no row changes."""
@@ -252,17 +219,16 @@ class DeltaLoader:
             .execute()
         )
 
-    def _ledger(self, table: Any, epoch: int, rows: int) -> Any:
-        """What a batch's commit says: the epoch, the version of the job, how many rows it and the run have."""
-        total = (table.transaction_version(self._counter("total")) or 0) + rows
+    def _note(self, table: Any, batch: Tip, rows: int) -> Any:
+        """What a batch's commit says: the batch, the version of the job, how many rows it and the run have."""
+        total = (self._number(table, "/total") or 0) + rows
+        offsets = int(batch.offsets[:OFFSETS_DIGITS] or "0", 16)
+        numbers = {"": batch.batch, "/offsets": offsets, "/rows": rows, "/total": total}
+        ledger = self.identity.ledger
         return self._commit(
-            {self.identity.ledger: epoch, self._counter("rows"): rows, self._counter("total"): total},
-            {"ds.ledger": self.identity.ledger, "ds.epoch": str(epoch), "ds.rows": str(rows)},
+            {f"{ledger}{name}": number for name, number in numbers.items()},
+            {"ds.ledger": ledger, "ds.epoch": str(batch.batch), "ds.offsets": batch.offsets, "ds.rows": str(rows)},
         )
-
-    def _counter(self, name: str) -> str:
-        """Application id of a number kept beside the epoch."""
-        return f"{self.identity.ledger}/{name}"
 
     def _commit(self, numbers: Mapping[str, int], shown: Mapping[str, str]) -> Any:
         module = self.address.deltalake()
@@ -272,11 +238,6 @@ class DeltaLoader:
             max_commit_retries=0,
             app_transactions=[module.Transaction(name, number) for name, number in everything.items()],
         )
-
-    def _published(self, target: Any | None) -> int | None:
-        """Rows of this version if it was published."""
-        found = None if target is None else target.transaction_version(self._counter("published"))
-        return None if found is None else int(found)
 
     def _publish(self) -> int:
         """The new table's rows become the target's in one commit."""
@@ -295,15 +256,15 @@ class DeltaLoader:
         raise error("TARGET_BUSY", table=self.table, epoch="(publish)", attempts=ATTEMPTS)
 
     def _publish_once(self) -> int:
-        target = self.address.table(self.place)
-        self._newest(target)
-        published = self._published(target)
-        if published is not None:
-            return published
         made = self.address.table(self.written)
+        found = self._look(made)
+        if found.published is not None:
+            return found.published
+        self._admitted(CheckpointTip(found.facts.tip), found)
         if made is None:
             raise error("TARGET_GONE", table=self.table)
-        rows = int(made.transaction_version(self._counter("total")) or 0)
+        target = found.target
+        rows = self._number(made, "/total") or 0
         reader = made.to_pyarrow_dataset().scanner().to_reader().cast(arrow_schema(self.target.columns))
         self.address.deltalake().write_deltalake(
             self.place if target is None else target,
@@ -312,7 +273,7 @@ class DeltaLoader:
             schema_mode=None if target is None else "overwrite",
             storage_options=self.address.storage_options() if target is None else None,
             commit_properties=self._commit(
-                {self._counter("published"): rows}, {"ds.ledger": self.identity.ledger, "ds.rows": str(rows)}
+                {f"{self.identity.ledger}/published": rows}, {"ds.ledger": self.identity.ledger, "ds.rows": str(rows)}
             ),
         )
         return rows
@@ -321,6 +282,11 @@ class DeltaLoader:
 def _lock_of(place: str) -> threading.Lock:
     with _LOCKS_LOCK:
         return _LOCKS.setdefault(place, threading.Lock())
+
+
+def _has_rows_of_ours(table: Any | None) -> bool:
+    """Whether a table holds rows that this package has loaded."""
+    return table is not None and table.transaction_version(OURS) is not None and bool(table.count())
 
 
 def _was_overtaken(problem: Exception) -> bool:

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
-from ds_dagster.stores.sqlite_loader import DELETED, column_difference
+from ds_dagster.stores.table_sink import DELETED, column_difference
 
 if TYPE_CHECKING:
     import pyarrow

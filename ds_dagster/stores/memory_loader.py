@@ -7,19 +7,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
-from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.ledger import SinkFacts, Tip
 from ds_dagster.errors import error
+from ds_dagster.stores.table_sink import DELETED, Found, TableSink, opened
 
 if TYPE_CHECKING:
     import pyarrow
 
 Row = Mapping[str, Any]
-DELETED = "__deleted"
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -29,7 +32,7 @@ class MemoryTable:
     target: TableTarget
     rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
-    ledger: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    ledger: dict[tuple[str, int, int], tuple[Tip, int]] = field(default_factory=dict)
     changed: dict[tuple[Any, ...], int] = field(default_factory=dict)
     """When each row was written (epoch milliseconds), of views whose rows go by their age."""
 
@@ -45,6 +48,8 @@ PASSED: dict[str, int] = {}
 """Store → milliseconds by which its clock goes before the machine's: a case lets time pass without waiting."""
 TABLES: dict[tuple[str, str], MemoryTable] = {}
 """(store, entity) → table; process-wide because a loader is opened by import path."""
+NEW: dict[tuple[str, str, str], MemoryTable] = {}
+"""(store, entity, run) → the new table of a full refresh."""
 _LOCK = threading.RLock()
 
 
@@ -72,56 +77,94 @@ def clear(store: str | None = None) -> None:
     with _LOCK:
         for key in [key for key in TABLES if store is None or key[0] == store]:
             del TABLES[key]
+        for new in [key for key in NEW if store is None or key[0] == store]:
+            del NEW[new]
         for name in [name for name in PASSED if store in (None, name)]:
             del PASSED[name]
 
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> MemoryLoader:
     """The loader of an in-memory table."""
-    if spec.table is None:
-        raise error("INTERNAL", where="a table without a target")
-    return MemoryLoader((resolve(spec.options["store"]), spec.table.path[1]), spec.table, identity)
+    target, settings = opened(spec, resolve)
+    return MemoryLoader((settings["store"], target.path[1]), target, identity)
 
 
-class MemoryLoader:
-    """See ``catalog.io_spec.BatchLoader``."""
+class MemoryLoader(TableSink):
+    """See :class:`TableSink`."""
 
-    def __init__(self, place: tuple[str, str], target: TableTarget, identity: SinkIdentity) -> None:
+    def __init__(
+        self, place: tuple[str, str], target: TableTarget, identity: SinkIdentity, *, shared: bool = False
+    ) -> None:
+        super().__init__(target, identity, shared=shared)
         self.place = place
-        self.target = target
-        self.identity = identity
-        self._staged: MemoryTable | None = None
-        self._loaded = 0
 
-    def prepare(self) -> None:
-        """Make the table, or check that it has the same columns (TARGET_DIFFERS)."""
-        with _LOCK:
-            table = TABLES.setdefault(self.place, MemoryTable(self.target))
-            if table.target.columns != self.target.columns and table.ledger:
-                raise error("TARGET_DIFFERS", table=self.place[1], difference="other columns")
-            if self.target.refresh == "full":
-                self._staged = MemoryTable(self.target)
+    @property
+    def table(self) -> str:
+        """Name, for messages."""
+        return self.place[1]
 
-    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        """Apply one batch once."""
-        with _LOCK:
-            table = self._staged or TABLES[self.place]
-            key = (self.identity.job, self.identity.version, epoch)
-            newest = max((version for job, version, _ in table.ledger if job == self.identity.job), default=None)
-            if newest is not None and newest > self.identity.version:
-                raise error("LEDGER_NEWER", table=self.place[1], found=newest, version=self.identity.version)
-            if key in table.ledger:
-                self._loaded += table.ledger[key]
-                return LoadResult(0, replayed=True)
-            if newest is not None and newest < self.identity.version:
-                table.rows.clear()
-            for row in rows.to_pylist():
-                self._apply(table, row)
-            table.ledger[key] = rows.num_rows
-            self._loaded += rows.num_rows
-            return LoadResult(rows.num_rows)
+    def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
+        return step()
 
-    def _apply(self, table: MemoryTable, row: dict[str, Any]) -> None:
+    def _transaction(self) -> AbstractContextManager[Any]:
+        return _LOCK
+
+    @property
+    def _written(self) -> MemoryTable | None:
+        """The table batches go to: the target, or the new table of a full refresh."""
+        return NEW.get(self._new) if self.is_full else TABLES.get(self.place)
+
+    def _look(self, work: Any) -> Found:
+        table, found = TABLES.get(self.place), self._state(work)
+        if table is None:
+            return replace(found, facts=replace(found.facts, exists=self._written is not None))
+        known = [version for job, version, _ in table.ledger if job == self.identity.job]
+        differs = table.target.columns != self.target.columns and bool(table.ledger) and not (self.is_full and known)
+        others = not known and not self.shared and not self.is_full and bool(table.ledger and table.rows)
+        facts = replace(
+            found.facts,
+            exists=self._written is not None,
+            differs=differs,
+            has_others=others,
+            keeps="TARGET_SHARED_RESET" if self.shared else "",
+        )
+        return replace(found, facts=facts, difference="other columns")
+
+    def _make(self, work: Any, found: Found) -> None:
+        if not self.is_full:
+            TABLES.setdefault(self.place, MemoryTable(self.target))
+        elif found.published is None:
+            NEW.setdefault(self._new, MemoryTable(self.target))
+
+    def _state(self, work: Any, batch: Tip | None = None, rows: int = 0) -> Found:
+        target = TABLES.get(self.place)
+        ledger = {**(target.ledger if target else {}), **(self._written.ledger if self._written else {})}
+        newest = max((version for job, version, _ in ledger if job == self.identity.job), default=None)
+        mine = {key[-1]: noted for key, noted in ledger.items() if key[:2] == self._owner}
+        tip, count = mine[max(mine)] if mine else (None, 0)
+        is_published = self.is_full and bool(mine) and self._written is None
+        total = sum(count for _, count in mine.values()) if is_published else None
+        return Found(SinkFacts(tip, newest), rows=count, published=total)
+
+    @property
+    def _new(self) -> tuple[str, str, str]:
+        return (*self.place, self.identity.ledger)
+
+    @property
+    def _owner(self) -> tuple[str, int]:
+        return self.identity.job, self.identity.version
+
+    def _apply(self, work: Any, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
+        table = self._written
+        assert table is not None
+        if replaces:
+            table.rows.clear()
+        for row in staged.to_pylist():
+            self._write(table, row)
+        key = (*self._owner, batch.batch)
+        table.ledger[key] = (batch, staged.num_rows)
+
+    def _write(self, table: MemoryTable, row: dict[str, Any]) -> None:
         deleted = bool(row.pop(DELETED, False))
         upsert = self.target.mode == "upsert"
         key = tuple(row[name] for name in self.target.primary_key) if upsert else (len(table.history),)
@@ -132,13 +175,12 @@ class MemoryLoader:
             table.rows[key] = row
             table.changed[key] = now(self.place[0])
 
-    def finish(self) -> int:
-        """Publish a full refresh; rows loaded by this loader."""
+    def _publish(self) -> int:
         with _LOCK:
-            if self._staged is not None:
-                TABLES[self.place] = self._staged
-                self._staged = None
-        return self._loaded
+            new = NEW.pop(self._new, None)
+            if new is not None:
+                TABLES[self.place] = new
+            return self._state(None).published or 0
 
     def expire(self) -> int:
         """See ``catalog.io_spec.ExpiringLoader``."""
@@ -146,9 +188,6 @@ class MemoryLoader:
             table = TABLES[self.place]
             before, table.rows = len(table.rows), table.kept(now(self.place[0]))
             return before - len(table.rows)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 class MemoryAdmin:

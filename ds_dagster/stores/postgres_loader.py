@@ -10,95 +10,59 @@ that is not given in time and a server that is gone are the engine's to wait for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.postgres_connection import PostgresAddress, is_conflict
 from ds_dagster.stores.postgres_shapes import Existing, casts, find_table, is_exact, is_kept, shape_difference
-from ds_dagster.stores.postgres_tables import LOCK_SPACE, PUBLISHED, STAGE, TableStatements, new_prefix
+from ds_dagster.stores.postgres_tables import LOCK_SPACE, STAGE, TableStatements, new_prefix
 from ds_dagster.stores.repeating import repeated
-from ds_dagster.stores.sqlite_loader import DELETED
+from ds_dagster.stores.table_sink import (
+    DELETED,
+    KEPT_EPOCHS,
+    PRUNE_EVERY,
+    Found,
+    TableSink,
+    opened,
+    tip_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow
 
 R = TypeVar("R")
-KEPT_EPOCHS = 1000
-PRUNE_EVERY = 100
 CONFLICT_ATTEMPTS = 4
 CONFLICT_PAUSE_SECONDS = 1.0
 PUBLISH_LOCK_MILLIS = 5_000
 """How long a publication queues for the target: new readers wait behind it."""
-PUBLISH_ATTEMPTS = 6
-PUBLISH_PAUSE_SECONDS = 5.0
 
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> PostgresLoader:
     """The loader of a table or view; connects at :meth:`PostgresLoader.prepare`."""
-    if spec.table is None:
-        raise error("INTERNAL", where="a table without a target")
-    settings: Mapping[str, str] = {name: resolve(value) for name, value in spec.options.items()}
+    target, settings = opened(spec, resolve)
     address = PostgresAddress.of(settings["store"], settings)
-    return PostgresLoader(address, spec.table, identity, shared=settings["shared"] == "true")
+    return PostgresLoader(address, target, identity, shared=settings["shared"] == "true")
 
 
-class PostgresLoader:
-    """See ``catalog.io_spec.BatchLoader``. ``shared``: several queries fill the table (INSERT INTO)."""
+class PostgresLoader(TableSink):
+    """See :class:`TableSink`. Preparing and publishing work on one connection, batches on another."""
 
     def __init__(
         self, address: PostgresAddress, target: TableTarget, identity: SinkIdentity, *, shared: bool = False
     ) -> None:
+        super().__init__(target, identity, shared=shared)
         self.address = address
-        self.target = target
-        self.identity = identity
-        self.shared = shared
         self._control: Any = None
         self._bulk: Any = None
         self._made: TableStatements | None = None
         self._casts: Mapping[str, str] = MappingProxyType({})
         self._is_exact = False
-        self._loaded = 0
-
-    @property
-    def table(self) -> str:
-        """Schema and table, for messages."""
-        return ".".join(self.target.path)
-
-    def prepare(self) -> None:
-        """Create or verify ledger and target.
-
-        Raises:
-            UserError: TARGET_DIFFERS, TARGET_NOT_A_TABLE, TARGET_SCHEMA_MISSING, TARGET_OF_OTHER_JOB,
-                TARGET_SHARED_RESET, TARGET_REFERENCED, TARGET_GONE, LEDGER_NEWER, STORE_LOGIN_REFUSED,
-                STORE_PERMISSION_DENIED. ExternalError: STORE_UNREACHABLE, TARGET_LOCKED.
-        """
-        self._guarded("prepare the table", self._prepare)
-
-    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        """Apply one batch exactly once.
-
-        Raises:
-            UserError: LEDGER_NEWER, TARGET_REJECTS_ROWS, TARGET_CHANGED. ExternalError: STORE_UNREACHABLE, DISK_FULL,
-                TARGET_LOCKED.
-        """
-        result, counted = self._guarded("load a batch", lambda: self._load(rows, epoch), epoch)
-        self._loaded += counted
-        return result
-
-    def finish(self) -> int:
-        """Publish a full refresh; rows of the run (incremental: those this loader saw, a replayed batch included)."""
-        if self.target.refresh != "full":
-            return self._loaded
-        return repeated(
-            lambda: self._guarded("publish the table", self._publish),
-            lambda problem: isinstance(problem, DsError) and problem.condition == "TARGET_LOCKED",
-            PUBLISH_ATTEMPTS,
-            PUBLISH_PAUSE_SECONDS,
-        )
 
     def expire(self) -> int:
         """See ``catalog.io_spec.ExpiringLoader``."""
@@ -143,7 +107,7 @@ class PostgresLoader:
             self._made = TableStatements(self._control, self.target, self.identity, self._casts)
         return self._made
 
-    def _prepare(self) -> None:
+    def _prepare(self, tip: CheckpointTip) -> None:
         statements = self._statements()
         with self._control, self._control.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_SPACE, self.table))
@@ -152,11 +116,54 @@ class PostgresLoader:
                 raise error("TARGET_SCHEMA_MISSING", schema=self.target.path[0], store=self.address.store)
             cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext('ds_ledger'))", (LOCK_SPACE,))
             cursor.execute(statements.create_ledger())
-            newest = self._newest(cursor, statements)
-            self._check_target(cursor, statements, newest)
-            self._prepare_ageing(cursor, statements)
-            if self.target.refresh == "full":
-                self._prepare_new(cursor, statements)
+            cursor.execute(statements.has_offsets())
+            if not cursor.fetchone()[0]:
+                cursor.execute(statements.add_offsets())
+            found = self._look(cursor)
+            self._skip = self._admitted(tip, found).skip
+            self._make(cursor, found)
+
+    def _look(self, cursor: Any) -> Found:
+        statements = self._statements()
+        found, existing = self._ledger(cursor), find_table(cursor, self.target.path)
+        differs = difference = ""
+        if existing is not None:
+            difference = shape_difference(existing, self.target, shared=self.shared)
+            differs = difference if difference and not self._is_replaceable(cursor, existing) else ""
+        others = found.facts.version is None and not self.shared and not self.is_full and existing is not None
+        facts = replace(
+            found.facts,
+            exists=self._new_tables(cursor, statements.new) != set() if self.is_full else existing is not None,
+            differs=bool(differs),
+            has_others=others and self._has_others(cursor),
+            keeps=self._keeps(existing),
+        )
+        return replace(found, facts=facts, difference=difference, target=existing)
+
+    def _keeps(self, existing: Existing | None) -> str:
+        """Why the rows of an earlier version may not be replaced."""
+        if self.is_full or existing is None:
+            return ""
+        return "TARGET_SHARED_RESET" if self.shared else "TARGET_REFERENCED" if existing.referenced else ""
+
+    def _is_replaceable(self, cursor: Any, existing: Existing) -> bool:
+        """A full refresh may give a table another shape if an earlier one made it and nothing hangs on it."""
+        cursor.execute(self._statements().has_earlier())
+        return bool(self.is_full and cursor.fetchone()[0] and not is_kept(cursor, existing, self.target))
+
+    def _make(self, cursor: Any, found: Found) -> None:
+        statements, existing = self._statements(), found.target
+        if existing is None and not self.is_full:
+            cursor.execute(statements.create_table())
+        self._written_as(None if self.is_full else existing)
+        self._prepare_ageing(cursor, statements)
+        if self.is_full:
+            self._check_publishable(existing)
+            self._make_new(cursor, found)
+
+    def _check_publishable(self, existing: Existing | None) -> None:
+        if existing is not None and existing.referenced and self.target.mode != "upsert":
+            raise error("TARGET_REFERENCED", table=self.table)
 
     def _prepare_ageing(self, cursor: Any, statements: TableStatements) -> None:
         """Rows of a view that has got a retention only now are as old as this moment; without one none has an age."""
@@ -167,47 +174,13 @@ class PostgresLoader:
         elif has_stamp and not self.target.retention_millis:
             cursor.execute(statements.drop_stamp())
 
-    def _newest(self, cursor: Any, statements: TableStatements) -> int | None:
-        cursor.execute(statements.text(statements.newest()))
-        found = cursor.fetchone()[0]
-        if found is not None and found > self.identity.version:
-            raise error("LEDGER_NEWER", table=self.table, found=found, version=self.identity.version)
-        return None if found is None else int(found)
-
-    def _check_target(self, cursor: Any, statements: TableStatements, newest: int | None) -> None:
-        """The target takes our rows, or is made."""
-        existing = find_table(cursor, self.target.path)
-        is_full = self.target.refresh == "full"
-        if existing is None:
-            if newest == self.identity.version and not is_full and self._has_loaded(cursor, statements):
-                raise error("TARGET_GONE", table=self.table)
-            if not is_full:
-                cursor.execute(statements.create_table())
-            self._written_as(None)
-            return
-        self._check_shape(cursor, statements, existing)
-        if is_full:
-            self._written_as(None)
-            return
-        self._written_as(existing)
-        if newest is not None and newest < self.identity.version:
-            if self.shared:
-                raise error("TARGET_SHARED_RESET", table=self.table)
-            if existing.referenced:
-                raise error("TARGET_REFERENCED", table=self.table)
-        if newest is None and not self.shared:
-            self._check_others(cursor, statements)
-
-    def _check_shape(self, cursor: Any, statements: TableStatements, existing: Existing) -> None:
-        """A full refresh may give a table another shape if an earlier one made it and nothing hangs on it."""
-        difference = shape_difference(existing, self.target, shared=self.shared)
-        is_full = self.target.refresh == "full"
-        cursor.execute(statements.has_earlier())
-        replaceable = is_full and cursor.fetchone()[0] and not is_kept(cursor, existing, self.target)
-        if difference and not replaceable:
-            raise error("TARGET_DIFFERS", table=self.table, difference=difference)
-        if is_full and existing.referenced and self.target.mode != "upsert":
-            raise error("TARGET_REFERENCED", table=self.table)
+    def _ledger(self, cursor: Any, below: int | None = None) -> Found:
+        """What the ledger says of this job; ``below``: of batches before that one."""
+        statements = self._statements()
+        cursor.execute(statements.text(statements.newest(below)))
+        newest, batch, offsets, rows, published = cursor.fetchone()
+        facts = SinkFacts(tip_of(batch, offsets), None if newest is None else int(newest))
+        return Found(facts, rows=int(rows or 0), published=None if published is None else int(published))
 
     def _written_as(self, existing: Existing | None) -> None:
         """Batches go into a table that is there, or into one of ours."""
@@ -216,62 +189,63 @@ class PostgresLoader:
         if self._made is not None:
             self._made.casts = self._casts
 
-    def _has_loaded(self, cursor: Any, statements: TableStatements) -> bool:
-        """Whether this version has brought rows that must be somewhere."""
-        cursor.execute(statements.total())
-        return bool(cursor.fetchone()[0])
-
-    def _check_others(self, cursor: Any, statements: TableStatements) -> None:
-        """Rows another job has loaded would be doubled."""
+    def _has_others(self, cursor: Any) -> bool:
+        """Whether rows another job has loaded would be doubled."""
+        statements = self._statements()
         query = statements.sql.SQL("SELECT EXISTS (SELECT 1 FROM {} WHERE target = %s) AND EXISTS (SELECT 1 FROM {})")
         cursor.execute(query.format(statements.ledger, statements.target_name), (self.target.path[1],))
-        if cursor.fetchone()[0]:
-            raise error("TARGET_OF_OTHER_JOB", table=self.table)
+        return bool(cursor.fetchone()[0])
 
-    def _prepare_new(self, cursor: Any, statements: TableStatements) -> None:
-        """The new table of this run; those of earlier runs of this job go."""
-        prefix = new_prefix(self.target.path[1], self.identity.job)
+    def _new_tables(self, cursor: Any, prefix: str) -> set[str]:
+        """Tables of the schema whose names begin so."""
         cursor.execute(
             "SELECT tablename FROM pg_tables WHERE schemaname = %s AND starts_with(tablename, %s)",
             (self.target.path[0], prefix),
         )
-        names = {name for (name,) in cursor.fetchall()}
+        return {name for (name,) in cursor.fetchall()}
+
+    def _make_new(self, cursor: Any, found: Found) -> None:
+        """The new table of this run; those of earlier runs of this job go."""
+        statements = self._statements()
+        names = self._new_tables(cursor, new_prefix(self.target.path[1], self.identity.job))
         for name in names - {statements.new}:
             identifier = statements.sql.Identifier(self.target.path[0], name)
             cursor.execute(statements.sql.SQL("DROP TABLE {}").format(identifier))
-        if statements.new not in names and self._published(cursor, statements) is None:
+        if statements.new not in names and found.published is None:
             cursor.execute(statements.create_table())
 
-    def _load(self, rows: pyarrow.Table, epoch: int) -> tuple[LoadResult, int]:
-        """What the batch did, and how many rows of the run it stands for."""
-        statements = self._statements()
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        """Of a batch."""
         if self._bulk is None:
             self._bulk = self.address.bulk()
         try:
             with self._bulk.cursor() as cursor:
-                result = self._apply(cursor, statements, rows, epoch)
+                yield cursor
             self._bulk.commit()
         except BaseException:
             with suppress(Exception):
                 self._bulk.rollback()
             raise
-        return result
 
-    def _apply(
-        self, cursor: Any, statements: TableStatements, rows: pyarrow.Table, epoch: int
-    ) -> tuple[LoadResult, int]:
-        newest = self._newest(cursor, statements)
-        cursor.execute(statements.text(statements.claim(epoch, rows.num_rows)))
-        if cursor.fetchone() is None:
-            cursor.execute(statements.text(statements.known(epoch)))
-            return LoadResult(0, replayed=True), int(cursor.fetchone()[0])
-        if newest is not None and newest < self.identity.version and self.target.refresh != "full":
+    def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:  # noqa: ARG002
+        return _storable(rows, self.target)
+
+    def _state(self, cursor: Any, batch: Tip, rows: int) -> Found:
+        """The ledger row is taken first: a second writer waits for it, and then sees what the first has committed."""
+        statements = self._statements()
+        cursor.execute(statements.text(statements.claim(batch, rows)))
+        is_ours = cursor.fetchone() is not None
+        return self._ledger(cursor, below=batch.batch if is_ours else None)
+
+    def _apply(self, cursor: Any, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
+        statements = self._statements()
+        if replaces:
             cursor.execute(statements.text(statements.clear()))
-        if rows.num_rows:
-            self._write(cursor, statements, _storable(rows, self.target))
-        if epoch % PRUNE_EVERY == 0 and self.target.refresh != "full":
-            cursor.execute(statements.text(statements.prune(epoch - KEPT_EPOCHS)))
-        return LoadResult(rows.num_rows), rows.num_rows
+        if staged.num_rows:
+            self._write(cursor, statements, staged)
+        if batch.batch % PRUNE_EVERY == 0 and not self.is_full:
+            cursor.execute(statements.text(statements.prune(batch.batch - KEPT_EPOCHS)))
 
     def _write(self, cursor: Any, statements: TableStatements, rows: pyarrow.Table) -> None:
         if self.target.mode == "append" and self._is_exact and not self._casts:
@@ -289,23 +263,22 @@ class PostgresLoader:
         cursor.execute(statements.text(statements.drop_stage()))
 
     def _publish(self) -> int:
-        """The new table's rows become the target's; what hangs on the target stays where it is."""
+        """What hangs on the target stays where it is."""
         statements = self._statements()
         with self._control, self._control.cursor() as cursor:
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", (f"{PUBLISH_LOCK_MILLIS}ms",))
             cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_SPACE, self.table))
-            published = self._published(cursor, statements)
-            if published is not None:
-                return published
-            self._newest(cursor, statements)
-            existing = find_table(cursor, self.target.path)
-            if existing is not None:
-                self._check_shape(cursor, statements, existing)
-            for step in self._published_by(cursor, statements, existing):
+            found = self._look(cursor)
+            if found.published is not None:
+                return found.published
+            tip = found.facts.tip
+            self._admitted(CheckpointTip(tip), found)
+            self._check_publishable(found.target)
+            for step in self._published_by(cursor, statements, found.target):
                 cursor.execute(step)
             cursor.execute(statements.total())
             rows = int(cursor.fetchone()[0])
-            cursor.execute(statements.claim(PUBLISHED, rows))
+            cursor.execute(statements.publication(rows))
             return rows
 
     def _published_by(self, cursor: Any, statements: TableStatements, existing: Existing | None) -> Sequence[Any]:
@@ -317,12 +290,6 @@ class PostgresLoader:
             return statements.swap(replaces=True)
         into = casts(existing, self.target)
         return statements.merge(into) if existing.referenced else statements.refill(into)
-
-    def _published(self, cursor: Any, statements: TableStatements) -> int | None:
-        """Rows of this version if it was published."""
-        cursor.execute(statements.known(PUBLISHED))
-        found = cursor.fetchone()
-        return None if found is None else int(found[0])
 
 
 def _same_types(existing: Existing, target: TableTarget) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from ds_dagster.catalog.io_spec import TableColumn, TableTarget
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
-from ds_dagster.stores.sqlite_loader import column_difference
+from ds_dagster.stores.table_sink import column_difference
 
 COLUMNS_QUERY = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, -1),

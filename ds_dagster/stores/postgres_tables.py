@@ -8,16 +8,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.table_properties import CHANGED_AT
-from ds_dagster.stores.sqlite_loader import DELETED
+from ds_dagster.stores.table_sink import DELETED, PUBLISHED
 
 if TYPE_CHECKING:
     from psycopg2.sql import Composable
 
 LEDGER = "ds_ledger"
 STAGE = "ds_stage"
-PUBLISHED = -1
-"""Epoch of the ledger row that says a full refresh was published."""
 NULLS_NOT_DISTINCT_SINCE = 150_000
 STAMP_COMMENT = "when the row was written, for 'retention.millis'"
 LOCK_SPACE = 7_306_011
@@ -57,6 +56,7 @@ class TableStatements:
         return self.sql.SQL(
             "CREATE TABLE IF NOT EXISTS {} (job text NOT NULL, version bigint NOT NULL, epoch bigint NOT NULL, "
             "rows bigint NOT NULL, at timestamptz NOT NULL DEFAULT now(), target text NOT NULL, "
+            "offsets text NOT NULL DEFAULT '', "
             "PRIMARY KEY (job, version, epoch))"
         ).format(self.ledger)
 
@@ -108,29 +108,59 @@ class TableStatements:
             "WHERE {stamp} <= now() - {age} * interval '1 millisecond' FOR UPDATE SKIP LOCKED))"
         ).format(table=self.table, stamp=sql.Identifier(CHANGED_AT), age=sql.Literal(self.target.retention_millis))
 
-    def claim(self, epoch: int, rows: int) -> Composable:
-        """The ledger row of a batch; yields nothing when it was there. Taken first: a second writer waits for it."""
+    def has_offsets(self) -> Composable:
+        """Whether the ledger keeps digests of offsets; those of earlier versions of the package do not."""
         return self.sql.SQL(
-            "INSERT INTO {} (job, version, epoch, rows, target) VALUES ({}, {}, {}, {}, {}) "
-            "ON CONFLICT DO NOTHING RETURNING epoch"
+            "SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = {}::regclass AND attname = 'offsets')"
+        ).format(self.sql.Literal(self.text(self.ledger)))
+
+    def add_offsets(self) -> Composable:
+        """Digests from now on."""
+        return self.sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS offsets text NOT NULL DEFAULT ''").format(
+            self.ledger
+        )
+
+    def claim(self, batch: Tip, rows: int) -> Composable:
+        """The ledger row of a batch; yields nothing when it was there. Taken first: a second writer waits for it."""
+        return self.sql.SQL("{} ON CONFLICT DO NOTHING RETURNING epoch").format(self._note(batch.batch, rows, batch))
+
+    def publication(self, rows: int) -> Composable:
+        """The ledger row that says a full refresh was published."""
+        return self._note(PUBLISHED, rows, None)
+
+    def _note(self, epoch: int, rows: int, batch: Tip | None) -> Composable:
+        values = (
+            self.identity.job,
+            self.identity.version,
+            epoch,
+            rows,
+            self.target.path[1],
+            batch.offsets if batch else "",
+        )
+        return self.sql.SQL("INSERT INTO {} (job, version, epoch, rows, target, offsets) VALUES ({})").format(
+            self.ledger, self.sql.SQL(", ").join(map(self.sql.Literal, values))
+        )
+
+    def newest(self, below: int | None) -> Composable:
+        """Newest version of the job; newest batch of this version (before ``below``), its offsets and rows; rows that
+        were published. Each NULL for none."""
+        sql = self.sql
+        until = sql.SQL("" if below is None else " AND epoch < {}").format(sql.Literal(below))
+        return sql.SQL(
+            "SELECT l.version, n.epoch, n.offsets, n.rows, l.published FROM (SELECT max(version) AS version, "
+            "max(rows) FILTER (WHERE version = {version} AND epoch = {published}) AS published "
+            "FROM {ledger} WHERE job = {job}{others}) l LEFT JOIN (SELECT epoch, offsets, rows FROM {ledger} "
+            "WHERE job = {job} AND version = {version} AND epoch >= 0{until} ORDER BY epoch DESC LIMIT 1) n ON true"
         ).format(
-            self.ledger,
-            *(
-                self.sql.Literal(v)
-                for v in (self.identity.job, self.identity.version, epoch, rows, self.target.path[1])
+            version=sql.Literal(self.identity.version),
+            published=sql.Literal(PUBLISHED),
+            ledger=self.ledger,
+            job=sql.Literal(self.identity.job),
+            until=until,
+            others=sql.SQL("" if below is None else " AND NOT (version = {} AND epoch = {})").format(
+                sql.Literal(self.identity.version), sql.Literal(below)
             ),
         )
-
-    def known(self, epoch: int) -> Composable:
-        """Rows of a batch that is in the ledger."""
-        return self.sql.SQL("SELECT rows FROM {} WHERE job = {} AND version = {} AND epoch = {}").format(
-            self.ledger, *(self.sql.Literal(value) for value in (self.identity.job, self.identity.version, epoch))
-        )
-
-    def newest(self) -> Composable:
-        """Newest version of the job in the ledger, NULL for none."""
-        job = self.sql.Literal(self.identity.job)
-        return self.sql.SQL("SELECT max(version) FROM {} WHERE job = {}").format(self.ledger, job)
 
     def has_earlier(self) -> Composable:
         """Whether an earlier version of the job has written here."""

@@ -12,19 +12,22 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.errors import error
 from ds_dagster.files.address import FilesAddress, FileStore
 from ds_dagster.files.layout import column_folders, file_name, ledger_name
+from ds_dagster.stores.table_sink import Found, TableSink, opened
 
 if TYPE_CHECKING:
     import pyarrow
 
-NEVER = -1
+R = TypeVar("R")
 NOT_FINITE: Mapping[str | None, str] = MappingProxyType({"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"})
 TIME_PATTERNS: Mapping[str, str] = MappingProxyType({"sql": "%Y-%m-%d %H:%M:%S", "iso8601": "%Y-%m-%dT%H:%M:%S"})
 
@@ -51,20 +54,22 @@ class WrittenFormat:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What a job has written last. ``files``: of that batch; ``done``: all of them are there."""
+    """What a job has written last. ``offsets``: digest of what the batch read, None in ledgers of earlier versions of
+    the package, which did not note batches without rows; ``files``: of that batch; ``done``: all of them are there;
+    ``before``: digest of the batch before one that is not done."""
 
-    version: int = NEVER
-    epoch: int = NEVER
-    done: bool = True
-    rows: int = 0
-    files: tuple[str, ...] = field(default=())
+    version: int
+    epoch: int
+    offsets: str | None
+    done: bool
+    rows: int
+    files: tuple[str, ...] = ()
+    before: str = ""
 
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> FilesLoader:
     """The loader of a folder; connects at :meth:`FilesLoader.prepare`."""
-    if spec.table is None:
-        raise error("INTERNAL", where="files without columns")
-    settings = {name: resolve(value) for name, value in spec.options.items()}
+    target, settings = opened(spec, resolve)
     format_ = WrittenFormat(
         settings["format"],
         settings["compression"],
@@ -73,68 +78,77 @@ def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> F
         settings["timestamps"],
         tuple(json.loads(settings["partitions"])),
     )
-    return FilesLoader(FileStore(FilesAddress.of(settings)), settings["folder"], spec.table, format_, identity)
+    return FilesLoader(FileStore(FilesAddress.of(settings)), settings["folder"], target, format_, identity)
 
 
-class FilesLoader:
-    """See ``catalog.io_spec.BatchLoader``; appends only."""
+class FilesLoader(TableSink):
+    """See :class:`TableSink`; appends only. Files may leave the folder once they are there; the ledger may not."""
 
     def __init__(
         self, store: FileStore, folder: str, target: TableTarget, format_: WrittenFormat, identity: SinkIdentity
     ) -> None:
+        super().__init__(target, identity)
         self.store = store
         self.folder = folder
-        self.target = target
         self.format = format_
-        self.identity = identity
-        self._loaded = 0
 
-    def prepare(self) -> None:
-        """Look whether the place is there and nobody newer writes.
+    @property
+    def table(self) -> str:
+        """Folder, for messages."""
+        return self.folder
 
-        Raises:
-            UserError: STORE_BUCKET_MISSING, STORE_FOLDER_INVALID, STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED,
-            LEDGER_NEWER, FILES_LEDGER_INVALID. ExternalError: STORE_UNREACHABLE.
-        """
+    def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:  # noqa: ARG002
+        return step()  # the files tell their own failures
+
+    def _prepare(self, tip: CheckpointTip) -> None:
         self.store.check_root()
-        self._ledger()
+        ledger, committed = self._ledger(), tip.committed
+        if ledger is not None and ledger.offsets is None and committed and ledger.epoch < committed.batch:
+            self._note(Ledger(ledger.version, committed.batch, committed.offsets, True, 0))
+        super()._prepare(tip)
 
-    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        """Write one batch exactly once; a batch without rows writes nothing.
+    def _transaction(self) -> AbstractContextManager[Ledger | None]:
+        """What the job has written last, by any driver."""
+        return nullcontext(self._ledger())
 
-        Raises:
-            UserError: LEDGER_NEWER, what the store refuses. ExternalError: STORE_UNREACHABLE, DISK_FULL.
-        """
-        ledger = self._ledger()
-        is_ours = ledger.version == self.identity.version
-        if is_ours and (epoch < ledger.epoch or (epoch == ledger.epoch and ledger.done)):
-            self._loaded += ledger.rows if epoch == ledger.epoch else 0
-            return LoadResult(0, replayed=True)
-        left = ledger.files if is_ours and epoch == ledger.epoch else ()
-        if rows.num_rows or left:
-            self._apply(rows, epoch, left)
-        self._loaded += rows.num_rows
-        return LoadResult(rows.num_rows)
+    def _look(self, ledger: Ledger | None) -> Found:
+        return self._state(ledger)
 
-    def finish(self) -> int:
-        """Rows of the run, a replayed batch included."""
-        return self._loaded
+    def _make(self, work: Any, found: Found) -> None:
+        """Folders come with their files."""
 
-    def close(self) -> None:
-        """Nothing stays open between batches."""
+    def _state(self, ledger: Ledger | None, *_: Any) -> Found:
+        """A batch that was cut off does not count: it is written anew."""
+        if ledger is None:
+            return Found(SinkFacts(exists=False))
+        if ledger.version != self.identity.version:
+            return Found(SinkFacts(version=ledger.version))
+        previous = Tip(ledger.epoch - 1, ledger.before) if ledger.epoch else None
+        tip = Tip(ledger.epoch, ledger.offsets or "") if ledger.done else previous
+        return Found(SinkFacts(tip, ledger.version), rows=ledger.rows)
 
-    def _apply(self, rows: pyarrow.Table, epoch: int, left: tuple[str, ...]) -> None:
-        """Ledger, files, ledger. ``left``: files a cut-off attempt may have written."""
-        parts = self._parts(rows, epoch)
-        self._note(Ledger(self.identity.version, epoch, False, rows.num_rows, (*dict.fromkeys((*left, *parts)),)))
+    def _apply(self, ledger: Ledger | None, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:  # noqa: ARG002
+        """Ledger, files, ledger. Files that an attempt which was cut off may have left go, or are written anew; a file
+        that is whole stays, since readers may have begun with it."""
+        version, rows = self.identity.version, staged.num_rows
+        left: tuple[str, ...] = ()
+        is_same = ledger is not None and ledger.offsets == batch.offsets
+        if ledger is not None and not ledger.done and (ledger.version, ledger.epoch) == (version, batch.batch):
+            left = ledger.files
+        before = self._state(ledger).facts.tip
+        parts = self._parts(staged, batch.batch)
+        begun = Ledger(version, batch.batch, batch.offsets, False, rows, (*dict.fromkeys((*left, *parts)),))
+        if parts or left:
+            self._note(replace(begun, before=before.offsets if before else ""))
         for path in left:
             if path not in parts:
                 self.store.delete(self._place(path))
-        is_there = len(parts) == 1 and tuple(parts) == left and self.store.size(self._place(left[0])) is not None
-        if not is_there:  # one file is complete once it is there; readers may have begun with it
-            for path, part in parts.items():
-                self.store.write(self._place(path), WRITERS[self.format.name](part, self.format))
-        self._note(Ledger(self.identity.version, epoch, True, rows.num_rows, tuple(parts)))
+        is_whole = is_same and len(parts) == 1 and tuple(parts) == left
+        for path, part in parts.items():
+            content = WRITERS[self.format.name](part, self.format)
+            if not is_whole or self.store.size(self._place(path)) != len(memoryview(content)):
+                self.store.write(self._place(path), content)
+        self._note(replace(begun, done=True, files=tuple(parts)))
 
     def _parts(self, rows: pyarrow.Table, epoch: int) -> dict[str, pyarrow.Table]:
         """Path of each file → its rows, without the columns that stand in the path."""
@@ -153,43 +167,34 @@ class FilesLoader:
     def _place(self, path: str) -> str:
         return self.store.address.place(self.folder, path)
 
-    def _ledger(self) -> Ledger:
-        """What the job has written last, by any driver.
+    def _ledger(self) -> Ledger | None:
+        """What the job has written last, None for nothing.
 
         Raises:
-            UserError: LEDGER_NEWER, FILES_LEDGER_INVALID.
+            UserError: FILES_LEDGER_INVALID.
         """
         name = ledger_name(self.identity.job)
         text = self.store.read(self.store.address.place(name))
         if text is None:
-            return Ledger()
+            return None
         try:
             found = json.loads(text)
-            ledger = Ledger(
+            return Ledger(
                 int(found["version"]),
                 int(found["epoch"]),
+                found.get("offsets"),
                 bool(found["done"]),
                 int(found["rows"]),
                 tuple(map(str, found["files"])),
+                str(found.get("before", "")),
             )
         except (ValueError, KeyError, TypeError):
             entity = f"{self.store.address.store}.{self.folder}"
             raise error("FILES_LEDGER_INVALID", file=name, entity=entity) from None
-        if ledger.version > self.identity.version:
-            raise error("LEDGER_NEWER", table=self.folder, found=ledger.version, version=self.identity.version)
-        return ledger
 
     def _note(self, ledger: Ledger) -> None:
-        text = {
-            "job": self.identity.job,
-            "version": ledger.version,
-            "epoch": ledger.epoch,
-            "done": ledger.done,
-            "rows": ledger.rows,
-            "files": list(ledger.files),
-        }
-        place = self.store.address.place(ledger_name(self.identity.job))
-        self.store.write(place, json.dumps(text, indent=1).encode() + b"\n")
+        text = json.dumps({"job": self.identity.job, **asdict(ledger)}, indent=1)
+        self.store.write(self.store.address.place(ledger_name(self.identity.job)), text.encode() + b"\n")
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

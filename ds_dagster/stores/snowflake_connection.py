@@ -22,9 +22,9 @@ connector has one number for both."""
 CONTROL_SECONDS = 10
 LONG_SECONDS = 6 * 3600
 """Bound of the statement that publishes a full refresh, and of any statement on the server's side."""
-LOCK_SECONDS = 600
-"""Longest wait for another transaction. One whose client is gone is ended by Snowflake after five minutes, if it blocks
-somebody (https://docs.snowflake.com/en/sql-reference/transactions)."""
+LOCK_SECONDS = 30
+"""Longest wait for another transaction before a job says so and tries again. One whose client is gone is ended by
+Snowflake after five minutes, if it blocks somebody (https://docs.snowflake.com/en/sql-reference/transactions)."""
 DETAIL_CHARACTERS = 400
 APPLICATION = "ds_dagster"
 
@@ -162,6 +162,7 @@ _SETTINGS = (
 
 CODES: Mapping[int, str] = MappingProxyType(
     {
+        625: "TARGET_LOCKED",
         390189: "STORE_ROLE_REFUSED",
         606: "STORE_WAREHOUSE_MISSING",
         90073: "STORE_WAREHOUSE_MISSING",
@@ -174,8 +175,9 @@ CODES: Mapping[int, str] = MappingProxyType(
         253012: "STORE_UNREACHABLE",
     }
 )
-"""Number of an error of Snowflake or its connector → condition: role, no active warehouse, its credit limit, missing
-privilege, does not exist or not authorized (which Snowflake does not tell apart), no such account, upload failed."""
+"""Number of an error of Snowflake or its connector → condition: LOCK_TIMEOUT has passed, role, no active warehouse, its
+credit limit, missing privilege, does not exist or not authorized (which Snowflake does not tell apart), no such
+account, upload failed."""
 STATES: tuple[tuple[str, str], ...] = (
     ("42501", "STORE_PERMISSION_DENIED"),
     ("28", "STORE_LOGIN_REFUSED"),

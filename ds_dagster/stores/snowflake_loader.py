@@ -12,26 +12,35 @@ exists and DDL do not need it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
-from ds_dagster.stores.snowflake_connection import LONG_SECONDS, SnowflakeAddress, driver
+from ds_dagster.stores.snowflake_connection import LOCK_SECONDS, LONG_SECONDS, SnowflakeAddress, driver
 from ds_dagster.stores.snowflake_names import column_name
-from ds_dagster.stores.snowflake_statements import DELETED_COLUMN, PUBLISHED, TEXT_ONLY, Statements, neutral
+from ds_dagster.stores.snowflake_statements import DELETED_COLUMN, OFFSETS, TEXT_ONLY, Statements, neutral
 from ds_dagster.stores.snowflake_tables import described, shape_difference
-from ds_dagster.stores.sqlite_loader import DELETED
+from ds_dagster.stores.table_sink import (
+    DELETED,
+    KEPT_EPOCHS,
+    PRUNE_EVERY,
+    PUBLISHED,
+    Found,
+    TableSink,
+    opened,
+    tip_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow
 
 R = TypeVar("R")
-KEPT_EPOCHS = 1000
-PRUNE_EVERY = 100
 ROWS_PER_FILE = 1_000_000
 """COPY reads files side by side; https://docs.snowflake.com/en/user-guide/data-load-considerations-prepare."""
 DISK_FULL_CODES = (28, 122)
@@ -41,59 +50,22 @@ NOT_THERE_CODES = (2003, 2043)
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> SnowflakeLoader:
     """The loader of a table; connects at :meth:`SnowflakeLoader.prepare`."""
-    if spec.table is None:
-        raise error("INTERNAL", where="a table without a target")
-    settings: Mapping[str, str] = {name: resolve(value) for name, value in spec.options.items()}
+    target, settings = opened(spec, resolve)
     address = SnowflakeAddress.of(settings["store"], settings)
-    return SnowflakeLoader(address, spec.table, identity, shared=settings["shared"] == "true")
+    return SnowflakeLoader(address, target, identity, shared=settings["shared"] == "true")
 
 
-class SnowflakeLoader:
-    """See ``catalog.io_spec.BatchLoader``. ``shared``: several queries fill the table (INSERT INTO)."""
+class SnowflakeLoader(TableSink):
+    """See :class:`TableSink`."""
 
     def __init__(
         self, address: SnowflakeAddress, target: TableTarget, identity: SinkIdentity, *, shared: bool = False
     ) -> None:
+        super().__init__(target, identity, shared=shared)
         self.address = address
-        self.target = target
-        self.identity = identity
-        self.shared = shared
         self.statements = Statements(target, identity)
         self._connection: Any = None
         self._has_load_table = False
-        self._loaded = 0
-
-    @property
-    def table(self) -> str:
-        """Database, schema and table, for messages."""
-        return ".".join(self.target.path)
-
-    def prepare(self) -> None:
-        """Create or verify ledger and target.
-
-        Raises:
-            UserError: TARGET_DIFFERS, TARGET_NOT_A_TABLE, TARGET_DATABASE_MISSING, TARGET_SCHEMA_MISSING,
-                TARGET_OF_OTHER_JOB, TARGET_SHARED_RESET, LEDGER_NEWER, STORE_LOGIN_REFUSED, STORE_ROLE_REFUSED,
-                STORE_WAREHOUSE_MISSING, STORE_PERMISSION_DENIED. ExternalError: STORE_UNREACHABLE.
-        """
-        self._guarded("prepare the table", self._prepare)
-
-    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        """Apply one batch exactly once.
-
-        Raises:
-            UserError: LEDGER_NEWER, TARGET_REJECTS_ROWS, STORE_WAREHOUSE_MISSING.
-            ExternalError: STORE_UNREACHABLE, DISK_FULL.
-        """
-        result = self._guarded("load a batch", lambda: self._load(rows, epoch), epoch)
-        self._loaded += result.rows
-        return result
-
-    def finish(self) -> int:
-        """Publish a full refresh; rows of the run (incremental: those this loader saw, a replayed batch included)."""
-        if self.target.refresh != "full":
-            return self._loaded
-        return self._guarded("publish the table", self._publish)
 
     def close(self) -> None:
         """Drop the load table and end the session, with it its stage."""
@@ -155,19 +127,52 @@ class SnowflakeLoader:
 
     # --- before the first batch ---------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
-        cursor, statements = self._cursor(), self.statements
-        found = self._objects(cursor)
-        newest = None
-        if statements.names.ledger in found:
-            newest = self._newest(cursor, PUBLISHED)[0]
-        else:
+    def _prepare(self, tip: CheckpointTip) -> None:
+        cursor = self._cursor()
+        found = self._look(cursor)
+        self._skip = self._admitted(tip, found).skip
+        self._make(cursor, found)
+
+    def _look(self, cursor: Any) -> Found:
+        statements, objects = self.statements, self._objects(cursor)
+        self._make_ledger(cursor, objects)
+        found, kind = self._state(cursor), objects.get(self.target.path[-1])
+        known, is_table = found.facts.version is not None, kind in (None, "TABLE")
+        difference = ""
+        if kind == "TABLE":
+            cursor.execute(statements.describe(statements.names.target))
+            difference = shape_difference(described(cursor), self.target)
+        is_first = not known and not self.shared and not self.is_full and kind == "TABLE"
+        facts = replace(
+            found.facts,
+            exists=(statements.names.new if self.is_full else statements.names.target) in objects,
+            is_table=is_table,
+            differs=bool(difference) and not (self.is_full and known),
+            has_others=is_first and self._has_others(cursor),
+            keeps="TARGET_SHARED_RESET" if self.shared and not self.is_full else "",
+        )
+        kind = "" if is_table else str(kind).lower()
+        return replace(found, facts=facts, difference=difference, kind=kind, target=objects)
+
+    def _make_ledger(self, cursor: Any, objects: Mapping[str, str]) -> None:
+        statements = self.statements
+        if statements.names.ledger not in objects:
             for statement in statements.create_ledger():
                 cursor.execute(statement)
-        self._check_target(cursor, found, newest)
-        self._drop_others(cursor, found, statements.names.load_prefix, statements.names.load)
-        if self.target.refresh == "full":
-            self._prepare_new(cursor, found)
+            return
+        cursor.execute(statements.describe(statements.names.ledger))
+        if OFFSETS not in described(cursor).columns:
+            cursor.execute(statements.extend_ledger())
+
+    def _make(self, cursor: Any, found: Found) -> None:
+        names, objects = self.statements.names, found.target
+        if not self.is_full and names.target not in objects:
+            cursor.execute(self.statements.create_table(names.target))
+        self._drop_others(cursor, objects, names.load_prefix, names.load)
+        if self.is_full:
+            self._drop_others(cursor, objects, names.new_prefix, names.new)
+            if names.new not in objects and found.published is None:
+                cursor.execute(self.statements.create_table(names.new))
 
     def _objects(self, cursor: Any) -> Mapping[str, str]:
         """Name → kind of what stands in the schema under names like the target's."""
@@ -175,51 +180,12 @@ class SnowflakeLoader:
         places = {column[0].lower(): position for position, column in enumerate(cursor.description)}
         return {row[places["name"]]: row[places["kind"]] for row in cursor.fetchall()}
 
-    def _newest(self, cursor: Any, epoch: int) -> tuple[int | None, int | None]:
-        """Newest version of the job, and rows of a batch of this version.
-
-        Raises:
-            UserError: LEDGER_NEWER.
-        """
-        cursor.execute(self.statements.state(epoch))
-        newest, known = (None if value is None else int(value) for value in cursor.fetchone())
-        if newest is not None and newest > self.identity.version:
-            raise error("LEDGER_NEWER", table=self.table, found=newest, version=self.identity.version)
-        return newest, known
-
-    def _check_target(self, cursor: Any, found: Mapping[str, str], newest: int | None) -> None:
-        """The target takes our rows, or is made."""
-        kind = found.get(self.target.path[-1])
-        if kind is None:
-            if self.target.refresh != "full":
-                cursor.execute(self.statements.create_table(self.target.path[-1]))
-            return
-        if kind != "TABLE":
-            raise error("TARGET_NOT_A_TABLE", table=self.table, found=kind.lower())
-        cursor.execute(self.statements.describe())
-        difference = shape_difference(described(cursor), self.target)
-        if difference:
-            raise error("TARGET_DIFFERS", table=self.table, difference=difference)
-        if self.target.refresh == "full":
-            return
-        if self.shared and newest is not None and newest < self.identity.version:
-            raise error("TARGET_SHARED_RESET", table=self.table)
-        if newest is None and not self.shared and self._has_others(cursor):
-            raise error("TARGET_OF_OTHER_JOB", table=self.table)
-
     def _has_others(self, cursor: Any) -> bool:
         """Whether rows another job has loaded would be doubled."""
         return all(
             cursor.execute(statement).fetchone() is not None
             for statement in (self.statements.any_batch(), self.statements.any_row())
         )
-
-    def _prepare_new(self, cursor: Any, found: Mapping[str, str]) -> None:
-        """The new table of this run; those of earlier runs of this job go."""
-        names = self.statements.names
-        self._drop_others(cursor, found, names.new_prefix, names.new)
-        if names.new not in found and self._newest(cursor, PUBLISHED)[1] is None:
-            cursor.execute(self.statements.create_table(names.new))
 
     def _drop_others(self, cursor: Any, found: Mapping[str, str], prefix: str, kept: str) -> None:
         """What runs of other versions of this job left behind."""
@@ -229,15 +195,45 @@ class SnowflakeLoader:
 
     # --- a batch ------------------------------------------------------------------------------------------------------
 
-    def _load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        cursor = self._cursor()
+    def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:
+        """Files on the stage, before a transaction is open, so that nobody waits for the network."""
         if rows.num_rows:
-            self._upload(cursor, rows, epoch)
+            self._upload(self._cursor(), rows, batch.batch)
+        return rows
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        cursor = self._cursor()
         with transaction(cursor):
-            return self._apply(cursor, rows, epoch)
+            self._lock(cursor)
+            yield cursor
+
+    def _lock(self, cursor: Any) -> None:
+        """First statement of a transaction. The session has just answered, so a statement that does not end waits for
+        somebody's transaction, which may be the one of a driver that died.
+
+        Raises:
+            ExternalError: TARGET_LOCKED.
+        """
+        try:
+            cursor.execute(self.statements.lock(), timeout=min(LOCK_SECONDS, self.address.call_seconds))
+        except driver().errors.Error as problem:
+            failure = self.address.failure(problem, "wait for the table", self.table)
+            if failure.condition in ("STORE_CALL_FAILED", "STORE_UNREACHABLE"):
+                failure = error("TARGET_LOCKED", table=self.table, reason=failure.detail)
+            raise failure from None
+
+    def _state(self, cursor: Any, *_: Any) -> Found:
+        cursor.execute(self.statements.state())
+        newest, batch, published = (None if value is None else int(value) for value in cursor.fetchone())
+        offsets, rows = "", 0
+        if batch is not None:
+            offsets, rows = cursor.execute(self.statements.batch(batch)).fetchone()
+        published = published if self.is_full else None
+        return Found(SinkFacts(tip_of(batch, offsets), newest), rows=int(rows), published=published)
 
     def _upload(self, cursor: Any, rows: pyarrow.Table, epoch: int) -> None:
-        """Files on the stage; no transaction is open yet, so nobody waits for the network."""
+        """One file per million rows."""
         import pyarrow.parquet
 
         shaped = _storable(rows, self.target, direct=self.statements.direct)
@@ -247,21 +243,15 @@ class SnowflakeLoader:
                 pyarrow.parquet.write_table(part, Path(folder, f"part-{number:05}.parquet"), compression="zstd")
             cursor.execute(self.statements.put(f"{folder}/*.parquet", epoch))
 
-    def _apply(self, cursor: Any, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        statements = self.statements
-        cursor.execute(statements.lock())
-        newest, known = self._newest(cursor, epoch)
-        if known is not None:
-            self._loaded += known
-            return LoadResult(0, replayed=True)
-        if newest is not None and newest < self.identity.version and self.target.refresh != "full":
+    def _apply(self, cursor: Any, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
+        statements, epoch = self.statements, batch.batch
+        if replaces:
             cursor.execute(statements.clear(statements.names.target))
-        if rows.num_rows:
-            self._write(cursor, rows, epoch)
-        cursor.execute(statements.claim(epoch, rows.num_rows))
-        if epoch and epoch % PRUNE_EVERY == 0 and self.target.refresh != "full":
+        if staged.num_rows:
+            self._write(cursor, staged, epoch)
+        cursor.execute(statements.claim(epoch, staged.num_rows, batch.offsets))
+        if epoch and epoch % PRUNE_EVERY == 0 and not self.is_full:
             cursor.execute(statements.prune(epoch - KEPT_EPOCHS))
-        return LoadResult(rows.num_rows)
 
     def _write(self, cursor: Any, rows: pyarrow.Table, epoch: int) -> None:
         statements = self.statements
@@ -278,19 +268,25 @@ class SnowflakeLoader:
     # --- the end of a full refresh ------------------------------------------------------------------------------------
 
     def _publish(self) -> int:
-        """The new rows take the place of the old ones; doing it twice tells the same."""
+        """Rows of another shape come with a new table, which is one statement of DDL; others replace the old ones."""
         cursor, statements = self._cursor(), self.statements
-        if self.target.path[-1] not in self._objects(cursor):
-            cursor.execute(statements.create_table(self.target.path[-1]))
-        with transaction(cursor):
-            cursor.execute(statements.lock())
-            known = self._newest(cursor, PUBLISHED)[1]
-            if known is not None:
-                return known
-            cursor.execute(statements.clear(statements.names.target))
-            cursor.execute(statements.publish(), timeout=LONG_SECONDS)
-            rows = int(cursor.execute(statements.total()).fetchone()[0])
-            cursor.execute(statements.claim(PUBLISHED, rows))
+        found = self._look(cursor)
+        if found.published is not None:
+            return found.published
+        self._admitted(CheckpointTip(found.facts.tip), found)
+        rows = int(cursor.execute(statements.total()).fetchone()[0])
+        if found.difference:
+            cursor.execute(statements.replace(), timeout=LONG_SECONDS)
+        elif statements.names.target not in found.target:
+            cursor.execute(statements.create_table(statements.names.target))
+        with self._transaction():
+            published = self._state(cursor).published
+            if published is not None:
+                return published
+            if not found.difference:
+                cursor.execute(statements.clear(statements.names.target))
+                cursor.execute(statements.publish(), timeout=LONG_SECONDS)
+            cursor.execute(statements.claim(PUBLISHED, rows, ""))
         cursor.execute(statements.drop(statements.names.new))
         return rows
 

@@ -16,10 +16,9 @@ from sqlglot import exp
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.stores.snowflake_names import column_name, identifier, table
 from ds_dagster.stores.snowflake_tables import Names, goes_direct
+from ds_dagster.stores.table_sink import PUBLISHED
 
 DIALECT = "snowflake"
-PUBLISHED = -1
-"""Epoch of the ledger row that says a full refresh was published."""
 LOCK = -2
 """Epoch of the one row that is updated to keep a second writer waiting."""
 DELETED_COLUMN = "DELETED"
@@ -29,6 +28,8 @@ TEXT_ONLY = ("TIME",)
 LEDGER_COLUMNS: Mapping[str, str] = MappingProxyType(
     {"JOB": "VARCHAR", "VERSION": "NUMBER(38,0)", "EPOCH": "NUMBER(38,0)", "LOADED": "NUMBER(38,0)"}
 )
+OFFSETS = "OFFSETS"
+"""Digest of what a batch has read; ledgers of earlier versions of the package have no such column."""
 COPY_OPTIONS = (
     "COPY INTO t FROM @s FILE_FORMAT = (TYPE=PARQUET USE_LOGICAL_TYPE=TRUE BINARY_AS_TEXT=FALSE) "
     "MATCH_BY_COLUMN_NAME = CASE_SENSITIVE ON_ERROR = ABORT_STATEMENT FORCE = TRUE PURGE = TRUE"
@@ -68,9 +69,9 @@ class Statements:
         pattern = exp.Literal.string(self.names.pattern)
         return _print(exp.Show(this="OBJECTS", like=pattern, scope=place, scope_kind="SCHEMA"))
 
-    def describe(self) -> str:
-        """Columns of the target."""
-        return _print(exp.Describe(this=self._table(self.names.target), kind="TABLE"))
+    def describe(self, name: str) -> str:
+        """Columns of a table."""
+        return _print(exp.Describe(this=self._table(name), kind="TABLE"))
 
     # --- what is made ------------------------------------------------------------------------------------------------
 
@@ -85,10 +86,16 @@ class Statements:
         ledger = self._table(self.names.ledger)
         columns = [_column(identifier(name), type_, required=True) for name, type_ in LEDGER_COLUMNS.items()]
         columns.append(_column(identifier("AT"), "TIMESTAMP_LTZ(9)", required=False))
+        columns.append(_column(identifier(OFFSETS), "VARCHAR", required=False))
         count = exp.select(exp.alias_(exp.Count(this=exp.Star()), "N", quoted=True))
         locks = count.from_(ledger.copy()).where(_equals("EPOCH", LOCK)).subquery("L")
         row = exp.select(*(_literal(value) for value in ("", 0, LOCK, 0))).from_(locks).where(_equals("N", 0))
         return _print(_create(ledger, columns, kept=True)), _print(self._into(ledger, list(LEDGER_COLUMNS), row))
+
+    def extend_ledger(self) -> str:
+        """Digests from now on."""
+        added = _column(identifier(OFFSETS), "VARCHAR", required=False)
+        return _print(exp.Alter(this=self._table(self.names.ledger), kind="TABLE", actions=[added]))
 
     def create_table(self, name: str) -> str:
         """The target or the new table of a full refresh, unless it is there."""
@@ -123,18 +130,31 @@ class Statements:
         )
         return _print(update.where(_equals("EPOCH", LOCK)))
 
-    def state(self, epoch: int) -> str:
-        """Newest version of the job and rows of a batch of ours, each NULL for none."""
-        ours = exp.and_(_equals("VERSION", self.identity.version), _equals("EPOCH", epoch))
-        known = exp.Case(ifs=[exp.If(this=ours, true=exp.column(identifier("LOADED")))])
-        found = exp.select(exp.Max(this=exp.column(identifier("VERSION"))), exp.Max(this=known))
+    def state(self) -> str:
+        """Newest version of the job, newest batch of this version, rows it published; each NULL for none."""
+        epoch = exp.column(identifier("EPOCH"))
+        ours = _equals("VERSION", self.identity.version)
+        is_batch = exp.and_(ours, exp.GTE(this=epoch, expression=exp.Literal.number(0)))
+        is_publication = exp.and_(ours.copy(), _equals("EPOCH", PUBLISHED))
+        values = (
+            exp.column(identifier("VERSION")),
+            exp.Case(ifs=[exp.If(this=is_batch, true=epoch.copy())]),
+            exp.Case(ifs=[exp.If(this=is_publication, true=exp.column(identifier("LOADED")))]),
+        )
+        found = exp.select(*(exp.Max(this=value) for value in values))
         return _print(found.from_(self._table(self.names.ledger)).where(_equals("JOB", self.identity.job)))
 
-    def claim(self, epoch: int, rows: int) -> str:
+    def batch(self, epoch: int) -> str:
+        """Offsets and rows of a batch of this version."""
+        found = exp.select(exp.column(identifier(OFFSETS)), exp.column(identifier("LOADED")))
+        mine = exp.and_(self._own_version(), _equals("EPOCH", epoch))
+        return _print(found.from_(self._table(self.names.ledger)).where(mine))
+
+    def claim(self, epoch: int, rows: int, offsets: str) -> str:
         """The ledger row of a batch."""
-        values = [_literal(value) for value in (self.identity.job, self.identity.version, epoch, rows)]
+        values = [_literal(value) for value in (self.identity.job, self.identity.version, epoch, rows, offsets)]
         row = exp.select(*values, exp.CurrentTimestamp())
-        return _print(self._into(self._table(self.names.ledger), [*LEDGER_COLUMNS, "AT"], row))
+        return _print(self._into(self._table(self.names.ledger), [*LEDGER_COLUMNS, OFFSETS, "AT"], row))
 
     def total(self) -> str:
         """Rows of all batches of this version."""
@@ -211,6 +231,19 @@ class Statements:
         """Rows of the new table into the target."""
         rows = exp.select(*(exp.column(name.copy()) for name in self._columns)).from_(self._table(self.names.new))
         return _print(self._into(self._table(self.names.target), self._columns, rows))
+
+    def replace(self) -> str:
+        """The target anew with the columns of the new table, and its rows, in one statement; who may read it still
+        may."""
+        columns = [
+            _column(place, column.native_type, required=not column.nullable)
+            for place, column in zip(self._columns, self.target.columns, strict=True)
+        ]
+        made = _create(self._table(self.names.target), columns, kept=False)
+        rows = exp.select(*(exp.column(name.copy()) for name in self._columns)).from_(self._table(self.names.new))
+        made.set("expression", rows)
+        made.set("properties", exp.Properties(expressions=[exp.CopyGrantsProperty()]))
+        return _print(made)
 
     # --- parts -------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.datatypes import Scalar
 from ds_dagster.stores.snowflake_names import column_name
-from ds_dagster.stores.sqlite_loader import column_difference
+from ds_dagster.stores.table_sink import column_difference
 
 NAME_CHARACTERS = 255
 """Longest identifier; https://docs.snowflake.com/en/sql-reference/identifiers."""

@@ -7,31 +7,40 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableColumn, TableTarget, WriteSpec
+from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableColumn, TableTarget, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.catalog.table_properties import CHANGED_AT
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.sqlite_statements import Statements
 from ds_dagster.stores.sqlite_views import FOLDER
+from ds_dagster.stores.table_sink import DELETED, KEPT_EPOCHS, Found, TableSink, column_difference, opened, tip_of
 
 if TYPE_CHECKING:
     import pyarrow
 
 R = TypeVar("R")
-DELETED = "__deleted"
 BUSY_SECONDS = 30.0
-KEPT_EPOCHS = 1000
-"""Ledger rows kept per version: only the newest epochs can be replayed."""
 META_STATEMENTS = (
     "CREATE TABLE IF NOT EXISTS ds_ledger (job TEXT NOT NULL, version INTEGER NOT NULL, epoch INTEGER NOT NULL, "
-    "rows INTEGER NOT NULL, at REAL NOT NULL, PRIMARY KEY (job, version, epoch)) WITHOUT ROWID",
+    "rows INTEGER NOT NULL, at REAL NOT NULL, offsets TEXT NOT NULL DEFAULT '', PRIMARY KEY (job, version, epoch)) "
+    "WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS ds_columns (position INTEGER PRIMARY KEY, name TEXT NOT NULL, type TEXT NOT NULL, "
     "nullable INTEGER NOT NULL, key_position INTEGER)",
 )
+ADD_OFFSETS = "ALTER TABLE ds_ledger ADD COLUMN offsets TEXT NOT NULL DEFAULT ''"
+"""Ledgers of earlier versions of the package knew a batch by its number alone."""
+NEWEST = "SELECT max(CASE WHEN job = ? THEN version END), count(*) FROM ds_ledger"
+NEWEST_BATCH = "SELECT epoch, offsets, rows FROM ds_ledger WHERE job = ? AND version = ? ORDER BY epoch DESC LIMIT 1"
+NOTE = "INSERT INTO ds_ledger (job, version, epoch, rows, at, offsets) VALUES (?, ?, ?, ?, ?, ?)"
+PRUNE = "DELETE FROM ds_ledger WHERE job = ? AND version = ? AND epoch < ?"
+OTHERS = -1
+"""Version that the rows of a job of another journal count as: the file is this folder's, so they are replaced."""
 PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
@@ -43,42 +52,24 @@ PRAGMAS = (
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> SqliteLoader:
     """The loader of a view."""
-    if spec.table is None:
-        raise error("INTERNAL", where="a view without a table target")
-    return SqliteLoader(Path(resolve(spec.options[FOLDER])) / spec.table.path[0], spec.table, identity)
+    target, settings = opened(spec, resolve)
+    return SqliteLoader(Path(settings[FOLDER]) / target.path[0], target, identity)
 
 
-class SqliteLoader:
-    """One view, one file, one writer (see ``catalog.io_spec.BatchLoader``)."""
+class SqliteLoader(TableSink):
+    """One view, one file, one writer (see :class:`TableSink`). A new checkpoint version, and a job of another journal,
+    begin with an empty view when their first batch commits."""
 
     def __init__(self, path: Path, target: TableTarget, identity: SinkIdentity) -> None:
+        super().__init__(target, identity)
         self.path = path
-        self.target = target
-        self.identity = identity
         self._statements = Statements(target)
         self._connection: sqlite3.Connection | None = None
-        self._loaded = 0
-        self._rebuild = False
 
-    def prepare(self) -> None:
-        """Create or verify the file. A new checkpoint version begins with an empty view when its first batch commits.
-
-        Raises:
-            UserError: LEDGER_NEWER, TARGET_DIFFERS. ExternalError: DISK_FULL, VIEW_UNREADABLE.
-        """
-        self._guarded(self._prepare)
-
-    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        """Apply one batch.
-
-        Raises:
-            UserError: LEDGER_NEWER. ExternalError: DISK_FULL, VIEW_UNREADABLE.
-        """
-        return self._guarded(lambda: self._load(rows, epoch))
-
-    def finish(self) -> int:
-        """Rows this loader wrote."""
-        return self._loaded
+    @property
+    def table(self) -> str:
+        """Name of the file, for messages."""
+        return self.path.name
 
     def expire(self) -> int:
         """See ``catalog.io_spec.ExpiringLoader``."""
@@ -98,13 +89,10 @@ class SqliteLoader:
                 self._connection.close()
             self._connection = None
 
-    def _guarded(self, step: Callable[[], R]) -> R:
+    def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:  # noqa: ARG002
         try:
             return step()
-        except sqlite3.Error as problem:
-            self.close()
-            raise view_error(problem, self.path) from problem
-        except OSError as problem:
+        except (sqlite3.Error, OSError) as problem:
             self.close()
             raise view_error(problem, self.path) from problem
         except DsError:
@@ -123,25 +111,34 @@ class SqliteLoader:
             connection.execute(statement)
         return connection
 
-    def _prepare(self) -> None:
-        connection = self._open()
-        with transaction(connection):
-            for statement in META_STATEMENTS:
-                connection.execute(statement)
-            self._rebuild = not self._ours(connection)
-            found = connection.execute("SELECT name, type, nullable, key_position FROM ds_columns ORDER BY position")
-            existing, wanted = found.fetchall(), self._meta_rows()
-            if existing == wanted:
-                self._prepare_ageing(connection)
-                return
-            if existing and not self._rebuild:
-                raise error("TARGET_DIFFERS", table=self.path.name, difference=_difference(existing, wanted))
+    def _transaction(self) -> transaction:
+        return transaction(self._open())
+
+    def _prepare(self, tip: CheckpointTip) -> None:
+        if not self.path.is_file():
+            self._admitted(tip, Found(SinkFacts(exists=False)))
+        super()._prepare(tip)
+
+    def _look(self, connection: sqlite3.Connection) -> Found:
+        for statement in META_STATEMENTS:
+            connection.execute(statement)
+        if not has_column(connection, "ds_ledger", "offsets"):
+            connection.execute(ADD_OFFSETS)
+        found = self._state(connection)
+        columns = connection.execute("SELECT name, type, nullable, key_position FROM ds_columns ORDER BY position")
+        existing, wanted = columns.fetchall(), self._meta_rows()
+        differs = bool(existing) and existing != wanted and found.facts.version == self.identity.version
+        facts = replace(found.facts, exists=bool(existing), differs=differs)
+        return replace(found, facts=facts, difference=_difference(existing, wanted), target=existing == wanted)
+
+    def _make(self, connection: sqlite3.Connection, found: Found) -> None:
+        if not found.target:
             connection.execute(self._statements.drop)
             connection.execute("DELETE FROM ds_columns")
-            connection.executemany("INSERT INTO ds_columns VALUES (?, ?, ?, ?, ?)", _numbered(wanted))
+            connection.executemany("INSERT INTO ds_columns VALUES (?, ?, ?, ?, ?)", _numbered(self._meta_rows()))
             for statement in self._statements.create:
                 connection.execute(statement)
-            self._prepare_ageing(connection)
+        self._prepare_ageing(connection)
 
     def _prepare_ageing(self, connection: sqlite3.Connection) -> None:
         """Rows of a view that has got a retention only now are as old as this moment; without one none has an age."""
@@ -155,45 +152,27 @@ class SqliteLoader:
             connection.execute(statements.stamp_all, (now_millis(),))
         connection.execute(statements.index)
 
-    def _ours(self, connection: sqlite3.Connection) -> bool:
-        """Whether this job and version has written here already."""
-        job, version = self.identity.job, self.identity.version
-        newest = connection.execute("SELECT max(version) FROM ds_ledger WHERE job = ?", (job,)).fetchone()[0]
-        if newest is not None and newest > version:
-            raise error("LEDGER_NEWER", table=self.path.name, found=newest, version=version)
-        return bool(newest == version)
-
     def _meta_rows(self) -> list[tuple[object, ...]]:
         keys = {name: position for position, name in enumerate(self.target.primary_key)}
         return [(c.name, str(c.type), int(c.nullable), keys.get(c.name)) for c in self.target.columns]
 
-    def _load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
-        connection = self._open()
-        with transaction(connection):
-            ours = self._ours(connection)
-            known = self._ledger_rows(connection, epoch) if ours else None
-            if known is not None:
-                self._loaded += known
-                return LoadResult(0, replayed=True)
-            if not ours:
-                connection.execute(self._statements.clear)
-                connection.execute("DELETE FROM ds_ledger")
-            self._apply(connection, rows)
-            entry = (self.identity.job, self.identity.version, epoch, rows.num_rows, time.time())
-            connection.execute("INSERT INTO ds_ledger VALUES (?, ?, ?, ?, ?)", entry)
-            oldest = (self.identity.job, self.identity.version, epoch - KEPT_EPOCHS)
-            connection.execute("DELETE FROM ds_ledger WHERE job = ? AND version = ? AND epoch < ?", oldest)
-        self._loaded += rows.num_rows
-        return LoadResult(rows.num_rows)
+    def _state(self, connection: sqlite3.Connection, *_: Any) -> Found:
+        job, version = self.identity.job, self.identity.version
+        newest, anybody = connection.execute(NEWEST, (job,)).fetchone()
+        batch, offsets, rows = connection.execute(NEWEST_BATCH, (job, version)).fetchone() or (None, None, 0)
+        earlier = OTHERS if newest is None and anybody else newest
+        return Found(SinkFacts(tip_of(batch, offsets), earlier), rows=rows)
 
-    def _ledger_rows(self, connection: sqlite3.Connection, epoch: int) -> int | None:
-        key = (self.identity.job, self.identity.version, epoch)
-        found = connection.execute(
-            "SELECT rows FROM ds_ledger WHERE job = ? AND version = ? AND epoch = ?", key
-        ).fetchone()
-        return None if found is None else int(found[0])
+    def _apply(self, connection: sqlite3.Connection, rows: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
+        if replaces:
+            connection.execute(self._statements.clear)
+            connection.execute("DELETE FROM ds_ledger")
+        self._write(connection, rows)
+        job, version, epoch = self.identity.job, self.identity.version, batch.batch
+        connection.execute(NOTE, (job, version, epoch, rows.num_rows, time.time(), batch.offsets))
+        connection.execute(PRUNE, (job, version, epoch - KEPT_EPOCHS))
 
-    def _apply(self, connection: sqlite3.Connection, rows: pyarrow.Table) -> None:
+    def _write(self, connection: sqlite3.Connection, rows: pyarrow.Table) -> None:
         """Deletes first, then inserts or upserts."""
         import pyarrow.compute as compute
 
@@ -253,8 +232,9 @@ class transaction:  # noqa: N801 - reads as a word in `with transaction(connecti
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> sqlite3.Connection:
         self.connection.execute("BEGIN IMMEDIATE")
+        return self.connection
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
@@ -272,18 +252,6 @@ def _difference(existing: Sequence[tuple[object, ...]], wanted: Sequence[tuple[o
     before = {str(row[0]): f"{row[1]}{'' if row[2] else ' NOT NULL'}" for row in existing}
     after = {str(row[0]): f"{row[1]}{'' if row[2] else ' NOT NULL'}" for row in wanted}
     return column_difference(before, after)
-
-
-def column_difference(existing: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """Two column lists, told column by column."""
-    found = [
-        f"{name} is {existing[name]}, not {type_}"
-        for name, type_ in wanted.items()
-        if existing.get(name, type_) != type_
-    ]
-    found += [f"{name} {type_} is missing" for name, type_ in wanted.items() if name not in existing]
-    found += [f"{name} {type_} is too many" for name, type_ in existing.items() if name not in wanted]
-    return "; ".join(found) or "the order or the key differs"
 
 
 def _tuples(rows: pyarrow.Table, columns: Sequence[TableColumn]) -> Iterable[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, ReadSpec, SinkIdentity, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.nodes import Scan
@@ -101,15 +102,15 @@ class CrashingLoader:
         self.crashes = crashes
         self.writer = writer
 
-    def prepare(self) -> None:
+    def prepare(self, tip: CheckpointTip) -> None:
         """See ``BatchLoader``."""
-        self.loader.prepare()
+        self.loader.prepare(tip)
 
-    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
+    def load(self, rows: pyarrow.Table, batch: Tip) -> LoadResult:
         """See ``BatchLoader``."""
-        self.crashes.before_write(epoch)
-        result = self.loader.load(rows, epoch)
-        self.crashes.after_write(epoch, self.writer)
+        self.crashes.before_write(batch.batch)
+        result = self.loader.load(rows, batch)
+        self.crashes.after_write(batch.batch, self.writer)
         return result
 
     def finish(self) -> int:

@@ -205,7 +205,7 @@ BROAD: Mapping[str, str] = {
     "runtime/step.py:run": "one load's boundary inside a Dagster step: its failure, recorded",
     "spark/user_functions.py:_called": "code of the user: whatever it raises is its failure, told without its text",
     "spark/user_functions.py:loaded": "the same, while its module is run",
-    "stores/postgres_loader.py:_load": "the transaction is rolled back, then the exception goes on",
+    "stores/postgres_loader.py:_transaction": "the transaction is rolled back, then the exception goes on",
 }
 """Where everything may be caught, and why."""
 

@@ -34,6 +34,8 @@ GONE = Answer("TARGET_GONE")
         (EMPTY, Tip(0, "00"), CHECKPOINT_BEHIND),
         (DONE, Tip(4, "aa"), GO_ON),
         (DONE, Tip(4), GO_ON),
+        (CheckpointTip(Tip(4, "aabbcc")), Tip(4, "aabb"), GO_ON),
+        (CheckpointTip(Tip(4, "aabbcc")), Tip(4, "aacc"), CHECKPOINT_BEHIND),
         (CheckpointTip(Tip(4)), Tip(4, "aa"), GO_ON),
         (DONE, Tip(4, "cc"), CHECKPOINT_BEHIND),
         (DONE, Tip(5, "bb"), CHECKPOINT_BEHIND),

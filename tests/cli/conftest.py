@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.cli.main import run
 from ds_dagster.names import QualifiedName
 from ds_dagster.project import Project, kind_of_store, load_project
-from ds_dagster.stores.sqlite_loader import DELETED, SqliteLoader, open_loader
+from ds_dagster.stores.sqlite_loader import DELETED, open_loader
+from tests.driven import Driven
 
 SQL = """
 CREATE STORE kafka WITH ('type' = KAFKA, 'uris' = '127.0.0.1:1');
@@ -90,13 +92,13 @@ class ViewWriter:
 
     project: Project
     version: int = 1
-    epoch: int = 0
+    batches: Counter[tuple[str, int]] = field(default_factory=Counter)
 
-    def loader(self, view: str) -> SqliteLoader:
+    def loader(self, view: str) -> Driven:
         relation = self.project.catalog.relation(QualifiedName("d", "public", view))
         store = self.project.catalog.store(relation.store)
         spec = kind_of_store(self.project, relation).write_spec(store, relation, "continuous")
-        loader = open_loader(spec, SinkIdentity(f"dev.{view}", self.version), lambda value: str(value.value))
+        loader = Driven(open_loader(spec, SinkIdentity(f"dev.{view}", self.version), lambda value: str(value.value)))
         loader.prepare()
         return loader
 
@@ -105,8 +107,8 @@ class ViewWriter:
         rows = pa.table(dict(columns))
         if loader.target.mode == "upsert" and DELETED not in columns:
             rows = rows.append_column(DELETED, pa.array([False] * rows.num_rows))
-        loader.load(rows, self.epoch)
-        self.epoch += 1
+        loader.load(rows, self.batches[view, self.version])
+        self.batches[view, self.version] += 1
         loader.close()
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.values import resolve
 from ds_dagster.cli.main import run
 from ds_dagster.local.servers import down, up
@@ -67,8 +68,8 @@ class Shop:
         loader = opened(
             spec, SinkIdentity(f"dev.{table}", 1), lambda value: resolve(value, self.environment, "store x")
         )
-        loader.prepare()
-        loader.load(rows, 0)
+        loader.prepare(CheckpointTip())
+        loader.load(rows, Tip(0))
         loader.close()
 
 

@@ -237,12 +237,12 @@ def test_answers_are_whole_batches_while_the_job_writes(ds, views) -> None:
     written: list[int] = []
 
     def write() -> None:
-        loader = views.loader("visits")
+        loader, first = views.loader("visits"), views.batches["visits", views.version] - 1
         for number in range(1, 100_000):
             if stop.is_set():
                 break
             columns = {"url": ["w1", "w2"], "device": ["d", "d"], "n": [number, number], "__deleted": [False, False]}
-            loader.load(pa.table(columns), 1000 + number)
+            loader.load(pa.table(columns), first + number)
             written.append(number)
         loader.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import BatchLoader, SinkIdentity, TableColumn, TableTarget
+from ds_dagster.catalog.ledger import CheckpointTip
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.jars import driver_jars
@@ -42,6 +44,7 @@ from ds_dagster.stores.sqlite_loader import SqliteLoader
 from ds_dagster.stores.sqlite_reader import open_views
 from ds_dagster.stores.sqlite_views import file_name
 from tests import snowflake_server
+from tests.driven import Driven
 from tests.fixtures.lake import log_blocked, read_lake, s3_bucket
 from tests.fixtures.warehouse import Workspace, workspace
 
@@ -81,8 +84,13 @@ class Sink:
     """Where rows and ledger are one commit: lets that commit fail."""
     age: Callable[[int], None] | None = None
     """Where views may stand: makes every row older by so many milliseconds."""
+    remove: Callable[[], None] | None = None
+    """Takes the target away behind the loader's back."""
 
-    def target(self, mode: str = "upsert", refresh: str = "incremental", retention_millis: int = 0) -> TableTarget:
+    def target(
+        self, mode: str = "upsert", refresh: str = "incremental", retention_millis: int = 0, more: bool = False
+    ) -> TableTarget:
+        """``more``: with a column that the rows of :func:`batch` do not have."""
         native = {
             "sqlite": ("TEXT", "INTEGER", "TEXT"),
             "postgres": ("text", "bigint", "timestamp with time zone"),
@@ -99,12 +107,16 @@ class Sink:
             TableColumn("visits", BIGINT, native[1]),
             TableColumn("at", TIMESTAMP_LTZ, native[2]),
         )
+        columns = (*columns, TableColumn("more", BIGINT, native[1])) if more else columns
         key = ("url",) if mode == "upsert" else ()
         return TableTarget(self.place, columns, key, mode, refresh, retention_millis=retention_millis)  # type: ignore[arg-type]
 
-    def loader(self, version: int = 1, job: str = "test/j/q", **target: Any) -> BatchLoader:
-        loader = self.open_loader(self.target(**target), SinkIdentity(job, version))
-        loader.prepare()
+    def loader(
+        self, version: int = 1, job: str = "test/j/q", tip: CheckpointTip | None = None, shared: bool = False, **to: Any
+    ) -> Driven:
+        loader = Driven(self.open_loader(self.target(**to), SinkIdentity(job, version)))
+        getattr(loader.loader, "files", loader.loader).shared = shared
+        loader.prepare(tip)
         return loader
 
     @contextmanager
@@ -116,12 +128,12 @@ class Sink:
             return
         original = loader._apply
 
-        def crashing(*arguments: Any) -> None:
-            original(*arguments)
+        def crashing(*arguments: Any, **named: Any) -> None:
+            original(*arguments, **named)
             raise CrashError
 
         with monkeypatch.context() as patched:
-            patched.setattr(loader, "_apply", crashing)
+            patched.setattr(loader.loader, "_apply", crashing)
             yield CrashError
 
     @property
@@ -140,7 +152,10 @@ def batch() -> Callable[..., pyarrow.Table]:
 
 
 def make_batch(
-    rows: Sequence[tuple[str | None, int | None]], deleted: Sequence[str | None] = (), mode: str = "upsert"
+    rows: Sequence[tuple[str | None, int | None]],
+    deleted: Sequence[str | None] = (),
+    mode: str = "upsert",
+    more: bool = False,
 ) -> pyarrow.Table:
     everything = [*rows, *((url, None) for url in deleted)]
     columns: dict[str, Any] = {
@@ -148,6 +163,8 @@ def make_batch(
         "visits": pyarrow.array([visits for _, visits in everything], pyarrow.int64()),
         "at": pyarrow.array([AT] * len(everything), pyarrow.timestamp("us", "UTC")),
     }
+    if more:
+        columns["more"] = columns["visits"]
     if mode == "upsert":
         columns["__deleted"] = pyarrow.array([False] * len(rows) + [True] * len(deleted), pyarrow.bool_())
     return pyarrow.table(columns)
@@ -196,7 +213,10 @@ def _memory(tmp_path: Path) -> Iterator[Sink]:
     def read() -> list[dict[str, Any]]:
         return memory_loader.table_rows(*place)
 
-    yield Sink("memory", place, lambda t, i: MemoryLoader(place, t, i), read, age=age)
+    def remove() -> None:
+        memory_loader.clear("m")
+
+    yield Sink("memory", place, lambda t, i: MemoryLoader(place, t, i), read, age=age, remove=remove)
     memory_loader.clear("m")
 
 
@@ -215,7 +235,11 @@ def _sqlite(tmp_path: Path) -> Iterator[Sink]:
         with closed(sqlite3.connect(tmp_path / place[0])) as connection, connection:
             connection.execute("UPDATE visits SET __changed_at = __changed_at - ?", (millis,))
 
-    yield Sink("sqlite", place, lambda t, i: SqliteLoader(tmp_path / place[0], t, i), read, age=age)
+    def remove() -> None:
+        for path in tmp_path.glob(f"{place[0]}*"):
+            path.unlink()
+
+    yield Sink("sqlite", place, lambda t, i: SqliteLoader(tmp_path / place[0], t, i), read, age=age, remove=remove)
 
 
 @pytest.fixture(scope="session")
@@ -290,6 +314,7 @@ def _delta(tmp_path: Path) -> Iterator[Sink]:
         lambda t, i: DeltaLoader(address, place, t, i),
         lambda: read_lake(address, place),
         lambda: log_blocked(Path(place)),
+        remove=lambda: shutil.rmtree(place),
     )
 
 
@@ -302,6 +327,7 @@ def _delta_s3(settings: Mapping[str, str]) -> Iterator[Sink]:
         (table,),
         lambda t, i: DeltaLoader(address, place, t, i),
         lambda: read_lake(address, place),
+        remove=lambda: address.remove_folder(address.root, table),
     )
 
 
@@ -325,7 +351,10 @@ def _databricks(made: Workspace) -> Iterator[Sink]:
         files = DeltaLoader(address, address.root, target, identity)
         return DatabricksLoader(WorkspaceAddress.of("dbx", {**made.settings, "url": made.url}), files)
 
-    yield Sink("databricks", name, opened, read)
+    def remove() -> None:
+        address.remove_folder("s3://lake", "/".join(name))
+
+    yield Sink("databricks", name, opened, read, remove=remove)
 
 
 def _databricks_warehouse(made: Workspace) -> Iterator[Sink]:
@@ -337,6 +366,7 @@ def _databricks_warehouse(made: Workspace) -> Iterator[Sink]:
         name,
         lambda t, i: WarehouseLoader(address, t, i),
         lambda: made.managed.rows(".".join(name)),
+        remove=lambda: made.managed.drop(table_of(name)),
     )
 
 
@@ -366,7 +396,11 @@ def _databricks_workspace(tmp_path: Path) -> Iterator[Sink]:
     def opened(target: TableTarget, identity: SinkIdentity) -> BatchLoader:
         return DatabricksLoader(warehouse, DeltaLoader(files, files.root, target, identity))
 
-    yield Sink("databricks_workspace", name, opened, read)
+    def remove() -> None:
+        warehouse.rows(exp.Drop(tables=[table_of(name)], kind="TABLE", exists=True), "drop the table")
+        files.remove_folder(f"{os.environ['DATABRICKS_TEST_LOCATION']}", table)
+
+    yield Sink("databricks_workspace", name, opened, read, remove=remove)
     warehouse.rows(exp.Drop(tables=[table_of(name)], kind="TABLE", exists=True), "drop the table")
 
 
@@ -385,7 +419,10 @@ def _postgres(address: PostgresAddress) -> Iterator[Sink]:
     def age(millis: int) -> None:
         cursor.execute(f"UPDATE {schema}.{table} SET __changed_at = __changed_at - {millis} * interval '1 ms'")
 
-    yield Sink("postgres", (schema, table), lambda t, i: PostgresLoader(address, t, i), read, age=age)
+    def remove() -> None:
+        cursor.execute(f"DROP TABLE {schema}.{table}")
+
+    yield Sink("postgres", (schema, table), lambda t, i: PostgresLoader(address, t, i), read, age=age, remove=remove)
     cursor.execute(f"DROP SCHEMA {schema} CASCADE")
     connection.close()
 
@@ -400,5 +437,8 @@ def snowflake_sink(address: SnowflakeAddress, within: str = snowflake_server.DAT
             found = run(f'SELECT "URL", "VISITS", "AT" FROM {database}.{schema}.{table}')
             return [dict(zip(("url", "visits", "at"), row, strict=True)) for row in found]
 
-        yield Sink("snowflake", place, lambda t, i: SnowflakeLoader(address, t, i), read)
+        def remove() -> None:
+            run(f"DROP TABLE {database}.{schema}.{table}")
+
+        yield Sink("snowflake", place, lambda t, i: SnowflakeLoader(address, t, i), read, remove=remove)
         run(f"DROP SCHEMA {database}.{schema} CASCADE")

@@ -20,6 +20,7 @@ import pytest
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.entity_operations import EntityOperations, EntityPath, NewRecord
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.local.addresses import LocalAddresses
@@ -82,8 +83,8 @@ def target(place: tuple[str, ...], text: str, number: str) -> TableTarget:
 
 
 def loaded(loader: Any) -> None:
-    loader.prepare()
-    loader.load(pyarrow.table({"url": ["./a"], "visits": pyarrow.array([1], pyarrow.int64())}), 0)
+    loader.prepare(CheckpointTip())
+    loader.load(pyarrow.table({"url": ["./a"], "visits": pyarrow.array([1], pyarrow.int64())}), Tip(0))
     loader.close()
 
 

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +22,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import SinkIdentity
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.store import ReadOptions
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, error
 from ds_dagster.files.address import FilesAddress, FileStore
 from ds_dagster.project import Project, compile_texts
 from ds_dagster.settings import Settings
@@ -31,6 +33,7 @@ from ds_dagster.spark.query import PreparedQuery, Trigger
 from ds_dagster.stores import memory_loader
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.s3_loader import FilesLoader
+from tests.driven import Driven
 from tests.fixtures.lake import s3_bucket
 
 pytestmark = [pytest.mark.conformance, pytest.mark.spark]
@@ -278,17 +281,19 @@ def batch(*ids: int, regions: tuple[str, ...] = ()) -> pyarrow.Table:
     return pyarrow.table({**beside, "__row": pyarrow.array(texts, pyarrow.string())})
 
 
-def loader(world: World, version: int = 1, more: str = "") -> FilesLoader:
+def loader(world: World, version: int = 1, more: str = "") -> Driven:
     from ds_dagster.stores.s3_loader import open_loader
 
     world.compile(EVENTS.format("json", "") + COPY.format("json", "", "id, region", more))
     assert world.project is not None
     query = world.project.queries["copy"]
     spec = KINDS["S3"].write_spec(world.project.catalog.store("f"), query.sink, query.refresh)
-    made = open_loader(
-        spec,
-        SinkIdentity("test/copy", version),
-        lambda value: str(value.value).lower() if isinstance(value.value, bool) else str(value.value),
+    made = Driven(
+        open_loader(
+            spec,
+            SinkIdentity("test/copy", version),
+            lambda value: str(value.value).lower() if isinstance(value.value, bool) else str(value.value),
+        )
     )
     made.prepare()
     return made
@@ -310,11 +315,109 @@ def test_what_a_cut_off_attempt_left_goes_when_the_next_one_differs(
     assert made.finish() == 2
 
 
-def test_empty_batches_write_nothing(world: World) -> None:
+def test_empty_batches_write_no_file_and_count(world: World) -> None:
     made = loader(world)
-    assert made.load(batch(), 0).rows == 0
+    assert made.load(batch(), Tip(0, "aa")).rows == 0
     assert list(world.store.listed(world.place("copy"))) == []
-    assert list(world.store.listed(world.place("_ds_dagster"))) == []
+    assert refused(loader(world).loader, CheckpointTip()) == "CHECKPOINT_BEHIND_SINK"
+
+
+def refused(made: Any, tip: CheckpointTip) -> str:
+    with pytest.raises(DsError) as problem:
+        made.prepare(tip)
+    return problem.value.condition
+
+
+@pytest.mark.parametrize(
+    ("tip", "condition"),
+    [
+        (CheckpointTip(Tip(0, "aa")), "CHECKPOINT_BEHIND_SINK"),
+        (CheckpointTip(Tip(0, "aa"), Tip(1, "cc")), "CHECKPOINT_BEHIND_SINK"),
+        (CheckpointTip(Tip(1, "cc")), "CHECKPOINT_BEHIND_SINK"),
+        (CheckpointTip(Tip(2, "cc")), "SINK_BEHIND_CHECKPOINT"),
+    ],
+)
+def test_files_and_checkpoint_are_held_against_each_other(local: World, tip: CheckpointTip, condition: str) -> None:
+    made = loader(local)
+    made.load(batch(1), Tip(0, "aa"))
+    made.load(batch(2), Tip(1, "bb"))
+    before = local.files()
+    assert refused(made.loader, tip) == condition
+    made.loader.prepare(CheckpointTip(Tip(0, "aa"), Tip(1, "bb")))
+    assert made.loader.load(batch(2), Tip(1, "bb")).replayed
+    assert local.files() == before
+
+
+def test_a_ledger_that_was_removed_is_missed_and_a_file_is_not(local: World) -> None:
+    """Whoever reads the files may move them away."""
+    made = loader(local)
+    made.load(batch(1), 0)
+    shutil.rmtree(local.place("copy"))
+    made.prepare(CheckpointTip(Tip(0)))
+    shutil.rmtree(local.place("_ds_dagster"))
+    assert refused(made.loader, CheckpointTip(Tip(0))) == "TARGET_GONE"
+
+
+def test_a_ledger_of_an_earlier_package_is_taken_over(local: World) -> None:
+    """It knew batches by number alone, and not those without rows."""
+    made = loader(local)
+    made.load(batch(1), 0)
+    (ledger,) = Path(local.place("_ds_dagster")).iterdir()
+    text = json.loads(ledger.read_text())
+    ledger.write_text(json.dumps({name: value for name, value in text.items() if name not in ("offsets", "before")}))
+    made.loader.prepare(CheckpointTip(Tip(6, "cc")))
+    assert made.loader.load(batch(2), Tip(7, "dd")).rows == 1
+    assert refused(made.loader, CheckpointTip(Tip(6, "cc"))) == "CHECKPOINT_BEHIND_SINK"
+
+
+def test_a_part_that_is_cut_short_is_written_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that fails may show what it got when it is closed."""
+    made = loader(world)
+    whole = made.store.write
+
+    def cut(place: str, content: Any) -> None:
+        if "_ds_dagster" in place:
+            return whole(place, content)
+        whole(place, bytes(content)[:5])
+        raise error("STORE_UNREACHABLE", store="f", address="x")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(made.store, "write", cut)
+        with pytest.raises(DsError):
+            made.load(batch(1, 2), 0)
+    assert made.load(batch(1, 2), 0).rows == 2
+    assert list(world.files().values()) == [b'{"id": 1}\n{"id": 2}\n']
+
+
+class _Failing:
+    """A stream into a bucket whose second part is refused; closing it shows the first one."""
+
+    def __init__(self, shown: dict[str, bytes], place: str) -> None:
+        self.shown, self.place = shown, place
+
+    def write(self, content: bytes) -> None:
+        self.shown[self.place] = content[:1]
+        raise OSError("the part was refused")
+
+    def close(self) -> None:
+        return
+
+
+def test_a_failed_upload_shows_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: dict[str, bytes] = {}
+
+    class System:
+        def open_output_stream(self, place: str, compression: None) -> _Failing:
+            return _Failing(shown, place)
+
+        def delete_file(self, place: str) -> None:
+            del shown[place]
+
+    store = FileStore(FilesAddress("f", "s3://bucket/x"))
+    monkeypatch.setattr(store, "system", System)
+    with pytest.raises(DsError):
+        store.write("bucket/x/a", b"abc")
+    assert shown == {}
 
 
 def test_a_new_version_writes_beside_the_old_one_and_fences_it(world: World) -> None:

@@ -61,7 +61,7 @@ def test_a_batch_of_deletes_only(sink: Any, batch: Any) -> None:
 
 
 def test_a_new_version_begins_with_an_empty_table(sink: Any, batch: Any) -> None:
-    sink.loader(version=1).load(batch([("./old", 1), ("./a", 1)]), 7)
+    sink.loader(version=1).load(batch([("./old", 1), ("./a", 1)]), 0)
     newer = sink.loader(version=2)
     assert sink.rows() == [("./a", 1), ("./old", 1)], "readers keep the old rows until there are new ones"
     newer.load(batch([("./a", 5)]), 0)
@@ -134,7 +134,7 @@ def test_rows_of_a_view_go_by_their_age(view: Any, batch: Any) -> None:
     loader.load(batch([("./a", 2)]), 1)
     assert loader.expire() == 0
     view.age(60_000)
-    assert loader.load(batch([("./b", 9)]), 0).replayed, "what is replayed is not younger"
+    assert loader.load(batch([("./a", 9)]), 1).replayed, "what is replayed is not younger"
     assert loader.expire() == 2
     assert view.rows() == [("./a", 2)]
     loader.load(batch([("./b", 5)]), 2)

@@ -15,6 +15,7 @@ from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.errors import DsError
 from ds_dagster.stores.snowflake_connection import SnowflakeAddress
 from tests.conformance import conftest, test_loaders
+from tests.driven import Driven
 
 NEEDED = ("DS_SNOWFLAKE_ACCOUNT", "DS_SNOWFLAKE_USER", "DS_SNOWFLAKE_WAREHOUSE", "DS_SNOWFLAKE_DATABASE")
 LOGINS = ("DS_SNOWFLAKE_KEY_FILE", "DS_SNOWFLAKE_PASSWORD", "DS_SNOWFLAKE_ACCESS_TOKEN", "DS_SNOWFLAKE_OAUTH_TOKEN")
@@ -71,7 +72,7 @@ def test_what_an_account_refuses(
 ) -> None:
     from ds_dagster.stores.snowflake_loader import SnowflakeLoader
 
-    loader = SnowflakeLoader(replace(address, **change), sink.target(), SinkIdentity("test/j/q", 1))
+    loader = Driven(SnowflakeLoader(replace(address, **change), sink.target(), SinkIdentity("test/j/q", 1)))
     with pytest.raises(DsError) as refused:
         loader.prepare()
         loader.load(batch([("./a", 1)]), 0)

@@ -16,6 +16,7 @@ from ds_dagster.runtime.worker_expiry import ExpiryRounds, pause_seconds
 from ds_dagster.runtime.worker_query import HostedQuery
 from ds_dagster.stores import memory_loader
 from ds_dagster.stores.memory_loader import MemoryLoader
+from tests.driven import Driven
 from tests.runtime.fakes import FakeClock
 
 PLACE = ("expiry", "v")
@@ -25,7 +26,7 @@ MINUTE = 60_000
 @pytest.fixture
 def loader() -> Any:
     target = TableTarget(PLACE, (TableColumn("url", VARCHAR, "VARCHAR"),), mode="append", retention_millis=MINUTE)
-    made = MemoryLoader(PLACE, target, SinkIdentity("j", 1))
+    made = Driven(MemoryLoader(PLACE, target, SinkIdentity("j", 1)))
     made.prepare()
     yield made
     memory_loader.clear(PLACE[0])

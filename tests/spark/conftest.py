@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.catalog.values import PropertyValue, resolve
@@ -137,10 +138,11 @@ class Rows:
     crash_epoch: int = -1
     schema: pyarrow.Schema | None = None
 
-    def prepare(self) -> None:
+    def prepare(self, tip: CheckpointTip) -> None:
         return
 
-    def load(self, rows: pyarrow.Table, epoch: int) -> LoadResult:
+    def load(self, rows: pyarrow.Table, batch: Tip) -> LoadResult:
+        epoch = batch.batch
         self._crash("before", epoch)
         self.schema = rows.schema
         replayed = epoch in self.loaded

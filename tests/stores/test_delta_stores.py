@@ -23,6 +23,7 @@ from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_loader import DeltaLoader
 from ds_dagster.stores.delta_tables import bad_columns
 from ds_dagster.stores.registry import KINDS
+from tests.driven import Driven
 from tests.fixtures.lake import read_lake, s3_bucket
 
 TARGET = TableTarget(("t",), (TableColumn("n", BIGINT, "bigint"),), (), "append", "incremental")
@@ -31,8 +32,8 @@ STREAM = "CREATE STREAM events (k VARCHAR, n BIGINT) WITH ('store' = 'm', 'topic
 TABLE = "CREATE TABLE visits WITH ('store' = 'lake'{more}) AS SELECT {columns} FROM events;"
 
 
-def loader_at(address: LakeAddress, *path: str) -> DeltaLoader:
-    return DeltaLoader(address, address.place(*path), TARGET, SinkIdentity("j", 1))
+def loader_at(address: LakeAddress, *path: str) -> Driven:
+    return Driven(DeltaLoader(address, address.place(*path), TARGET, SinkIdentity("j", 1)))
 
 
 def loaded(address: LakeAddress, *path: str) -> None:
@@ -298,7 +299,7 @@ def test_a_bucket_that_goes_away_and_comes_back() -> None:
 def test_a_full_refresh_in_a_bucket_leaves_no_folder(s3_settings: Mapping[str, str]) -> None:
     address = LakeAddress.of("lake", s3_settings)
     target = TableTarget(("full",), TARGET.columns, (), "append", "full")
-    loader = DeltaLoader(address, address.place("full"), target, SinkIdentity("j", 1))
+    loader = Driven(DeltaLoader(address, address.place("full"), target, SinkIdentity("j", 1)))
     loader.prepare()
     loader.load(ROWS, 0)
     assert loader.finish() == 2

@@ -13,6 +13,7 @@ import pyarrow
 import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.datatypes import (
     BIGINT,
     BOOLEAN,
@@ -38,6 +39,7 @@ from ds_dagster.stores.postgres import Postgres
 from ds_dagster.stores.postgres_admin import PostgresAdmin
 from ds_dagster.stores.postgres_connection import PostgresAddress
 from ds_dagster.stores.postgres_loader import PostgresLoader
+from tests.driven import Driven
 
 pytestmark = pytest.mark.servers
 UTC = datetime.timezone.utc
@@ -80,7 +82,7 @@ def rows(*pairs: tuple[str, int]) -> pyarrow.Table:
 
 
 def load(address: PostgresAddress, to: TableTarget, version: int, *batches: pyarrow.Table, job: str = "j") -> int:
-    loader = PostgresLoader(address, to, SinkIdentity(job, version))
+    loader = Driven(PostgresLoader(address, to, SinkIdentity(job, version)))
     try:
         loader.prepare()
         for epoch, batch in enumerate(batches):
@@ -192,38 +194,6 @@ def test_a_users_view_is_no_target(address: PostgresAddress, schema: str, cursor
     assert problem.value.condition == "TARGET_NOT_A_TABLE"
 
 
-def test_rows_of_another_job_are_not_doubled(address: PostgresAddress, schema: str) -> None:
-    load(address, target(schema), 1, rows(("./a", 1)), job="first")
-    with pytest.raises(DsError) as problem:
-        load(address, target(schema), 1, rows(("./a", 1)), job="second")
-    assert problem.value.condition == "TARGET_OF_OTHER_JOB"
-
-
-def test_one_of_several_queries_of_a_table_cannot_start_anew(
-    address: PostgresAddress, schema: str, cursor: Any
-) -> None:
-    def prepared(job: str, version: int) -> PostgresLoader:
-        loader = PostgresLoader(address, target(schema), SinkIdentity(job, version), shared=True)
-        try:
-            loader.prepare()
-        except DsError:
-            loader.close()
-            raise
-        return loader
-
-    for job in ("first", "second"):
-        loader = prepared(job, 1)
-        loader.load(rows((f"./{job}", 1)), 0)
-        loader.close()
-    with pytest.raises(DsError) as problem:
-        prepared("first", 2)
-    assert problem.value.condition == "TARGET_SHARED_RESET"
-    assert f"{schema}.t" in problem.value.message
-    prepared("first", 1).close()  # going on is no reset
-    cursor.execute(f"SELECT url FROM {schema}.t ORDER BY url")
-    assert cursor.fetchall() == [("./first",), ("./second",)]
-
-
 def test_a_missing_schema_is_named(address: PostgresAddress) -> None:
     with pytest.raises(DsError) as problem:
         load(address, target("nowhere"), 1)
@@ -257,7 +227,7 @@ def test_unreachable(address: PostgresAddress) -> None:
 
 
 def test_a_broken_connection_is_opened_again(address: PostgresAddress, schema: str, cursor: Any) -> None:
-    loader = PostgresLoader(address, target(schema), SinkIdentity("j", 1))
+    loader = Driven(PostgresLoader(address, target(schema), SinkIdentity("j", 1)))
     loader.prepare()
     loader.load(rows(("./a", 1)), 0)
     cursor.execute(
@@ -287,3 +257,17 @@ def test_admin(postgres_settings: Mapping[str, str], address: PostgresAddress, s
     admin.close()
     gone = PostgresAdmin("warehouse", {**postgres_settings, "password": "wrong-secret-1"}).probe()
     assert not gone.ok and "refused the login" in gone.message
+
+
+def test_a_ledger_of_an_earlier_package_is_taken_over(address: PostgresAddress, schema: str, cursor: Any) -> None:
+    """It knew batches by number alone."""
+    load(address, target(schema), 1, rows(("./a", 1)))
+    cursor.execute(f"ALTER TABLE {schema}.ds_ledger DROP COLUMN offsets")
+    loader = Driven(PostgresLoader(address, target(schema), SinkIdentity("j", 1)))
+    loader.prepare()
+    assert loader.load(rows(("./a", 9)), Tip(0, "bb")).replayed, "compared by number"
+    loader.load(rows(("./b", 1)), Tip(1, "cc"))
+    with pytest.raises(DsError) as problem:
+        loader.load(rows(("./b", 9)), Tip(1, "dd"))
+    assert problem.value.condition == "CHECKPOINT_BEHIND_SINK"
+    loader.close()

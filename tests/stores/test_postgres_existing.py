@@ -35,6 +35,7 @@ from ds_dagster.stores.postgres import Postgres
 from ds_dagster.stores.postgres_connection import PostgresAddress
 from ds_dagster.stores.postgres_loader import PostgresLoader
 from ds_dagster.stores.postgres_shapes import ServerColumn, assignment
+from tests.driven import Driven
 
 FLOAT = Scalar("FLOAT")
 TIME = Scalar("TIME")
@@ -95,7 +96,7 @@ def load(
     address: PostgresAddress, to: TableTarget, *batches: Mapping[str, Any], version: int = 1, shared: bool = False,
     job: str = "j",
 ) -> int:  # fmt: skip
-    loader = PostgresLoader(address, to, SinkIdentity(job, version), shared=shared)
+    loader = Driven(PostgresLoader(address, to, SinkIdentity(job, version), shared=shared))
     try:
         loader.prepare()
         for epoch, batch in enumerate(batches):
@@ -288,7 +289,7 @@ def test_a_query_that_changed_gives_a_full_refresh_another_shape(
 
 @pytest.mark.servers
 def test_a_table_that_was_dropped_or_changed_meanwhile(address: PostgresAddress, schema: str, cursor: Any) -> None:
-    loader = PostgresLoader(address, target(schema, COUNTS), SinkIdentity("j", 1))
+    loader = Driven(PostgresLoader(address, target(schema, COUNTS), SinkIdentity("j", 1)))
     loader.prepare()
     batch = pyarrow.table({"url": ["./a"], "n": [1]})
     loader.load(batch, 0)
@@ -331,7 +332,7 @@ def test_a_serialization_failure_is_repeated(address: PostgresAddress, schema: s
     cursor.execute(f"ALTER ROLE {role} SET default_transaction_isolation = 'repeatable read'")
     strict = replace(address, username=role, password="secret-1")
     try:
-        loader = PostgresLoader(strict, target(schema, COUNTS, "upsert"), SinkIdentity("j", 1))
+        loader = Driven(PostgresLoader(strict, target(schema, COUNTS, "upsert"), SinkIdentity("j", 1)))
         loader.prepare()
         first = pyarrow.table({"url": ["./a"], "n": [1], "__deleted": [False]})
         loader.load(first, 0)
@@ -354,7 +355,7 @@ def test_a_serialization_failure_is_repeated(address: PostgresAddress, schema: s
 
 @pytest.mark.servers
 def test_a_deadlock_is_repeated(address: PostgresAddress, schema: str, cursor: Any, other: Any) -> None:
-    loader = PostgresLoader(address, target(schema, COUNTS, "upsert"), SinkIdentity("j", 1))
+    loader = Driven(PostgresLoader(address, target(schema, COUNTS, "upsert"), SinkIdentity("j", 1)))
     loader.prepare()
     loader.load(pyarrow.table({"url": ["./a", "./b"], "n": [1, 1], "__deleted": [False, False]}), 0)
     held = other.cursor()
@@ -381,12 +382,12 @@ def test_a_lock_that_is_not_given_is_the_servers_fault(
 ) -> None:
     monkeypatch.setattr("ds_dagster.stores.postgres_connection.LOCK_MILLIS", 100)
     monkeypatch.setattr("ds_dagster.stores.postgres_loader.PUBLISH_LOCK_MILLIS", 100)
-    monkeypatch.setattr("ds_dagster.stores.postgres_loader.PUBLISH_ATTEMPTS", 2)
-    monkeypatch.setattr("ds_dagster.stores.postgres_loader.PUBLISH_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr("ds_dagster.stores.table_sink.PUBLISH_ATTEMPTS", 2)
+    monkeypatch.setattr("ds_dagster.stores.table_sink.PUBLISH_PAUSE_SECONDS", 0.1)
     to = target(schema, COUNTS, refresh="full")
     load(address, to, {"url": ["./a"], "n": [1]})
     other.cursor().execute(f"LOCK TABLE {schema}.t IN ACCESS SHARE MODE")
-    loader = PostgresLoader(address, to, SinkIdentity("j", 2))
+    loader = Driven(PostgresLoader(address, to, SinkIdentity("j", 2)))
     loader.prepare()
     loader.load(pyarrow.table({"url": ["./b"], "n": [2]}), 0)
     problem = refused(loader.finish)

@@ -40,6 +40,7 @@ from ds_dagster.stores.snowflake_admin import SnowflakeAdmin
 from ds_dagster.stores.snowflake_connection import SnowflakeAddress
 from ds_dagster.stores.snowflake_loader import SnowflakeLoader
 from tests import snowflake_server
+from tests.driven import Driven
 from tests.snowflake_server import DATABASE
 
 pytestmark = pytest.mark.servers
@@ -84,7 +85,7 @@ def rows(*pairs: tuple[str, int]) -> pyarrow.Table:
 
 
 def load(address: SnowflakeAddress, to: TableTarget, version: int, *batches: pyarrow.Table, job: str = "j") -> int:
-    loader = SnowflakeLoader(address, to, SinkIdentity(job, version))
+    loader = Driven(SnowflakeLoader(address, to, SinkIdentity(job, version)))
     try:
         loader.prepare()
         for epoch, batch in enumerate(batches):
@@ -185,10 +186,10 @@ def test_publishing_twice_counts_once(address: SnowflakeAddress, schema: str, ru
 def test_a_killed_full_refresh_goes_on_where_it_was(address: SnowflakeAddress, schema: str, run: Any) -> None:
     to = target(schema, refresh="full")
     load(address, to, 1, rows(("./old", 1)))
-    killed = SnowflakeLoader(address, to, SinkIdentity("j", 2))
+    killed = Driven(SnowflakeLoader(address, to, SinkIdentity("j", 2)))
     killed.prepare()
     killed.load(rows(("./a", 1)), 0)
-    again = SnowflakeLoader(address, to, SinkIdentity("j", 2))
+    again = Driven(SnowflakeLoader(address, to, SinkIdentity("j", 2)))
     again.prepare()
     assert again.load(rows(("./a", 1)), 0).replayed
     again.load(rows(("./b", 1)), 1)
@@ -240,7 +241,7 @@ def test_rows_of_another_job_are_not_doubled(address: SnowflakeAddress, schema: 
 
 def test_one_of_several_queries_of_a_table_cannot_start_anew(address: SnowflakeAddress, schema: str, run: Any) -> None:
     def loaded(job: str, version: int, *batches: pyarrow.Table) -> None:
-        loader = SnowflakeLoader(address, target(schema), SinkIdentity(job, version), shared=True)
+        loader = Driven(SnowflakeLoader(address, target(schema), SinkIdentity(job, version), shared=True))
         try:
             loader.prepare()
             for epoch, batch in enumerate(batches):
@@ -272,7 +273,7 @@ def test_a_row_the_table_rejects(address: SnowflakeAddress, schema: str, run: An
     load(address, target(schema), 1)
     run("DROP TABLE T")
     run("CREATE TABLE T (URL NUMBER(38,0), N NUMBER(38,0))")
-    loader = SnowflakeLoader(address, target(schema), SinkIdentity("j", 1))
+    loader = Driven(SnowflakeLoader(address, target(schema), SinkIdentity("j", 1)))
     with pytest.raises(DsError) as problem:
         loader.load(rows(("payload-in-row", 11)), 0)
     assert problem.value.condition == "TARGET_REJECTS_ROWS"
@@ -284,22 +285,22 @@ def test_a_second_writer_of_a_batch_changes_nothing(
     address: SnowflakeAddress, schema: str, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver that was given up is still in its transaction when the next one comes with the same batch."""
-    first, second = (SnowflakeLoader(address, target(schema), SinkIdentity("j", 1)) for _ in range(2))
+    first, second = (Driven(SnowflakeLoader(address, target(schema), SinkIdentity("j", 1))) for _ in range(2))
     first.prepare()
     second.prepare()
     original = first._apply
     told: list[str] = []
 
-    def meanwhile(*arguments: Any) -> Any:
-        result = original(*arguments)
+    def meanwhile(*arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
         with pytest.raises(DsError) as problem:
             second.load(rows(("./a", 1)), 0)
-        told.append(problem.value.fault.domain)
+        told.append(problem.value.condition)
         return result
 
     monkeypatch.setattr(first, "_apply", meanwhile)
     assert first.load(rows(("./a", 1)), 0).rows == 1
-    assert told == ["external"], "it waits on a real account; here the conflict is told at once"
+    assert told == ["TARGET_LOCKED"]
     assert second.load(rows(("./a", 1)), 0).replayed
     assert run("SELECT COUNT(*) FROM T") == [(1,)]
     first.close()
@@ -307,7 +308,7 @@ def test_a_second_writer_of_a_batch_changes_nothing(
 
 
 def test_a_lost_session_is_opened_again(address: SnowflakeAddress, schema: str, run: Any) -> None:
-    loader = SnowflakeLoader(address, target(schema), SinkIdentity("j", 1))
+    loader = Driven(SnowflakeLoader(address, target(schema), SinkIdentity("j", 1)))
     loader.prepare()
     loader.load(rows(("./a", 1)), 0)
     loader._connection.rest._token = "of a session that is gone"

@@ -337,7 +337,6 @@ GOLDEN = {
     "use_database": 'USE DATABASE "D"',
     "use_schema": 'USE SCHEMA "D"."S"',
     "show_objects": 'SHOW OBJECTS LIKE \'T%\' IN SCHEMA "D"."S"',
-    "describe": 'DESCRIBE TABLE "D"."S"."T"',
     "create_stage": f'CREATE OR REPLACE TEMPORARY STAGE "{UPSERT.names.stage}"',
     "create_load": f'CREATE OR REPLACE TRANSIENT TABLE "D"."S"."{LOAD}" ("C1" VARCHAR, "C2" DECIMAL(38, 0), '
     '"C3" VARCHAR, "DELETED" BOOLEAN)',
@@ -350,13 +349,19 @@ GOLDEN = {
     f'FROM "D"."S"."{LOAD}" WHERE NOT "DELETED"',
 }
 GOLDEN_CALLS = {
+    UPSERT.describe("T"): 'DESCRIBE TABLE "D"."S"."T"',
     UPSERT.create_table("T"): 'CREATE TABLE IF NOT EXISTS "D"."S"."T" ("URL" VARCHAR, "N" DECIMAL(38, 0) NOT NULL, '
     '"TAGS" VARIANT)',
     UPSERT.drop("X"): 'DROP TABLE IF EXISTS "D"."S"."X"',
-    UPSERT.state(7): f'SELECT MAX("VERSION"), MAX(CASE WHEN "VERSION" = 2 AND "EPOCH" = 7 THEN "LOADED" END) '
-    f'FROM {LEDGER} WHERE "JOB" = {JOB}',
-    UPSERT.claim(PUBLISHED, 3): f'INSERT INTO {LEDGER} ("JOB", "VERSION", "EPOCH", "LOADED", "AT") '
-    f"SELECT {JOB}, 2, -1, 3, CURRENT_TIMESTAMP()",
+    UPSERT.state(): 'SELECT MAX("VERSION"), MAX(CASE WHEN "VERSION" = 2 AND "EPOCH" >= 0 THEN "EPOCH" END), '
+    f'MAX(CASE WHEN "VERSION" = 2 AND "EPOCH" = -1 THEN "LOADED" END) FROM {LEDGER} WHERE "JOB" = {JOB}',
+    UPSERT.batch(7): f'SELECT "OFFSETS", "LOADED" FROM {LEDGER} WHERE ("JOB" = {JOB} AND "VERSION" = 2) '
+    'AND "EPOCH" = 7',
+    UPSERT.extend_ledger(): f'ALTER TABLE {LEDGER} ADD "OFFSETS" VARCHAR',
+    UPSERT.replace(): 'CREATE OR REPLACE TABLE "D"."S"."T" ("URL" VARCHAR, "N" DECIMAL(38, 0) NOT NULL, '
+    f'"TAGS" VARIANT) COPY GRANTS AS SELECT "URL", "N", "TAGS" FROM "D"."S"."{UPSERT.names.new}"',
+    UPSERT.claim(PUBLISHED, 3, ""): f'INSERT INTO {LEDGER} ("JOB", "VERSION", "EPOCH", "LOADED", "OFFSETS", "AT") '
+    f"SELECT {JOB}, 2, -1, 3, '', CURRENT_TIMESTAMP()",
     UPSERT.prune(5): f'DELETE FROM {LEDGER} WHERE ("JOB" = {JOB} AND "VERSION" = 2) AND "EPOCH" BETWEEN 0 AND 5',
     UPSERT.put("/tmp/o'b/*.parquet", 7): "PUT 'file:///tmp/o\\'b/*.parquet' "
     f"@{UPSERT.names.stage}/v2_b7/ AUTO_COMPRESS=FALSE OVERWRITE=TRUE",
@@ -483,7 +488,7 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (100038, "22018", "Numeric value 'payload-in-row' is not recognized", "TARGET_REJECTS_ROWS", "user"),
         (100072, "22000", "NULL result in a non-nullable column", "TARGET_REJECTS_ROWS", "user"),
         (625, "57014", "Statement '01' has locked table 'T' in transaction 1 and this lock has not yet been released.",
-         "STORE_CALL_FAILED", "external"),
+         "TARGET_LOCKED", "external"),
         (250001, "08001", "Could not connect to Snowflake backend after 2 attempt(s).",
          "STORE_UNREACHABLE", "external"),
         (290503, None, "HTTP 503: Service Unavailable", "STORE_UNREACHABLE", "external"),

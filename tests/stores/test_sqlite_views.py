@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow
 import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, ArrayType, DataType, decimal
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores.sqlite_loader import SqliteLoader
 from ds_dagster.stores.sqlite_reader import SqliteAdmin, open_views, view_columns
 from ds_dagster.stores.sqlite_views import SqliteViews, file_name, view_path
+from tests.driven import Driven
 
 NAME = QualifiedName("db", "public", "visits")
 
@@ -23,12 +27,10 @@ def column(name: str, type_: DataType) -> TableColumn:
     return TableColumn(name, type_, native or "TEXT", True, native is None)
 
 
-def loader(
-    folder: Path, name: QualifiedName = NAME, version: int = 1, columns: tuple[TableColumn, ...] = ()
-) -> SqliteLoader:
+def loader(folder: Path, name: QualifiedName = NAME, version: int = 1, columns: tuple[TableColumn, ...] = ()) -> Driven:
     chosen = columns or (column("url", VARCHAR), column("n", BIGINT))
     target = TableTarget((file_name(name), name.name), chosen, ("url",), "upsert")
-    made = SqliteLoader(view_path(folder, name), target, SinkIdentity("j", version))
+    made = Driven(SqliteLoader(view_path(folder, name), target, SinkIdentity("j", version)))
     made.prepare()
     return made
 
@@ -136,3 +138,31 @@ def test_admin(tmp_path: Path) -> None:
     made.load(rows(("./a", 1), ("./b", 1)), 0)
     made.close()
     assert [(facts.name, facts.size) for facts in admin.entities()] == [("db.public.visits", 2)]
+
+
+def test_a_ledger_of_an_earlier_package_is_taken_over(tmp_path: Path) -> None:
+    """It knew batches by number alone."""
+    made = loader(tmp_path)
+    made.load(rows(("./a", 1)), Tip(0, "aa"))
+    made.close()
+    with closing(sqlite3.connect(view_path(tmp_path, NAME))) as connection:
+        connection.execute("ALTER TABLE ds_ledger DROP COLUMN offsets")
+    again = loader(tmp_path)
+    assert again.load(rows(("./a", 9)), Tip(0, "bb")).replayed, "compared by number"
+    again.load(rows(("./b", 1)), Tip(1, "cc"))
+    with pytest.raises(DsError) as problem:
+        again.load(rows(("./b", 9)), Tip(1, "dd"))
+    assert problem.value.condition == "CHECKPOINT_BEHIND_SINK"
+    again.close()
+
+
+def test_a_refused_start_makes_no_empty_view(tmp_path: Path) -> None:
+    made = loader(tmp_path)
+    made.load(rows(("./a", 1)), 0)
+    made.close()
+    for path in view_path(tmp_path, NAME).parent.glob("*.db*"):
+        path.unlink()
+    with pytest.raises(DsError) as problem:
+        made.prepare(CheckpointTip(Tip(0)))
+    assert problem.value.condition == "TARGET_GONE"
+    assert not view_path(tmp_path, NAME).exists()

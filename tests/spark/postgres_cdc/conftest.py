@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.catalog.values import resolve as resolve_value
 from ds_dagster.local import postgres as local_postgres
@@ -139,10 +140,11 @@ class Kept:
     loaded: dict[int, list[Row]] = field(default_factory=dict)
     crash: str = ""
 
-    def prepare(self) -> None:
+    def prepare(self, tip: CheckpointTip) -> None:
         return
 
-    def load(self, rows: Any, epoch: int) -> LoadResult:
+    def load(self, rows: Any, batch: Tip) -> LoadResult:
+        epoch = batch.batch
         self._crash("before")
         replayed = epoch in self.loaded
         if not replayed:

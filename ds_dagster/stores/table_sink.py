@@ -1,0 +1,218 @@
+"""What every table, view and file sink does, whatever its store: one look at what is there, one decision, one
+transaction per batch. A store gives the look, its statements and its faults; the rules are those of
+:mod:`ds_dagster.catalog.ledger`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
+from ds_dagster.catalog.ledger import Answer, CheckpointTip, SinkFacts, Tip, decide, within_run
+from ds_dagster.errors import DsError, error
+from ds_dagster.stores.repeating import repeated
+
+if TYPE_CHECKING:
+    import pyarrow
+
+R = TypeVar("R")
+DELETED = "__deleted"
+"""Column that marks a batch's row as the delete of its key."""
+KEPT_EPOCHS = 1000
+"""Ledger rows kept per version: only the newest batch can be replayed, the others are for people."""
+PRUNE_EVERY = 100
+PUBLISH_ATTEMPTS = 6
+PUBLISH_PAUSE_SECONDS = 5.0
+PUBLISHED = -1
+"""Epoch of the ledger row that says a full refresh was published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look at a target and its ledger has found.
+
+    Attributes:
+        facts: for the decision. Of a full refresh, ``exists`` is about the new table of the run.
+        difference: how the target's shape differs, for the message.
+        kind: what has the target's name instead of a table, for the message.
+        rows: of the newest batch.
+        published: rows of the run if this version's full refresh was published.
+        target: what the store wants to know of its target later on.
+    """
+
+    facts: SinkFacts = field(default_factory=SinkFacts)
+    difference: str = ""
+    kind: str = ""
+    rows: int = 0
+    published: int | None = None
+    target: Any = None
+
+
+class TableSink(ABC):
+    """See ``catalog.io_spec.BatchLoader``. ``shared``: several queries fill the table (INSERT INTO).
+
+    ``work`` is what a store's transaction gives: a cursor, a connection, a table.
+    """
+
+    def __init__(self, target: TableTarget, identity: SinkIdentity, *, shared: bool = False) -> None:
+        self.target = target
+        self.identity = identity
+        self.shared = shared
+        self._skip: Tip | None = None
+        self._loaded = 0
+
+    @property
+    def table(self) -> str:
+        """Name, for messages."""
+        return ".".join(self.target.path)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a run loads everything anew."""
+        return self.target.refresh == "full"
+
+    def prepare(self, tip: CheckpointTip) -> None:
+        """Create or verify target and ledger.
+
+        Raises:
+            UserError: what :func:`ds_dagster.catalog.ledger.decide` answers, what the store refuses.
+            ExternalError: the store cannot be reached.
+        """
+        self._guarded("prepare the table", lambda: self._prepare(tip))
+
+    def load(self, rows: pyarrow.Table, batch: Tip) -> LoadResult:
+        """Apply one batch exactly once.
+
+        Raises:
+            UserError: what :func:`ds_dagster.catalog.ledger.within_run` answers, TARGET_REJECTS_ROWS, TARGET_CHANGED.
+            ExternalError: the store cannot be reached, DISK_FULL.
+        """
+        result, counted = self._guarded("load a batch", lambda: self._load(rows, batch), batch.batch)
+        self._loaded += counted
+        return result
+
+    def finish(self) -> int:
+        """Publish a full refresh; rows of the run (incremental: those this loader saw, a replayed batch included)."""
+        if not self.is_full:
+            return self._loaded
+        return repeated(
+            lambda: self._guarded("publish the table", self._publish),
+            lambda problem: isinstance(problem, DsError) and problem.condition == "TARGET_LOCKED",
+            PUBLISH_ATTEMPTS,
+            PUBLISH_PAUSE_SECONDS,
+        )
+
+    def close(self) -> None:  # noqa: B027, most stores keep nothing open between batches
+        """Release connections; never raises."""
+
+    # --- the rules ----------------------------------------------------------------------------------------------------
+
+    def _prepare(self, tip: CheckpointTip) -> None:
+        with self._transaction() as work:
+            found = self._look(work)
+            self._skip = self._admitted(tip, found).skip
+            self._make(work, found)
+
+    def _load(self, rows: pyarrow.Table, batch: Tip) -> tuple[LoadResult, int]:
+        """What the batch did, and how many rows of the run it stands for."""
+        staged = self._staged(rows, batch)
+        with self._transaction() as work:
+            found = self._state(work, batch, rows.num_rows)
+            if found.published is not None:  # the run is complete; what comes now is the next one's
+                return LoadResult(0, replayed=True), 0
+            answer = within_run(batch, found.facts, self.identity.version, self._skip)
+            self._refused(answer, found, CheckpointTip.at(batch))
+            if answer.skip is not None:
+                return LoadResult(0, replayed=True), found.rows
+            self._apply(work, staged, batch, replaces=answer.replaces and not self.is_full)
+            return LoadResult(rows.num_rows), rows.num_rows
+
+    def _admitted(self, tip: CheckpointTip, found: Found) -> Answer:
+        """The decision before the first batch.
+
+        Raises:
+            UserError: it may not go on.
+        """
+        if found.published is not None:
+            tip, found = CheckpointTip(), replace(found, facts=replace(found.facts, tip=None, exists=True))
+        answer = decide(tip, found.facts, self.identity.version)
+        self._refused(answer, found, tip)
+        return answer
+
+    def _refused(self, answer: Answer, found: Found, checkpoint: CheckpointTip) -> None:
+        if answer.condition:
+            raise error(
+                answer.condition,
+                table=self.table,
+                version=self.identity.version,
+                found=found.kind or found.facts.version,
+                difference=found.difference,
+                sink=_shown(found.facts.tip),
+                checkpoint=_shown(checkpoint.planned or checkpoint.committed),
+            )
+
+    # --- of each store ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
+        """Run a step; its failures are conditions."""
+
+    def _transaction(self) -> AbstractContextManager[Any]:
+        """Around a look and what follows from it."""
+        return nullcontext()
+
+    @abstractmethod
+    def _look(self, work: Any) -> Found:
+        """Everything the decision wants to know; makes the ledger where there is none."""
+
+    @abstractmethod
+    def _make(self, work: Any, found: Found) -> None:
+        """The target, or the new table of a full refresh, where there is none; what earlier runs left goes."""
+
+    def _staged(self, rows: pyarrow.Table, batch: Tip) -> Any:  # noqa: ARG002
+        """A batch as the store takes it, before the transaction."""
+        return rows
+
+    @abstractmethod
+    def _state(self, work: Any, batch: Tip, rows: int) -> Found:
+        """What the ledger says in the transaction of a batch: the newest version, and the newest batch of ours."""
+
+    @abstractmethod
+    def _apply(self, work: Any, staged: Any, batch: Tip, *, replaces: bool) -> None:
+        """Rows and ledger row. ``replaces``: of what an earlier version loaded nothing stays."""
+
+    def _publish(self) -> int:
+        """The new table's rows become the target's; doing it twice gives the same. Rows of the run."""
+        raise error("INTERNAL", where=f"a full refresh of {self.table}")
+
+
+def opened(spec: WriteSpec, resolve: Resolver) -> tuple[TableTarget, Mapping[str, str]]:
+    """Target and resolved settings of a loader."""
+    if spec.table is None:
+        raise error("INTERNAL", where="a table without a target")
+    return spec.table, {name: resolve(value) for name, value in spec.options.items()}
+
+
+def tip_of(batch: Any, offsets: Any) -> Tip | None:
+    """A batch as a ledger's columns keep it, NULL for none."""
+    return None if batch is None else Tip(int(batch), offsets or "")
+
+
+def column_difference(existing: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """Two column lists, told column by column."""
+    found = [
+        f"{name} is {existing[name]}, not {type_}"
+        for name, type_ in wanted.items()
+        if existing.get(name, type_) != type_
+    ]
+    found += [f"{name} {type_} is missing" for name, type_ in wanted.items() if name not in existing]
+    found += [f"{name} {type_} is too many" for name, type_ in existing.items() if name not in wanted]
+    return "; ".join(found) or "the order or the key differs"
+
+
+def _shown(tip: Tip | None) -> str:
+    return f"batch {tip.batch}" if tip else "no batch"

@@ -1,0 +1,139 @@
+"""When a table sink goes on and when it refuses, whatever the store: its ledger against the checkpoint, its target
+against what was loaded (:mod:`ds_dagster.catalog.ledger` has the table)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ds_dagster.catalog.ledger import CheckpointTip, Tip
+from ds_dagster.errors import DsError
+
+pytestmark = pytest.mark.conformance
+A, B, C = (letter * 64 for letter in "abc")
+BEFORE = CheckpointTip(Tip(0, A))
+DONE = CheckpointTip(Tip(0, A), Tip(1, B))
+
+
+def refused(step: Callable[[], Any]) -> str:
+    with pytest.raises(DsError) as problem:
+        step()
+    return problem.value.condition
+
+
+@pytest.fixture
+def loaded(sink: Any, batch: Any) -> Any:
+    """A sink that has batches 0 and 1."""
+    loader = sink.loader()
+    loader.load(batch([("./a", 1), ("./b", 1)]), Tip(0, A))
+    loader.load(batch([("./a", 2)]), Tip(1, B))
+    loader.close()
+    return sink
+
+
+def test_the_planned_batch_is_skipped_once(loaded: Any, batch: Any) -> None:
+    loader = loaded.loader(tip=DONE).loader
+    assert loader.load(batch([("./a", 2)]), Tip(1, B)).replayed
+    assert not loader.load(batch([("./c", 1)]), Tip(2, C)).replayed
+    assert loaded.rows() == [("./a", 2), ("./b", 1), ("./c", 1)]
+
+
+def test_a_finished_checkpoint_goes_on(loaded: Any, batch: Any) -> None:
+    loader = loaded.loader(tip=CheckpointTip(Tip(1, B))).loader
+    assert not loader.load(batch([("./c", 1)]), Tip(2, C)).replayed
+    assert loaded.rows() == [("./a", 2), ("./b", 1), ("./c", 1)]
+
+
+@pytest.mark.parametrize(
+    "tip",
+    [
+        BEFORE,
+        CheckpointTip(),
+        CheckpointTip(None, Tip(0, A)),
+        CheckpointTip(Tip(0, A), Tip(1, C)),
+        CheckpointTip(Tip(1, C)),
+    ],
+    ids=["lost its end", "empty", "lost a batch", "planned again", "ran on"],
+)
+def test_a_checkpoint_behind_its_sink_is_refused(loaded: Any, tip: CheckpointTip) -> None:
+    assert refused(lambda: loaded.loader(tip=tip)) == "CHECKPOINT_BEHIND_SINK"
+    assert loaded.rows() == [("./a", 2), ("./b", 1)]
+
+
+def test_within_a_run_no_batch_is_skipped_but_the_planned_one(loaded: Any, batch: Any) -> None:
+    """The ledger has moved on behind the loader's back: another engine, or a checkpoint exchanged under a run."""
+    slow, fast = (loaded.loader(tip=CheckpointTip(Tip(1, B))).loader for _ in range(2))
+    fast.load(batch([("./c", 1)]), Tip(2, C))
+    assert refused(lambda: slow.load(batch([("./c", 9), ("./d", 1)]), Tip(2, A))) == "CHECKPOINT_BEHIND_SINK"
+    assert loaded.rows() == [("./a", 2), ("./b", 1), ("./c", 1)]
+
+
+def test_a_sink_behind_its_checkpoint_is_refused(loaded: Any) -> None:
+    assert refused(lambda: loaded.loader(tip=CheckpointTip(Tip(2, C)))) == "SINK_BEHIND_CHECKPOINT"
+    assert refused(lambda: loaded.loader(tip=CheckpointTip(Tip(2, C), Tip(3, A)))) == "SINK_BEHIND_CHECKPOINT"
+
+
+def test_a_ledger_without_this_version_is_behind(loaded: Any) -> None:
+    assert refused(lambda: loaded.loader(version=2, tip=BEFORE)) == "SINK_BEHIND_CHECKPOINT"
+
+
+def test_a_batch_without_rows_counts(sink: Any, batch: Any) -> None:
+    sink.loader().load(batch([]), Tip(0, A))
+    sink.loader(tip=BEFORE)
+    assert refused(lambda: sink.loader(tip=CheckpointTip())) == "CHECKPOINT_BEHIND_SINK"
+
+
+def test_a_target_that_was_removed_is_gone(loaded: Any, batch: Any) -> None:
+    loaded.remove()
+    assert refused(lambda: loaded.loader(tip=CheckpointTip(Tip(1, B)))) == "TARGET_GONE"
+    assert refused(lambda: loaded.loader(tip=DONE)) == "TARGET_GONE"
+    again = loaded.loader(version=2, tip=CheckpointTip())
+    again.load(batch([("./c", 1)]), Tip(0, A))
+    assert loaded.rows() == [("./c", 1)], "a reset loads it anew"
+
+
+def test_another_shape_is_refused(loaded: Any) -> None:
+    assert refused(lambda: loaded.loader(tip=CheckpointTip(Tip(1, B)), more=True)) == "TARGET_DIFFERS"
+
+
+def test_a_full_refresh_may_change_the_columns(sink: Any, batch: Any) -> None:
+    if sink.kind == "sqlite":
+        pytest.skip("views are never loaded in full")
+    first = sink.loader(refresh="full", mode="append")
+    first.load(batch([("./a", 1)], mode="append"), 0)
+    first.finish()
+    second = sink.loader(version=2, refresh="full", mode="append", more=True)
+    second.load(batch([("./b", 2)], mode="append", more=True), 0)
+    assert (second.finish(), sink.rows()) == (1, [("./b", 2)])
+    assert second.finish() == 1, "twice is the same as once"
+    third = sink.loader(version=3, refresh="full", mode="append", more=True)
+    third.load(batch([("./c", 3)], mode="append", more=True), 0)
+    assert (third.finish(), sink.rows()) == (1, [("./c", 3)])
+
+
+def test_rows_of_another_job_are_not_added_to(loaded: Any, batch: Any) -> None:
+    if loaded.kind == "sqlite":  # the file belongs to the state folder: a new journal builds the view anew
+        loaded.loader(job="test/other/q").load(batch([("./z", 1)]), 0)
+        assert loaded.rows() == [("./z", 1)]
+        return
+    assert refused(lambda: loaded.loader(job="test/other/q")) == "TARGET_OF_OTHER_JOB"
+
+
+def test_a_shared_table_is_not_reset(loaded: Any) -> None:
+    if loaded.kind == "sqlite":
+        pytest.skip("a view has one writer")
+    assert refused(lambda: loaded.loader(version=2, shared=True)) == "TARGET_SHARED_RESET"
+    assert loaded.rows() == [("./a", 2), ("./b", 1)]
+
+
+def test_an_older_version_is_fenced_at_its_start(loaded: Any) -> None:
+    loaded.loader(version=2).load(loaded_batch(), 0)
+    assert refused(lambda: loaded.loader(version=1, tip=DONE)) == "LEDGER_NEWER"
+
+
+def loaded_batch() -> Any:
+    from tests.conformance.conftest import make_batch
+
+    return make_batch([("./n", 1)])
