@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "stop": "job_commands",
     "restart": "job_commands",
     "reset": "job_commands",
+    "repair": "repair_command",
     "gc": "job_commands",
     "engine": "engine_commands",
     "print": "data_commands",

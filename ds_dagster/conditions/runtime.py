@@ -201,6 +201,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "restore the folder, or run `ds reset {name}` to read its sources again from the start",
     ),
     Condition(
+        "REPAIR_NOT_EXACT",
+        "user",
+        "{name} is {state} and a reset does not repair it exactly: {reason}",
+        "`ds repair {name}` lists the ways; `ds reset {name}` resets it all the same",
+    ),
+    Condition(
         "CHECKPOINT_UNKNOWN",
         "user",
         "the folder {path} exists, but the journal knows of no checkpoint of {name} there",

@@ -1,0 +1,55 @@
+"""What is offered for a job whose checkpoint and sink disagree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ds_dagster.project import Project, compile_texts
+from ds_dagster.runtime.repair import ways
+from ds_dagster.runtime.states import JobState
+from ds_dagster.runtime.status import JobStatus
+from ds_dagster.settings import Settings
+
+SQL = """
+CREATE STORE m WITH ('type' = MEMORY);
+CREATE STREAM s (id BIGINT) WITH ('store' = 'm', 'value.format' = 'json');
+CREATE STREAM copy AS SELECT id FROM s;
+CREATE MATERIALIZED VIEW v AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    folder: Path = tmp_path_factory.mktemp("repair")
+    made = compile_texts([("a.sql", SQL)], Settings(root=folder, sql=folder, state=folder, store="m"))
+    assert not made.errors
+    return made
+
+
+def status(name: str, condition: str, state: JobState = "FAILED") -> JobStatus:
+    return JobStatus(name, "id", f"db.public.{name}", state, "RUNNING", condition=condition)
+
+
+@pytest.mark.parametrize(
+    ("condition", "by_hand"),
+    [
+        ("CHECKPOINT_BEHIND_SINK", "restore-checkpoint"),
+        ("SINK_BEHIND_CHECKPOINT", "restore-sink"),
+        ("TARGET_GONE", "restore-sink"),
+        ("CHECKPOINT_MISSING", "restore-checkpoint"),
+    ],
+)
+def test_a_view_is_reset_exactly_and_a_stream_is_not(project: Project, condition: str, by_hand: str) -> None:
+    for name, exact in (("v", True), ("copy", False)):
+        found = ways(status(name, condition), project.queries[name])
+        assert [(way.name, way.exact) for way in found] == [(by_hand, True), ("reset", exact)]
+    assert "m.copy stay and come twice" in found[-1].does
+
+
+@pytest.mark.parametrize(
+    "given", [status("v", "TARGET_REJECTS_ROWS"), status("v", "TARGET_GONE", "RUNNING"), status("v", "", "STOPPED")]
+)
+def test_nothing_is_offered_for_another_condition(project: Project, given: JobStatus) -> None:
+    assert ways(given, project.queries["v"]) == ()
