@@ -170,6 +170,10 @@ class Health:
         if missing and name == "running":
             return Verdict(False, f"never started: {', '.join(missing)}", condition="NEVER_STARTED")
         limit = float(duration_seconds(props.tag("max_lag")) or LAG_SECONDS)
+        if name == "definition_current" and props.broken is not None and statuses:
+            return Verdict(
+                False, "the SQL file is refused: the query runs on with its last definition", WARN, "refused"
+            )
         jobs = [Job(status, self.changes.get(status.name), self.now, limit) for status in statuses]
         verdicts = [CHECK_FUNCTIONS[name](job) for job in jobs]
         severity = ERROR if name == "progress" else WARN

@@ -91,7 +91,9 @@ class DsProject:
         """Relations that long-lived queries fill, sources first."""
         queries = enumerate(self.project.queries.values())
         order = {sink.name: index for index, query in queries for sink in query.sinks}
-        return tuple(sorted((p for p in self.props if p.is_stream), key=lambda props: order[props.name]))
+        return tuple(
+            sorted((p for p in self.props if p.is_stream), key=lambda props: order.get(props.name, len(order)))
+        )
 
     @cached_property
     def broken_files(self) -> tuple[BrokenFile, ...]:

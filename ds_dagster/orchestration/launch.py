@@ -86,10 +86,11 @@ class Launch:
         return dg.Failure(description="\n".join(texts), metadata=metadata, allow_retries=False)
 
     def _ask(self, props: RelationProps, action: Action) -> None:
-        if props.broken is not None:
+        if props.broken is not None and action != "stop":
             self.refused.append(text_of(props.broken.diagnostics))
         for query in props.queries:
-            if query.name in self.asked or query.name in self.declined:
+            is_gone = query.name not in self.project.queries and action != "stop"
+            if is_gone or query.name in self.asked or query.name in self.declined:
                 continue
             try:
                 self._ask_one(query.name, action)

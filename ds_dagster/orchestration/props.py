@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.names import QualifiedName
+from ds_dagster.orchestration.remembered import Remembered, remembered
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import BrokenRelation, Project, kind_of_store, uri_of
 
@@ -101,16 +102,20 @@ class BrokenFile:
 
 
 def relation_props(project: Project) -> tuple[RelationProps, ...]:
-    """Every relation of the project, those that were refused included, in the order of files."""
+    """Every relation of the project, those that were refused included, in the order of files. A refused one whose
+    query runs on is shown as the journal remembers it."""
     broken = {item.name: item for item in project.broken}
+    kept = remembered(project)
     known = [
         _props(project, relation, broken.get(relation.name))
         for relation in project.catalog.relations.values()
         if relation.columns
     ]
     names = {props.name for props in known}
+    lost = [_remembered(project, item, name) for name, item in kept.items() if name not in names]
+    names |= kept.keys()
     refused = [_refused(project, item) for item in project.broken if item.name not in names]
-    return tuple(sorted((*known, *refused), key=lambda props: (props.file, props.line)))
+    return tuple(sorted((*known, *lost, *refused), key=lambda props: (props.file, props.line)))
 
 
 def broken_files(project: Project) -> tuple[BrokenFile, ...]:
@@ -161,6 +166,19 @@ def _props(project: Project, relation: Relation, broken: BrokenRelation | None) 
 def _text(relation: Relation, queries: tuple[BoundQuery, ...]) -> str:
     texts = dict.fromkeys([relation.origin.text, *(query.statement.origin.text for query in queries)])
     return ";\n\n".join(text.rstrip().rstrip(";") for text in texts) + ";"
+
+
+def _remembered(project: Project, kept: Remembered, name: QualifiedName) -> RelationProps:
+    """A relation as its running query has it, with the place and the mistakes of today's statement."""
+    relation = next(sink for sink in kept.query.sinks if sink.name == name)
+    span = kept.broken.span
+    return replace(
+        _props(kept.project, relation, replace(kept.broken, name=name, kind=relation.kind)),
+        file=_absolute(project, span.file),
+        line=span.line,
+        text=kept.broken.text or _text(relation, (kept.query,)),
+        default_group=Path(span.file).stem,
+    )
 
 
 def _refused(project: Project, item: BrokenRelation) -> RelationProps:

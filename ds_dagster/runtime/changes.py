@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ds_dagster.errors import DsError, error
+from ds_dagster.names import QualifiedName
 from ds_dagster.plan.compatibility import verdict
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import Project, compile_slice
+from ds_dagster.project import BrokenRelation, Project, compile_slice
 from ds_dagster.runtime.records import JobRow
 from ds_dagster.runtime.spec import JobSpec
 from ds_dagster.runtime.status import Change
@@ -32,6 +33,26 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
         return Change(name, relation, "needs_new_checkpoint", rule)
     found = verdict(old, query)
     return Change(name, relation, found.verdict, found.rule, found.hint)
+
+
+def refused_statement(project: Project, job: JobRow) -> BrokenRelation | None:
+    """The statement of a job that the project refuses now; None where the project has none for it, or a valid one.
+
+    Where a mistake leaves no name to go by (a syntax error), it is any of the file that the job's statement came from.
+    """
+    if job.name in project.queries or not project.errors:
+        return None
+    spec = JobSpec.from_json(job.spec)
+    names = spec.relation.split(", ")
+    named = next((item for item in project.broken if str(item.name) in names), None)
+    if named is not None:
+        return named
+    shown = {found for item in project.broken for found in item.diagnostics}
+    file = spec.slice[-1].file
+    loose = tuple(d for d in project.errors if d not in shown and d.span and d.span.file == file)
+    if not loose or loose[0].span is None:
+        return None
+    return BrokenRelation(QualifiedName(*names[0].split(".", 2)), "stream", loose[0].span, loose)
 
 
 def recompiled(spec: JobSpec, settings: Settings) -> tuple[Project, BoundQuery]:

@@ -19,7 +19,7 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import Project
 from ds_dagster.runtime import desired, rows
-from ds_dagster.runtime.changes import compare
+from ds_dagster.runtime.changes import compare, refused_statement
 from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
 from ds_dagster.runtime.clock import Clock, SystemClock
 from ds_dagster.runtime.environment import engine_environment
@@ -126,9 +126,10 @@ class Control:
         return tuple(found)
 
     def orphans(self, project: Project) -> Sequence[JobStatus]:
-        """Jobs that run or are wanted, though no statement of the project makes them."""
-        known = set(project.queries)
-        live = (status for status in self.statuses() if status.name not in known)
+        """Jobs that run or are wanted, though no statement of the project makes them, not even a refused one."""
+        jobs, known = self._jobs(), set(project.queries)
+        lost = (status for status in self.statuses() if status.name not in known)
+        live = (status for status in lost if refused_statement(project, jobs[status.name]) is None)
         return tuple(s for s in live if s.desired != "STOPPED" or s.state not in ("STOPPED", "ABSENT", "FINISHED"))
 
     def transitions(self, name: str, limit: int = 100) -> Sequence[Transition]:

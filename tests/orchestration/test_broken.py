@@ -9,7 +9,8 @@ import pytest
 
 from ds_dagster.errors import ProjectError
 from ds_dagster.orchestration import DsProject, build_ds_definitions
-from tests.orchestration.conftest import STORES, STREAMS, checks, failure_text, write_project
+from tests.orchestration.conftest import STORES, STREAMS, Bench, checks, failure_text, key, write_project
+from tests.orchestration.test_sensor import Sensor, verdicts
 
 BROKEN = """
 -- Wrong column.
@@ -102,3 +103,58 @@ def test_an_empty_project_loads(tmp_path: Path) -> None:
     definitions = build_ds_definitions(DsProject(write_project(tmp_path)))
     dg.Definitions.validate_loadable(definitions)
     assert list(definitions.resolve_all_asset_specs()) == []
+
+
+@pytest.mark.parametrize("mistake", [("UPPER(device)", "UPPER(devise)"), ("SELECT url, UPPER", "SELECT url,, UPPER")])
+def test_a_broken_statement_blinds_nothing_while_its_query_runs(
+    bench: Bench, instance: dg.DagsterInstance, mistake: tuple[str, str]
+) -> None:
+    bench.apply()
+    before = bench.definitions().resolve_asset_graph().get(key("desktop"))
+    streams = bench.project.root / "sql" / "streams.sql"
+    streams.write_text(streams.read_text(encoding="utf-8").replace(*mistake), encoding="utf-8")
+    bench.forget()
+    assert bench.project.project.errors
+    definitions = bench.definitions()
+    dg.Definitions.validate_loadable(definitions)
+    graph = definitions.resolve_asset_graph()
+    after = graph.get(key("desktop"))
+    assert after.parent_keys == before.parent_keys
+    assert after.kinds == before.kinds
+    assert after.code_version == before.code_version, "of what runs"
+    names = {check.name for check in graph.asset_check_keys if check.asset_key == key("desktop")}
+    assert names == {"running", "lag", "progress", "definition_current", "compiles"}
+    assert bench.control.orphans(bench.project.project) == ()
+    sensor = Sensor(bench, instance)
+    told = {check: passed for (name, check), passed in verdicts(sensor.tick()).items() if name == "desktop"}
+    assert told == {"running": True, "lag": True, "progress": True, "definition_current": False, "compiles": False}
+    assert "orphans" not in sensor.skip
+    failed = bench.materialize("desktop")
+    assert not failed.success
+    assert "streams.sql" in failure_text(failed)
+    assert bench.materialize("desktop", ds_streams={"action": "stop"}).success, "what runs can be stopped"
+    assert bench.control.status("desktop").desired == "STOPPED"
+
+
+def test_a_statement_without_a_name_keeps_the_assets_of_its_file(bench: Bench) -> None:
+    """A syntax error that leaves no name: the file that the job's slice came from tells which it is."""
+    bench.apply()
+    streams = bench.project.root / "sql" / "streams.sql"
+    streams.write_text(
+        streams.read_text(encoding="utf-8").replace("CREATE STREAM desktop AS", "CREAT STREM desktop AS"),
+        encoding="utf-8",
+    )
+    bench.forget()
+    assert key("desktop") in bench.definitions().resolve_asset_graph().get_all_asset_keys()
+    assert bench.control.orphans(bench.project.project) == ()
+
+
+def test_a_statement_that_is_gone_is_an_orphan_though_another_file_is_broken(bench: Bench) -> None:
+    bench.apply()
+    streams = bench.project.root / "sql" / "streams.sql"
+    text = streams.read_text(encoding="utf-8")
+    streams.write_text(text[: text.index("CREATE MATERIALIZED VIEW")], encoding="utf-8")
+    write_project(bench.project.root, odd="CREATE NONSENSE;")
+    bench.forget()
+    assert [orphan.name for orphan in bench.control.orphans(bench.project.project)] == ["visits"]
+    assert key("visits") not in bench.definitions().resolve_asset_graph().get_all_asset_keys()

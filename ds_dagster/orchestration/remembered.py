@@ -1,0 +1,53 @@
+"""What a refused statement was last: its query runs on, so its asset keeps key, dependencies, kinds and checks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ds_dagster.errors import DsError
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project import BrokenRelation, Project
+from ds_dagster.runtime import rows
+from ds_dagster.runtime.changes import recompiled, refused_statement
+from ds_dagster.runtime.journal import Journal
+from ds_dagster.runtime.records import JobRow
+from ds_dagster.runtime.spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A refused statement, and the query that its job runs, in the project of the job's slice."""
+
+    project: Project
+    query: BoundQuery
+    broken: BrokenRelation
+
+
+def remembered(project: Project) -> Mapping[QualifiedName, Remembered]:
+    """By relation, from the slices in the journal. Read only when the project has mistakes, and only from a journal on
+    this machine: loading definitions opens no socket."""
+    if not project.errors or project.settings.journal != "sqlite":
+        return {}
+    found: dict[QualifiedName, Remembered] = {}
+    for job in _jobs(project):
+        broken = refused_statement(project, job) if job.desired != "STOPPED" else None
+        if broken is None:
+            continue
+        try:
+            sliced, query = recompiled(JobSpec.from_json(job.spec), project.settings)
+        except DsError:  # its store or its source is refused too: there is nothing to show
+            continue
+        for sink in query.sinks:
+            found.setdefault(sink.name, Remembered(sliced, query, broken))
+    return found
+
+
+def _jobs(project: Project) -> list[JobRow]:
+    try:
+        journal = Journal.open(project.settings, {})
+        if not journal.exists():
+            return []
+        with journal.read() as connection:
+            return list(rows.jobs(connection).values())
+    except DsError:  # a journal that cannot be read is what the sensor reports; definitions load all the same
+        return []
