@@ -27,6 +27,20 @@ CONDITIONS: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition(
+        "SCALAR_COLUMNS",
+        "user",
+        "a sub-select as a value selects {count} columns",
+        "select one expression",
+        "42601",
+    ),
+    Condition(
+        "SCALAR_ROWS",
+        "user",
+        "a sub-select as a value may have several rows",
+        "select an aggregate without GROUP BY, (SELECT MAX(column) FROM relation); other rows are read by a join",
+        "21000",
+    ),
+    Condition(
         "TOTAL_WITHOUT_KEY",
         "user",
         "the one row of an aggregate without GROUP BY has no key in {relation}",

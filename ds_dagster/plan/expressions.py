@@ -413,7 +413,10 @@ class ExpressionBinder:
         return found
 
     def visit_query(self, node: exp.Expression) -> Typed:
-        """A sub-select is no value."""
+        """A sub-select that has been joined; elsewhere it is no value."""
+        found = self.scope.values.get(id(node))
+        if found is not None:
+            return found
         raise self.refuse("SUBQUERY_MISPLACED", node, clause=self.clause)
 
     # calls: see plan/calls.py

@@ -10,7 +10,7 @@ from sqlglot import exp
 from ds_dagster.datatypes import BIGINT, BOOLEAN, is_comparable, is_hashable
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.calls import AGGREGATE_NODES, Aggregates, aggregate_name
+from ds_dagster.plan.calls import Aggregates, aggregate_name
 from ds_dagster.plan.check_joins import check_time, check_updates, check_weights, without_time
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
@@ -45,7 +45,10 @@ def _has_aggregate(item: exp.Expression) -> bool:
     inner = item.this if isinstance(item, exp.Alias) else item
     if isinstance(inner, exp.Column | exp.Star):
         return False
-    return any(aggregate_name(found) and not _is_over(found) for found in inner.find_all(*AGGREGATE_NODES))
+    for node in inner.walk(prune=lambda node: isinstance(node, exp.Query)):
+        if isinstance(node, exp.Expression) and aggregate_name(node) and not _is_over(node):
+            return True
+    return False
 
 
 def _is_over(call: exp.Expression) -> bool:
@@ -66,6 +69,7 @@ class Grouping:
         self.group: list[Named] = []
         self.window: Window | Windowed | None = None
         self.beside: frozenset[str] = frozenset()
+        """Fields of steps above the groups."""
         self._by_text: dict[str, Named] = {}
         self.span = scope.place(tree.args.get("group") or tree)
 

@@ -12,6 +12,7 @@ from ds_dagster.datatypes import DataType, StructType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
+from ds_dagster.plan.bound_trees import Typed
 from ds_dagster.plan.nodes import Field
 from ds_dagster.sql.lowering import span_of
 
@@ -58,11 +59,12 @@ def visible(pairs: Iterable[tuple[str, Field]]) -> Mapping[str, Visible]:
 @dataclass(slots=True)
 class Scope:
     """Sources of one SELECT, left to right. ``span``: where the SELECT begins, the fallback of every place.
-    ``functions``: those of the user."""
+    ``functions``: those of the user; ``values``: of sub-selects, by the identity of their node."""
 
     span: Span
     sources: list[Source] = field(default_factory=list)
     functions: UserCode = NO_CODE
+    values: dict[int, Typed] = field(default_factory=dict)
 
     def add(self, source: Source, node: exp.Expression) -> None:
         """Raises: UserError DUPLICATE_ALIAS."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -21,9 +22,10 @@ from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import Aggregate, BoundExpression, Filter, Named, Node, Project
 from ds_dagster.plan.over import OverClauses, unbounded, windows_of
 from ds_dagster.plan.ranking import filtered, keyed
+from ds_dagster.plan.scalar_queries import ScalarValue, bind_scalars, in_aggregate, joined, scalar_queries
 from ds_dagster.plan.scope import Scope, Visible
 from ds_dagster.plan.selected import RefusedSelectError, Selected, SelectItem, project
-from ds_dagster.plan.semi_joins import InnerQueries, SemiJoinBinder, conditions, has_query
+from ds_dagster.plan.semi_joins import InnerQueries, SemiJoinBinder, conditions, has_query, is_test
 from ds_dagster.plan.set_operations import SetBinder
 from ds_dagster.plan.sources import Naming, Planned, SourceBinder, World
 from ds_dagster.plan.static_joins import bind_joined, bind_static_join
@@ -33,6 +35,8 @@ from ds_dagster.plan.weights import weighted
 from ds_dagster.sql.expressions import FieldAccess, QueryTree, UnnestRef
 from ds_dagster.sql.lowering import is_first_rows, own_span
 from ds_dagster.sql.statements import Context
+
+T = TypeVar("T")
 
 
 class SelectBinder:
@@ -112,6 +116,7 @@ class SelectBinder:
             self.findings.add(error("SESSION_BOUNDS", span=scope.place(tree), where="without GROUP BY"))
             raise RefusedSelectError
         self._check_star(tree, scope, first)
+        node = self._with_values(node, self._values(scalar_queries(tree.expressions), scope))
         binder = ExpressionBinder(scope, "the SELECT list")
         over = self._over(tree, binder, None)
         items = tuple(self._items(tree, scope, binder, None))
@@ -202,21 +207,45 @@ class SelectBinder:
         for part in parts:
             if part not in plain:
                 below = node
-                made = self.findings.collect(lambda part=part, below=below: joins.join(part, below))  # type: ignore[misc]
+                join = joins.join if is_test(part) else self._compared(scope)
+                made = self.findings.collect(lambda part=part, below=below, join=join: join(part, below))  # type: ignore[misc]
                 node = made or node
         return node
 
-    def _grouped(self, tree: exp.Select, scope: Scope, first: Planned, node: Node, inner: bool) -> Selected:
-        grouping = Grouping(scope, tree, first, node)
+    def _compared(self, scope: Scope) -> Callable[[exp.Expression, Node], Node]:
+        """How a condition with values of sub-selects is asked."""
+
+        def compared(part: exp.Expression, node: Node) -> Node:
+            rows = self._with_values(node, self._values(scalar_queries([part]), scope))
+            return filtered(rows, ExpressionBinder(scope, "WHERE").condition(part))
+
+        return compared
+
+    def _values(self, queries: Iterable[exp.Subquery], scope: Scope) -> list[ScalarValue]:
+        return self._made(lambda: bind_scalars(queries, scope, lambda one: self.bind(one, inner=True), self.naming))
+
+    def _with_values(self, node: Node, values: list[ScalarValue]) -> Node:
+        return self._made(lambda: joined(node, values))
+
+    def _made(self, make: Callable[[], T]) -> T:
+        """What is made, unless it is refused and nothing above it can be read."""
         try:
-            grouping.bind()
+            return make()
         except DsError as problem:
             self.findings.add(problem)
             raise RefusedSelectError from problem
+
+    def _grouped(self, tree: exp.Select, scope: Scope, first: Planned, node: Node, inner: bool) -> Selected:
+        having = tree.args.get("having")
+        above = [*tree.expressions, *([having] if having is not None else [])]
+        node = self._with_values(node, self._values(filter(in_aggregate, scalar_queries(above)), scope))
+        grouping = Grouping(scope, tree, first, node)
+        self._made(grouping.bind)
+        values = self._values((query for query in scalar_queries(above) if not in_aggregate(query)), scope)
+        grouping.beside |= {value.name for value in values}
         binder = ExpressionBinder(scope, "the SELECT list", grouping.aggregates)
         over = self._over(tree, binder, grouping)
         items = tuple(self._items(tree, scope, binder, grouping))
-        having = tree.args.get("having")
         condition = None
         if having is not None:
             span = scope.place(having.this)
@@ -227,7 +256,7 @@ class SelectBinder:
         self.findings.collect(grouping.check_values)
         self._done()
         items = grouping.keyed(items, inner=inner)
-        made: Node = grouping.node(updates=self.choices.updates)
+        made = self._with_values(grouping.node(updates=self.choices.updates), values)
         if condition is not None:
             made = Filter(made, condition)
         return self._selected(self._after(over, made), items, first, inner)
@@ -238,13 +267,9 @@ class SelectBinder:
             return None
         name = field_name(self.naming.alias("over"), "result")
         if grouping is not None:
-            grouping.beside = frozenset({name})
+            grouping.beside |= {name}
         clauses = OverClauses(binder, (lambda e, _: e) if grouping is None else grouping.over, name, self.span)
-        try:
-            clauses.bind(tree)
-        except DsError as problem:
-            self.findings.add(problem)
-            raise RefusedSelectError from problem
+        self._made(lambda: clauses.bind(tree))
         if clauses.window is not None:
             self.places[name] = clauses.window.span
         return clauses

@@ -68,6 +68,12 @@ def conditions(tree: exp.Expression) -> Iterator[exp.Expression]:
         yield tree
 
 
+def is_test(tree: exp.Expression) -> bool:
+    """Whether a condition asks for rows of a sub-select, in whichever place; others take its value."""
+    nodes = tree.walk(prune=lambda node: isinstance(node, exp.Query))
+    return any(isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query")) for node in nodes)
+
+
 def has_query(tree: exp.Expression) -> bool:
     """Whether a condition holds a sub-select."""
     return tree.find(exp.Query) is not None
@@ -97,8 +103,7 @@ class SemiJoinBinder:
         elif isinstance(test, exp.Exists):
             keys = self._keys(test, test.this, None)
         else:
-            place = next(found for found in tree.walk() if isinstance(found, exp.Subquery | exp.Exists | exp.In))
-            raise self.binder.refuse("SUBQUERY_MISPLACED", place, clause="OR or an expression")
+            raise self.binder.refuse("SUBQUERY_MISPLACED", _tested(tree), clause="OR or an expression")
         return self._joined(node, keys, "anti" if negated else "semi", self.scope.place(test))
 
     def _in(self, test: exp.In) -> Keys:
@@ -210,6 +215,10 @@ def _test(tree: exp.Expression) -> tuple[exp.Expression, bool]:
         negated ^= isinstance(tree, exp.Not)
         tree = tree.this
     return tree, negated
+
+
+def _tested(tree: exp.Expression) -> exp.Expression:
+    return next(found for found in tree.walk() if isinstance(found, exp.Exists | exp.In))
 
 
 def _is_simple(tree: exp.Expression) -> bool:

@@ -72,6 +72,7 @@ QUESTIONS: dict[str, tuple[str, str]] = {
         "SELECT l.id AS l, r.id AS r FROM orders l JOIN orders r ON l.customer = r.customer WHERE l.id < r.id",
     ),
     "total": ("", f"SELECT 'all' AS scope, {ALL} FROM orders"),
+    "over_the_mean": ("", "SELECT id, amount FROM orders WHERE amount > (SELECT AVG(age) FROM customers)"),
     "total_of_groups": (
         "",
         """SELECT 'all' AS scope, COUNT(*) AS n, MAX(s) AS most
