@@ -24,7 +24,7 @@ from pathlib import Path
 
 from benchmarks.measure import children, say
 from ds_dagster import local
-from ds_dagster.cli.environment import resolver
+from ds_dagster.questions.connecting import resolver
 from ds_dagster.demo import data, model
 from ds_dagster.demo.example import copy_example, example_source
 from ds_dagster.demo.feeding import Feeder

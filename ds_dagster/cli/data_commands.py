@@ -14,17 +14,17 @@ from sqlglot import exp
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project, store_admin
+from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.status import ended_with_engine
 
 if TYPE_CHECKING:
-    from ds_dagster.cli.answers import Answer
-    from ds_dagster.cli.pull_binding import Question
     from ds_dagster.datatypes import DataType
+    from ds_dagster.questions.answers import Answer
+    from ds_dagster.questions.binding import Question
 
 
 @click.command("print")
@@ -64,7 +64,7 @@ class _Place:
 
 def _place(project: Project, name: str, store: str | None) -> _Place:
     """Where a name points: a relation's entity, or an entity that relations use, or any entity of ``store``."""
-    from ds_dagster.cli.pull_binding import resolve_relation
+    from ds_dagster.questions.binding import resolve_relation
 
     relations = project.catalog.relations.values()
     if store is not None:
@@ -103,16 +103,16 @@ def _records(project: Project, place: _Place, from_beginning: bool, limit: int |
 
 def _part_types(project: Project, place: _Place) -> tuple[DataType | None, DataType | None]:
     """Types of primitive keys and values; None for JSON and text."""
-    from ds_dagster.cli.answers import has_text_keys
-    from ds_dagster.cli.records import primitive_types
+    from ds_dagster.questions.answers import has_text_keys
+    from ds_dagster.questions.records import primitive_types
 
     key, value = primitive_types(place.relation)
     return (None if has_text_keys(project, place.store) else key), value
 
 
 def _show(record: RawRecord, key_type: DataType | None, value_type: DataType | None, as_json: bool) -> None:
-    from ds_dagster.cli.records import MISSING, shown_part
-    from ds_dagster.cli.values import line
+    from ds_dagster.questions.records import MISSING, shown_part
+    from ds_dagster.questions.values import line
 
     key, value = shown_part(record.key, key_type), shown_part(record.value, value_type)
     if not as_json:
@@ -141,9 +141,9 @@ def _parsed(text: str) -> object:
 
 
 def _print_rows(project: Project, relation: Relation, limit: int | None, as_json: bool) -> int:
-    from ds_dagster.cli.answers import ask
-    from ds_dagster.cli.pull_binding import bind_question, table_name
-    from ds_dagster.cli.values import line
+    from ds_dagster.questions.answers import ask
+    from ds_dagster.questions.binding import bind_question, table_name
+    from ds_dagster.questions.values import line
     from ds_dagster.sql.expressions import RelationRef
     from ds_dagster.sql.script import parse_select
     from ds_dagster.sql.statements import SelectBody
@@ -180,7 +180,7 @@ def query_command(sql: str, limit: int | None, project: Path | None, as_json: bo
     {"columns": […], "rows": […]}, and one object per row where there is no limit to wait for.
     """
     loaded = _load(project, as_json)
-    from ds_dagster.cli.pull_binding import with_fragment
+    from ds_dagster.questions.binding import with_fragment
 
     try:
         return _query(loaded, sql, limit, as_json)
@@ -191,8 +191,8 @@ def query_command(sql: str, limit: int | None, project: Path | None, as_json: bo
 
 
 def _query(project: Project, sql: str, limit: int | None, as_json: bool) -> int:
-    from ds_dagster.cli.answers import ask, check_endless, is_endless
-    from ds_dagster.cli.pull_binding import bind_question
+    from ds_dagster.questions.answers import ask, check_endless, is_endless
+    from ds_dagster.questions.binding import bind_question
     from ds_dagster.sql.script import parse_select
 
     question = bind_question(project, parse_select(sql.strip().rstrip(";"), "<query>"))
@@ -209,7 +209,7 @@ def _query(project: Project, sql: str, limit: int | None, as_json: bool) -> int:
 
 
 def _show_table(answer: Answer) -> None:
-    from ds_dagster.cli.values import cell
+    from ds_dagster.questions.values import cell
 
     headers = [name for name, _ in answer.columns]
     numbers = [i for i, (_, type_) in enumerate(answer.columns) if str(type_).split("(")[0] in NUMBERS]
@@ -224,10 +224,10 @@ def _document(columns: Sequence[tuple[str, object]], rows: Sequence[object]) -> 
 
 
 def _follow(project: Project, question: Question, limit: int | None, as_json: bool) -> int:
-    from ds_dagster.cli.answers import OPERATION, Row, follow
-    from ds_dagster.cli.pull_binding import limit_of
-    from ds_dagster.cli.values import line
     from ds_dagster.datatypes import VARCHAR
+    from ds_dagster.questions.answers import OPERATION, Row, follow
+    from ds_dagster.questions.binding import limit_of
+    from ds_dagster.questions.values import line
 
     is_bounded = limit is not None or limit_of(question.tree) is not None
     kept: list[Row] = []
@@ -263,7 +263,7 @@ def _load(project: Path | None, as_json: bool) -> Project:
 def tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
     """Says which of these is not being updated, and how old its rows are; after the answer, which need not wait for
     it."""
-    from ds_dagster.cli.answers import newest_batch
+    from ds_dagster.questions.answers import newest_batch
     from ds_dagster.runtime.control import Control
 
     queries = [(q, r) for r in relations for q in project.queries_of(r.name) if not q.is_finite]

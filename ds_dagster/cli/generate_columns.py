@@ -17,12 +17,12 @@ from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperations, EntityPath
 from ds_dagster.catalog.schema_formats import FORMATS, WHOLE
 from ds_dagster.catalog.store import StoreDefinition
-from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.sampled_types import Seen, seen
 from ds_dagster.datatypes import VARCHAR, DataType, StructType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
+from ds_dagster.questions.connecting import resolver
 from ds_dagster.settings import Settings
 from ds_dagster.sql.generator import name_text, properties_text
 from ds_dagster.sql.script import parse_statement

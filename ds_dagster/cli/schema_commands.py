@@ -15,11 +15,11 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.relation_schemas import ToRecord
 from ds_dagster.catalog.schema_formats import Named, SchemaFormat, parts_of
 from ds_dagster.catalog.schema_registry import RegistryDefinition
-from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 from ds_dagster.project import Project, read_texts
+from ds_dagster.questions.connecting import resolver
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file
 from ds_dagster.stores.registry import KINDS

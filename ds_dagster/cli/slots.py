@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.slots import Slot, default_slot, slot_prefix
 from ds_dagster.catalog.store import StoreDefinition
-from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.output import note
 from ds_dagster.errors import DsError
 from ds_dagster.project import Project
+from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.identity import Identity
 from ds_dagster.stores.registry import KINDS

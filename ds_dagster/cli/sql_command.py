@@ -56,7 +56,7 @@ def run_texts(session: Session, texts: Sequence[tuple[str, str]]) -> int:
 
 def run_text(session: Session, name: str, text: str) -> int:
     """Execute the statements of a text; what fails is shown and ends it."""
-    from ds_dagster.cli.pull_binding import with_fragment
+    from ds_dagster.questions.binding import with_fragment
 
     statements = parse_commands(name, text)
     while True:

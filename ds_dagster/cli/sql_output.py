@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from ds_dagster.cli.output import jsonable, note, show_diagnostics, table
-from ds_dagster.cli.values import cell
 from ds_dagster.errors import DsError, ProjectError
+from ds_dagster.questions.values import cell
 
 Rows = Iterable[Mapping[str, Any]]
 TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE"}

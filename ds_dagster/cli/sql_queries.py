@@ -19,9 +19,9 @@ SETTLED = {"terminate": ("STOPPED", "FINISHED", "ABSENT"), "restart": ("RUNNING"
 
 def select(session: Session, statement: Interactive) -> None:
     """SELECT: answered once over views and tables, row by row over a stream or changelog."""
-    from ds_dagster.cli.answers import ask, check_endless, is_endless
     from ds_dagster.cli.data_commands import tell_freshness
-    from ds_dagster.cli.pull_binding import bind_question
+    from ds_dagster.questions.answers import ask, check_endless, is_endless
+    from ds_dagster.questions.binding import bind_question
 
     assert statement.body is not None, "other questions have records of their own"
     project = session.project()
@@ -37,10 +37,10 @@ def select(session: Session, statement: Interactive) -> None:
 
 
 def _follow(session: Session, question: Any) -> None:
-    from ds_dagster.cli.answers import OPERATION, follow
     from ds_dagster.cli.data_commands import until_interrupted
     from ds_dagster.cli.output import note
-    from ds_dagster.cli.values import line
+    from ds_dagster.questions.answers import OPERATION, follow
+    from ds_dagster.questions.values import line
 
     with until_interrupted():
         for row in follow(session.project(), question, None, note):

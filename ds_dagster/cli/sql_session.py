@@ -9,11 +9,11 @@ from typing import Any
 
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.store import StoreAdmin, StoreDefinition
-from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.sql_output import SqlOutput
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project, store_admin
+from ds_dagster.questions.connecting import resolver
 from ds_dagster.settings import Settings
 from ds_dagster.sql.commands import Command
 from ds_dagster.sql.statements import Context, Statement, Use, WrittenName
@@ -52,7 +52,7 @@ class Session:
         except InternalError:
             raise
         except DsError as problem:
-            from ds_dagster.cli.pull_binding import with_fragment
+            from ds_dagster.questions.binding import with_fragment
 
             raise with_fragment(problem, text) from problem
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.answers import ALL_RECORDS, ask
-from ds_dagster.cli.environment import resolver
-from ds_dagster.cli.pull_binding import bind_question
 from ds_dagster.demo.model import Expected
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.project import Project, store_admin
+from ds_dagster.questions.answers import ALL_RECORDS, ask
+from ds_dagster.questions.binding import bind_question
+from ds_dagster.questions.connecting import resolver
 from ds_dagster.sql.script import parse_select
 
 QUESTIONS: Mapping[str, str] = {

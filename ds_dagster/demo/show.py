@@ -13,9 +13,6 @@ from pathlib import Path
 from types import FrameType
 
 from ds_dagster import local
-from ds_dagster.cli.answers import ask
-from ds_dagster.cli.environment import resolver
-from ds_dagster.cli.pull_binding import bind_question
 from ds_dagster.demo import data, model
 from ds_dagster.demo.dagster_dev import AssetPath, DagsterDev
 from ds_dagster.demo.feeding import Feeder
@@ -23,6 +20,9 @@ from ds_dagster.demo.observed import Compared, compare, personal_records, timed_
 from ds_dagster.errors import DsError, error
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.project import Project, kind_of_store, load_project, store_admin
+from ds_dagster.questions.answers import ask
+from ds_dagster.questions.binding import bind_question
+from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.settings import Settings, load_settings

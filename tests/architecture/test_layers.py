@@ -94,11 +94,14 @@ LAYERS: Mapping[str, Layer] = {
         inside="session adbc_driver_postgresql boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
         typing="dagster_pyspark pyspark boto3 confluent_kafka psycopg2 session",
     ),
-    "demo": layer("cli sql catalog plan project runtime local", inside="boto3 confluent_kafka psycopg2 dagster"),
+    "questions": layer(
+        f"{COMPILER} runtime", third="sqlglot duckdb", inside="pyarrow duckdb", typing="pyarrow duckdb"
+    ),
+    "demo": layer("questions cli sql catalog plan project runtime local", inside="boto3 confluent_kafka psycopg2 dagster"),
     "session": layer("runtime", third="dagster_pyspark pydantic", inside="worker"),
     "local": layer(inside="confluent_kafka psycopg2 boto3 botocore"),
     "cli": layer(
-        f"{COMPILER} observation runtime local testing orchestration demo",
+        f"{COMPILER} questions observation runtime local testing orchestration demo",
         third="click prompt_toolkit sqlglot rich",
         inside="spark dagster dagster_graphql rich pytest confluent_kafka boto3 psycopg2",
     ),

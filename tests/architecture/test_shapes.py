@@ -21,8 +21,8 @@ FILE_LINES, FUNCTION_LINES = 400, 60
 LONG_FILES: Mapping[str, int] = {
     "catalog/inference.py": 442,
     "catalog/property_table.py": 600,
-    "cli/pull_binding.py": 441,
-    "cli/pull_functions.py": 476,
+    "questions/binding.py": 441,
+    "questions/pull_functions.py": 476,
     "conditions/query.py": 440,
     "jars.py": 458,
     "plan/expressions.py": 475,
@@ -170,8 +170,8 @@ RAISES_BUILT_IN: Mapping[str, str] = {
     "sql/join_grammar.py:duration": "the same",
     "sql/join_grammar.py:at_alias": "the same",
     "sql/set_grammar.py:_select_clauses": "the grammar of one SELECT subclasses that of several",
-    "cli/records.py": "a record's reader says so to its own decode(), which turns it into a skipped record",
-    "cli/pull_functions.py": "SQLite turns what its functions raise into its own error, which the reader names",
+    "questions/records.py": "a record's reader says so to its own decode(), which turns it into a skipped record",
+    "questions/pull_functions.py": "SQLite turns what its functions raise into its own error, which the reader names",
 }
 """Places that raise a built-in exception, none of which leaves the package."""
 
@@ -290,7 +290,7 @@ def test_constant_sql_passes() -> None:
 ASKS_FOR_A_KIND: Mapping[str, str] = {
     "orchestration/resources.py": "one resource class per client library, chosen by the kind",
     "testing": "a case replaces every store by one in memory",
-    "cli/pull_dialects.py": "names the database in a refusal",
+    "questions/pull_dialects.py": "names the database in a refusal",
 }
 """Files or folders that may name kinds of stores, and why."""
 

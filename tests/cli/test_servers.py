@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from ds_dagster import local
-from ds_dagster.cli.environment import resolver
 from ds_dagster.cli.main import run
 from ds_dagster.demo import data
 from ds_dagster.demo.example import copy_example, example_source
 from ds_dagster.demo.feeding import Feeder
 from ds_dagster.names import QualifiedName
 from ds_dagster.project import kind_of_store, load_project, store_admin
+from ds_dagster.questions.connecting import resolver
 
 pytestmark = pytest.mark.servers
 CLICKS = 40

@@ -13,13 +13,13 @@ import pytest
 from deltalake import write_deltalake
 
 from ds_dagster import local
-from ds_dagster.cli.environment import resolver
 from ds_dagster.orchestration import DsControlResource, DsProject, DsTranslator, build_ds_definitions
 from ds_dagster.orchestration.cursor import Cursor
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.sensors import build_ds_health_sensor
 from ds_dagster.orchestration.sources import REPEAT_SECONDS, SOURCES_NAME, SourceWatch, observable
 from ds_dagster.project import store_admin
+from ds_dagster.questions.connecting import resolver
 from tests.orchestration.conftest import key, write_project
 from tests.runtime.fakes import FakeClock
 

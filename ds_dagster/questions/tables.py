@@ -13,14 +13,14 @@ from sqlglot import exp
 from ds_dagster.catalog.io_spec import TableTarget
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.table_properties import CHANGED_AT
-from ds_dagster.cli.environment import resolver
-from ds_dagster.cli.pull_binding import Question, table_name
-from ds_dagster.cli.pull_dialects import table_of, tables_of
-from ds_dagster.cli.pull_engines import Engine
-from ds_dagster.cli.pull_postgres import POSTGRES, shown_rows
-from ds_dagster.cli.pull_warehouses import DATABRICKS, DATAFUSION, SNOWFLAKE
 from ds_dagster.errors import DsError, error
 from ds_dagster.project import Project, kind_of_store
+from ds_dagster.questions.binding import Question, table_name
+from ds_dagster.questions.connecting import resolver
+from ds_dagster.questions.pull_dialects import table_of, tables_of
+from ds_dagster.questions.pull_engines import Engine
+from ds_dagster.questions.pull_postgres import POSTGRES, shown_rows
+from ds_dagster.questions.pull_warehouses import DATABRICKS, DATAFUSION, SNOWFLAKE
 from ds_dagster.stores.databricks_admin import DatabricksAdmin
 from ds_dagster.stores.delta_connection import LakeAddress
 from ds_dagster.stores.delta_query import open_table, select

@@ -12,8 +12,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from types import MappingProxyType
 from typing import Any
 
-from ds_dagster.cli.pull_functions import read_time
 from ds_dagster.datatypes import INTEGERS, ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.questions.pull_functions import read_time
 
 EXACT_DIGITS = 15
 """Decimals of up to so many digits are JSON numbers, longer ones texts."""

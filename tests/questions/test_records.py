@@ -10,13 +10,13 @@ import pytest
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import RecordKey, Relation
-from ds_dagster.cli.answers import RecordTable, check_endless
-from ds_dagster.cli.pull_binding import bind_question
-from ds_dagster.cli.records import decode, primitive_types, shown_part
 from ds_dagster.datatypes import BIGINT, BOOLEAN, INTEGER, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.project import Project, load_project
+from ds_dagster.questions.answers import RecordTable, check_endless
+from ds_dagster.questions.binding import bind_question
+from ds_dagster.questions.records import decode, primitive_types, shown_part
 from ds_dagster.sql.script import parse_select
 
 

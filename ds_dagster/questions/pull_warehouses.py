@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from ds_dagster.cli.pull_binding import SOURCE
-from ds_dagster.cli.pull_dialects import call, string
-from ds_dagster.cli.pull_engines import (
+from ds_dagster.questions.binding import SOURCE
+from ds_dagster.questions.pull_dialects import call, string
+from ds_dagster.questions.pull_engines import (
     Arguments,
     Build,
     Engine,

@@ -12,11 +12,11 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from ds_dagster.cli.pull_binding import SOURCE, Question
-from ds_dagster.cli.pull_dialects import Lower, Tables, call, lowered, placed, string, type_of
 from ds_dagster.datatypes import FLOATS, INTEGERS, DataType, Scalar
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.expressions import cast_type
+from ds_dagster.questions.binding import SOURCE, Question
+from ds_dagster.questions.pull_dialects import Lower, Tables, call, lowered, placed, string, type_of
 from ds_dagster.sql.expressions import FieldAccess
 
 Arguments = Sequence[exp.Expression]
@@ -61,7 +61,7 @@ class Engine:
 
         Args:
             question: bound.
-            tables: what each relation is called there, by :func:`~ds_dagster.cli.pull_binding.table_name`.
+            tables: what each relation is called there, by :func:`~ds_dagster.questions.binding.table_name`.
 
         Raises:
             NotYetError: QUESTION_FUNCTION_NOT_THERE.

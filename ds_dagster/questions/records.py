@@ -13,8 +13,8 @@ from typing import Any
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Column, Relation
-from ds_dagster.cli.pull_functions import cast, read_time, stored, time_text
 from ds_dagster.datatypes import INTEGERS, DataType, MapType, Scalar, StructType
+from ds_dagster.questions.pull_functions import cast, read_time, stored, time_text
 
 FLOATS: Mapping[str, str] = MappingProxyType({"FLOAT": ">f", "DOUBLE": ">d"})
 WIDTHS: Mapping[str, int] = MappingProxyType({"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8})

@@ -18,16 +18,16 @@ from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_formats import FORMATS
 from ds_dagster.catalog.table_properties import RETENTION
-from ds_dagster.cli import table_answers
-from ds_dagster.cli.environment import resolver
-from ds_dagster.cli.pull_binding import AGGREGATES, ROWTIME, Question, limit_of
-from ds_dagster.cli.pull_dialects import sqlite_text, table_of, tables_of
-from ds_dagster.cli.pull_functions import FunctionFailures, install
-from ds_dagster.cli.records import Decoded, decode
-from ds_dagster.cli.values import json_value
 from ds_dagster.datatypes import DataType
 from ds_dagster.errors import DsError, error
 from ds_dagster.project import Project, kind_of_store, store_admin
+from ds_dagster.questions import tables as table_answers
+from ds_dagster.questions.binding import AGGREGATES, ROWTIME, Question, limit_of
+from ds_dagster.questions.connecting import resolver
+from ds_dagster.questions.pull_dialects import sqlite_text, table_of, tables_of
+from ds_dagster.questions.pull_functions import FunctionFailures, install
+from ds_dagster.questions.records import Decoded, decode
+from ds_dagster.questions.values import json_value
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.sqlite_reader import open_views, shown_table
 

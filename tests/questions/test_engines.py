@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import sqlglot
 
-from ds_dagster.cli.pull_binding import bind_question
-from ds_dagster.cli.pull_dialects import table_of, tables_of
-from ds_dagster.cli.pull_engines import Engine
-from ds_dagster.cli.pull_postgres import POSTGRES
-from ds_dagster.cli.pull_warehouses import DATABRICKS, DATAFUSION, SNOWFLAKE
 from ds_dagster.errors import DsError
 from ds_dagster.project import Project, compile_texts
+from ds_dagster.questions.binding import bind_question
+from ds_dagster.questions.pull_dialects import table_of, tables_of
+from ds_dagster.questions.pull_engines import Engine
+from ds_dagster.questions.pull_postgres import POSTGRES
+from ds_dagster.questions.pull_warehouses import DATABRICKS, DATAFUSION, SNOWFLAKE
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_select
 

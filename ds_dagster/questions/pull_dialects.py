@@ -12,11 +12,11 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.pull_binding import SOURCE, TYPE, Question, table_name
-from ds_dagster.cli.pull_functions import FUNCTIONS as INSTALLED
 from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.expressions import cast_type
+from ds_dagster.questions.binding import SOURCE, TYPE, Question, table_name
+from ds_dagster.questions.pull_functions import FUNCTIONS as INSTALLED
 from ds_dagster.sql.expressions import FieldAccess
 
 Tables = Mapping[str, exp.Table | exp.Subquery]
@@ -28,7 +28,7 @@ def sqlite_text(question: Question, tables: Tables) -> str:
 
     Args:
         question: bound.
-        tables: what each relation is called there, by :func:`~ds_dagster.cli.pull_binding.table_name`.
+        tables: what each relation is called there, by :func:`~ds_dagster.questions.binding.table_name`.
     """
     return lowered(placed(question, tables), SQLITE).sql(dialect="sqlite")
 

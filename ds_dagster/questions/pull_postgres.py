@@ -9,8 +9,9 @@ from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import TableTarget
 from ds_dagster.catalog.table_properties import CHANGED_AT
-from ds_dagster.cli.pull_dialects import call, string, table_of, type_of
-from ds_dagster.cli.pull_engines import (
+from ds_dagster.datatypes import ArrayType, Scalar, is_primitive
+from ds_dagster.questions.pull_dialects import call, string, table_of, type_of
+from ds_dagster.questions.pull_engines import (
     Arguments,
     Build,
     Engine,
@@ -23,8 +24,7 @@ from ds_dagster.cli.pull_engines import (
     substring,
     swapped,
 )
-from ds_dagster.cli.pull_functions import DEFAULT_PATTERN, pattern_pieces
-from ds_dagster.datatypes import ArrayType, Scalar, is_primitive
+from ds_dagster.questions.pull_functions import DEFAULT_PATTERN, pattern_pieces
 from ds_dagster.sql.expressions import FieldAccess
 from ds_dagster.stores.postgres import Postgres
 
