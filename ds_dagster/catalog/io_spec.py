@@ -15,6 +15,7 @@ from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.relation import SchemaFormatName
 from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.catalog.wanted import EVERYTHING, Wanted
 from ds_dagster.datatypes import DataType
 
 if TYPE_CHECKING:
@@ -263,17 +264,23 @@ class TableRead:
 
 
 class TableReader(Protocol):
-    """What ``TableRead.reader`` names. Runs in a Python process of Spark."""
+    """What ``TableRead.reader`` names. Runs in a Python process of Spark, and where questions are answered. Its module
+    has a function ``count_rows(options, path, wanted)`` beside it, which gives their number."""
 
     def __call__(
-        self, options: Mapping[str, str], path: tuple[str, ...], columns: tuple[tuple[str, str], ...]
+        self,
+        options: Mapping[str, str],
+        path: tuple[str, ...],
+        columns: tuple[tuple[str, str], ...],
+        wanted: Wanted = EVERYTHING,
     ) -> Iterable[pyarrow.RecordBatch]:
-        """All rows of a table as one consistent state.
+        """Rows of a table as one consistent state.
 
         Args:
             options: resolved.
             path: parts of the table's name.
             columns: name and type (``DECIMAL(10, 2)``) of those wanted, in order.
+            wanted: which rows.
 
         Returns:
             Batches with these columns; values of a type that Arrow casts to the column's.

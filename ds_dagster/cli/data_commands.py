@@ -23,8 +23,9 @@ from ds_dagster.runtime.status import ended_with_engine
 
 if TYPE_CHECKING:
     from ds_dagster.datatypes import DataType
-    from ds_dagster.questions.answers import Answer
     from ds_dagster.questions.binding import Question
+    from ds_dagster.questions.expressions import Columns
+    from ds_dagster.questions.values import Row
 
 
 @click.command("print")
@@ -103,7 +104,7 @@ def _records(project: Project, place: _Place, from_beginning: bool, limit: int |
 
 def _part_types(project: Project, place: _Place) -> tuple[DataType | None, DataType | None]:
     """Types of primitive keys and values; None for JSON and text."""
-    from ds_dagster.questions.answers import has_text_keys
+    from ds_dagster.questions.following import has_text_keys
     from ds_dagster.questions.records import primitive_types
 
     key, value = primitive_types(place.relation)
@@ -141,7 +142,7 @@ def _parsed(text: str) -> object:
 
 
 def _print_rows(project: Project, relation: Relation, limit: int | None, as_json: bool) -> int:
-    from ds_dagster.questions.answers import ask
+    from ds_dagster.questions.answers import ask_rows
     from ds_dagster.questions.binding import bind_question, table_name
     from ds_dagster.questions.values import line
     from ds_dagster.sql.expressions import RelationRef
@@ -156,7 +157,7 @@ def _print_rows(project: Project, relation: Relation, limit: int | None, as_json
     for part, name in zip(("catalog", "db", "this"), parts, strict=True):
         reference.set(part, name)
     question = bind_question(project, SelectBody(tree, body.span)).limited(limit)
-    for row in ask(project, question).rows:
+    for row in ask_rows(project, question):
         key = {name: row[name] for name in relation.primary_key} or None
         if as_json:
             click.echo(line({"relation": table_name(relation), "key": key, "value": row}))
@@ -191,29 +192,30 @@ def query_command(sql: str, limit: int | None, project: Path | None, as_json: bo
 
 
 def _query(project: Project, sql: str, limit: int | None, as_json: bool) -> int:
-    from ds_dagster.questions.answers import ask, check_endless, is_endless
+    from ds_dagster.questions.answers import ask_rows
     from ds_dagster.questions.binding import bind_question
+    from ds_dagster.questions.following import check_endless, is_endless
     from ds_dagster.sql.script import parse_select
 
     question = bind_question(project, parse_select(sql.strip().rstrip(";"), "<query>"))
     if is_endless(question):
         check_endless(question, sql)
         return _follow(project, question, limit, as_json)
-    answer = ask(project, question.limited(limit))
+    rows = ask_rows(project, question.limited(limit))
     if as_json:
-        emit_json(_document(answer.columns, answer.rows))
+        emit_json(_document(question.columns, rows))
     else:
-        _show_table(answer)
+        _show_table(question.columns, rows)
     tell_freshness(project, question.relations)
     return 0
 
 
-def _show_table(answer: Answer) -> None:
+def _show_table(columns: Columns, rows: Sequence[Row]) -> None:
     from ds_dagster.questions.values import cell
 
-    headers = [name for name, _ in answer.columns]
-    numbers = [i for i, (_, type_) in enumerate(answer.columns) if str(type_).split("(")[0] in NUMBERS]
-    table(headers, [[cell(row[name]) for name in headers] for row in answer.rows], right=numbers)
+    headers = [name for name, _ in columns]
+    numbers = [i for i, (_, type_) in enumerate(columns) if str(type_).split("(")[0] in NUMBERS]
+    table(headers, [[cell(row[name]) for name in headers] for row in rows], right=numbers)
 
 
 NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"})
@@ -225,8 +227,8 @@ def _document(columns: Sequence[tuple[str, object]], rows: Sequence[object]) -> 
 
 def _follow(project: Project, question: Question, limit: int | None, as_json: bool) -> int:
     from ds_dagster.datatypes import VARCHAR
-    from ds_dagster.questions.answers import OPERATION, Row, follow
     from ds_dagster.questions.binding import limit_of
+    from ds_dagster.questions.following import OPERATION, follow
     from ds_dagster.questions.values import line
 
     is_bounded = limit is not None or limit_of(question.tree) is not None
@@ -263,7 +265,7 @@ def _load(project: Path | None, as_json: bool) -> Project:
 def tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
     """Says which of these is not being updated, and how old its rows are; after the answer, which need not wait for
     it."""
-    from ds_dagster.questions.answers import newest_batch
+    from ds_dagster.questions.tables import newest_batch
     from ds_dagster.runtime.control import Control
 
     queries = [(q, r) for r in relations for q in project.queries_of(r.name) if not q.is_finite]

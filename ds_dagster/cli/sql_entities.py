@@ -134,7 +134,7 @@ def _follow(session: Session, store: StoreDefinition, statement: PrintEntity, re
 
 
 def _show(session: Session, store: StoreDefinition, record: RawRecord, relation: Relation | None) -> None:
-    from ds_dagster.questions.answers import has_text_keys
+    from ds_dagster.questions.following import has_text_keys
     from ds_dagster.questions.records import MISSING, primitive_types, shown_part
 
     key_type, value_type = primitive_types(relation)

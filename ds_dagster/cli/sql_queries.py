@@ -20,8 +20,9 @@ SETTLED = {"terminate": ("STOPPED", "FINISHED", "ABSENT"), "restart": ("RUNNING"
 def select(session: Session, statement: Interactive) -> None:
     """SELECT: answered once over views and tables, row by row over a stream or changelog."""
     from ds_dagster.cli.data_commands import tell_freshness
-    from ds_dagster.questions.answers import ask, check_endless, is_endless
+    from ds_dagster.questions.answers import ask_rows
     from ds_dagster.questions.binding import bind_question
+    from ds_dagster.questions.following import check_endless, is_endless
 
     assert statement.body is not None, "other questions have records of their own"
     project = session.project()
@@ -30,16 +31,15 @@ def select(session: Session, statement: Interactive) -> None:
         check_endless(question, statement.origin.text)
         _follow(session, question)
         return
-    answer = ask(project, question)
-    columns = [(name, str(type_)) for name, type_ in answer.columns]
-    session.output.table("SELECT", answer.rows, columns)
+    columns = [(name, str(type_)) for name, type_ in question.columns]
+    session.output.table("SELECT", ask_rows(project, question), columns)
     tell_freshness(project, question.relations)
 
 
 def _follow(session: Session, question: Any) -> None:
     from ds_dagster.cli.data_commands import until_interrupted
     from ds_dagster.cli.output import note
-    from ds_dagster.questions.answers import OPERATION, follow
+    from ds_dagster.questions.following import OPERATION, follow
     from ds_dagster.questions.values import line
 
     with until_interrupted():

@@ -15,9 +15,10 @@ from ds_dagster.demo.model import Expected
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.project import Project, store_admin
-from ds_dagster.questions.answers import ALL_RECORDS, ask
+from ds_dagster.questions.answers import ask_rows
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.connecting import resolver
+from ds_dagster.questions.following import ALL_RECORDS
 from ds_dagster.sql.script import parse_select
 
 QUESTIONS: Mapping[str, str] = {
@@ -69,7 +70,7 @@ def rows_of(project: Project, name: str) -> list[dict[str, Any]]:
     """The rows of a relation; a changelog folded by key; none when nothing has been written yet."""
     try:
         if name in QUESTIONS:
-            return [dict(row) for row in ask(project, bind_question(project, parse_select(QUESTIONS[name]))).rows]
+            return ask_rows(project, bind_question(project, parse_select(QUESTIONS[name])))
         return _records(project, name)
     except DsError as problem:
         if problem.condition in NOT_THERE_YET:

@@ -20,7 +20,7 @@ from ds_dagster.demo.observed import Compared, compare, personal_records, timed_
 from ds_dagster.errors import DsError, error
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.project import Project, kind_of_store, load_project, store_admin
-from ds_dagster.questions.answers import ask
+from ds_dagster.questions.answers import ask_rows
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.control import Control
@@ -223,7 +223,7 @@ class Show:
 
     def _tell_live(self, project: Project) -> None:
         try:
-            rows = ask(project, bind_question(project, parse_select(LIVE_QUESTION))).rows
+            rows = ask_rows(project, bind_question(project, parse_select(LIVE_QUESTION)))
         except DsError as problem:
             self.say(problem.message)
             return

@@ -5,12 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ds_dagster.errors import ProjectError
 from ds_dagster.names import safe_name
 from ds_dagster.orchestration.props import BrokenFile, RelationProps, broken_files, relation_props
 from ds_dagster.project import Project, load_project
 from ds_dagster.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class DsProject:
@@ -99,6 +103,24 @@ class DsProject:
     def broken_files(self) -> tuple[BrokenFile, ...]:
         """Files with mistakes that no relation shows."""
         return broken_files(self.project)
+
+    def ask(self, sql: str) -> "pyarrow.Table":
+        """The answer to a SELECT over views and tables, of one store or several.
+
+        Args:
+            sql: one SELECT of the dialect.
+
+        Returns:
+            A table with the columns of the SELECT; TIMESTAMP_LTZ in UTC.
+
+        Raises:
+            UserError: QUESTION_WITHOUT_END (streams and changelogs never end), QUESTION_TOO_LARGE, VIEW_MISSING,
+                TABLE_NOT_LOADED, QUESTION_FAILED, and all others of expressions.
+            ExternalError: VIEW_UNREADABLE, STORE_….
+        """
+        from ds_dagster.questions.answers import ask_text
+
+        return ask_text(self.project, sql)
 
     def __repr__(self) -> str:
         return f"DsProject({str(self.root)!r})"

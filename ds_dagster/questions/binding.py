@@ -1,4 +1,4 @@
-"""A SELECT that is asked once → names resolved, types known, in one neutral tree that ``pull_dialects.py`` prints.
+"""A SELECT that is asked once → names resolved, types known, in one tree of bound expressions (``trees.py``).
 
 Tables of the tree carry the qualified name of their relation as one quoted identifier; columns are ``alias.column``,
 both quoted. So nothing a person typed reaches a store as text.
@@ -8,37 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any
 
 from sqlglot import exp
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.datatypes import BIGINT, DataType
+from ds_dagster.datatypes import DataType, common_type
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import QualifiedName, did_you_mean
-from ds_dagster.plan.expressions import ExpressionBinder, Typed
-from ds_dagster.plan.function import FAMILIES
-from ds_dagster.plan.functions import FUNCTIONS
+from ds_dagster.plan.calls import aggregate_name
+from ds_dagster.plan.expressions import Typed, widened
 from ds_dagster.plan.nodes import Field
-from ds_dagster.plan.scope import Scope, Source, Visible, visible
+from ds_dagster.plan.scope import Source, Visible, visible
 from ds_dagster.project import Project
+from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder, ordered
+from ds_dagster.questions.trees import Aggregated, noted
 from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, WindowRef
 from ds_dagster.sql.lowering import own_span
 from ds_dagster.sql.statements import SelectBody
 
-AGGREGATES: Mapping[type[exp.Expression], str] = MappingProxyType(
-    {exp.Count: "COUNT", exp.Sum: "SUM", exp.Avg: "AVG", exp.Min: "MIN", exp.Max: "MAX"}
-)
-NOT_ASKED: Mapping[type[exp.Expression], str] = MappingProxyType(
-    {exp.Window: "OVER", exp.Subquery: "a sub-select as a value", exp.Exists: "EXISTS"}
-)
-"""What a query that never ends has, and a question has not."""
 ROWTIME = "__rowtime"
 """Column of a record's own timestamp in questions over streams."""
-TYPE, SOURCE = "ds_type", "ds_source"
-"""Notes on bound nodes: the type they have, the type a cast starts from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +36,12 @@ class Question:
     """A bound SELECT.
 
     Attributes:
-        tree: neutral tree; its tables are named by :func:`table_name`.
+        tree: bound tree; its tables are named by :func:`table_name`.
         columns: result columns in order, names made unique.
         relations: relations it reads, in the order of FROM.
     """
 
-    tree: exp.Select
+    tree: exp.Query
     columns: tuple[tuple[str, DataType], ...]
     relations: tuple[Relation, ...]
 
@@ -65,7 +55,7 @@ class Question:
         return replace(self, tree=tree)
 
 
-def limit_of(tree: exp.Expression) -> int | None:
+def limit_of(tree: exp.Expr) -> int | None:
     """The number behind LIMIT, None without."""
     found = tree.args.get("limit")
     return None if found is None else int(str(found.expression.this))
@@ -113,66 +103,6 @@ def resolve_relation(project: Project, written: str, span: Span | None = None) -
     return relation
 
 
-class PullBinder(ExpressionBinder):
-    """Expressions of a question: aggregates may stand anywhere ``allows_aggregates`` says, DISTINCT in them too."""
-
-    def __init__(self, scope: Scope, clause: str, *, allows_aggregates: bool = False) -> None:
-        super().__init__(scope, clause)
-        self.allows_aggregates = allows_aggregates
-
-    def bind(self, node: exp.Expression) -> Typed:
-        """Bind a tree and note what printing for a store needs to know."""
-        refused = NOT_ASKED.get(type(node)) or ("IN (SELECT …)" if node.args.get("query") else "")
-        if refused:
-            raise self.refuse("QUESTION_CLAUSE", node, clause=refused)
-        call = node.this if isinstance(node, exp.Filter) else node
-        if self.allows_aggregates and type(call) in AGGREGATES:
-            return self._aggregate(node, call)
-        bound = super().bind(node)
-        if bound.type is not None:
-            bound.tree.meta[TYPE] = bound.type
-        if isinstance(node, exp.Cast) and (source := bound.tree.this.meta.get(TYPE)) is not None:
-            bound.tree.meta[SOURCE] = source
-        return bound
-
-    def _aggregate(self, node: exp.Expression, call: exp.Expression) -> Typed:
-        name = AGGREGATES[type(call)]
-        inner = PullBinder(self.scope, f"an aggregate ({name})")
-        arguments, distinct = [call.this], isinstance(call.this, exp.Distinct)
-        if distinct:
-            arguments = list(call.this.expressions)
-        if len(arguments) != 1:
-            shown = f"(DISTINCT {FUNCTIONS[name].signatures[0]})"
-            count = len(arguments)
-            raise self.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected=shown)
-        made, type_ = self._called(node, call, arguments[0], inner, distinct)
-        made.meta[TYPE] = type_
-        if isinstance(node, exp.Filter):
-            condition = inner.condition(node.expression.this)
-            made = exp.Filter(this=made, expression=exp.Where(this=condition.tree))
-        return Typed(made, type_, name != "COUNT")
-
-    def _called(
-        self, node: exp.Expression, call: exp.Expression, argument: exp.Expression, inner: PullBinder, distinct: bool
-    ) -> tuple[exp.Expression, DataType]:
-        name = AGGREGATES[type(call)]
-        if isinstance(argument, exp.Star):
-            if name != "COUNT" or distinct:
-                signature = FUNCTIONS[name].signatures[0]
-                params = {"function": name, "types": ["*"], "expected": str(signature)}
-                raise self.refuse("FUNCTION_ARGUMENT_TYPE", node, **params)
-            return exp.Count(this=exp.Star()), BIGINT
-        bound, signature = inner.expression(argument), FUNCTIONS[name].signatures[0]
-        if not FAMILIES[signature.word(0)](bound.type):
-            params = {"function": name, "types": [str(bound.type)], "expected": str(signature)}
-            raise self.refuse("FUNCTION_ARGUMENT_TYPE", node, **params)
-        bound.tree.meta[TYPE] = bound.type
-        inside = exp.Distinct(expressions=[bound.tree]) if distinct else bound.tree
-        made = type(call)(this=inside)
-        made.meta[SOURCE] = bound.type
-        return made, signature.type_of([bound.type])
-
-
 @dataclass(frozen=True, slots=True)
 class _Item:
     """One output column."""
@@ -185,20 +115,78 @@ class _Item:
 
 
 class _Select:
-    """Binds one SELECT; sub-selects make their own."""
+    """Binds one SELECT; sub-selects make their own.
 
-    def __init__(self, project: Project, span: Span, relations: dict[QualifiedName, Relation]) -> None:
+    Args:
+        project: loaded.
+        span: where the question begins.
+        relations: those that were met so far, in order.
+        around: the SELECT a sub-select stands in, where it may look at its rows.
+    """
+
+    def __init__(
+        self, project: Project, span: Span, relations: dict[QualifiedName, Relation], around: _Select | None = None
+    ) -> None:
         self.project = project
         self.span = span
         self.relations = relations
-        self.scope = Scope(span)
-        self.fields: dict[str, tuple[str, str]] = {}
+        self.scope: InnerScope = InnerScope(span, outer=around.scope if around is not None else None)
+        self.fields: dict[str, tuple[str, str]] = dict(around.fields) if around is not None else {}
 
-    def bind(self, tree: exp.Expression, *, top: bool = False) -> tuple[exp.Select, tuple[tuple[str, DataType], ...]]:
-        """The neutral tree and its columns."""
+    def bind(self, tree: exp.Expression, *, top: bool = False) -> tuple[exp.Query, Columns]:
+        """The bound tree and its columns."""
+        if isinstance(tree, exp.Subquery):
+            return self.bind(tree.this, top=top)
+        if isinstance(tree, exp.SetOperation):
+            return self._set_operation(tree, top)
+        return self._select(tree, top)
+
+    def _set_operation(self, tree: exp.SetOperation, top: bool) -> tuple[exp.Query, Columns]:
+        """UNION, EXCEPT, INTERSECT: columns by their places, names are the first's."""
+        sides = [
+            _Select(self.project, self.span, self.relations).bind(side, top=top)
+            for side in (tree.this, tree.expression)
+        ]
+        (left, first), (right, second) = sides
+        span = own_span(tree, self.span)
+        if len(first) != len(second):
+            raise error("QUESTION_SIDES", span=span, left=len(first), right=len(second))
+        columns = []
+        for (name, one), (_, other) in zip(first, second, strict=True):
+            type_ = common_type(one, other)
+            if type_ is None:
+                raise error("BRANCH_TYPES_DIFFER", span=span, what=f"column {name}", types=[str(one), str(other)])
+            columns.append((name, type_))
+        as_common = tuple(columns)
+        made = type(tree)(
+            this=_with_types(left, first, as_common),
+            expression=_with_types(right, second, as_common),
+            distinct=tree.args.get("distinct"),
+        )
+        self._end_of_sides(made, tree, as_common)
+        return made, as_common
+
+    def _end_of_sides(self, made: exp.Query, tree: exp.SetOperation, columns: Columns) -> None:
+        """ORDER BY a column's name or place, LIMIT, OFFSET behind the last side."""
+        names = [name for name, _ in columns]
+        terms = []
+        for term in tree.args["order"].expressions if tree.args.get("order") else ():
+            written = term.this
+            place = names.index(written.name) + 1 if written.name in names else 0
+            if isinstance(written, exp.Literal) and not written.is_string:
+                place = _position(written, len(names), self.scope.place(written))
+            if not place:
+                nearest = did_you_mean(written.name, names)
+                where = {"name": written.name, "where": "the columns of the first side", "nearest": nearest}
+                raise error("UNKNOWN_COLUMN", span=self.scope.place(written), **where)
+            terms.append(ordered(term, exp.Literal.number(place)))
+        if terms:
+            made.set("order", exp.Order(expressions=terms))
+        _set_limits(made, tree)
+
+    def _select(self, tree: exp.Expression, top: bool) -> tuple[exp.Query, Columns]:
         if not isinstance(tree, exp.Select):
-            word = "a SELECT in parentheses" if isinstance(tree, exp.Subquery) else type(tree).__name__.upper()
-            raise error("QUESTION_CLAUSE", span=own_span(tree, self.span), clause=word)
+            raise error("QUESTION_CLAUSE", span=own_span(tree, self.span), clause=type(tree).__name__.upper())
         made = exp.Select()
         made.set("from_", exp.From(this=self._source(tree.args["from_"].this)))
         made.set("joins", [self._join(join) for join in tree.args.get("joins") or ()])
@@ -230,12 +218,10 @@ class _Select:
         for _, condition in conditions:
             made.set("having", exp.Having(this=condition))
         if order:
-            made.set("order", exp.Order(expressions=[_ordered(node, key) for node, (_, key) in order.items()]))
+            made.set("order", exp.Order(expressions=[ordered(node, key) for node, (_, key) in order.items()]))
         if tree.args.get("distinct"):
             made.set("distinct", exp.Distinct())
-        for clause in ("limit", "offset"):
-            if tree.args.get(clause):
-                made.set(clause, tree.args[clause].copy())
+        _set_limits(made, tree)
 
     # sources
 
@@ -284,11 +270,17 @@ class _Select:
     # expressions
 
     def _expression(self, node: exp.Expression, clause: str) -> exp.Expression:
-        bound = PullBinder(self.scope, clause).expression(node)
+        bound = self._binder(clause).expression(node)
         return self._placed(bound.tree)
 
+    def _binder(self, clause: str, *, aggregates: bool = False) -> QuestionBinder:
+        return QuestionBinder(self.scope, clause, self._sub_select, allows_aggregates=aggregates)
+
+    def _sub_select(self, tree: exp.Expression) -> tuple[exp.Query, Columns]:
+        return _Select(self.project, self.span, self.relations, self).bind(tree)
+
     def _condition(self, node: exp.Expression, clause: str, *, aggregates: bool = False) -> exp.Expression:
-        bound = PullBinder(self.scope, clause, allows_aggregates=aggregates).condition(node)
+        bound = self._binder(clause, aggregates=aggregates).condition(node)
         return self._placed(bound.tree)
 
     def _placed(self, tree: exp.Expression) -> exp.Expression:
@@ -307,7 +299,7 @@ class _Select:
         return placed
 
     def _items(self, tree: exp.Select) -> Iterator[_Item]:
-        binder = PullBinder(self.scope, "the SELECT list", allows_aggregates=True)
+        binder = self._binder("the SELECT list", aggregates=True)
         for position, node in enumerate(tree.expressions, start=1):
             if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
                 yield from (self._plain(found, node) for found in self._starred(node))
@@ -325,7 +317,7 @@ class _Select:
 
     def _plain(self, found: Visible, node: exp.Expression) -> _Item:
         tree = exp.Column(this=exp.to_identifier(found.field, quoted=True))
-        tree.meta[TYPE] = found.type
+        noted(tree, found.type)
         return _Item(found.name, self._placed(tree), found.type, found.nullable, node)
 
     def _order(
@@ -341,17 +333,13 @@ class _Select:
             elif (named := _output_named(written, items)) is not None:
                 key = named.tree.copy()
             else:
-                bound = PullBinder(self.scope, "ORDER BY", allows_aggregates=True).expression(written)
+                bound = self._binder("ORDER BY", aggregates=True).expression(written)
                 key = self._placed(bound.tree)
             found[term] = (written, key)
         return found
 
     def _at_position(self, written: exp.Literal, items: Sequence[_Item]) -> exp.Expression:
-        text = str(written.this)
-        if not text.isdecimal() or not 1 <= int(text) <= len(items):
-            span = self.scope.place(written)
-            raise error("QUESTION_ORDER_POSITION", span=span, position=text, count=len(items))
-        return items[int(text) - 1].tree.copy()
+        return items[_position(written, len(items), self.scope.place(written)) - 1].tree.copy()
 
     # checks
 
@@ -359,7 +347,7 @@ class _Select:
         self, group: Sequence[exp.Expression], outputs: Sequence[tuple[exp.Expression, exp.Expression]]
     ) -> None:
         """Where rows are grouped, every column is grouped by or inside an aggregate."""
-        if not group and not any(tree.find(*AGGREGATES) for _, tree in outputs):
+        if not group and not any(any(_aggregates(tree)) for _, tree in outputs):
             return
         grouped = {_text(tree) for tree in group}
         for node, tree in outputs:
@@ -379,8 +367,19 @@ class _Select:
         return [item.name for item in items]
 
 
+def _aggregates(tree: exp.Expression) -> Iterator[bool]:
+    """True for each aggregate over a group: not those with OVER, but those inside of them."""
+    if isinstance(tree, exp.Query):
+        return
+    if isinstance(tree, Aggregated) and not isinstance(tree.parent, exp.Window):
+        yield True
+    for child in tree.iter_expressions():
+        yield from _aggregates(child)
+
+
 def _ungrouped(tree: exp.Expression, grouped: set[str]) -> Iterator[exp.Column]:
-    if _text(tree) in grouped or type(tree) in AGGREGATES or isinstance(tree, exp.Filter):
+    is_over = isinstance(tree.parent, exp.Window)
+    if isinstance(tree, exp.Query) or _text(tree) in grouped or (isinstance(tree, Aggregated) and not is_over):
         return
     if isinstance(tree, exp.Column):
         yield tree
@@ -393,11 +392,28 @@ def _text(tree: exp.Expression) -> str:
     return repr(tree)
 
 
-def _ordered(term: exp.Expression, key: exp.Expression) -> exp.Ordered:
-    """NULL is the smallest value unless NULLS FIRST or LAST was written."""
-    made: dict[str, Any] = {"this": key, "desc": bool(term.args.get("desc"))}
-    made["nulls_first"] = bool(term.args.get("nulls_first"))
-    return exp.Ordered(**made)
+def _with_types(tree: exp.Query, columns: Columns, wanted: Columns) -> exp.Query:
+    """A side whose columns have these types."""
+    if [type_ for _, type_ in columns] == [type_ for _, type_ in wanted]:
+        return tree
+    for select in (tree,) if isinstance(tree, exp.Select) else tree.find_all(exp.Select):
+        for item, (name, source), (_, target) in zip(list(select.expressions), columns, wanted, strict=True):
+            typed = widened(Typed(noted(item.unalias(), source), source, True), target)
+            item.replace(exp.alias_(typed, name, quoted=True))
+    return tree
+
+
+def _position(written: exp.Literal, count: int, span: Span) -> int:
+    text = str(written.this)
+    if not text.isdecimal() or not 1 <= int(text) <= count:
+        raise error("QUESTION_ORDER_POSITION", span=span, position=text, count=count)
+    return int(text)
+
+
+def _set_limits(made: exp.Query, tree: exp.Expression) -> None:
+    for clause in ("limit", "offset"):
+        if tree.args.get(clause):
+            made.set(clause, tree.args[clause].copy())
 
 
 def _output_named(written: exp.Expression, items: Sequence[_Item]) -> _Item | None:
@@ -415,8 +431,11 @@ def _name(node: exp.Expression, position: int) -> str:
     if isinstance(node, FieldAccess):
         return str(node.expression.name)
     call = node.this if isinstance(node, exp.Filter) else node
-    if type(call) in AGGREGATES:
-        return AGGREGATES[type(call)].lower()
+    if isinstance(call, exp.Window):
+        return _name(call.this, position)
+    aggregate = aggregate_name(call)
+    if aggregate is not None:
+        return aggregate.lower()
     return str(call.this).lower() if isinstance(call, exp.Anonymous) else f"column_{position}"
 
 

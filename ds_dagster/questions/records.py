@@ -13,8 +13,8 @@ from typing import Any
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Column, Relation
-from ds_dagster.datatypes import INTEGERS, DataType, MapType, Scalar, StructType
-from ds_dagster.questions.pull_functions import cast, read_time, stored, time_text
+from ds_dagster.datatypes import BIGINT, DOUBLE, INTEGERS, VARCHAR, DataType, MapType, Scalar, StructType
+from ds_dagster.questions.casts import cast
 
 FLOATS: Mapping[str, str] = MappingProxyType({"FLOAT": ">f", "DOUBLE": ">d"})
 WIDTHS: Mapping[str, int] = MappingProxyType({"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8})
@@ -28,7 +28,7 @@ class Decoded:
     """A record as columns.
 
     Attributes:
-        values: column → value as SQLite keeps it; empty when there is a problem.
+        values: column → value, see ``arrow.value_of``; empty when there is a problem.
         deleted: the record deletes its key; only key columns are there.
         problem: why it cannot be decoded, empty when it can.
     """
@@ -115,7 +115,7 @@ def _key_values(relation: Relation, key: bytes | None, text_keys: bool) -> dict[
         return {columns[0].name: _part(key, columns[0].type)}
     text = key.decode("utf-8")
     if len(columns) == 1 and not text.lstrip().startswith("{"):
-        return {columns[0].name: cast(text, "VARCHAR", str(columns[0].type))}
+        return {columns[0].name: cast(text, VARCHAR, columns[0].type)}
     found = json.loads(text)
     return {column.name: _column(found.get(column.name), column) for column in columns}
 
@@ -124,7 +124,7 @@ def _part(part: bytes, type_: DataType) -> Any:
     value = _primitive(part, type_) if isinstance(type_, Scalar) else None
     if value is None:
         raise ValueError(f"it is no {type_}")
-    return stored(value)
+    return value
 
 
 def _primitive(part: bytes, type_: Scalar) -> Any:
@@ -143,7 +143,7 @@ def _primitive(part: bytes, type_: Scalar) -> Any:
 
 
 def _column(value: Any, column: Column) -> Any:
-    """A JSON value as SQLite keeps a column of that type.
+    """A JSON value as a column of that type.
 
     Raises:
         ValueError: it is of another type.
@@ -155,7 +155,7 @@ def _column(value: Any, column: Column) -> Any:
         if isinstance(type_, Scalar):
             return _scalar(value, type_)
         if isinstance(value, dict if isinstance(type_, StructType | MapType) else list):
-            return stored(value)
+            return value
     except (ValueError, ArithmeticError) as problem:
         raise ValueError(f"column {column.name} is no {type_}") from problem
     raise ValueError(f"column {column.name} is no {type_}")
@@ -165,7 +165,7 @@ def _scalar(value: Any, type_: Scalar) -> Any:
     if type_.name in INTEGERS:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError
-        return cast(value, "", type_.name)
+        return cast(value, BIGINT, type_)
     read: _Reader = _READERS.get(type_.name, _text)
     return read(value, type_)
 
@@ -174,24 +174,20 @@ def _text(value: Any, _: Scalar) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _truth(value: Any, _: Scalar) -> int:
+def _truth(value: Any, _: Scalar) -> bool:
     if not isinstance(value, bool):
         raise ValueError
-    return int(value)
+    return value
 
 
 def _number(value: Any, type_: Scalar) -> Any:
     if isinstance(value, bool | list | dict):
         raise ValueError
-    return cast(value, "", str(type_))
+    return cast(value, DOUBLE if isinstance(value, float) else BIGINT, type_)
 
 
-def _time(value: Any, _: Scalar) -> str:
-    return time_text(read_time(_known_text(value)))
-
-
-def _day(value: Any, _: Scalar) -> str:
-    return _known_text(value)
+def _time(value: Any, type_: Scalar) -> Any:
+    return cast(_known_text(value), VARCHAR, type_)
 
 
 def _bytes(value: Any, _: Scalar) -> bytes:
@@ -215,8 +211,8 @@ _READERS: Mapping[str, _Reader] = MappingProxyType(
         "DECIMAL": _number,
         "TIMESTAMP": _time,
         "TIMESTAMP_LTZ": _time,
-        "DATE": _day,
-        "TIME": _day,
+        "DATE": _time,
+        "TIME": _time,
         "VARBINARY": _bytes,
     }
 )

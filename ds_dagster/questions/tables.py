@@ -1,157 +1,154 @@
-"""Answers from tables of stores that keep tables: one reader per kind of storage."""
+"""Rows of views and tables, as Arrow, by the readers of their stores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
-from ds_dagster.catalog.io_spec import TableTarget
+from ds_dagster.catalog.io_spec import TableRead
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.table_properties import CHANGED_AT
+from ds_dagster.catalog.tables_read import VIEW, table_read
+from ds_dagster.catalog.wanted import Wanted
 from ds_dagster.errors import DsError, error
-from ds_dagster.project import Project, kind_of_store
+from ds_dagster.project import Project, kind_of_store, store_admin
+from ds_dagster.questions.arrow import table_of
 from ds_dagster.questions.binding import Question, table_name
 from ds_dagster.questions.connecting import resolver
-from ds_dagster.questions.pull_dialects import table_of, tables_of
-from ds_dagster.questions.pull_engines import Engine
-from ds_dagster.questions.pull_postgres import POSTGRES, shown_rows
-from ds_dagster.questions.pull_warehouses import DATABRICKS, DATAFUSION, SNOWFLAKE
-from ds_dagster.stores.databricks_admin import DatabricksAdmin
-from ds_dagster.stores.delta_connection import LakeAddress
-from ds_dagster.stores.delta_query import open_table, select
-from ds_dagster.stores.postgres_admin import PostgresAdmin
-from ds_dagster.stores.snowflake_admin import SnowflakeAdmin
-from ds_dagster.stores.snowflake_names import column_name, shown_path
+from ds_dagster.questions.narrowing import Reading, readings
 
-Rows = Sequence[tuple[Any, ...]]
-OF_LOADS = ("shared", "store")
+if TYPE_CHECKING:
+    import pyarrow
+
+MOST_VALUES = 20_000_000
+"""Values (rows times columns) that are read of one relation: about 1 GB here. A question that needs more is refused."""
+OF_LOADS = ("shared",)
 """Options of a write spec that connect to nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the tables of a question are.
+def read_tables(project: Project, question: Question, most_values: int = MOST_VALUES) -> Mapping[str, pyarrow.Table]:
+    """The rows a question reads, by the names of its tables.
 
-    Attributes:
-        store: its name.
-        settings: what connects, resolved; secrets in them.
-        targets: by relation, in the order of FROM.
+    Raises:
+        NotYetError: QUESTION_STORE_UNREADABLE. UserError: QUESTION_TOO_LARGE, VIEW_MISSING, TABLE_NOT_LOADED.
+        DsError: what the reader of a store raises.
     """
-
-    store: str
-    settings: Mapping[str, str]
-    targets: Sequence[tuple[Relation, TableTarget]]
-
-    @classmethod
-    def of(cls, project: Project, relations: Sequence[Relation]) -> Place:
-        """Of relations of one store."""
-        store = project.catalog.store(relations[0].store)
-        kind = kind_of_store(project, relations[0])
-        resolve = resolver(project.settings, store.name)
-        specs = [kind.write_spec(store, relation, "continuous") for relation in relations]
-        options = {name: value for name, value in specs[0].options.items() if name not in OF_LOADS}
-        settings = {name: resolve(value) for name, value in options.items()}
-        made = [(r, spec.table) for r, spec in zip(relations, specs, strict=True) if spec.table is not None]
-        return cls(store.name, settings, made)
-
-    def check(self, exists: Callable[[TableTarget], bool]) -> None:
-        """Every table is there.
-
-        Raises:
-            UserError: TABLE_NOT_LOADED.
-        """
-        for relation, target in self.targets:
-            if not exists(target):
-                table = ".".join(target.path)
-                raise error("TABLE_NOT_LOADED", table=table, store=self.store, relation=relation.name.name)
-
-    def tree(
-        self,
-        engine: Engine,
-        question: Question,
-        name: Callable[[TableTarget], exp.Table | exp.Subquery] | None = None,
-    ) -> exp.Expression:
-        """The question over these tables, for an engine."""
-        paths = {relation.name: target for relation, target in self.targets}
-        make = name or (lambda target: table_of(*target.path))
-        return engine.tree(question, tables_of(question.relations, lambda relation: make(paths[relation.name])))
+    wanted = readings(question)
+    return {
+        table_name(relation): _read(project, relation, wanted[table_name(relation)], most_values)
+        for relation in question.relations
+    }
 
 
-def from_postgres(project: Project, question: Question) -> Rows:
-    """The server answers."""
-    place = Place.of(project, question.relations)
-    with closing(PostgresAdmin(place.store, place.settings)) as admin:
-        place.check(lambda target: admin.describe(".".join(target.path)) is not None)
-
-        def table(target: TableTarget) -> exp.Table | exp.Subquery:
-            has_age = target.retention_millis and admin.has_column(target.path, CHANGED_AT)
-            return shown_rows(target) if has_age else table_of(*target.path)
-
-        return admin.select(place.tree(POSTGRES, question, table).sql(dialect=POSTGRES.dialect))[1]
-
-
-def newest_in_postgres(project: Project, relation: Relation) -> float | None:
-    """When a table or view was last written (seconds since the epoch), None where nobody says."""
+def _read(project: Project, relation: Relation, reading: Reading, most_values: int) -> pyarrow.Table:
+    read = read_of(project, relation)
+    resolve = resolver(project.settings, relation.store)
+    options = {name: resolve(value) for name, value in read.options.items() if name not in OF_LOADS}
+    types = {column.name: column.type for column in relation.columns}
+    columns = tuple((name, types[name]) for name in reading.columns)
+    most = max(most_values // len(columns), 1)
+    limit = reading.wanted.limit
+    asked = Wanted(reading.wanted.comparisons, most + 1 if limit is None else min(limit, most + 1))
+    module, _, function = read.reader.partition(":")
+    reader = import_module(module)
     try:
-        place = Place.of(project, [relation])
-        with closing(PostgresAdmin(place.store, place.settings)) as admin:
-            return admin.newest(place.targets[0][1].path)
+        batches = getattr(reader, function)(
+            options, read.path, tuple((name, str(type_)) for name, type_ in columns), asked
+        )
+        table = table_of(_until(batches, most), columns)
+        if table.num_rows > most:
+            rows = reader.count_rows(options, read.path, Wanted(reading.wanted.comparisons))
+            raise error("QUESTION_TOO_LARGE", relation=relation.name.name, rows=rows, most=most, columns=len(columns))
+    except DsError as problem:
+        raise _missing(project, relation, problem) from problem
+    return table
+
+
+def _until(batches: Any, most: int) -> Any:
+    """Batches until there are more rows than that."""
+    rows = 0
+    for batch in batches:
+        yield batch
+        rows += batch.num_rows
+        if rows > most:
+            return
+
+
+def read_of(project: Project, relation: Relation) -> TableRead:
+    """How a relation is read.
+
+    Raises:
+        NotYetError: QUESTION_STORE_UNREADABLE.
+    """
+    kind = kind_of_store(project, relation)
+    if not kind.capabilities.table_reader:
+        raise error("QUESTION_STORE_UNREADABLE", relation=relation.name.name, type=kind.name)
+    return table_read(kind, project.catalog.store(relation.store), relation)
+
+
+def _missing(project: Project, relation: Relation, problem: DsError) -> DsError:
+    """A view or table that is not there yet, in the words of a question."""
+    if problem.condition == "LOOKUP_VIEW_MISSING":
+        return error("VIEW_MISSING", view=str(relation.name))
+    if problem.condition != "LOOKUP_TABLE_DIFFERS" or _exists(project, relation):
+        return problem
+    table = ".".join(read_of(project, relation).path)
+    return error("TABLE_NOT_LOADED", table=table, store=relation.store, relation=relation.name.name)
+
+
+def _exists(project: Project, relation: Relation) -> bool:
+    read = read_of(project, relation)
+    with closing(store_admin(project, relation.store, resolver(project.settings, relation.store))) as admin:
+        try:
+            return admin.describe(".".join(read.path)) is not None
+        except DsError:
+            return True
+
+
+def newest_batch(project: Project, relation: Relation) -> float | None:
+    """When a view or table was last written (seconds since the epoch), None where it cannot be told."""
+    newest = NEWEST.get(kind_of_store(project, relation).capabilities.storage_kind)
+    return None if newest is None else newest(project, relation)
+
+
+def _newest_in_file(project: Project, relation: Relation) -> float | None:
+    import sqlite3
+    from pathlib import Path
+
+    from ds_dagster.stores.sqlite_reader import open_views
+    from ds_dagster.stores.sqlite_views import FOLDER
+
+    store = project.catalog.store(relation.store)
+    folder = Path(resolver(project.settings, store.name)(store.properties[FOLDER]))
+    try:
+        connection = open_views(folder, {"main": relation.name})
+    except DsError:
+        return None
+    try:
+        newest = connection.execute("SELECT max(at) FROM ds_ledger").fetchone()[0]
+    except sqlite3.Error:
+        return None
+    finally:
+        connection.close()
+    return None if newest is None else float(newest)
+
+
+def _newest_in_postgres(project: Project, relation: Relation) -> float | None:
+    from ds_dagster.stores.postgres_admin import PostgresAdmin
+
+    read = read_of(project, relation)
+    resolve = resolver(project.settings, relation.store)
+    try:
+        options = {name: resolve(value) for name, value in read.options.items() if name not in (*OF_LOADS, VIEW)}
+        with closing(PostgresAdmin(relation.store, options)) as admin:
+            return admin.newest(read.path)
     except DsError:
         return None
 
 
-def from_snowflake(project: Project, question: Question) -> Rows:
-    """The account's warehouse answers."""
-    place = Place.of(project, question.relations)
-    with closing(SnowflakeAdmin(place.store, place.settings)) as admin:
-        place.check(lambda target: admin.describe(shown_path(target.path)) is not None)
-        asked = place.tree(SNOWFLAKE, _with_stored_names(question))
-        return admin.select(asked.sql(dialect=SNOWFLAKE.dialect))
-
-
-def from_databricks(project: Project, question: Question) -> Rows:
-    """The workspace's SQL warehouse answers."""
-    place = Place.of(project, question.relations)
-    admin = DatabricksAdmin(place.store, place.settings)
-    place.check(lambda target: admin.address.location(target.path) is not None)
-    return admin.select(place.tree(DATABRICKS, question))
-
-
-def from_delta(project: Project, question: Question) -> Rows:
-    """delta-rs answers from the table's files."""
-    place = Place.of(project, question.relations)
-    address = LakeAddress.of(place.store, place.settings)
-    found = {t.path: open_table(address, address.place(*t.path)) for _, t in place.targets}
-    place.check(lambda target: found[target.path] is not None)
-    names = {path: f"t{number}" for number, path in enumerate(found)}
-    asked = place.tree(DATAFUSION, question, lambda target: table_of(names[target.path]))
-    return select(address, {names[path]: table for path, table in found.items()}, asked.sql(DATAFUSION.dialect))
-
-
-READERS: Mapping[str, Callable[[Project, Question], Rows]] = MappingProxyType(
-    {
-        "postgres": from_postgres,
-        "snowflake": from_snowflake,
-        "databricks": from_databricks,
-        "deltalake": from_delta,
-    }
+NEWEST: Mapping[str, Callable[[Project, Relation], float | None]] = MappingProxyType(
+    {"sqlite": _newest_in_file, "postgres": _newest_in_postgres}
 )
-"""Kind of storage → who reads it."""
-
-
-def _with_stored_names(question: Question) -> Question:
-    """Columns of tables under the names Snowflake keeps them by; those of sub-selects are quoted as they are."""
-    tree = question.tree.copy()
-    known = {table_name(relation) for relation in question.relations}
-    for one in tree.find_all(exp.Select):
-        sources = [one.args["from_"].this, *(join.this for join in one.args.get("joins") or ())]
-        aliases = {s.alias for s in sources if isinstance(s, exp.Table) and s.name in known}
-        for found in one.find_all(exp.Column):
-            if found.table in aliases and found.parent_select is one:
-                found.set("this", exp.to_identifier(column_name(found.name), quoted=True))
-    return Question(tree, question.columns, question.relations)
+"""Kind of storage → when rows came last."""

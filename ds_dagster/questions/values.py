@@ -5,16 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timezone
 from datetime import time as day_time
 from decimal import ROUND_HALF_UP, Decimal
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import INTEGERS, ArrayType, DataType, MapType, Scalar, StructType
-from ds_dagster.questions.pull_functions import read_time
+from ds_dagster.questions.casts import read_moment
 
+if TYPE_CHECKING:
+    import pyarrow
+
+Row = dict[str, Any]
 EXACT_DIGITS = 15
 """Decimals of up to so many digits are JSON numbers, longer ones texts."""
 
@@ -33,6 +37,21 @@ def json_value(value: Any, type_: DataType) -> Any:
     if type_.name in INTEGERS:
         return int(value)
     return _SHAPES[type_.name](value, type_)
+
+
+def json_rows(columns: Sequence[tuple[str, DataType]], table: pyarrow.Table) -> list[Row]:
+    """Rows of an answer by name, as JSON values.
+
+    Args:
+        columns: name and type of each, in order.
+        table: its rows.
+    """
+    values = [
+        [json_value(value, type_) for value in column.to_pylist()]
+        for column, (_, type_) in zip(table.columns, columns, strict=True)
+    ]
+    names = [name for name, _ in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def cell(value: Any) -> str:
@@ -86,7 +105,7 @@ def _text(value: Any, _: Scalar) -> str:
 
 
 def _timestamp(value: Any, type_: Scalar) -> str:
-    moment = value if isinstance(value, datetime) else read_time(str(value))
+    moment = value if isinstance(value, datetime) else read_moment(str(value))
     if moment.tzinfo is not None:
         moment = moment.astimezone(timezone.utc).replace(tzinfo=None)
     fraction = "milliseconds" if moment.microsecond % 1000 == 0 else "microseconds"

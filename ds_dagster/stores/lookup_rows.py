@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from sqlglot import exp
+
+from ds_dagster.catalog.wanted import EVERYTHING, Comparison, Wanted
+from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
 
 if TYPE_CHECKING:
@@ -16,6 +22,76 @@ AS_TEXT = ("VARCHAR", "DECIMAL")
 
 OF_THE_TABLE = ("QUESTION_FAILED", "ENTITY_MISSING")
 """What a store says of a SELECT that names a table or column it has not."""
+
+
+Named = Callable[[str], exp.Expression]
+"""A column of the table in a SELECT."""
+Constant = Callable[[Any, Scalar], exp.Expr | None]
+"""A constant beside a column of that type; None where the store compares it in a way of its own."""
+NATIVE: dict[str, str] = {"TIMESTAMP": "TIMESTAMPNTZ", "TIMESTAMP_LTZ": "TIMESTAMPLTZ"}
+OPERATORS: dict[str, type[exp.Binary]] = {
+    "=": exp.EQ,
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+}
+
+
+def quoted_column(name: str) -> exp.Expression:
+    """A column by its quoted name."""
+    return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def constant(value: Any, type_: Scalar) -> exp.Expr | None:
+    """A constant in standard SQL."""
+    if isinstance(value, int | Decimal):
+        return exp.Literal.number(str(value))
+    if isinstance(value, datetime):
+        text = value.strftime("%Y-%m-%d %H:%M:%S.%f") + ("+00:00" if type_.name == "TIMESTAMP_LTZ" else "")
+        return exp.cast(exp.Literal.string(text), exp.DataType.Type[NATIVE[type_.name]])
+    if isinstance(value, date):
+        return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
+    return exp.Literal.string(value)
+
+
+def selection(
+    shown: Sequence[exp.Expr],
+    source: exp.Expression,
+    wanted: Wanted = EVERYTHING,
+    *,
+    column: Named = quoted_column,
+    literal: Constant = constant,
+) -> exp.Select:
+    """``SELECT shown FROM source WHERE … LIMIT …``.
+
+    Args:
+        shown: what is selected.
+        source: table or sub-select.
+        wanted: which rows; the limit is left out where a comparison has to be.
+        column: see :data:`Named`.
+        literal: see :data:`Constant`.
+    """
+    made = exp.select(*shown).from_(source)
+    conditions = [_condition(comparison, column, literal) for comparison in wanted.comparisons]
+    present = [condition for condition in conditions if condition is not None]
+    if present:
+        made = made.where(*present)
+    return made.limit(wanted.limit) if wanted.limit is not None and len(present) == len(conditions) else made
+
+
+def counting() -> list[exp.Expression]:
+    """What a SELECT shows that counts its rows."""
+    return [exp.Count(this=exp.Star())]
+
+
+def _condition(comparison: Comparison, column: Named, literal: Constant) -> exp.Expr | None:
+    constants = [literal(value, comparison.type) for value in comparison.values]
+    if any(value is None for value in constants):
+        return None
+    if comparison.operator == "in":
+        return exp.In(this=column(comparison.column), expressions=constants)
+    return OPERATORS[comparison.operator](this=column(comparison.column), expression=constants[0])
 
 
 def asked(table: str, ask: Callable[[], Sequence[tuple[Any, ...]]]) -> Sequence[tuple[Any, ...]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from ds_dagster.catalog.table_properties import CHANGED_AT, RETENTION
 from ds_dagster.catalog.tables_read import VIEW
+from ds_dagster.catalog.wanted import EVERYTHING, Wanted
 from ds_dagster.errors import DsError, error
+from ds_dagster.stores.lookup_rows import counting, quoted_column, selection
 from ds_dagster.stores.postgres_admin import PostgresAdmin
 from ds_dagster.stores.postgres_connection import PostgresAddress, primary_text
 
@@ -20,7 +24,10 @@ AS_TEXT = ("VARCHAR", "DECIMAL")
 
 
 def read_table(
-    options: Mapping[str, str], path: tuple[str, ...], columns: tuple[tuple[str, str], ...]
+    options: Mapping[str, str],
+    path: tuple[str, ...],
+    columns: tuple[tuple[str, str], ...],
+    wanted: Wanted = EVERYTHING,
 ) -> Iterator[pyarrow.RecordBatch]:
     """See ``catalog.io_spec.TableReader``. Options: those of the store.
 
@@ -28,12 +35,23 @@ def read_table(
         ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED, LOOKUP_VIEW_MISSING.
         UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED, LOOKUP_TABLE_DIFFERS, STORE_DRIVER_MISSING.
     """
+    yield from _batches(options, path, [_shown(name, type_) for name, type_ in columns], wanted)
+
+
+def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:
+    """How many rows there are."""
+    return sum(int(batch.column(0)[0].as_py()) for batch in _batches(options, path, counting(), wanted))
+
+
+def _batches(
+    options: Mapping[str, str], path: tuple[str, ...], shown: Sequence[exp.Expr], wanted: Wanted
+) -> Iterator[pyarrow.RecordBatch]:
     import adbc_driver_manager
     import pyarrow as pa
 
     address = PostgresAddress.of(options["store"], options)
     _check_view(options, path)
-    statement = _select(address, path, columns, _retention(options, path))
+    statement = _select(path, shown, wanted, _retention(options, path))
     with closing(address.bulk()) as connection, connection.cursor() as cursor:
         try:
             cursor.execute(statement)
@@ -66,20 +84,19 @@ def _failure(address: PostgresAddress, problem: Exception, table: str) -> DsErro
     return error("LOOKUP_TABLE_DIFFERS", table=table, reason=" ".join(primary_text(problem).split()))
 
 
-def _select(
-    address: PostgresAddress, path: tuple[str, ...], columns: tuple[tuple[str, str], ...], retention: int
-) -> str:
-    from psycopg2 import sql
+def _shown(name: str, type_: str) -> exp.Expr:
+    column = quoted_column(name)
+    if type_.partition("(")[0] not in AS_TEXT:
+        return column
+    return exp.alias_(exp.cast(column, exp.DataType.Type.TEXT), name, quoted=True)
 
-    def wanted(name: str, type_: str) -> sql.Composable:
-        column = sql.Identifier(name)
-        as_text = type_.partition("(")[0] in AS_TEXT
-        return sql.SQL("{}::text AS {}").format(column, column) if as_text else column
 
-    shown = sql.SQL(", ").join(wanted(name, type_) for name, type_ in columns)
-    made = sql.SQL("SELECT {} FROM {}").format(shown, sql.Identifier(*path))
+def _select(path: tuple[str, ...], shown: Sequence[exp.Expr], wanted: Wanted, retention: int) -> str:
+    names: list[exp.Identifier | None] = [exp.to_identifier(part, quoted=True) for part in path]
+    catalog, db, this = (None, None, *names)[-3:]
+    made = selection(shown, exp.Table(this=this, db=db, catalog=catalog), wanted)
     if retention:
-        young = sql.SQL("{} WHERE {} > now() - {} * interval '1 millisecond'")
-        made = young.format(made, sql.Identifier(CHANGED_AT), sql.Literal(retention))
-    with closing(address.control()) as connection:
-        return str(made.as_string(connection))
+        age = exp.Interval(this=exp.Literal.string(str(retention)), unit=exp.var("MILLISECONDS"))
+        oldest = exp.Sub(this=exp.Anonymous(this="now", expressions=[]), expression=age)
+        made = made.where(exp.GT(this=quoted_column(CHANGED_AT), expression=oldest))
+    return made.sql(dialect="postgres")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.stores.lookup_rows import as_batches, asked
+from ds_dagster.catalog.wanted import EVERYTHING, Wanted
+from ds_dagster.stores.lookup_rows import as_batches, asked, counting, selection
 from ds_dagster.stores.snowflake_admin import SnowflakeAdmin
 from ds_dagster.stores.snowflake_names import column_name, identifier, shown_path, table
 from ds_dagster.stores.snowflake_statements import DIALECT
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def read_table(
-    options: Mapping[str, str], path: tuple[str, ...], columns: tuple[tuple[str, str], ...]
+    options: Mapping[str, str],
+    path: tuple[str, ...],
+    columns: tuple[tuple[str, str], ...],
+    wanted: Wanted = EVERYTHING,
 ) -> Iterator[pyarrow.RecordBatch]:
     """See ``catalog.io_spec.TableReader``. Options: those of the store.
 
@@ -27,7 +31,21 @@ def read_table(
         (also a table that is not there: Snowflake does not tell them apart), STORE_WAREHOUSE_MISSING,
         LOOKUP_TABLE_DIFFERS, STORE_DRIVER_MISSING.
     """
-    wanted = exp.select(*(exp.column(identifier(column_name(name))) for name, _ in columns)).from_(table(path))
+    yield from as_batches(_rows(options, path, [_column(name) for name, _ in columns], wanted), columns)
+
+
+def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:
+    """How many rows there are."""
+    return int(_rows(options, path, counting(), wanted)[0][0])
+
+
+def _column(name: str) -> exp.Expression:
+    return exp.column(identifier(column_name(name)))
+
+
+def _rows(
+    options: Mapping[str, str], path: tuple[str, ...], shown: Sequence[exp.Expr], wanted: Wanted
+) -> Sequence[tuple[Any, ...]]:
+    text = selection(shown, table(path), wanted, column=_column).sql(dialect=DIALECT)
     with closing(SnowflakeAdmin(options["store"], options)) as admin:
-        rows = asked(shown_path(path), lambda: admin.select(wanted.sql(dialect=DIALECT)))
-    yield from as_batches(rows, columns)
+        return asked(shown_path(path), lambda: admin.select(text))

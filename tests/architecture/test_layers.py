@@ -91,13 +91,13 @@ LAYERS: Mapping[str, Layer] = {
     "orchestration": layer(
         "catalog plan project observation runtime local",
         third="dagster dagster_shared pydantic",
-        inside="session adbc_driver_postgresql boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
-        typing="dagster_pyspark pyspark boto3 confluent_kafka psycopg2 session",
+        inside="questions session adbc_driver_postgresql boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
+        typing="dagster_pyspark pyarrow pyspark boto3 confluent_kafka psycopg2 session",
     ),
-    "questions": layer(
-        f"{COMPILER} runtime", third="sqlglot duckdb", inside="pyarrow duckdb", typing="pyarrow duckdb"
+    "questions": layer(f"{COMPILER} runtime", third="sqlglot duckdb", inside="pyarrow duckdb", typing="pyarrow duckdb"),
+    "demo": layer(
+        "questions cli sql catalog plan project runtime local", inside="boto3 confluent_kafka psycopg2 dagster"
     ),
-    "demo": layer("questions cli sql catalog plan project runtime local", inside="boto3 confluent_kafka psycopg2 dagster"),
     "session": layer("runtime", third="dagster_pyspark pydantic", inside="worker"),
     "local": layer(inside="confluent_kafka psycopg2 boto3 botocore"),
     "cli": layer(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Ds, Outcome, ViewWriter
+from tests.command_line import Ds, Outcome, ViewWriter
 
 
 def lines(found: Outcome) -> list[dict[str, Any]]:

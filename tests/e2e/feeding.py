@@ -345,11 +345,11 @@ class House:
 
     def query(self, sql: str) -> list[Row]:
         """What ``ds query`` answers, in this process."""
-        from ds_dagster.questions.answers import ask
+        from ds_dagster.questions.answers import ask_rows
         from ds_dagster.questions.binding import bind_question
         from ds_dagster.sql.script import parse_select
 
-        return [dict(row) for row in ask(self.project, bind_question(self.project, parse_select(sql))).rows]
+        return ask_rows(self.project, bind_question(self.project, parse_select(sql)))
 
 
 def _kinesis_record(record: Mapping[str, Any], shard: str) -> Record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ds_dagster.catalog.entity import RawRecord
-from ds_dagster.questions.answers import since
+from ds_dagster.questions.following import since
 
 
 def test_each_partition_begins_with_its_first_record_of_the_moment() -> None:

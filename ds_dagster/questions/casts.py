@@ -1,0 +1,280 @@
+"""CAST of one value, as the dialect means it: text forms of every type, numbers at their limits.
+
+Values are Python's: ``datetime``, ``date``, ``time``, ``Decimal``, ``bytes``, lists, dicts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timezone
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.datatypes import FLOATS, INTEGERS, ArrayType, DataType, MapType, Scalar, StructType
+
+INTEGER_BITS: Mapping[str, int] = MappingProxyType({"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64})
+TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
+FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
+EXACT = Context(prec=100)
+TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
+DEFAULT_PRECISION: Mapping[str, int] = MappingProxyType({"TIMESTAMP": 6, "TIMESTAMP_LTZ": 6, "TIME": 0})
+"""Digits of a fraction where the type names none."""
+WHOLE = re.compile(r"[+-]?\d+")
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+WORDS: Mapping[str, float] = MappingProxyType({"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf})
+
+
+def cast(value: Any, source: DataType | None, target: DataType) -> Any:
+    """A value of one type as another; NULL stays NULL.
+
+    Raises:
+        ValueError: the value does not fit.
+    """
+    if value is None or source == target or source is None:
+        return value
+    if isinstance(target, ArrayType):
+        return [cast(inner, _element(source), target.element) for inner in value]
+    if isinstance(target, MapType):
+        return {cast(k, _key(source), target.key): cast(v, _value(source), target.value) for k, v in value.items()}
+    if not isinstance(target, Scalar):
+        return _as_struct(value, source, target)
+    if target.name == "VARCHAR":
+        text = as_text(value, source)
+        return text if target.length is None else text[: target.length]
+    if target.name in INTEGERS:
+        return _as_integer(value, target.name)
+    if target.name in FLOATS:
+        return _as_float(value)
+    return _CASTS[target.name](value, target)
+
+
+def _element(type_: DataType) -> DataType | None:
+    return type_.element if isinstance(type_, ArrayType) else None
+
+
+def _key(type_: DataType) -> DataType | None:
+    return type_.key if isinstance(type_, MapType) else None
+
+
+def _value(type_: DataType) -> DataType | None:
+    return type_.value if isinstance(type_, MapType) else None
+
+
+def _as_struct(value: Mapping[str, Any], source: DataType, target: StructType) -> dict[str, Any]:
+    """Fields by their places, as they are bound."""
+    fields = source.fields if isinstance(source, StructType) else ()
+    pairs = zip(fields, target.fields, strict=True)
+    return {new.name: cast(value.get(old.name), old.type, new.type) for old, new in pairs}
+
+
+def as_text(value: Any, type_: DataType) -> str:
+    """The text form of a value: TRUE, 2024-01-31 12:00:00.000, [1, NULL]."""
+    if value is None:
+        return "NULL"
+    if isinstance(type_, ArrayType):
+        return "[" + ", ".join(as_text(inner, type_.element) for inner in value) + "]"
+    if isinstance(type_, MapType):
+        pairs = value.items() if isinstance(value, Mapping) else value
+        return "{" + ", ".join(f"{as_text(k, type_.key)}={as_text(v, type_.value)}" for k, v in pairs) + "}"
+    if not isinstance(type_, Scalar):
+        return "(" + ", ".join(as_text(value.get(field.name), field.type) for field in type_.fields) + ")"
+    return _TEXTS.get(type_.name, _plain)(value, type_)
+
+
+def _plain(value: Any, _type: Scalar) -> str:
+    return str(value)
+
+
+def _truth_text(value: Any, _type: Scalar) -> str:
+    return "TRUE" if value else "FALSE"
+
+
+def _fraction(microseconds: int, type_: Scalar) -> str:
+    digits = type_.precision if type_.precision is not None else DEFAULT_PRECISION[type_.name]
+    return "." + f"{microseconds:06d}".ljust(9, "0")[:digits] if digits else ""
+
+
+def _moment_text(value: datetime, type_: Scalar) -> str:
+    moment = in_utc(value)
+    return f"{moment:%Y-%m-%d %H:%M:%S}".rjust(19, "0") + _fraction(moment.microsecond, type_)
+
+
+def _time_text(value: time, type_: Scalar) -> str:
+    return f"{value:%H:%M:%S}" + _fraction(value.microsecond, type_)
+
+
+def _decimal_text(value: Decimal, type_: Scalar) -> str:
+    return f"{Decimal(value):.{type_.scale or 0}f}"
+
+
+def _bytes_text(value: bytes, _type: Scalar) -> str:
+    return bytes(value).decode("utf-8", "replace")
+
+
+def double_text(value: float, _type: Scalar | None = None) -> str:
+    """As Java writes a double: 1.0, 1.0E10, 1.0E-5, Infinity, NaN."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    shown = "".join(map(str, digits)).rstrip("0") or "0"
+    place = len(digits) + int(exponent)
+    front = "-" if sign else ""
+    if 1e-3 <= abs(value) < 1e7:
+        whole = shown[:place].ljust(place, "0") if place > 0 else "0"
+        rest = shown[place:] if place > 0 else "0" * -place + shown
+        return f"{front}{whole}.{rest or '0'}"
+    return f"{front}{shown[0]}.{shown[1:] or '0'}E{place - 1}"
+
+
+_TEXTS: Mapping[str, Callable[[Any, Scalar], str]] = MappingProxyType(
+    {
+        "BOOLEAN": _truth_text,
+        "TIMESTAMP": _moment_text,
+        "TIMESTAMP_LTZ": _moment_text,
+        "TIME": _time_text,
+        "DECIMAL": _decimal_text,
+        "FLOAT": double_text,
+        "DOUBLE": double_text,
+        "VARBINARY": _bytes_text,
+    }
+)
+
+
+def in_utc(value: datetime) -> datetime:
+    """A moment in UTC, without its zone."""
+    return value if value.tzinfo is None else value.astimezone(timezone.utc).replace(tzinfo=None)
+
+
+def _as_integer(value: Any, name: str) -> int:
+    number = _whole(value, name)
+    if not -(1 << (INTEGER_BITS[name] - 1)) <= number < 1 << (INTEGER_BITS[name] - 1):
+        raise ValueError(f"{number} does not fit {name}")
+    return number
+
+
+def _whole(value: Any, name: str) -> int:
+    if isinstance(value, str):
+        text = value.strip()
+        if WHOLE.fullmatch(text) is None:
+            raise ValueError(f"'{value}' is not a valid {name}")
+        return int(text)
+    if isinstance(value, datetime):
+        return math.floor((in_utc(value) - datetime(1970, 1, 1)).total_seconds())  # noqa: DTZ001, in UTC
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{double_text(value)} does not fit {name}")
+    return int(value)
+
+
+def _as_float(value: Any) -> float:
+    if not isinstance(value, str):
+        return float(value)
+    text = value.strip()
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    if NUMBER.fullmatch(text) is None:
+        raise ValueError(f"'{value}' is not a valid DOUBLE")
+    return float(text)
+
+
+def _as_boolean(value: Any, _target: Scalar) -> bool:
+    if not isinstance(value, str):
+        return bool(value)
+    word = value.strip().lower()
+    if word not in TRUE_WORDS | FALSE_WORDS:
+        raise ValueError(f"'{value}' is not a valid BOOLEAN")
+    return word in TRUE_WORDS
+
+
+def _as_decimal(value: Any, target: Scalar) -> Decimal:
+    return fitted(_exact(value, target), target)
+
+
+def _exact(value: Any, target: Scalar) -> Decimal:
+    try:
+        exact = Decimal(repr(value) if isinstance(value, float) else str(value).strip())
+    except InvalidOperation as problem:
+        raise ValueError(f"'{value}' is not a valid {target}") from problem
+    if not exact.is_finite():
+        raise ValueError(f"{value} does not fit {target}")
+    return exact
+
+
+def fitted(value: Decimal, target: Scalar, rounding: str = ROUND_HALF_UP) -> Decimal:
+    """A number with the digits of a DECIMAL type.
+
+    Raises:
+        ValueError: it has more.
+    """
+    made = value.quantize(Decimal(1).scaleb(-(target.scale or 0)), rounding=rounding, context=EXACT)
+    if len(made.as_tuple().digits) > (target.precision or 10) and made != 0:
+        raise ValueError(f"{value} does not fit {target}")
+    return made
+
+
+def _as_moment(value: Any, target: Scalar) -> datetime:
+    if isinstance(value, str):
+        moment = read_moment(value)
+    elif isinstance(value, datetime):
+        moment = in_utc(value)
+    elif isinstance(value, date):
+        moment = datetime(value.year, value.month, value.day)  # noqa: DTZ001, in UTC
+    else:
+        raise ValueError(f"{value} is not a valid {target}")
+    return moment.replace(tzinfo=timezone.utc) if target.name == "TIMESTAMP_LTZ" else moment
+
+
+def read_moment(text: str) -> datetime:
+    """A time in UTC from SQL or ISO text, without its zone.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    plain = re.sub(r"(\.\d{6})\d+", r"\1", text.strip().replace("Z", "+00:00"))
+    plain = re.sub(r"\.(\d{1,5})(?=$|[+-])", lambda m: "." + m.group(1).ljust(6, "0"), plain)
+    try:
+        return in_utc(datetime.fromisoformat(plain))
+    except ValueError as problem:
+        raise ValueError(f"'{text}' is not a valid TIMESTAMP") from problem
+
+
+def _as_date(value: Any, _target: Scalar) -> date:
+    moment = read_moment(value) if isinstance(value, str) else value
+    return in_utc(moment).date() if isinstance(moment, datetime) else date(moment.year, moment.month, moment.day)
+
+
+def _as_time(value: Any, _target: Scalar) -> time:
+    if isinstance(value, datetime):
+        return in_utc(value).time()
+    try:
+        return value if isinstance(value, time) else time.fromisoformat(str(value).strip())
+    except ValueError as problem:
+        raise ValueError(f"'{value}' is not a valid TIME") from problem
+
+
+def _as_bytes(value: Any, _target: Scalar) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+_CASTS: Mapping[str, Callable[[Any, Scalar], Any]] = MappingProxyType(
+    {
+        "BOOLEAN": _as_boolean,
+        "DECIMAL": _as_decimal,
+        "TIMESTAMP": _as_moment,
+        "TIMESTAMP_LTZ": _as_moment,
+        "DATE": _as_date,
+        "TIME": _as_time,
+        "VARBINARY": _as_bytes,
+    }
+)
+
+
+def truncated(value: Decimal) -> Decimal:
+    """A number without its fraction."""
+    return value.quantize(Decimal(1), rounding=ROUND_DOWN, context=EXACT)

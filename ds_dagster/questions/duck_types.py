@@ -1,0 +1,72 @@
+"""Types of the dialect in DuckDB and in Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar
+
+if TYPE_CHECKING:
+    import pyarrow
+
+DUCK_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "BOOLEAN": "BOOLEAN", "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INTEGER": "INTEGER", "BIGINT": "BIGINT",
+        "FLOAT": "FLOAT", "DOUBLE": "DOUBLE", "VARCHAR": "VARCHAR", "DATE": "DATE", "TIME": "TIME",
+        "TIMESTAMP": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP WITH TIME ZONE", "VARBINARY": "BLOB",
+    }
+)  # fmt: skip
+"""Scalar type → its name in DuckDB; DECIMAL carries its digits."""
+
+
+def duck_name(type_: DataType) -> str:
+    """A type as DuckDB writes it. Times have microseconds there, whatever their precision."""
+    if isinstance(type_, ArrayType):
+        return f"{duck_name(type_.element)}[]"
+    if isinstance(type_, MapType):
+        return f"MAP({duck_name(type_.key)}, {duck_name(type_.value)})"
+    if isinstance(type_, Scalar):
+        if type_.name == "DECIMAL":
+            return f"DECIMAL({type_.precision}, {type_.scale})"
+        return DUCK_NAMES[type_.name]
+    fields = ", ".join(f"{quoted(field.name)} {duck_name(field.type)}" for field in type_.fields)
+    return f"STRUCT({fields})"
+
+
+def duck_type(type_: DataType) -> exp.DataType:
+    """The same as the target of a cast."""
+    return exp.DataType.build(duck_name(type_), dialect="duckdb")
+
+
+def quoted(name: str) -> str:
+    """A name in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def arrow_type(type_: DataType) -> pyarrow.DataType:
+    """A type as Arrow has it: times in microseconds, TIMESTAMP_LTZ in UTC."""
+    import pyarrow as pa
+
+    if isinstance(type_, ArrayType):
+        return pa.list_(arrow_type(type_.element))
+    if isinstance(type_, MapType):
+        return pa.map_(arrow_type(type_.key), arrow_type(type_.value))
+    if isinstance(type_, Scalar):
+        return _arrow_scalar(pa, type_)
+    return pa.struct([(field.name, arrow_type(field.type)) for field in type_.fields])
+
+
+def _arrow_scalar(pa: Any, type_: Scalar) -> pyarrow.DataType:
+    if type_.name == "DECIMAL":
+        return pa.decimal128(type_.precision or 10, type_.scale or 0)
+    factories: Mapping[str, Callable[[], Any]] = {
+        "BOOLEAN": pa.bool_, "TINYINT": pa.int8, "SMALLINT": pa.int16, "INTEGER": pa.int32, "BIGINT": pa.int64,
+        "FLOAT": pa.float32, "DOUBLE": pa.float64, "VARCHAR": pa.string, "DATE": pa.date32,
+        "TIME": lambda: pa.time64("us"), "TIMESTAMP": lambda: pa.timestamp("us"),
+        "TIMESTAMP_LTZ": lambda: pa.timestamp("us", "UTC"), "VARBINARY": pa.binary,
+    }  # fmt: skip
+    return factories[type_.name]()

@@ -1,0 +1,125 @@
+"""DuckDB in this process: relations as Arrow in, a question, Arrow out. It reads no file and loads no extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import DataType
+from ds_dagster.errors import error
+from ds_dagster.questions.binding import Question
+from ds_dagster.questions.calls import named
+from ds_dagster.questions.duck_types import duck_name, duck_type
+from ds_dagster.questions.lowering import Lowering
+
+if TYPE_CHECKING:
+    import pyarrow
+
+CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+}
+FUNCTION_PREFIX = "ds_function_"
+FAILED_IN_PYTHON = "executing the UDF: "
+
+
+class Engine:
+    """One connection.
+
+    Use it as a context manager; it is of one thread.
+    """
+
+    def __init__(self) -> None:
+        import duckdb
+
+        self._connection: Any = duckdb.connect(":memory:", config=CONFIG)
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._functions = 0
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+    def computed(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[exp.Expression],
+        types: Sequence[DataType],
+        result: DataType,
+        *,
+        takes_nulls: bool,
+        changes: bool = False,
+    ) -> exp.Expression:
+        """A call of a Python function; its arguments travel as one struct, so that any number of them fits."""
+        name = f"{FUNCTION_PREFIX}{self._functions}"
+        self._functions += 1
+        places = [f"a{place}" for place in range(len(types))]
+
+        def call(packed: dict[str, Any]) -> Any:
+            values = [packed[place] for place in places]
+            if not takes_nulls and None in values:
+                return None
+            return function(*values)
+
+        struct = ", ".join(f"{place} {duck_name(type_)}" for place, type_ in zip(places, types, strict=True))
+        self._connection.create_function(
+            name,
+            call,
+            [f"STRUCT({struct or 'a0 BOOLEAN'})"],
+            duck_name(result),
+            null_handling="special",
+            side_effects=changes,
+        )
+        values = [
+            exp.Cast(this=argument, to=duck_type(type_)) for argument, type_ in zip(arguments, types, strict=True)
+        ]
+        pairs = [
+            exp.PropertyEQ(this=exp.to_identifier(place), expression=value)
+            for place, value in zip(places or ["a0"], values or [exp.true()], strict=True)
+        ]
+        return named(name, exp.Struct(expressions=pairs))
+
+    def prepare(self, question: Question) -> str:
+        """A question in DuckDB's words.
+
+        Raises:
+            NotYetError: QUESTION_FUNCTION_NOT_THERE.
+        """
+        return Lowering(self).question(question).sql(dialect="duckdb")
+
+    def answer(self, statement: str, tables: Mapping[str, pyarrow.Table]) -> pyarrow.Table:
+        """The answer to a question.
+
+        Args:
+            statement: of :meth:`prepare`.
+            tables: rows of each relation, by the name of its table in the question's tree.
+
+        Raises:
+            UserError: QUESTION_FAILED.
+        """
+        import duckdb
+
+        try:
+            for name, table in tables.items():
+                self._connection.register(name, table)
+            table: pyarrow.Table = self._connection.sql(statement).to_arrow_table()
+        except duckdb.Error as problem:
+            raise error("QUESTION_FAILED", reason=_reason(problem)) from None
+        return table
+
+
+def _reason(problem: Exception) -> str:
+    """What DuckDB says, without its kind of error and the statement it shows."""
+    said = str(problem).partition("\n\nLINE ")[0]
+    if FAILED_IN_PYTHON in said:
+        return said.partition(FAILED_IN_PYTHON)[2].partition(": ")[2].strip() or said
+    return said.partition("Error: ")[2].partition("\n")[0] or said.partition("\n")[0]

@@ -1,0 +1,202 @@
+"""Expressions of a question: what a query that never ends has, and besides aggregates anywhere, OVER, sub-selects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, common_type
+from ds_dagster.errors import DsError
+from ds_dagster.plan.calls import ONCE, ORDERED, aggregate_name
+from ds_dagster.plan.expressions import ExpressionBinder, Typed, widened
+from ds_dagster.plan.function import FAMILIES, Signature
+from ds_dagster.plan.functions import FUNCTIONS
+from ds_dagster.plan.scope import Scope, Visible
+from ds_dagster.questions.aggregates import AGGREGATES, OF_ROWS
+from ds_dagster.questions.trees import Aggregated, noted
+
+Columns = tuple[tuple[str, DataType], ...]
+SubSelect = Callable[[exp.Expression], tuple[exp.Query, Columns]]
+"""Binds a sub-select that may look at the rows around it."""
+RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
+COUNTED = frozenset({"LAG", "LEAD"})
+"""Functions of other rows whose second argument is a number of rows, whose third a value instead of NULL."""
+
+
+@dataclass(slots=True)
+class InnerScope(Scope):
+    """Names of a sub-select; what is not among them is looked for around it."""
+
+    outer: Scope | None = field(default=None)
+
+    def resolve(self, node: exp.Column) -> Visible:
+        """The column a reference means."""
+        try:
+            return Scope.resolve(self, node)
+        except DsError as problem:
+            if self.outer is None or problem.condition not in ("UNKNOWN_ALIAS", "UNKNOWN_COLUMN"):
+                raise
+            try:
+                return self.outer.resolve(node)
+            except DsError:
+                raise problem from None
+
+
+class QuestionBinder(ExpressionBinder):
+    """Binds expressions of one clause.
+
+    Args:
+        scope: what is visible.
+        clause: how errors call the place.
+        sub_select: binds sub-selects.
+        allows_aggregates: where they may stand.
+    """
+
+    def __init__(self, scope: Scope, clause: str, sub_select: SubSelect, *, allows_aggregates: bool = False) -> None:
+        super().__init__(scope, clause)
+        self.sub_select = sub_select
+        self.allows_aggregates = allows_aggregates
+
+    def bind(self, node: exp.Expression) -> Typed:
+        """Bind a tree and note its type."""
+        bound = self._bound(node)
+        noted(bound.tree, bound.type)
+        return bound
+
+    def _bound(self, node: exp.Expression) -> Typed:
+        if isinstance(node, exp.Window):
+            return self._over(node)
+        if isinstance(node, exp.Subquery | exp.Exists):
+            return self._value(node)
+        if isinstance(node, exp.In) and node.args.get("query"):
+            return self._any_of(node)
+        call = node.this if isinstance(node, exp.Filter) else node
+        name = aggregate_name(call)
+        if name is None or not self.allows_aggregates:
+            return super().bind(node)
+        return self._aggregate(node, call, name, self._inside(f"an aggregate ({name})", aggregates=False))
+
+    def _inside(self, clause: str, *, aggregates: bool) -> QuestionBinder:
+        return QuestionBinder(self.scope, clause, self.sub_select, allows_aggregates=aggregates)
+
+    # sub-selects
+
+    def _value(self, node: exp.Expression) -> Typed:
+        tree, columns = self.sub_select(node.this)
+        if isinstance(node, exp.Exists):
+            return Typed(exp.Exists(this=tree), BOOLEAN, nullable=False)
+        self._check_one(node, columns)
+        return Typed(exp.Subquery(this=tree), columns[0][1], nullable=True)
+
+    def _any_of(self, node: exp.Expression) -> Typed:
+        value = self.expression(node.this)
+        inner = node.args["query"]
+        tree, columns = self.sub_select(inner.this if isinstance(inner, exp.Subquery) else inner)
+        self._check_one(node, columns)
+        type_ = common_type(value.type, columns[0][1])
+        if type_ is None:
+            raise self.refuse("OPERATOR_TYPES", node, operator="IN", left=value.type, right=columns[0][1])
+        left = widened(Typed(value.tree, value.type, value.nullable), type_)
+        return Typed(exp.In(this=left, query=exp.Subquery(this=tree)), BOOLEAN, nullable=True)
+
+    def _check_one(self, node: exp.Expression, columns: Columns) -> None:
+        if len(columns) != 1:
+            raise self.refuse("QUESTION_ONE_COLUMN", node, count=len(columns))
+
+    # aggregates
+
+    def _aggregate(self, node: exp.Expression, call: exp.Expression, name: str, inner: QuestionBinder) -> Typed:
+        if name not in AGGREGATES:
+            raise self.refuse("QUESTION_AGGREGATE", node, name=name)
+        written, distinct = _arguments(call)
+        if any(isinstance(argument, exp.Star) for argument in written):
+            if name != "COUNT" or len(written) != 1 or distinct:
+                raise self._unfit(node, name, ["*"])
+            arguments: list[Typed] = []
+        else:
+            arguments = [inner.bind(argument) for argument in written]
+        signature = FUNCTIONS[name].signatures[0]
+        self._check(node, name, signature, arguments, counts_rows=not arguments and name == "COUNT" and bool(written))
+        condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
+        tree = Aggregated(
+            this=name,
+            expressions=[argument.tree for argument in arguments],
+            distinct=distinct and name not in ONCE,
+            condition=None if condition is None else condition.tree,
+        )
+        types = [argument.type for argument in arguments if argument.type is not None]
+        return Typed(tree, signature.type_of(types) if types else BIGINT, FUNCTIONS[name].nulls != "never")
+
+    def _check(
+        self, node: exp.Expression, name: str, signature: Signature, arguments: Sequence[Typed], *, counts_rows: bool
+    ) -> None:
+        if counts_rows:
+            return
+        if not arguments or not signature.accepts_count(len(arguments)):
+            count = len(arguments)
+            raise self.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected=str(signature))
+        for place, argument in enumerate(arguments):
+            if argument.type is None or not FAMILIES[signature.word(place)](argument.type):
+                raise self._unfit(node, name, [str(one.type or "NULL") for one in arguments])
+
+    def _unfit(self, node: exp.Expression, name: str, types: Sequence[str]) -> DsError:
+        expected = str(FUNCTIONS[name].signatures[0])
+        return self.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=list(types), expected=expected)
+
+    # OVER
+
+    def _over(self, node: exp.Window) -> Typed:
+        inner = self._inside("OVER", aggregates=self.allows_aggregates)
+        function = node.this
+        call = function.this if isinstance(function, exp.Filter) else function
+        name = str(call.this).upper() if isinstance(call, exp.Anonymous) else aggregate_name(call) or ""
+        bound = self._of_rows(node, call, name, inner) if name in OF_ROWS else None
+        if bound is None:
+            known = aggregate_name(call)
+            if known is None or known in ORDERED:
+                raise self.refuse("QUESTION_AGGREGATE", node, name=name or type(call).__name__.upper())
+            bound = self._aggregate(function, call, known, inner)
+        noted(bound.tree, bound.type)
+        made = exp.Window(
+            this=bound.tree,
+            partition_by=[inner.expression(part).tree for part in node.args.get("partition_by") or ()],
+            order=self._order(node, inner),
+            spec=node.args["spec"].copy() if node.args.get("spec") is not None else None,
+            over="OVER",
+        )
+        return Typed(made, bound.type, bound.nullable)
+
+    def _order(self, node: exp.Window, inner: QuestionBinder) -> exp.Order | None:
+        order = node.args.get("order")
+        if order is None:
+            return None
+        return exp.Order(expressions=[ordered(term, inner.expression(term.this).tree) for term in order.expressions])
+
+    def _of_rows(self, node: exp.Window, call: exp.Expression, name: str, inner: QuestionBinder) -> Typed:
+        arguments = [inner.bind(argument) for argument in call.expressions]
+        least, most = (0, 0) if name in RANKS else (1, 3) if name in COUNTED else (1, 1)
+        if not least <= len(arguments) <= most:
+            expected = "()" if most == 0 else "(value)" if most == 1 else "(value, rows?, otherwise?)"
+            count = len(arguments)
+            raise self.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected=expected)
+        if name in RANKS | {"NTILE"}:
+            return Typed(Aggregated(this=name, expressions=[a.tree for a in arguments]), BIGINT, nullable=False)
+        if arguments[0].type is None:
+            raise self.refuse("NULL_WITHOUT_TYPE", node)
+        tree = Aggregated(this=name, expressions=[argument.tree for argument in arguments])
+        return Typed(tree, arguments[0].type, nullable=True)
+
+
+def ordered(term: exp.Expression, key: exp.Expression) -> exp.Ordered:
+    """NULL is the smallest value unless NULLS FIRST or LAST was written."""
+    return exp.Ordered(this=key, desc=bool(term.args.get("desc")), nulls_first=bool(term.args.get("nulls_first")))
+
+
+def _arguments(call: exp.Expression) -> tuple[list[exp.Expression], bool]:
+    """What is aggregated, and whether each value counts once."""
+    written = list(call.expressions) if isinstance(call, exp.Anonymous) else [call.this]
+    if len(written) == 1 and isinstance(written[0], exp.Distinct):
+        return list(written[0].expressions), True
+    return [argument for argument in written if argument is not None], False

@@ -1,0 +1,261 @@
+"""Questions over one stream or changelog: rows as its records come."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+from sqlglot import exp
+
+from ds_dagster.catalog.entity import RawRecord
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schema_formats import FORMATS
+from ds_dagster.datatypes import BIGINT, VARCHAR, DataType
+from ds_dagster.errors import error
+from ds_dagster.project import Project, store_admin
+from ds_dagster.questions.arrow import value_of
+from ds_dagster.questions.binding import ROWTIME, Question, limit_of, table_name
+from ds_dagster.questions.connecting import resolver
+from ds_dagster.questions.duck_types import arrow_type
+from ds_dagster.questions.engine import Engine
+from ds_dagster.questions.records import Decoded, decode
+from ds_dagster.questions.trees import Aggregated
+from ds_dagster.questions.values import Row, json_rows
+from ds_dagster.stores.registry import KINDS
+
+OPERATION = "__op"
+"""First column of a question over a changelog: ``upsert`` or ``delete``."""
+PLACE = "__place"
+"""Column of a record's place among those that are looked at together."""
+ALL_RECORDS = 2**62
+AT_ONCE = 2_000
+"""Records that are looked at together where so many are there."""
+ENDLESS: Mapping[str, str] = MappingProxyType(
+    {"joins": "a join", "group": "GROUP BY", "order": "ORDER BY", "distinct": "DISTINCT", "offset": "OFFSET"}
+)
+Note = Callable[[str], None]
+
+
+def is_endless(question: Question) -> bool:
+    """Whether it reads records rather than rows of views and tables."""
+    return any(relation.kind in ("stream", "changelog") for relation in question.relations)
+
+
+def check_endless(question: Question, text: str, *, always: bool = False) -> None:
+    """Refuse what has no answer over records that never end; ``always``: every question over them.
+
+    Raises:
+        UserError: QUESTION_WITHOUT_END.
+    """
+    relation = next(r for r in question.relations if r.kind in ("stream", "changelog"))
+    tree = question.tree
+    parts = [what for clause, what in ENDLESS.items() if tree.args.get(clause)]
+    if not isinstance(tree, exp.Select):
+        parts.append(type(tree).__name__.upper())
+    if tree.find(exp.Window):
+        parts.append("OVER")
+    if tree.find(Aggregated):
+        parts.append("an aggregate")
+    if tree.find(exp.Subquery, exp.Exists):
+        parts.append("a sub-select")
+    if parts or always:
+        params: dict[str, Any] = {"select": text.strip().rstrip(";"), "kind": relation.kind}
+        raise error("QUESTION_WITHOUT_END", what=[*parts, "one answer"][0], relation=relation.name.name, **params)
+
+
+def follow(project: Project, question: Question, limit: int | None, note: Note) -> Iterator[Row]:
+    """Rows of one stream or changelog as they come; with a limit it also ends where the entity ended at the start.
+
+    A changelog's rows begin with :data:`OPERATION`. Records that cannot be decoded are noted and left out.
+
+    Args:
+        project: loaded.
+        question: over one stream or changelog.
+        limit: of ``--limit``; the one in the question counts as well.
+        note: called with a line for each bad record.
+
+    Raises:
+        UserError: QUESTION_WITHOUT_END, ENTITY_MISSING. NotYetError: FORMAT_QUESTION_NOT_YET. DsError: STORE_….
+    """
+    relation = question.relations[0]
+    needed = next((one for one in (relation.value_format, relation.key.format) if one in FORMATS), None)
+    if needed is not None:
+        raise error("FORMAT_QUESTION_NOT_YET", relation=str(relation.name), format=FORMATS[needed].title)
+    least = min((n for n in (limit, limit_of(question.tree)) if n is not None), default=None)
+    admin = store_admin(project, relation.store, resolver(project.settings, relation.store))
+    stopped = threading.Event()
+    records = admin.records(
+        relation.entity,
+        from_beginning=relation.start.position != "latest",
+        limit=None if least is None else ALL_RECORDS,
+        stopped=stopped.is_set,
+    )
+    chunks = Chunks(since(records, relation.start.timestamp), stopped)
+    text_keys = has_text_keys(project, relation.store)
+    try:
+        with RecordTable(question) as table:
+            yield from islice(_matching(table, relation, chunks, text_keys, note), least)
+    finally:
+        chunks.close()
+        _close(records)
+        admin.close()
+
+
+def since(records: Iterator[RawRecord], timestamp: int | None) -> Iterator[RawRecord]:
+    """Of each partition what comes from its first record at or after a moment (epoch ms) on."""
+    begun: set[str] = set()
+    for record in records:
+        if timestamp is None or record.partition in begun or record.timestamp_millis >= timestamp:
+            begun.add(record.partition)
+            yield record
+
+
+class Chunks:
+    """Records in lists of those that are there already: one list has at least one record.
+
+    Args:
+        records: read in a thread of its own.
+        stopped: set by :meth:`close`; whoever gives the records looks at it.
+    """
+
+    def __init__(self, records: Iterator[RawRecord], stopped: threading.Event) -> None:
+        self._records = records
+        self._stopped = stopped
+        self._read: queue.Queue[RawRecord | BaseException | None] = queue.Queue(AT_ONCE)
+        self._thread = threading.Thread(target=self._fill, name="ds-records", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[list[RawRecord]]:
+        while True:
+            chunk: list[RawRecord] = []
+            item = self._read.get()
+            while isinstance(item, RawRecord):
+                chunk.append(item)
+                if len(chunk) == AT_ONCE or self._read.empty():
+                    break
+                item = self._read.get()
+            if chunk:
+                yield chunk
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                return
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        while self._thread.is_alive():
+            try:
+                self._read.get(timeout=0.05)
+            except queue.Empty:
+                continue
+
+    def _fill(self) -> None:
+        end: BaseException | None = None
+        try:
+            for record in self._records:
+                self._read.put(record)
+                if self._stopped.is_set():
+                    return
+        except BaseException as problem:  # noqa: BLE001 - raised again where the records are read
+            end = problem
+        finally:
+            if not self._stopped.is_set():
+                self._read.put(end)
+
+
+def _matching(table: RecordTable, relation: Relation, chunks: Chunks, text_keys: bool, note: Note) -> Iterator[Row]:
+    for chunk in chunks:
+        decoded = []
+        for record in chunk:
+            values = decode(relation, record, text_keys=text_keys)
+            if values.problem:
+                note(f"{relation.entity} {record.partition}/{record.position} left out: {values.problem}")
+            else:
+                decoded.append((values, record.timestamp_millis))
+        if decoded:
+            yield from table.rows(decoded)
+
+
+def _close(records: Iterator[Any]) -> None:
+    close = getattr(records, "close", None)
+    if close is not None:
+        close()
+
+
+def has_text_keys(project: Project, store: str) -> bool:
+    """Whether a store's keys are characters, not bytes (it bounds their number)."""
+    return KINDS[project.catalog.store(store).kind].capabilities.max_key_characters is not None
+
+
+class RecordTable:
+    """Asks the question of records as they come."""
+
+    def __init__(self, question: Question) -> None:
+        relation = question.relations[0]
+        self._question = question
+        self._relation = relation
+        self._types: dict[str, DataType] = {
+            **{column.name: column.type for column in relation.columns},
+            ROWTIME: BIGINT,
+            OPERATION: VARCHAR,
+            PLACE: BIGINT,
+        }
+        self._engine = Engine()
+        self._asked = _per_record(question)
+        self._statement = self._engine.prepare(self._asked)
+
+    def __enter__(self) -> RecordTable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.close()
+
+    def rows(self, records: Sequence[tuple[Decoded, int]]) -> Iterator[Row]:
+        """The rows of decoded records, each with its timestamp (epoch ms), where the condition holds.
+
+        Raises:
+            UserError: QUESTION_FAILED.
+        """
+        import pyarrow as pa
+
+        values = [
+            {
+                **record.values,
+                ROWTIME: rowtime,
+                OPERATION: "delete" if record.deleted else "upsert",
+                PLACE: place,
+            }
+            for place, (record, rowtime) in enumerate(records)
+        ]
+        columns = {
+            name: pa.array([value_of(row.get(name), type_) for row in values], arrow_type(type_))
+            for name, type_ in self._types.items()
+        }
+        answer = self._engine.answer(self._statement, {table_name(self._relation): pa.table(columns)})
+        for row in json_rows(self._asked.columns, answer):
+            operation = row.pop(OPERATION)
+            yield {OPERATION: operation, **row} if self._relation.is_changelog else row
+
+
+def _per_record(question: Question) -> Question:
+    """The question over each record by itself, the operation in front; a delete passes unless its key says that it
+    cannot match."""
+    tree = question.tree.copy()
+    alias = tree.args["from_"].this.args["alias"].this
+    operation = exp.column(exp.to_identifier(OPERATION, quoted=True), table=alias.copy())
+    place = exp.column(exp.to_identifier(PLACE, quoted=True), table=alias.copy())
+    tree.set("expressions", [exp.alias_(operation, OPERATION, quoted=True), *tree.expressions])
+    tree.set("limit", None)
+    tree.set("order", exp.Order(expressions=[exp.Ordered(this=place)]))
+    where = tree.args.get("where")
+    if where is not None:
+        condition = exp.Paren(this=where.this)
+        unknown = exp.Is(this=condition.copy(), expression=exp.Null())
+        deleted = exp.EQ(this=operation.copy(), expression=exp.Literal.string("delete"))
+        tree.set("where", exp.Where(this=exp.Or(this=condition, expression=exp.And(this=deleted, expression=unknown))))
+    return Question(tree, ((OPERATION, VARCHAR), *question.columns), question.relations)

@@ -1,0 +1,313 @@
+"""The tree of a question in DuckDB's words.
+
+DuckDB compares and orders as the dialect does: ``//`` truncates, a whole number that overflows is an error, NaN equals
+itself and is the largest number, texts compare by their bytes. What differs is written out here: casts, decimals,
+division by zero, places in arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BIGINT, FLOATS, INTEGERS, DataType, MapType, Scalar
+from ds_dagster.errors import error
+from ds_dagster.plan.expressions import cast_type
+from ds_dagster.questions.aggregates import AGGREGATES, OF_ROWS, AggregateCall
+from ds_dagster.questions.binding import Question
+from ds_dagster.questions.calls import Call, Computed, Native, named
+from ds_dagster.questions.casts import EXACT, cast, fitted
+from ds_dagster.questions.duck_types import duck_type
+from ds_dagster.questions.functions import SCALARS
+from ds_dagster.questions.trees import Aggregated, type_of
+from ds_dagster.sql.expressions import FieldAccess, UserCall
+
+EASY_CASTS = frozenset(
+    {
+        *((source, target) for source in INTEGERS for target in (*INTEGERS, *FLOATS, "DECIMAL")),
+        ("FLOAT", "DOUBLE"),
+        *(("DECIMAL", target) for target in FLOATS),
+        ("DATE", "TIMESTAMP"),
+        ("DATE", "TIMESTAMP_LTZ"),
+        *((source, target) for source in ("TIMESTAMP", "TIMESTAMP_LTZ") for target in ("TIMESTAMP", "TIMESTAMP_LTZ")),
+    }
+)
+"""Casts that DuckDB, with UTC as its time zone, does as the dialect does."""
+
+
+class Registry(Protocol):
+    """Where Python functions are made known to DuckDB."""
+
+    def computed(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[exp.Expression],
+        types: Sequence[DataType],
+        result: DataType,
+        *,
+        takes_nulls: bool,
+        changes: bool = False,
+    ) -> exp.Expression:
+        """A call of a Python function."""
+
+
+class Lowering:
+    """Turns bound trees into DuckDB's.
+
+    Args:
+        registry: takes the Python functions they need.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    def question(self, question: Question) -> exp.Expression:
+        """A whole question; its columns have the types the binder said."""
+        made = self.query(question.tree)
+        assert isinstance(made, exp.Query)
+        for select in _branches(made):
+            for item, (name, type_) in zip(list(select.expressions), question.columns, strict=True):
+                typed = exp.Cast(this=item.unalias(), to=duck_type(type_))
+                item.replace(exp.alias_(typed, name, quoted=True))
+        return made
+
+    def query(self, tree: exp.Query) -> exp.Expression:
+        """A SELECT and everything in it."""
+        copied = tree.copy()
+        assert isinstance(copied, exp.Expression)
+        return self.lower(copied)
+
+    def lower(self, node: exp.Expression) -> exp.Expression:
+        """One node and those below it."""
+        visit = VISITORS.get(type(node))
+        if visit is not None:
+            return visit(self, node)
+        for child in list(node.iter_expressions()):
+            child.replace(self.lower(child))
+        return node
+
+    def lowered(self, nodes: Sequence[exp.Expression]) -> list[exp.Expression]:
+        """Several."""
+        return [self.lower(node) for node in nodes]
+
+    # values
+
+    def visit_call(self, node: exp.Expression) -> exp.Expression:
+        """A function of the dialect."""
+        meaning = SCALARS.get(str(node.this))
+        if meaning is None:
+            raise error("QUESTION_FUNCTION_NOT_THERE", name=str(node.this))
+        written = list(node.expressions)
+        types = [type_of(argument) for argument in written]
+        result = type_of(node)
+        if result is None:
+            raise error("INTERNAL", where=f"{node.this} has no type in a question")
+        call = Call(self.lowered([argument.copy() for argument in written]), written, types, result)
+        if isinstance(meaning, Native):
+            return meaning.build(call)
+        return self._computed(meaning, call)
+
+    def _computed(self, meaning: Computed, call: Call) -> exp.Expression:
+        known = [type_ or _number_type(tree) for tree, type_ in zip(call.written, call.types, strict=True)]
+        return self.registry.computed(
+            meaning.make(call),
+            call.arguments,
+            known,
+            call.result,
+            takes_nulls=meaning.takes_nulls,
+            changes=meaning.changes,
+        )
+
+    def visit_user_call(self, node: exp.Expression) -> exp.Expression:
+        """A function of the user runs in Spark."""
+        raise error("QUESTION_FUNCTION_NOT_THERE", name=node.args["function"].name)
+
+    def visit_cast(self, node: exp.Expression) -> exp.Expression:
+        """CAST and TRY_CAST."""
+        target, source = cast_type(node), type_of(node.this)
+        value, safe = self.lower(node.this), isinstance(node, exp.TryCast)
+        if source is None or (not safe and _is_easy(source, target)):
+            return exp.Cast(this=value, to=duck_type(target))
+
+        def converted(inner: Any) -> Any:
+            try:
+                return cast(inner, source, target)
+            except (ValueError, ArithmeticError):
+                if safe:
+                    return None
+                raise
+
+        return self.registry.computed(converted, [value], [source], target, takes_nulls=False)
+
+    def visit_division(self, node: exp.Expression) -> exp.Expression:
+        """Floats divide by zero to infinity or NaN; decimals fail and are rounded half up."""
+        return self._exact(node, lambda left, right: EXACT.divide(left, right)) or self._binary(node)
+
+    def visit_product(self, node: exp.Expression) -> exp.Expression:
+        """Decimals keep the digits of their result."""
+        return self._exact(node, lambda left, right: EXACT.multiply(left, right)) or self._binary(node)
+
+    def visit_sum(self, node: exp.Expression) -> exp.Expression:
+        """Numbers, or a time moved by an interval; a DATE stays a DATE."""
+        result = type_of(node)
+        made = self._binary(node)
+        moves = isinstance(node.this, exp.Interval) or isinstance(node.expression, exp.Interval)
+        return exp.Cast(this=exp.Paren(this=made), to=duck_type(result)) if moves and result is not None else made
+
+    def _binary(self, node: exp.Expression) -> exp.Expression:
+        sides = [exp.Paren(this=self.lower(side)) for side in (node.this, node.expression)]
+        return type(node)(this=sides[0], expression=sides[1])
+
+    def visit_whole_division(self, node: exp.Expression) -> exp.Expression:
+        """Whole numbers, cut towards zero; by zero it fails."""
+        left, right = (exp.Paren(this=self.lower(side)) for side in (node.this, node.expression))
+        by_zero = exp.EQ(this=right.copy(), expression=exp.Literal.number(0))
+        fails = exp.If(this=by_zero, true=named("error", exp.Literal.string("division by zero")))
+        return exp.Case(ifs=[fails], default=exp.IntDiv(this=left, expression=right))
+
+    def visit_interval(self, node: exp.Expression) -> exp.Expression:
+        """``INTERVAL 'n unit'``."""
+        text = f"{node.this.name} {node.args['unit'].name}"
+        return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build("INTERVAL"))
+
+    def _exact(self, node: exp.Expression, compute: Callable[[Decimal, Decimal], Decimal]) -> exp.Expression | None:
+        result = type_of(node)
+        if not isinstance(result, Scalar) or result.name != "DECIMAL":
+            return None
+        types = [_decimal_type(side) for side in (node.this, node.expression)]
+
+        def function(left: Decimal, right: Decimal) -> Decimal:
+            if right == 0 and isinstance(node, exp.Div):
+                raise ValueError("division by zero")
+            return fitted(compute(left, right), result)
+
+        sides = [self.lower(node.this), self.lower(node.expression)]
+        return self.registry.computed(function, sides, types, result, takes_nulls=False)
+
+    def visit_bracket(self, node: exp.Expression) -> exp.Expression:
+        """An element of an ARRAY (from 1, NULL outside) or a value of a MAP."""
+        container = type_of(node.this)
+        value, index = self.lower(node.this), self.lower(node.expressions[0])
+        if isinstance(container, MapType):
+            return named("map_extract_value", value, index)
+        inside = exp.GTE(this=exp.Paren(this=index.copy()), expression=exp.Literal.number(1))
+        return exp.Case(ifs=[exp.If(this=inside, true=named("list_extract", value, index))])
+
+    def visit_field(self, node: exp.Expression) -> exp.Expression:
+        """A field of a STRUCT."""
+        return named("struct_extract", self.lower(node.this), exp.Literal.string(node.expression.name))
+
+    def visit_array(self, node: exp.Expression) -> exp.Expression:
+        """An ARRAY of values."""
+        made = named("list_value", *self.lowered(node.expressions))
+        type_ = type_of(node)
+        return made if type_ is None else exp.Cast(this=made, to=duck_type(type_))
+
+    # rows
+
+    def visit_aggregate(self, node: exp.Expression) -> exp.Expression:
+        """An aggregate over the rows of its group."""
+        return self._aggregate(node, lambda call: call)
+
+    def visit_window(self, node: exp.Expression) -> exp.Expression:
+        """``f() OVER (…)``."""
+        call = node.this
+        partition = self.lowered(node.args.get("partition_by") or [])
+        order = self.lower(node.args["order"]) if node.args.get("order") else None
+        frame = node.args.get("spec")
+        if frame is not None and isinstance(frame.args["start"], exp.Expression):
+            frame.set("start", self.lower(frame.args["start"]))
+
+        def over(inner: exp.Expression) -> exp.Expression:
+            return exp.Window(this=inner, partition_by=partition, order=order, spec=frame, over="OVER").copy()
+
+        if call.this in OF_ROWS:
+            return over(named(OF_ROWS[call.this], *self.lowered(call.expressions)))
+        return self._aggregate(call, over)
+
+    def _aggregate(self, node: exp.Expression, over: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
+        arguments = self.lowered(node.expressions)
+        condition = node.args.get("condition")
+        wanted = None if condition is None else self.lower(condition)
+
+        def filtered(raw: exp.Expression, *conditions: exp.Expression | None) -> exp.Expression:
+            present = [one.copy() for one in conditions if one is not None]
+            return over(exp.Filter(this=raw, expression=exp.Where(this=exp.and_(*present))) if present else raw)
+
+        result = type_of(node) or BIGINT
+        some = exp.Not(this=exp.Is(this=arguments[0].copy(), expression=exp.Null())) if arguments else None
+        return AGGREGATES[str(node.this)](
+            AggregateCall(
+                arguments,
+                [type_of(argument) or _number_type(argument) for argument in node.expressions],
+                bool(node.args.get("distinct")),
+                result,
+                lambda raw: filtered(raw, wanted),
+                lambda raw: filtered(raw, wanted, some),
+                lambda function, parts, types, type_: self.registry.computed(
+                    function, parts, types, type_, takes_nulls=True
+                ),
+            )
+        )
+
+
+def _branches(tree: exp.Expression) -> list[exp.Select]:
+    """The SELECTs whose columns are those of the whole."""
+    if isinstance(tree, exp.Select):
+        return [tree]
+    if isinstance(tree, exp.SetOperation):
+        return [*_branches(tree.this), *_branches(tree.expression)]
+    return _branches(tree.this)
+
+
+def _is_easy(source: DataType, target: DataType) -> bool:
+    if not isinstance(source, Scalar) or not isinstance(target, Scalar):
+        return False
+    if source.name == target.name == "DECIMAL":
+        room = (target.precision or 10) - (target.scale or 0) >= (source.precision or 10) - (source.scale or 0)
+        return room and (target.scale or 0) >= (source.scale or 0)
+    return (source.name, target.name) in EASY_CASTS
+
+
+def _number_type(node: exp.Expression) -> DataType:
+    """The type of what has no note: a number that is written, or NULL."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        text = str(node.this)
+        if "e" in text.lower():
+            return Scalar("DOUBLE")
+        whole, _, fraction = text.partition(".")
+        if fraction:
+            return Scalar("DECIMAL", precision=max(len(whole.lstrip("0")) + len(fraction), 1), scale=len(fraction))
+        return Scalar("INTEGER") if int(text) < 2**31 else BIGINT
+    return Scalar("VARCHAR")
+
+
+def _decimal_type(node: exp.Expression) -> DataType:
+    return type_of(node) or _number_type(node)
+
+
+Visitor = Callable[[Lowering, exp.Expression], exp.Expression]
+VISITORS: Mapping[type[exp.Expression], Visitor] = MappingProxyType(
+    {
+        exp.Anonymous: Lowering.visit_call,
+        UserCall: Lowering.visit_user_call,
+        exp.Cast: Lowering.visit_cast,
+        exp.TryCast: Lowering.visit_cast,
+        exp.Div: Lowering.visit_division,
+        exp.Mul: Lowering.visit_product,
+        exp.Add: Lowering.visit_sum,
+        exp.Sub: Lowering.visit_sum,
+        exp.IntDiv: Lowering.visit_whole_division,
+        exp.Interval: Lowering.visit_interval,
+        exp.Bracket: Lowering.visit_bracket,
+        FieldAccess: Lowering.visit_field,
+        exp.Array: Lowering.visit_array,
+        Aggregated: Lowering.visit_aggregate,
+        exp.Window: Lowering.visit_window,
+    }
+)
+"""Node of a bound tree → how it becomes DuckDB's; all others stay and only their parts change."""

@@ -1,0 +1,46 @@
+"""What the tree of a question holds besides bound expressions (``plan/bound_trees.py``), and the notes on its nodes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, DataType
+from ds_dagster.plan.bound_trees import cast_type
+
+TYPE = "ds_type"
+"""Note on a bound node: its type."""
+
+
+class Aggregated(exp.Expression):
+    """A call of an aggregate or, inside ``exp.Window``, of a function of other rows.
+
+    Args: ``this`` its name (text), ``expressions`` bound arguments (none: ``COUNT(*)``), ``distinct``, ``condition``
+    of FILTER.
+    """
+
+    arg_types: ClassVar[dict[str, Any]] = {"this": True, "expressions": False, "distinct": False, "condition": False}
+
+
+def noted(tree: exp.Expression, type_: DataType | None) -> exp.Expression:
+    """The node with its type noted."""
+    if type_ is not None:
+        tree.meta[TYPE] = type_
+    return tree
+
+
+def type_of(node: exp.Expression) -> DataType | None:
+    """The type of a bound node; None for a bare NULL."""
+    noted_type: DataType | None = node.meta.get(TYPE)
+    if noted_type is not None:
+        return noted_type
+    if isinstance(node, exp.Cast | exp.TryCast):
+        return cast_type(node)
+    if isinstance(node, exp.Paren | exp.Neg):
+        return type_of(node.this)
+    if isinstance(node, exp.Literal):
+        return VARCHAR if node.is_string else None
+    if isinstance(node, exp.IntDiv):
+        return BIGINT
+    return BOOLEAN if isinstance(node, exp.Boolean | exp.Predicate | exp.Connector | exp.Not) else None

@@ -1,0 +1,167 @@
+"""Functions in questions: every one of the dialect has a meaning, and gives what its examples say."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ds_dagster.errors import DsError
+from ds_dagster.plan.functions import FUNCTIONS
+from ds_dagster.project import Project, compile_texts
+from ds_dagster.questions.aggregates import AGGREGATES
+from ds_dagster.questions.arrow import value_of
+from ds_dagster.questions.binding import bind_question, table_name
+from ds_dagster.questions.duck_types import arrow_type
+from ds_dagster.questions.engine import Engine
+from ds_dagster.questions.functions import SCALARS
+from ds_dagster.settings import Settings
+from ds_dagster.sql.script import parse_select
+
+SQL = """
+CREATE STORE m WITH ('type' = MEMORY);
+CREATE STREAM s (k VARCHAR, n INTEGER, b BIGINT, d DECIMAL(10,2), f DOUBLE, t TIMESTAMP_LTZ(3), tags ARRAY<VARCHAR>,
+  place STRUCT<city VARCHAR, zip INTEGER>, counts MAP<VARCHAR, INTEGER>, day DATE) WITH ('store' = 'm', 'topic' = 's');
+"""
+ROW = {
+    "k": "key", "n": 7, "b": -3, "d": Decimal("2.50"), "f": 0.5,
+    "t": datetime(2024, 2, 29, 12, 30, 15, 250_000, timezone.utc), "tags": ["a", None], "day": "2024-02-29",
+    "place": {"city": "Bern", "zip": 3000}, "counts": {"x": 1},
+}  # fmt: skip
+EXAMPLES = [
+    (function.name, example.call, example.gives) for function in FUNCTIONS.values() for example in function.examples
+]
+NOT_THERE = {"ROWTIME", "ROWKEY", "ROWMETADATA"}
+"""Of records, which views and tables have not."""
+NOT_ONCE = {"FIRST_VALUE", "LAST_VALUE"}
+"""Aggregates by the time of a record; with OVER they are by its order."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    folder: Path = tmp_path_factory.mktemp("functions")
+    made = compile_texts([("a.sql", SQL)], Settings(root=folder, sql=folder, state=folder, store="m"))
+    assert not made.errors
+    return made
+
+
+def ask(project: Project, text: str, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+    question = bind_question(project, parse_select(text))
+    relation = question.relations[0]
+    columns = {
+        column.name: pa.array(
+            [value_of(row.get(column.name), column.type) for row in rows or (ROW,)], arrow_type(column.type)
+        )
+        for column in relation.columns
+    }
+    with Engine() as engine:
+        answer = engine.answer(engine.prepare(question), {table_name(relation): pa.table(columns)})
+    return answer.to_pylist()
+
+
+def test_every_function_has_a_meaning() -> None:
+    scalars = {name for name, function in FUNCTIONS.items() if function.kind == "scalar"}
+    aggregates = {name for name, function in FUNCTIONS.items() if function.kind == "aggregate"}
+    assert set(SCALARS) == scalars
+    assert set(AGGREGATES) == aggregates - NOT_ONCE
+    assert {name for name, function in FUNCTIONS.items() if function.kind == "metadata"} == NOT_THERE
+
+
+def test_examples_give_what_they_say(project: Project) -> None:
+    """All of them in one question each way; what differs is listed whole."""
+    wrong = []
+    for name, call, gives in EXAMPLES:
+        shown = [f"{call} AS x"] if gives == "NULL" else [f"{call} AS x", f"{gives} AS y"]
+        try:
+            (row,) = ask(project, f"SELECT {', '.join(shown)} FROM s")
+        except DsError as problem:
+            wrong.append(f"{name}: {call}: {problem}")
+            continue
+        if _number(row["x"]) != _number(row.get("y")):
+            wrong.append(f"{name}: {call} is {row['x']!r}, not {gives}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _number(value: Any) -> Any:
+    """A number that is written in an example is a DECIMAL, a function may give a DOUBLE."""
+    return float(value) if isinstance(value, Decimal) else value
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        ("CAST(t AS VARCHAR)", "2024-02-29 12:30:15.250"),
+        ("CAST(TRUE AS VARCHAR)", "TRUE"),
+        ("CAST(1e10 AS VARCHAR)", "1.0E10"),
+        ("CAST(d AS VARCHAR)", "2.50"),
+        ("CAST(2.5 AS INTEGER)", 2),
+        ("CAST(-2.9e0 AS BIGINT)", -2),
+        ("CAST('12' AS DECIMAL(5,1))", Decimal("12.0")),
+        ("TRY_CAST('x' AS INTEGER)", None),
+        ("n / 2", 3),
+        ("b / 2", -1),
+        ("b % 2", -1),
+        ("d / 3", Decimal("0.8333333333333")),
+        ("d * d", Decimal("6.2500")),
+        ("f / 0", float("inf")),
+        ("tags[1]", "a"),
+        ("tags[0]", None),
+        ("tags[-1]", None),
+        ("counts['x']", 1),
+        ("place->city", "Bern"),
+        ("day + INTERVAL '1' MONTH", "2024-03-29"),
+        ("k LIKE '%\\%'", False),
+        ("k LIKE 'k!%' ESCAPE '!'", False),
+        ("CONCAT(k, NULL)", None),
+        ("GREATEST(1, NULL)", None),
+        ("UPPER(k) || '!'", "KEY!"),
+        ("EXTRACT(SECOND FROM t)", 15),
+        ("n IS NOT DISTINCT FROM NULL", False),
+    ],
+)
+def test_values(project: Project, call: str, value: Any) -> None:
+    (row,) = ask(project, f"SELECT {call} AS x FROM s")
+    shown = row["x"].isoformat() if hasattr(row["x"], "isoformat") else row["x"]
+    assert shown == value
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("n / 0", "division by zero"),
+        ("d / 0", "division by zero"),
+        ("CAST(k AS INTEGER)", "'key' is not a valid INTEGER"),
+        ("CAST(300 AS TINYINT)", "300"),
+        ("b * 9223372036854775807", "overflow"),
+        ("REGEXP_EXTRACT(k, '(')", "not a regular expression"),
+    ],
+)
+def test_what_fails_says_why(project: Project, call: str, reason: str) -> None:
+    with pytest.raises(DsError) as caught:
+        ask(project, f"SELECT {call} AS x FROM s")
+    assert caught.value.condition == "QUESTION_FAILED"
+    assert reason.lower() in str(caught.value).lower()
+
+
+def test_aggregates_mean_what_the_dialect_says(project: Project) -> None:
+    rows = [
+        {"k": "b", "n": 2, "d": Decimal("0.10"), "f": 1e30},
+        {"k": "a", "n": 1, "d": Decimal("0.20"), "f": 1.5},
+        {"k": None, "n": None, "d": Decimal("0.03"), "f": -1e30},
+    ]
+    text = """SELECT LISTAGG(k) AS l, ARRAY_AGG(k) AS a, JSON_ARRAYAGG(n) AS j, SUM(d) AS s, AVG(d) AS m, SUM(f) AS f,
+      AVG(n) AS n, COUNT(DISTINCT n) AS c, APPROX_COUNT_DISTINCT(k) AS q, COUNT(*) FILTER (WHERE n > 1) AS w,
+      VAR_POP(n) AS v, STDDEV_SAMP(n) AS p, MIN(k) AS lo, LISTAGG(DISTINCT k, '-') AS dl FROM s"""
+    (row,) = ask(project, text, *rows)
+    assert row == {
+        "l": "a,b", "a": ["a", "b"], "j": "[1,2]", "s": Decimal("0.33"), "m": Decimal("0.110000"), "f": 1.5, "n": 1.5,
+        "c": 2, "q": 2, "w": 1, "v": 0.25, "p": pytest.approx(0.7071067811865476), "lo": "a", "dl": "a-b",
+    }  # fmt: skip
+    (none,) = ask(
+        project, "SELECT COUNT(*) AS c, SUM(n) AS s, ARRAY_AGG(k) AS a, JSON_ARRAYAGG(k) AS j FROM s WHERE n > 9"
+    )
+    assert none == {"c": 0, "s": None, "a": None, "j": "[]"}
