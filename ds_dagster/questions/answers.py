@@ -8,7 +8,7 @@ from ds_dagster.project import Project
 from ds_dagster.questions.binding import Question, bind_question
 from ds_dagster.questions.engine import Engine
 from ds_dagster.questions.following import check_endless, is_endless
-from ds_dagster.questions.tables import MOST_VALUES, read_tables
+from ds_dagster.questions.tables import read_tables
 from ds_dagster.questions.values import Row, json_rows
 from ds_dagster.sql.script import parse_select
 
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def ask(project: Project, question: Question, *, most_values: int = MOST_VALUES) -> pyarrow.Table:
+def ask(project: Project, question: Question) -> pyarrow.Table:
     """The answer from views and tables, of one store or several.
 
     Args:
         project: loaded.
         question: over views and tables only.
-        most_values: rows times columns that are read of one relation at most.
 
     Returns:
         A table with the question's columns; TIMESTAMP_LTZ in UTC.
@@ -34,7 +33,7 @@ def ask(project: Project, question: Question, *, most_values: int = MOST_VALUES)
     """
     with Engine() as engine:
         statement = engine.prepare(question)
-        return engine.answer(statement, read_tables(project, question, most_values))
+        return engine.answer(statement, read_tables(project, question))
 
 
 def ask_rows(project: Project, question: Question) -> list[Row]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -27,17 +29,11 @@ FAILED_IN_PYTHON = "executing the UDF: "
 
 
 class Engine:
-    """One connection.
-
-    Use it as a context manager; it is of one thread.
-    """
+    """One connection; use it as a context manager, in one thread."""
 
     def __init__(self) -> None:
-        import duckdb
-
-        self._connection: Any = duckdb.connect(":memory:", config=CONFIG)
-        self._connection.execute("SET TimeZone = 'UTC'")
-        self._functions = 0
+        self._connection: Any = _database().cursor()
+        self._functions: list[str] = []
 
     def __enter__(self) -> Engine:
         return self
@@ -46,7 +42,9 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connection; its functions go, since all connections share them."""
+        for name in self._functions:
+            self._connection.remove_function(name)
         self._connection.close()
 
     def computed(
@@ -60,8 +58,7 @@ class Engine:
         changes: bool = False,
     ) -> exp.Expression:
         """A call of a Python function; its arguments travel as one struct, so that any number of them fits."""
-        name = f"{FUNCTION_PREFIX}{self._functions}"
-        self._functions += 1
+        name = f"{FUNCTION_PREFIX}{next(_NUMBERS)}"
         places = [f"a{place}" for place in range(len(types))]
 
         def call(packed: dict[str, Any]) -> Any:
@@ -79,12 +76,15 @@ class Engine:
             null_handling="special",
             side_effects=changes,
         )
-        values = [
+        self._functions.append(name)
+        values: list[exp.Expr] = [
             exp.Cast(this=argument, to=duck_type(type_)) for argument, type_ in zip(arguments, types, strict=True)
         ]
+        if not values:
+            values.append(exp.true())
         pairs = [
             exp.PropertyEQ(this=exp.to_identifier(place), expression=value)
-            for place, value in zip(places or ["a0"], values or [exp.true()], strict=True)
+            for place, value in zip(places or ["a0"], values, strict=True)
         ]
         return named(name, exp.Struct(expressions=pairs))
 
@@ -111,10 +111,24 @@ class Engine:
         try:
             for name, table in tables.items():
                 self._connection.register(name, table)
-            table: pyarrow.Table = self._connection.sql(statement).to_arrow_table()
+            answer: pyarrow.Table = self._connection.sql(statement).to_arrow_table()
         except duckdb.Error as problem:
             raise error("QUESTION_FAILED", reason=_reason(problem)) from None
-        return table
+        return answer
+
+
+@cache
+def _database() -> Any:
+    """The database of this process: empty, but dear to open beside a question that reads one row."""
+    import duckdb
+
+    database = duckdb.connect(":memory:", config=CONFIG)
+    database.execute("SET GLOBAL TimeZone = 'UTC'")
+    return database
+
+
+_NUMBERS = count()
+"""Of functions: their names are shared by all connections."""
 
 
 def _reason(problem: Exception) -> str:

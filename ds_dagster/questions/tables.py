@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 20_000_000
 """Values (rows times columns) that are read of one relation: about 1 GB here. A question that needs more is refused."""
+UNCLEAR = ("LOOKUP_TABLE_DIFFERS", "STORE_PERMISSION_DENIED")
+"""What stores say of a table that is not there, and of other things too."""
 OF_LOADS = ("shared",)
 """Options of a write spec that connect to nothing."""
 
@@ -92,17 +94,16 @@ def _missing(project: Project, relation: Relation, problem: DsError) -> DsError:
     """A view or table that is not there yet, in the words of a question."""
     if problem.condition == "LOOKUP_VIEW_MISSING":
         return error("VIEW_MISSING", view=str(relation.name))
-    if problem.condition != "LOOKUP_TABLE_DIFFERS" or _exists(project, relation):
+    if problem.condition not in UNCLEAR or _exists(project, relation):
         return problem
     table = ".".join(read_of(project, relation).path)
     return error("TABLE_NOT_LOADED", table=table, store=relation.store, relation=relation.name.name)
 
 
 def _exists(project: Project, relation: Relation) -> bool:
-    read = read_of(project, relation)
     with closing(store_admin(project, relation.store, resolver(project.settings, relation.store))) as admin:
         try:
-            return admin.describe(".".join(read.path)) is not None
+            return admin.describe(relation.entity) is not None
         except DsError:
             return True
 

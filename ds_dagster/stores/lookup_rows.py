@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -20,6 +21,9 @@ TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 AS_TEXT = ("VARCHAR", "DECIMAL")
 """Read as text: a driver may give other things of such a column, and numbers of several forms."""
 
+NESTED = ("ARRAY", "MAP", "STRUCT")
+"""Given as JSON text, whatever a driver makes of them; a MAP as an object or as pairs."""
+
 OF_THE_TABLE = ("QUESTION_FAILED", "ENTITY_MISSING")
 """What a store says of a SELECT that names a table or column it has not."""
 
@@ -28,7 +32,7 @@ Named = Callable[[str], exp.Expression]
 """A column of the table in a SELECT."""
 Constant = Callable[[Any, Scalar], exp.Expr | None]
 """A constant beside a column of that type; None where the store compares it in a way of its own."""
-NATIVE: dict[str, str] = {"TIMESTAMP": "TIMESTAMPNTZ", "TIMESTAMP_LTZ": "TIMESTAMPLTZ"}
+NATIVE: dict[str, str] = {"TIMESTAMP": "TIMESTAMPNTZ", "TIMESTAMP_LTZ": "TIMESTAMPTZ"}
 OPERATORS: dict[str, type[exp.Binary]] = {
     "=": exp.EQ,
     "<": exp.LT,
@@ -129,7 +133,9 @@ def as_batches(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str
 def _array(values: list[Any], type_: str) -> pyarrow.Array:
     import pyarrow as pa
 
-    name = type_.partition("(")[0]
+    name = type_.partition("(")[0].partition("<")[0]
+    if name in NESTED:
+        return pa.array([None if value is None else _json(value) for value in values], pa.string())
     if name in AS_TEXT:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
     if name in TIMES:
@@ -140,6 +146,15 @@ def _array(values: list[Any], type_: str) -> pyarrow.Array:
     if name == "BOOLEAN":
         return pa.array([None if value is None else bool(value) for value in values], pa.bool_())
     return pa.array(values)
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """A driver's own list, a number or a time inside a nested value."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _times(values: list[Any], *, is_zoned: bool) -> pyarrow.Array:
