@@ -65,7 +65,7 @@ class _Place:
 
 def _place(project: Project, name: str, store: str | None) -> _Place:
     """Where a name points: a relation's entity, or an entity that relations use, or any entity of ``store``."""
-    from ds_dagster.questions.binding import resolve_relation
+    from ds_dagster.questions.relations import resolve_relation
 
     relations = project.catalog.relations.values()
     if store is not None:
@@ -143,7 +143,8 @@ def _parsed(text: str) -> object:
 
 def _print_rows(project: Project, relation: Relation, limit: int | None, as_json: bool) -> int:
     from ds_dagster.questions.answers import ask_rows
-    from ds_dagster.questions.binding import bind_question, table_name
+    from ds_dagster.questions.binding import bind_question
+    from ds_dagster.questions.relations import table_name
     from ds_dagster.questions.values import line
     from ds_dagster.sql.expressions import RelationRef
     from ds_dagster.sql.script import parse_select

@@ -40,7 +40,7 @@ def describe_store(session: Session, statement: DescribeStore) -> None:
 
 def describe_relation(session: Session, statement: DescribeRelation) -> None:
     """Everything that is known of a relation after inference, or its columns alone."""
-    from ds_dagster.questions.binding import resolve_relation
+    from ds_dagster.questions.relations import resolve_relation
 
     project = session.project()
     relation = resolve_relation(project, str(statement.name), statement.name.span)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, common_type
+from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
 from ds_dagster.plan.calls import ONCE, ORDERED, aggregate_name
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, widened
@@ -25,11 +25,19 @@ COUNTED = frozenset({"LAG", "LEAD"})
 """Functions of other rows whose second argument is a number of rows, whose third a value instead of NULL."""
 
 
-@dataclass(slots=True)
 class InnerScope(Scope):
-    """Names of a sub-select; what is not among them is looked for around it."""
+    """Names of a sub-select; what is not among them is looked for around it.
 
-    outer: Scope | None = field(default=None)
+    Args:
+        span: where the sub-select begins.
+        outer: the names around it, None where it may not look at them.
+    """
+
+    __slots__ = ("outer",)
+
+    def __init__(self, span: Span, outer: Scope | None) -> None:
+        super().__init__(span)
+        self.outer = outer
 
     def resolve(self, node: exp.Column) -> Visible:
         """The column a reference means."""

@@ -18,11 +18,12 @@ from ds_dagster.datatypes import BIGINT, VARCHAR, DataType
 from ds_dagster.errors import error
 from ds_dagster.project import Project, store_admin
 from ds_dagster.questions.arrow import value_of
-from ds_dagster.questions.binding import ROWTIME, Question, limit_of, table_name
+from ds_dagster.questions.binding import Question, limit_of
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.questions.duck_types import arrow_type
 from ds_dagster.questions.engine import Engine
 from ds_dagster.questions.records import Decoded, decode
+from ds_dagster.questions.relations import ROWTIME, table_name
 from ds_dagster.questions.trees import Aggregated
 from ds_dagster.questions.values import Row, json_rows
 from ds_dagster.stores.registry import KINDS

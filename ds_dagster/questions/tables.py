@@ -15,15 +15,18 @@ from ds_dagster.catalog.wanted import Wanted
 from ds_dagster.errors import DsError, error
 from ds_dagster.project import Project, kind_of_store, store_admin
 from ds_dagster.questions.arrow import table_of
-from ds_dagster.questions.binding import Question, table_name
+from ds_dagster.questions.binding import Question
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.questions.narrowing import Reading, readings
+from ds_dagster.questions.relations import table_name
 
 if TYPE_CHECKING:
     import pyarrow
 
 MOST_VALUES = 20_000_000
 """Values (rows times columns) that are read of one relation: about 1 GB here. A question that needs more is refused."""
+READABLE = frozenset({"sqlite", "postgres", "snowflake", "databricks", "deltalake"})
+"""Kinds of storage whose rows can be read where a question is answered."""
 UNCLEAR = ("LOOKUP_TABLE_DIFFERS", "STORE_PERMISSION_DENIED")
 """What stores say of a table that is not there, and of other things too."""
 OF_LOADS = ("shared",)
@@ -85,7 +88,7 @@ def read_of(project: Project, relation: Relation) -> TableRead:
         NotYetError: QUESTION_STORE_UNREADABLE.
     """
     kind = kind_of_store(project, relation)
-    if not kind.capabilities.table_reader:
+    if kind.capabilities.storage_kind not in READABLE:
         raise error("QUESTION_STORE_UNREADABLE", relation=relation.name.name, type=kind.name)
     return table_read(kind, project.catalog.store(relation.store), relation)
 

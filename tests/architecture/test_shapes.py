@@ -21,8 +21,6 @@ FILE_LINES, FUNCTION_LINES = 400, 60
 LONG_FILES: Mapping[str, int] = {
     "catalog/inference.py": 442,
     "catalog/property_table.py": 600,
-    "questions/binding.py": 441,
-    "questions/pull_functions.py": 476,
     "conditions/query.py": 440,
     "jars.py": 458,
     "plan/expressions.py": 475,
@@ -171,7 +169,12 @@ RAISES_BUILT_IN: Mapping[str, str] = {
     "sql/join_grammar.py:at_alias": "the same",
     "sql/set_grammar.py:_select_clauses": "the grammar of one SELECT subclasses that of several",
     "questions/records.py": "a record's reader says so to its own decode(), which turns it into a skipped record",
-    "questions/pull_functions.py": "SQLite turns what its functions raise into its own error, which the reader names",
+    **dict.fromkeys(
+        (f"questions/{name}.py" for name in ("casts", "functions", "json_texts", "lowering", "number_functions")),
+        "DuckDB turns what a function raises into its own error, which the engine turns into QUESTION_FAILED",
+    ),
+    "questions/text_functions.py": "the same",
+    "questions/times.py": "the same",
 }
 """Places that raise a built-in exception, none of which leaves the package."""
 
@@ -197,6 +200,7 @@ PARAMETER = re.compile(r"(?<!\{)\{(\w+)(?:![rs])?\}(?!\})")
 
 BROAD: Mapping[str, str] = {
     "cli/main.py:run": "the command line: a bug becomes exit code 3 and a text that asks to report it",
+    "questions/following.py:_fill": "the thread that reads records: raised again where they are asked for",
     "cli/online.py:_answer": "one probe of ds doctor --online: its finding, the others go on",
     "plan/assemble.py:_fenced": "one statement: a bug is its diagnostic, the others are bound",
     "runtime/engine.py": "the engine's loop: logged and raised again",
@@ -290,7 +294,6 @@ def test_constant_sql_passes() -> None:
 ASKS_FOR_A_KIND: Mapping[str, str] = {
     "orchestration/resources.py": "one resource class per client library, chosen by the kind",
     "testing": "a case replaces every store by one in memory",
-    "questions/pull_dialects.py": "names the database in a refusal",
 }
 """Files or folders that may name kinds of stores, and why."""
 

@@ -149,12 +149,12 @@ def test_an_overlay_in_force_is_told_on_stderr(ds, project: Path) -> None:
     assert "127.0.0.1:2" in found.out
 
 
-def test_looking_at_data_imports_neither_spark_nor_dagster(project: Path, views) -> None:
+def test_looking_at_data_imports_neither_spark_nor_dagster_nor_a_driver(project: Path, views) -> None:
     views.write("visits", {"url": ["a"], "device": ["b"], "n": [1]})
     code = (
         "import sys, json; from ds_dagster.cli.main import run; "
         "code = run(['query', 'SELECT * FROM visits', '--json']); "
-        "heavy = [m for m in ('pyspark', 'dagster', 'boto3', 'pandas', 'pyarrow') if m in sys.modules]; "
+        "heavy = [m for m in ('pyspark', 'dagster', 'boto3', 'confluent_kafka', 'psycopg2') if m in sys.modules]; "
         "sys.stderr.write('HEAVY ' + json.dumps(heavy)); sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)

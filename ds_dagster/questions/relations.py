@@ -1,0 +1,38 @@
+"""Relations of a question: by name, and what their tables are called in its tree."""
+
+from __future__ import annotations
+
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import ProjectError, error
+from ds_dagster.names import QualifiedName, did_you_mean
+from ds_dagster.project import Project
+
+ROWTIME = "__rowtime"
+"""Column of a record's own timestamp in questions over streams."""
+
+
+def table_name(relation: Relation) -> str:
+    """How the neutral tree calls a relation."""
+    return str(relation.name)
+
+
+def resolve_relation(project: Project, written: str, span: Span | None = None) -> Relation:
+    """A relation by its full name, or by its last part where that is unique.
+
+    Raises:
+        UserError: UNKNOWN_RELATION. ProjectError: its statement has mistakes.
+    """
+    name = QualifiedName.parse(written, project.settings.database, project.settings.schema)
+    known = {*project.catalog.relations, *(broken.name for broken in project.broken)}
+    if name not in known:
+        short = [other for other in known if other.name == written]
+        if len(short) != 1:
+            nearest = did_you_mean(name.name, [other.name for other in known])
+            raise error("UNKNOWN_RELATION", span=span, name=written, nearest=nearest)
+        name = short[0]
+    broken = next((b for b in project.broken if b.name == name), None)
+    relation = project.catalog.relations.get(name)
+    if relation is None or not relation.columns:
+        raise ProjectError(broken.diagnostics if broken else project.errors)
+    return relation

@@ -1,0 +1,374 @@
+"""One SELECT of a question and those it is put together with: sources, columns, grouping, order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.datatypes import DataType, common_type
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.names import QualifiedName, did_you_mean
+from ds_dagster.plan.calls import aggregate_name
+from ds_dagster.plan.expressions import Typed, widened
+from ds_dagster.plan.nodes import Field
+from ds_dagster.plan.scope import Source, Visible, visible
+from ds_dagster.project import Project
+from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder, ordered
+from ds_dagster.questions.relations import ROWTIME, resolve_relation, table_name
+from ds_dagster.questions.trees import Aggregated, noted
+from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
+from ds_dagster.sql.lowering import own_span
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One output column."""
+
+    name: str
+    tree: exp.Expression
+    type: DataType
+    nullable: bool
+    node: exp.Expression
+
+
+class BoundSelect:
+    """Binds one SELECT; sub-selects make their own.
+
+    Args:
+        project: loaded.
+        span: where the question begins.
+        relations: those that were met so far, in order.
+        around: the SELECT a sub-select stands in, where it may look at its rows.
+    """
+
+    def __init__(
+        self, project: Project, span: Span, relations: dict[QualifiedName, Relation], around: BoundSelect | None = None
+    ) -> None:
+        self.project = project
+        self.span = span
+        self.relations = relations
+        self.scope: InnerScope = InnerScope(span, outer=around.scope if around is not None else None)
+        self.fields: dict[str, tuple[str, str]] = dict(around.fields) if around is not None else {}
+
+    def bind(self, tree: exp.Expression, *, top: bool = False) -> tuple[exp.Query, Columns]:
+        """The bound tree and its columns."""
+        if isinstance(tree, exp.Subquery):
+            return self.bind(tree.this, top=top)
+        if isinstance(tree, exp.SetOperation):
+            return self._set_operation(tree, top)
+        return self._select(tree, top)
+
+    def _set_operation(self, tree: exp.SetOperation, top: bool) -> tuple[exp.Query, Columns]:
+        """UNION, EXCEPT, INTERSECT: columns by their places, names are the first's."""
+        sides = [
+            BoundSelect(self.project, self.span, self.relations).bind(side, top=top)
+            for side in (tree.this, tree.expression)
+        ]
+        (left, first), (right, second) = sides
+        span = own_span(tree, self.span)
+        if len(first) != len(second):
+            raise error("QUESTION_SIDES", span=span, left=len(first), right=len(second))
+        columns = []
+        for (name, one), (_, other) in zip(first, second, strict=True):
+            type_ = common_type(one, other)
+            if type_ is None:
+                raise error("BRANCH_TYPES_DIFFER", span=span, what=f"column {name}", types=[str(one), str(other)])
+            columns.append((name, type_))
+        as_common = tuple(columns)
+        made = type(tree)(
+            this=_with_types(left, first, as_common),
+            expression=_with_types(right, second, as_common),
+            distinct=tree.args.get("distinct"),
+        )
+        self._end_of_sides(made, tree, as_common)
+        return made, as_common
+
+    def _end_of_sides(self, made: exp.Query, tree: exp.SetOperation, columns: Columns) -> None:
+        """ORDER BY a column's name or place, LIMIT, OFFSET behind the last side."""
+        names = [name for name, _ in columns]
+        terms = []
+        for term in tree.args["order"].expressions if tree.args.get("order") else ():
+            written = term.this
+            place = names.index(written.name) + 1 if written.name in names else 0
+            if isinstance(written, exp.Literal) and not written.is_string:
+                place = _position(written, len(names), self.scope.place(written))
+            if not place:
+                nearest = did_you_mean(written.name, names)
+                where = {"name": written.name, "where": "the columns of the first side", "nearest": nearest}
+                raise error("UNKNOWN_COLUMN", span=self.scope.place(written), **where)
+            terms.append(ordered(term, exp.Literal.number(place)))
+        if terms:
+            made.set("order", exp.Order(expressions=terms))
+        _set_limits(made, tree)
+
+    def _select(self, tree: exp.Expression, top: bool) -> tuple[exp.Query, Columns]:
+        if not isinstance(tree, exp.Select):
+            raise error("QUESTION_CLAUSE", span=own_span(tree, self.span), clause=type(tree).__name__.upper())
+        made = exp.Select()
+        made.set("from_", exp.From(this=self._source(tree.args["from_"].this)))
+        made.set("joins", [self._join(join) for join in tree.args.get("joins") or ()])
+        if tree.args.get("where"):
+            made.set("where", exp.Where(this=self._condition(tree.args["where"].this, "WHERE")))
+        written = tree.args["group"].expressions if tree.args.get("group") else []
+        group = [self._expression(node, "GROUP BY") for node in written]
+        items = list(self._items(tree))
+        having = tree.args.get("having")
+        conditions = [(having.this, self._condition(having.this, "HAVING", aggregates=True))] if having else []
+        order = self._order(tree, items)
+        self._check_grouped(group, [*((i.node, i.tree) for i in items), *conditions, *order.values()])
+        names = _unique(items) if top else self._each_once(items)
+        aliased = zip(items, names, strict=True)
+        made.set("expressions", [exp.alias_(item.tree, name, quoted=True) for item, name in aliased])
+        self._set_clauses(made, tree, group, conditions, order)
+        return made, tuple((name, item.type) for item, name in zip(items, names, strict=True))
+
+    def _set_clauses(
+        self,
+        made: exp.Select,
+        tree: exp.Select,
+        group: Sequence[exp.Expression],
+        conditions: Sequence[tuple[exp.Expression, exp.Expression]],
+        order: Mapping[exp.Expression, tuple[exp.Expression, exp.Expression]],
+    ) -> None:
+        if group:
+            made.set("group", exp.Group(expressions=list(group)))
+        for _, condition in conditions:
+            made.set("having", exp.Having(this=condition))
+        if order:
+            made.set("order", exp.Order(expressions=[ordered(node, key) for node, (_, key) in order.items()]))
+        if tree.args.get("distinct"):
+            made.set("distinct", exp.Distinct())
+        _set_limits(made, tree)
+
+    # sources
+
+    def _source(self, node: exp.Expression) -> exp.Expression:
+        alias = str(node.alias)
+        if isinstance(node, WindowRef):
+            raise error("QUESTION_CLAUSE", span=self.scope.place(node), clause=str(node.args["function"]))
+        if isinstance(node, MatchRef):
+            raise error("QUESTION_CLAUSE", span=self.scope.place(node), clause="MATCH_RECOGNIZE")
+        if node.args.get("properties"):
+            raise error("QUESTION_CLAUSE", span=node.args["properties"][0].span, clause="WITH behind a source")
+        if isinstance(node, RelationRef):
+            relation = self._relation(node)
+            shown = alias if alias == relation.name.name else f"{relation.name.name} ({alias})"
+            rowtime = f"{alias}${ROWTIME}" if relation.kind in ("stream", "changelog") else ""
+            columns = [(c.name, Field(f"{alias}${c.name}", c.type, c.nullable)) for c in relation.columns]
+            self._add(node, Source(alias, shown, visible(columns), rowtime), [c.name for c in relation.columns])
+            table = exp.to_identifier(table_name(relation), quoted=True)
+            return exp.Table(this=table, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        inner, made = BoundSelect(self.project, self.span, self.relations).bind(node.this)
+        columns = [(name, Field(f"{alias}${name}", type_)) for name, type_ in made]
+        self._add(node, Source(alias, alias, visible(columns)), [name for name, _ in made])
+        return exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+    def _relation(self, node: RelationRef) -> Relation:
+        parts = [part.name for part in (node.args.get("catalog"), node.args.get("db"), node.this) if part is not None]
+        relation = resolve_relation(self.project, ".".join(parts), self.scope.place(node))
+        self.relations.setdefault(relation.name, relation)
+        return relation
+
+    def _add(self, node: exp.Expression, source: Source, columns: Sequence[str]) -> None:
+        self.scope.add(source, node)
+        for name in columns:
+            self.fields[f"{source.alias}${name}"] = (source.alias, name)
+        if source.rowtime:
+            self.fields[source.rowtime] = (source.alias, ROWTIME)
+
+    def _join(self, join: exp.Expression) -> exp.Expression:
+        if isinstance(join.this, UnnestRef):
+            raise error("QUESTION_CLAUSE", span=self.scope.place(join), clause="UNNEST")
+        if join.args.get("within") is not None:
+            raise error("QUESTION_CLAUSE", span=self.scope.place(join), clause="WITHIN")
+        source = self._source(join.this)
+        condition = self._condition(join.args["on"], "ON")
+        side = str(join.args.get("side") or "")
+        return exp.Join(this=source, on=condition, **({"side": side} if side else {}))
+
+    # expressions
+
+    def _expression(self, node: exp.Expression, clause: str) -> exp.Expression:
+        bound = self._binder(clause).expression(node)
+        return self._placed(bound.tree)
+
+    def _binder(self, clause: str, *, aggregates: bool = False) -> QuestionBinder:
+        return QuestionBinder(self.scope, clause, self._sub_select, allows_aggregates=aggregates)
+
+    def _sub_select(self, tree: exp.Expression) -> tuple[exp.Query, Columns]:
+        return BoundSelect(self.project, self.span, self.relations, self).bind(tree)
+
+    def _condition(self, node: exp.Expression, clause: str, *, aggregates: bool = False) -> exp.Expression:
+        bound = self._binder(clause, aggregates=aggregates).condition(node)
+        return self._placed(bound.tree)
+
+    def _placed(self, tree: exp.Expression) -> exp.Expression:
+        """Internal field names → ``alias.column``; notes on the nodes stay."""
+
+        def place(node: exp.Expression) -> exp.Expression:
+            if not isinstance(node, exp.Column) or node.args.get("table"):
+                return node
+            alias, name = self.fields[node.name]
+            made = exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
+            made.meta.update(node.meta)
+            return made
+
+        placed = tree.transform(place)
+        assert isinstance(placed, exp.Expression)
+        return placed
+
+    def _items(self, tree: exp.Select) -> Iterator[_Item]:
+        binder = self._binder("the SELECT list", aggregates=True)
+        for position, node in enumerate(tree.expressions, start=1):
+            if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+                yield from (self._plain(found, node) for found in self._starred(node))
+                continue
+            inner = node.this if isinstance(node, exp.Alias) else node
+            bound = binder.bind(inner)
+            if bound.type is None:
+                raise binder.refuse("NULL_WITHOUT_TYPE", inner)
+            yield _Item(_name(node, position), self._placed(bound.tree), bound.type, bound.nullable, inner)
+
+    def _starred(self, node: exp.Expression) -> Iterator[Visible]:
+        if isinstance(node, exp.Column):
+            return iter(self.scope.source(node.table, node).columns.values())
+        return self.scope.all_columns()
+
+    def _plain(self, found: Visible, node: exp.Expression) -> _Item:
+        tree = exp.Column(this=exp.to_identifier(found.field, quoted=True))
+        noted(tree, found.type)
+        return _Item(found.name, self._placed(tree), found.type, found.nullable, node)
+
+    def _order(
+        self, tree: exp.Select, items: Sequence[_Item]
+    ) -> dict[exp.Expression, tuple[exp.Expression, exp.Expression]]:
+        """ORDER BY term → (what was written, what is sorted by): an output column by name or position, or any
+        expression."""
+        found: dict[exp.Expression, tuple[exp.Expression, exp.Expression]] = {}
+        for term in tree.args["order"].expressions if tree.args.get("order") else ():
+            written = term.this
+            if isinstance(written, exp.Literal) and not written.is_string:
+                key = self._at_position(written, items)
+            elif (named := _output_named(written, items)) is not None:
+                key = named.tree.copy()
+            else:
+                bound = self._binder("ORDER BY", aggregates=True).expression(written)
+                key = self._placed(bound.tree)
+            found[term] = (written, key)
+        return found
+
+    def _at_position(self, written: exp.Literal, items: Sequence[_Item]) -> exp.Expression:
+        return items[_position(written, len(items), self.scope.place(written)) - 1].tree.copy()
+
+    # checks
+
+    def _check_grouped(
+        self, group: Sequence[exp.Expression], outputs: Sequence[tuple[exp.Expression, exp.Expression]]
+    ) -> None:
+        """Where rows are grouped, every column is grouped by or inside an aggregate."""
+        if not group and not any(any(_aggregates(tree)) for _, tree in outputs):
+            return
+        grouped = {_text(tree) for tree in group}
+        for node, tree in outputs:
+            lost = next(_ungrouped(tree, grouped), None)
+            if lost is not None:
+                if isinstance(node, exp.Star) or isinstance(node.this, exp.Star):
+                    raise error("STAR_WITH_GROUP", span=self.scope.place(node))
+                raise error("COLUMN_NOT_GROUPED", span=self.scope.place(node), name=lost.name)
+
+    def _each_once(self, items: Sequence[_Item]) -> list[str]:
+        seen: set[str] = set()
+        for item in items:
+            if item.name in seen:
+                place = self.scope.place(item.node)
+                raise error("DUPLICATE_COLUMN", span=place, name=item.name, relation="the sub-select")
+            seen.add(item.name)
+        return [item.name for item in items]
+
+
+def _aggregates(tree: exp.Expression) -> Iterator[bool]:
+    """True for each aggregate over a group: not those with OVER, but those inside of them."""
+    if isinstance(tree, exp.Query):
+        return
+    if isinstance(tree, Aggregated) and not isinstance(tree.parent, exp.Window):
+        yield True
+    for child in tree.iter_expressions():
+        yield from _aggregates(child)
+
+
+def _ungrouped(tree: exp.Expression, grouped: set[str]) -> Iterator[exp.Column]:
+    is_over = isinstance(tree.parent, exp.Window)
+    if isinstance(tree, exp.Query) or _text(tree) in grouped or (isinstance(tree, Aggregated) and not is_over):
+        return
+    if isinstance(tree, exp.Column):
+        yield tree
+        return
+    for child in tree.iter_expressions():
+        yield from _ungrouped(child, grouped)
+
+
+def _text(tree: exp.Expression) -> str:
+    return repr(tree)
+
+
+def _with_types(tree: exp.Query, columns: Columns, wanted: Columns) -> exp.Query:
+    """A side whose columns have these types."""
+    if [type_ for _, type_ in columns] == [type_ for _, type_ in wanted]:
+        return tree
+    for select in (tree,) if isinstance(tree, exp.Select) else tree.find_all(exp.Select):
+        for item, (name, source), (_, target) in zip(list(select.expressions), columns, wanted, strict=True):
+            typed = widened(Typed(noted(item.unalias(), source), source, True), target)
+            item.replace(exp.alias_(typed, name, quoted=True))
+    return tree
+
+
+def _position(written: exp.Literal, count: int, span: Span) -> int:
+    text = str(written.this)
+    if not text.isdecimal() or not 1 <= int(text) <= count:
+        raise error("QUESTION_ORDER_POSITION", span=span, position=text, count=count)
+    return int(text)
+
+
+def _set_limits(made: exp.Query, tree: exp.Expression) -> None:
+    for clause in ("limit", "offset"):
+        if tree.args.get(clause):
+            made.set(clause, tree.args[clause].copy())
+
+
+def _output_named(written: exp.Expression, items: Sequence[_Item]) -> _Item | None:
+    if not isinstance(written, exp.Column) or written.table:
+        return None
+    return next((item for item in items if item.name == written.name), None)
+
+
+def _name(node: exp.Expression, position: int) -> str:
+    """The alias, else the name of the column, field or function."""
+    if isinstance(node, exp.Alias):
+        return str(node.alias)
+    if isinstance(node, exp.Column):
+        return str(node.name)
+    if isinstance(node, FieldAccess):
+        return str(node.expression.name)
+    call = node.this if isinstance(node, exp.Filter) else node
+    if isinstance(call, exp.Window):
+        return _name(call.this, position)
+    aggregate = aggregate_name(call)
+    if aggregate is not None:
+        return aggregate.lower()
+    return str(call.this).lower() if isinstance(call, exp.Anonymous) else f"column_{position}"
+
+
+def _unique(items: Sequence[_Item]) -> list[str]:
+    """Names of the result; a name that is there already gets a number."""
+    names: list[str] = []
+    for item in items:
+        name, number = item.name, 1
+        while name in names:
+            number += 1
+            name = f"{item.name}_{number}"
+        names.append(name)
+    return names
