@@ -24,13 +24,13 @@ from pathlib import Path
 
 from benchmarks.measure import children, say
 from ds_dagster import local
-from ds_dagster.questions.connecting import resolver
 from ds_dagster.demo import data, model
 from ds_dagster.demo.example import copy_example, example_source
 from ds_dagster.demo.feeding import Feeder
 from ds_dagster.demo.observed import Compared, compare
 from ds_dagster.errors import DsError
 from ds_dagster.project import Project, kind_of_store, load_project, store_admin
+from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime import locks
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine

@@ -112,6 +112,8 @@ class Engine:
             for name, table in tables.items():
                 self._connection.register(name, table)
             answer: pyarrow.Table = self._connection.sql(statement).to_arrow_table()
+        except duckdb.InterruptException:
+            raise KeyboardInterrupt from None
         except duckdb.Error as problem:
             raise error("QUESTION_FAILED", reason=_reason(problem)) from None
         return answer
