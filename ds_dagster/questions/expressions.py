@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from ds_dagster.catalog.user_function import NO_CODE, UserCode
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, common_type
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
@@ -31,12 +32,13 @@ class InnerScope(Scope):
     Args:
         span: where the sub-select begins.
         outer: the names around it, None where it may not look at them.
+        functions: those of the user.
     """
 
     __slots__ = ("outer",)
 
-    def __init__(self, span: Span, outer: Scope | None) -> None:
-        super().__init__(span)
+    def __init__(self, span: Span, outer: Scope | None, functions: UserCode = NO_CODE) -> None:
+        super().__init__(span, functions=functions)
         self.outer = outer
 
     def resolve(self, node: exp.Column) -> Visible:

@@ -51,7 +51,9 @@ class BoundSelect:
         self.project = project
         self.span = span
         self.relations = relations
-        self.scope: InnerScope = InnerScope(span, outer=around.scope if around is not None else None)
+        self.scope: InnerScope = InnerScope(
+            span, around.scope if around is not None else None, project.catalog.functions
+        )
         self.fields: dict[str, tuple[str, str]] = dict(around.fields) if around is not None else {}
 
     def bind(self, tree: exp.Expression, *, top: bool = False) -> tuple[exp.Query, Columns]:

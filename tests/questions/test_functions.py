@@ -27,6 +27,7 @@ SQL = """
 CREATE STORE m WITH ('type' = MEMORY);
 CREATE STREAM s (k VARCHAR, n INTEGER, b BIGINT, d DECIMAL(10,2), f DOUBLE, t TIMESTAMP_LTZ(3), tags ARRAY<VARCHAR>,
   place STRUCT<city VARCHAR, zip INTEGER>, counts MAP<VARCHAR, INTEGER>, day DATE) WITH ('store' = 'm', 'topic' = 's');
+CREATE FUNCTION twice(n BIGINT) RETURNS BIGINT LANGUAGE PYTHON WITH ('module' = 'tests.cases.user_functions.code');
 """
 ROW = {
     "k": "key", "n": 7, "b": -3, "d": Decimal("2.50"), "f": 0.5,
@@ -146,6 +147,12 @@ def test_what_fails_says_why(project: Project, call: str, reason: str) -> None:
         ask(project, f"SELECT {call} AS x FROM s")
     assert caught.value.condition == "QUESTION_FAILED"
     assert reason.lower() in str(caught.value).lower()
+
+
+def test_functions_of_the_user_run_in_spark_alone(project: Project) -> None:
+    with pytest.raises(DsError) as caught:
+        ask(project, "SELECT twice(b) AS x FROM s")
+    assert caught.value.condition == "QUESTION_FUNCTION_NOT_THERE"
 
 
 def test_aggregates_mean_what_the_dialect_says(project: Project) -> None:
