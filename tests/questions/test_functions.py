@@ -23,11 +23,13 @@ from ds_dagster.questions.relations import table_name
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_select
 
+ROOT = Path(__file__).parents[2]
+"""The user's code stands below it."""
 SQL = """
 CREATE STORE m WITH ('type' = MEMORY);
 CREATE STREAM s (k VARCHAR, n INTEGER, b BIGINT, d DECIMAL(10,2), f DOUBLE, t TIMESTAMP_LTZ(3), tags ARRAY<VARCHAR>,
   place STRUCT<city VARCHAR, zip INTEGER>, counts MAP<VARCHAR, INTEGER>, day DATE) WITH ('store' = 'm', 'topic' = 's');
-CREATE FUNCTION twice(n BIGINT) RETURNS BIGINT LANGUAGE PYTHON WITH ('module' = 'tests.cases.user_functions.code');
+CREATE FUNCTION slug(text VARCHAR) RETURNS VARCHAR LANGUAGE PYTHON WITH ('module' = 'tests.cases.user_functions.code');
 """
 ROW = {
     "k": "key", "n": 7, "b": -3, "d": Decimal("2.50"), "f": 0.5,
@@ -46,7 +48,7 @@ NOT_ONCE = {"FIRST_VALUE", "LAST_VALUE"}
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     folder: Path = tmp_path_factory.mktemp("functions")
-    made = compile_texts([("a.sql", SQL)], Settings(root=folder, sql=folder, state=folder, store="m"))
+    made = compile_texts([("a.sql", SQL)], Settings(root=ROOT, sql=folder, state=folder, store="m"))
     assert not made.errors
     return made
 
@@ -151,7 +153,7 @@ def test_what_fails_says_why(project: Project, call: str, reason: str) -> None:
 
 def test_functions_of_the_user_run_in_spark_alone(project: Project) -> None:
     with pytest.raises(DsError) as caught:
-        ask(project, "SELECT twice(b) AS x FROM s")
+        ask(project, "SELECT slug(k) AS x FROM s")
     assert caught.value.condition == "QUESTION_FUNCTION_NOT_THERE"
 
 
