@@ -60,7 +60,10 @@ def steps(path: str) -> tuple[str | int, ...]:
 
 def at(text: str, path: str) -> Any:
     """What stands at a path of a JSON text, :data:`ABSENT` for nothing."""
-    value = read(text)
+    return _below(read(text), path)
+
+
+def _below(value: Any, path: str) -> Any:
     for step in steps(path):
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and step < len(value) else ABSENT
@@ -82,8 +85,14 @@ def scalar(text: str, path: str) -> str | None:
 
 
 def nested(text: str, path: str) -> str | None:
-    """JSON_QUERY: the object or array at a path."""
-    value = at(text, path)
+    """JSON_QUERY: the object or array at a path; ``[*]`` gives what all elements of an array have there."""
+    array, every, rest = path.partition("[*]")
+    value = at(text, array)
+    if every and isinstance(value, list):
+        parts = (_below(element, "$" + rest) for element in value)
+        value = [part for part in parts if part is not ABSENT]
+    elif every:
+        return None
     return written(value) if isinstance(value, dict | list) else None
 
 

@@ -111,10 +111,10 @@ def _number(value: Any) -> Any:
         ("b % 2", -1),
         ("d / 3", Decimal("0.8333333333333")),
         ("d * d", Decimal("6.2500")),
-        ("f / 0", float("inf")),
+        ("f / (f - f)", float("inf")),
         ("tags[1]", "a"),
-        ("tags[0]", None),
-        ("tags[-1]", None),
+        ("tags[n - 7]", None),
+        ("tags[n - 8]", None),
         ("counts['x']", 1),
         ("place->city", "Bern"),
         ("day + INTERVAL '1' MONTH", "2024-03-29"),
@@ -136,12 +136,12 @@ def test_values(project: Project, call: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        ("n / 0", "division by zero"),
-        ("d / 0", "division by zero"),
+        ("n / (n - 7)", "division by zero"),
+        ("d / (d - d)", "division by zero"),
         ("CAST(k AS INTEGER)", "'key' is not a valid INTEGER"),
         ("CAST(300 AS TINYINT)", "300"),
         ("b * 9223372036854775807", "overflow"),
-        ("REGEXP_EXTRACT(k, '(')", "not a regular expression"),
+        ("REGEXP_EXTRACT(k, k || '(')", "not a regular expression"),
     ],
 )
 def test_what_fails_says_why(project: Project, call: str, reason: str) -> None:

@@ -56,7 +56,6 @@ def shown(reading: Reading) -> list[tuple[object, ...]]:
         ("n = 1.5", [("n", "=", Decimal("1.5"))]),
         ("f = 1.5", []),
         ("ok = TRUE", []),
-        ("k = NULL", []),
         ("UPPER(k) = 'A'", []),
         ("n = CHAR_LENGTH(k)", []),
         ("n <> 1", []),
