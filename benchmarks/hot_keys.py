@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.measure import Result, Size, say
-from benchmarks.operator_speed import ENVELOPE, TYPED
+from benchmarks.measure import Pairs, Result, Size, results, say
+from benchmarks.operator_speed import ENVELOPE, TYPED, cpu_by_stage
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
@@ -35,7 +35,7 @@ from ds_dagster.spark.session import build_session, job_session
 KEPT = 1_000_000
 BATCHES = (100, 5_000)
 FILLING = 50_000
-WARM, COUNTED = 25, 25
+WARM, COUNTED = 10, 20
 DEADLINE = 900.0
 DECLARED = """
 CREATE STORE m WITH ('type' = MEMORY);
@@ -48,28 +48,31 @@ CREATE CHANGELOG versions (id BIGINT, at BIGINT, seq BIGINT, amount BIGINT, PRIM
 CREATE CHANGELOG facts (seq BIGINT, id BIGINT, amount BIGINT, PRIMARY KEY(seq))
   WITH ('topic' = 'events', 'value.format' = 'json');
 CREATE CHANGELOG groups_ (id BIGINT, amount BIGINT, PRIMARY KEY(id))
-  WITH ('topic' = 'versions', 'value.format' = 'json');
+  WITH ('topic' = 'groups', 'value.format' = 'json');
 """
 LATE = "WITH ('source.allow.latency.millis' = 3600000)"
+HOUR = "OVER (PARTITION BY id ORDER BY at RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)"
 WORKS: Mapping[str, str] = MappingProxyType(
     {
         "interval join": f"""CREATE STREAM q AS SELECT e.seq, o.seq AS other
-            FROM events {LATE} e LEFT JOIN others {LATE} o WITHIN 5 MILLISECONDS ON e.id = o.id;""",
-        "OVER, an hour": """CREATE STREAM q AS SELECT id, SUM(amount) OVER w AS s, MAX(amount) OVER w AS hi FROM events
-            WINDOW w AS (PARTITION BY id ORDER BY at RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW);""",
-        "OVER, rows that wait": f"""CREATE STREAM q AS SELECT id, SUM(amount) OVER (PARTITION BY id ORDER BY at) AS s
+            FROM events e {LATE} LEFT JOIN others o {LATE} WITHIN 5 MILLISECONDS ON e.id = o.id;""",
+        "OVER an hour": f"""CREATE STREAM q AS SELECT id, SUM(amount) {HOUR} AS s, MAX(amount) {HOUR} AS hi
+            FROM events;""",
+        "OVER rows that wait": f"""CREATE STREAM q AS SELECT id, SUM(amount) OVER (PARTITION BY id ORDER BY at) AS s
             FROM events {LATE};""",
         "temporal join": f"""CREATE STREAM q AS SELECT e.seq, v.amount
-            FROM events {LATE} e JOIN versions {LATE} v ON e.id = v.id;""",
-        "temporal join, immediate": """CREATE STREAM q AS SELECT e.seq, v.amount
+            FROM events e {LATE} JOIN versions v {LATE} ON e.id = v.id;""",
+        "temporal join at once": """CREATE STREAM q AS SELECT e.seq, v.amount
             FROM events e JOIN versions v ON e.id = v.id QUERY WITH ('temporal.join.mode' = 'immediate');""",
         "changelog ⋈ changelog": """CREATE CHANGELOG q AS SELECT f.seq, g.amount
             FROM facts f LEFT JOIN groups_ g ON f.id = g.id;""",
     }
 )
-"""Name → what is run. One row in twenty is of the second topic."""
-SECOND = frozenset({"others", "versions"})
-ONE_IN = 20
+"""Name → what is run."""
+FEW: Mapping[str, str] = MappingProxyType(
+    {"others": "value % 20 = 0", "versions": "value % 20 = 0", "groups": "value = 0"}
+)
+"""Topic → which rows are in it; the others have all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,25 @@ def hot_keys(size: Size, only: str = "") -> list[Result]:
         spark.sparkContext.setLogLevel("FATAL")
         try:
             bench = Bench(spark, settings)
-            return [_measured(bench, name, sql, rows, size) for name, sql in works.items() for rows in BATCHES]
+            return [
+                line
+                for name, sql in works.items()
+                for rows in BATCHES
+                for line in _measured(bench, name, sql, rows, size)
+            ]
         finally:
             spark.stop()
 
 
-def _measured(bench: Bench, name: str, sql: str, rows: int, size: Size) -> Result:
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Milliseconds of the median batch, CPU milliseconds of the tasks of a batch."""
+
+    millis: float
+    cpu: float
+
+
+def _measured(bench: Bench, name: str, sql: str, rows: int, size: Size) -> list[Result]:
     project = compile_texts([("bench.sql", DECLARED + sql)], bench.settings)
     if project.errors:
         raise SystemExit("\n".join(problem.text() for problem in project.errors))
@@ -110,45 +126,61 @@ def _measured(bench: Bench, name: str, sql: str, rows: int, size: Size) -> Resul
     checkpoint = bench.settings.root / f"checkpoint{time.time_ns()}"
     warm, counted = size.of(WARM, 2), size.of(COUNTED, 3)
     kept = size.rows(KEPT, 20_000)
-    early = _phase(bench, query, checkpoint, rows, warm + counted)[warm:]
-    filled = -(-max(0, kept - rows * (warm + counted)) // FILLING)
-    _phase(bench, query, checkpoint, FILLING, filled)
-    late = _phase(bench, query, checkpoint, rows, warm + counted)[warm:]
-    first, last = statistics.median(early), statistics.median(late)
-    say(f"{name}, batches of {rows:,}: {first:,.0f} ms with few rows, {last:,.0f} ms with {kept:,}")
-    return Result(f"{name}: one key, batches of {rows:,}", last, first, "ms", round(first / last, 2), len(late))
+    _phase(bench, query, checkpoint.with_suffix(".warm"), rows, warm, counted)
+    early = _phase(bench, query, checkpoint, rows, warm, counted)
+    filling = min(FILLING, kept // 4)
+    _phase(bench, query, checkpoint, filling, 1, max(1, (kept - rows * (warm + counted)) // filling))
+    late = _phase(bench, query, checkpoint, rows, warm, counted)
+    name = f"{name}: one key, batches of {rows:,}"
+    say(f"{name}: {early.millis:,.0f} ms ({early.cpu:,.0f} of CPU) with few rows, "
+        f"{late.millis:,.0f} ms ({late.cpu:,.0f}) with {kept:,}")  # fmt: skip
+    times, cpu = Pairs(name, "ms", False), Pairs(f"{name}: CPU", "ms", False)
+    times.add(late.millis, early.millis)
+    cpu.add(late.cpu, early.cpu)
+    return results((times, cpu))
 
 
-def _phase(bench: Bench, query: BoundQuery, checkpoint: Path, rows: int, batches: int) -> list[float]:
-    """Goes on with a query in batches of so many rows; milliseconds of each."""
+def _phase(bench: Bench, query: BoundQuery, checkpoint: Path, rows: int, warm: int, counted: int) -> Cost:
+    """Goes on with a query in batches of so many rows; what a batch behind the warm ones costs."""
     session = job_session(bench.spark, batch_settings(query.root), state_store(query.root))
     session.conf.set("spark.sql.shuffle.partitions", "1")
-    session.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(2 * batches + 10))
+    session.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(4 * (warm + counted)))
     job = f"bench{time.time_ns()}"
     config = clock_config(query.root, {}, looks=False)
     if config is not None:
         operators(session).register_clock(job, config)
     try:
-        source = Source(session, rows)
-        frame = PlanCompiler(session, job, source.frame).compile(query.root)
+        frame = PlanCompiler(session, job, Source(session, rows).frame).compile(query.root)
         writer = frame.writeStream.format("noop").outputMode(output_mode(query.root))
         running = writer.option("checkpointLocation", str(checkpoint)).start()
-        end = time.monotonic() + DEADLINE
-        found: list[Any] = []
-        while len(found) < batches and running.isActive and time.monotonic() < end:
-            time.sleep(0.1)
-            found = [report for report in running.recentProgress if report["numInputRows"] >= rows // 2]
+        _until(running, rows, warm)
+        before = cpu_by_stage(session)
+        first = _until(running, rows, warm)
+        found = _until(running, rows, len(first) + counted)
+        cpu = sum(seconds for stage, seconds in cpu_by_stage(session).items() if stage not in before)
         running.stop()
         if running.exception() is not None:
             raise SystemExit(str(running.exception()))
-        return [report["durationMs"]["triggerExecution"] for report in found]
+        measured = found[len(first) :]
+        return Cost(statistics.median(measured), 1000 * cpu / len(measured))
     finally:
         operators(session).remove_clock(job)
 
 
+def _until(running: StreamingQuery, rows: int, count: int) -> list[float]:
+    """Milliseconds of the full batches until now, at least so many."""
+    end = time.monotonic() + DEADLINE
+    while running.isActive and time.monotonic() < end:
+        found = [report for report in running.recentProgress if report["numInputRows"] >= rows // 2]
+        if len(found) >= count:
+            return [report["durationMs"]["triggerExecution"] for report in found]
+        time.sleep(0.05)
+    raise SystemExit(f"no batch in time: {running.exception()}")
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows with one key, a millisecond apart; those of a second topic are few."""
+    """Rows with one key, a millisecond apart."""
 
     session: SparkSession
     rows: int
@@ -157,8 +189,7 @@ class Source:
         topic = scan.relation.entity
         reader = self.session.readStream.format("rate-micro-batch").name(topic).option("rowsPerBatch", self.rows)
         made = reader.option("numPartitions", 1).option("startTimestamp", 1_700_000_000_000).load()
-        if topic in SECOND:
-            made = made.where(f"value % {ONE_IN} = 0")
+        made = made.where(FEW.get(topic, "true"))
         at = sf.expr("1700000000000 + value")
         values = made.select(
             sf.timestamp_millis(at).alias("timestamp"),

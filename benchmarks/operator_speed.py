@@ -174,20 +174,20 @@ def _watched(
 ) -> tuple[list[dict[str, Any]], float]:
     """Reports of full batches, oldest first, and the CPU seconds of the tasks of those behind the warm ones."""
     begun, reports = time.monotonic(), dict[int, dict[str, Any]]()
-    warm = frozenset(_stages(session))
+    warm = frozenset(cpu_by_stage(session))
     while len(reports) < unmeasured + counted and query.isActive and time.monotonic() - begun < DEADLINE:
         known = len(reports)
         for report in query.recentProgress:
             if report["numInputRows"] >= ROWS // 2:
                 reports.setdefault(report["batchId"], report)
         if known < len(reports) <= unmeasured:
-            warm = frozenset(_stages(session))
+            warm = frozenset(cpu_by_stage(session))
         time.sleep(0.05)
-    stages = _stages(session)
+    stages = cpu_by_stage(session)
     return [reports[batch] for batch in sorted(reports)], sum(stages[stage] for stage in stages.keys() - warm)
 
 
-def _stages(session: SparkSession) -> dict[int, float]:
+def cpu_by_stage(session: SparkSession) -> dict[int, float]:
     """CPU seconds of the tasks of each stage; what compilers and collectors take beside them is not in it."""
     context = cast(Any, session.sparkContext)
     quantiles, states = context._gateway.new_array(context._jvm.double, 0), context._jvm.java.util.ArrayList()
