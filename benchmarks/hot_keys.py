@@ -36,6 +36,8 @@ KEPT = 1_000_000
 BATCHES = (100, 5_000)
 FILLING = 50_000
 WARM, COUNTED = 10, 20
+RETAINED = MappingProxyType({"spark.ui.retainedStages": "100000", "spark.ui.retainedTasks": "1000000"})
+"""All stages of a phase are counted, of its empty batches too."""
 DEADLINE = 900.0
 DECLARED = """
 CREATE STORE m WITH ('type' = MEMORY);
@@ -95,7 +97,7 @@ def hot_keys(size: Size, only: str = "") -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="ds-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         engine = EngineSettings(cores=2, memory="2g")
-        settings = Settings(root=folder, sql=folder, state=folder, store="m", engine=engine)
+        settings = Settings(root=folder, sql=folder, state=folder, store="m", engine=engine, spark=RETAINED)
         spark = build_session(settings, jars=driver_jars(), app_name="benchmarks")
         spark.sparkContext.setLogLevel("FATAL")
         try:
