@@ -37,10 +37,10 @@ def fold(identifier: str, *, quoted: bool = False) -> str:
     return identifier if quoted else identifier.lower()
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
+def nearest(name: str, known: Iterable[str], count: int = 3, cutoff: float = 0.5) -> tuple[str, ...]:
     """The closest known names, best first; compares without case."""
     by_fold = {candidate.lower(): candidate for candidate in known}
-    found = difflib.get_close_matches(name.lower(), list(by_fold), n=count, cutoff=0.5)
+    found = difflib.get_close_matches(name.lower(), list(by_fold), n=count, cutoff=cutoff)
     return tuple(by_fold[key] for key in found)
 
 

@@ -99,6 +99,7 @@ TOPICS: Mapping[str, str] = {
     "files": "Files",
     "functions": "Functions of your own",
     "row_logs": "Rows left out, and their logs",
+    "constants": "Constants in expressions",
     "registry": "Schema registries, descriptors and their formats",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "runtime": "Jobs, engine and journal",

@@ -52,7 +52,7 @@ def _tests(root: Path) -> Path:
 
 
 def _chosen(places: tuple[Path, ...], pattern: str, root: Path) -> list[Path]:
-    """Case files in order. ``pattern`` looks at paths and, in the file's first lines, at titles.
+    """Case files in order. ``pattern`` looks at paths and at titles.
 
     Raises:
         UserError: CASE_NONE_FOUND.
@@ -70,9 +70,14 @@ def _chosen(places: tuple[Path, ...], pattern: str, root: Path) -> list[Path]:
 
 
 def _title(path: Path) -> str:
-    """The title's line; what is wrong with a file is told when it runs."""
-    lines = path.read_bytes().decode("utf-8", "replace").splitlines()
-    return next((line for line in lines if line.startswith("title:")), "")
+    """The title of a case in any form of YAML; what is wrong with a file is told when it runs."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_bytes())
+    except yaml.YAMLError:
+        return ""
+    return str(found.get("title", "")) if isinstance(found, dict) else ""
 
 
 def _run(chosen: list[Path], root: Path, *, update: bool, quiet: bool, jobs: int) -> list[CaseResult]:

@@ -20,7 +20,7 @@ NAMES: tuple[Condition, ...] = (
         "write {expression} AS name",
         "42601",
     ),
-    Condition("UNKNOWN_FUNCTION", "user", "no function is called {name}", "did you mean {nearest}?", "42883"),
+    Condition("UNKNOWN_FUNCTION", "user", "no function is called {name}", "{fix}", "42883"),
     Condition("FUNCTION_NOT_YET", "not_yet", "function {name} is not built", "{instead}", _ZERO),
     Condition("UNKNOWN_FIELD", "user", "no field is called {name} in {type}", "did you mean {nearest}?", "42703"),
 )

@@ -8,12 +8,13 @@ from ds_dagster.conditions.base import Condition
 _REFERENCE = "see docs/dialect.md for the grammar"
 
 GRAMMAR: tuple[Condition, ...] = (
-    Condition("SYNTAX_EXPECTED", "user", "expected {expected}, found {found}", _REFERENCE, "42601"),
+    Condition("SYNTAX_EXPECTED", "user", "expected {expected}, found {found}", "{fix}", "42601"),
+    Condition("SYNTAX_OF_OTHER_DIALECT", "user", "{shown} is a form of another dialect", "{fix}", "42601"),
     Condition(
         "SYNTAX_UNEXPECTED",
         "user",
         "unexpected {found}",
-        "remove it or end the statement before it; " + _REFERENCE,
+        "{fix}",
         "42601",
     ),
     Condition("SYNTAX_UNTERMINATED", "user", "{what} is never closed", "close it with {closing}", "42601"),
@@ -147,7 +148,7 @@ QUERIES: tuple[Condition, ...] = (
         "EMIT_UNSUPPORTED",
         "unsupported",
         "clause EMIT is not supported",
-        "write 'emit.mode' = 'updates' in the WITH of the relation",
+        "leave it out: without a window every change is written; with one, write QUERY WITH ('emit.mode' = 'updates')",
         "0A000",
     ),
     Condition("FETCH_UNSUPPORTED", "unsupported", "clause FETCH is not supported", "write LIMIT", "0A000"),

@@ -21,7 +21,7 @@ from ds_dagster.datatypes import (
     is_hashable,
 )
 from ds_dagster.errors import DsError
-from ds_dagster.names import did_you_mean
+from ds_dagster.names import nearest
 from ds_dagster.plan.arithmetic import arithmetic_type
 from ds_dagster.plan.constants import checked
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, column, widened
@@ -161,7 +161,10 @@ def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsErr
     if name.upper() in KNOWN_LATER:
         return binder.refuse("FUNCTION_NOT_YET", node, name=name.upper(), instead=KNOWN_LATER[name.upper()])
     known = [*FUNCTIONS, *ALIASES, *(user.upper() for user in user_names(binder))]
-    return binder.refuse("UNKNOWN_FUNCTION", node, name=name, nearest=did_you_mean(name, known))
+    near = nearest(name, known, cutoff=0.7)
+    own = f"declare your own with CREATE FUNCTION {name.lower()}; those of the dialect are in docs/functions.md"
+    fix = f"did you mean {', '.join(near)}?" if near else own
+    return binder.refuse("UNKNOWN_FUNCTION", node, name=name, fix=fix)
 
 
 def _metadata(binder: ExpressionBinder, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:

@@ -120,6 +120,10 @@ class Scope:
 
     def _unknown(self, node: exp.Expression, name: str, where: str, known: Iterable[str]) -> Exception:
         nearest = did_you_mean(name, dict.fromkeys(known))
+        if isinstance(node, exp.Column) and node.this.args.get("quoted") and name not in nearest:
+            nearest = f"'{name}', a text, which stands in single quotes"
+        if name in ("window_start", "window_end"):
+            nearest = "TUMBLE(relation, SIZE n unit) in FROM, which gives it"
         return error("UNKNOWN_COLUMN", span=self.place(node), name=name, where=where, nearest=nearest)
 
     def all_columns(self) -> Iterator[Visible]:

@@ -15,7 +15,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.plan.check_joins import check_weights
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
-from ds_dagster.plan.field_names import column_of, field_name, is_total_key
+from ds_dagster.plan.field_names import alias_of, column_of, field_name, is_total_key
 from ds_dagster.plan.grouping import Grouping, is_grouped, key_names, window_of
 from ds_dagster.plan.joins import bind_join
 from ds_dagster.plan.match_node import Match
@@ -352,4 +352,8 @@ class SelectBinder:
             window = window_of(node)
             bounds = {window.start: "window_start", window.end: "window_end"} if window else {}
             return error("GROUP_KEY_NOT_SELECTED", span=self.span, name=bounds.get(field, shown))
-        return error("CHANGELOG_KEY_LOST", span=self.span, name=shown, relation=first.relation.name.name)
+        return error("CHANGELOG_KEY_LOST", span=self.span, name=shown, relation=self._shown(field, first))
+
+    def _shown(self, field: str, first: Planned) -> str:
+        """How an error calls the source of a field."""
+        return first.relation.name.name if alias_of(field) == first.source.alias else alias_of(field)

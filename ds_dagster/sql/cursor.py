@@ -16,7 +16,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.diagnostics import Span
-from ds_dagster.names import fold
+from ds_dagster.names import fold, nearest
 from ds_dagster.sql.mistakes import Mistake, RefusedError
 from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import WrittenName
@@ -32,6 +32,8 @@ _RESERVED = """
     true try_cast union using values when where with within
 """
 RESERVED = frozenset(_RESERVED.split())
+KEYWORDS = RESERVED | {"partition", "primary", "key", "query", "store", "stream", "changelog", "materialized", "view"}
+"""Words a misspelt word may be meant for."""
 _EXPECTING = re.compile(r"Expect(?:ing|ed) (?P<what>.+?)(?: but got.*)?$")
 
 
@@ -212,11 +214,26 @@ class CursorParser(Parser):
     def _mistake(
         self, condition: str, token: Token | None, related: tuple[Span, ...], params: dict[str, object]
     ) -> Mistake:
+        if condition in ("SYNTAX_EXPECTED", "SYNTAX_UNEXPECTED"):
+            params = {"fix": self._fix(params), **params}
         if token is None and self.ended and self._tokens:
             end = self._tokens[-1].end + 1
             return Mistake(self.source, end, end, condition, params, related)
         at = token or self._curr
         return Mistake(self.source, at.start, at.end + 1, condition, params, related)
+
+    def _fix(self, params: Mapping[str, object]) -> str:
+        """The keyword a word in front or here is nearly, else what the grammar says."""
+        expected = str(params.get("expected", ""))
+        if self._curr.token_type is TokenType.STRING and expected.endswith("number"):
+            return "write it without quotes: SIZE 1 MINUTE"
+        for token in (self._prev, self._curr):
+            if token.token_type is not TokenType.VAR or token.text in KEYWORDS:
+                continue
+            near = nearest(token.text, KEYWORDS, 1, cutoff=0.7)
+            if near:
+                return f"did you mean {near[0].upper()} instead of {token.text.upper()}?"
+        return f"write {expected} there" if expected else "remove it, or end the statement in front of it"
 
     def expected(self, what: str) -> RefusedError:
         """Refuse because something else should stand here."""

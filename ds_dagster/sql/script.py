@@ -6,9 +6,11 @@ the next statement. The other functions read one thing and raise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
+
+from sqlglot.tokenizer_core import Token
 
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
@@ -16,6 +18,7 @@ from ds_dagster.errors import error
 from ds_dagster.sql.application_script import OpenApplication, added, begins, closed, opened
 from ds_dagster.sql.comments import comment_above
 from ds_dagster.sql.dialect import DeltaStream
+from ds_dagster.sql.idioms import idiom
 from ds_dagster.sql.mistakes import Mistake, RefusedError
 from ds_dagster.sql.parser import DeltaStreamParser
 from ds_dagster.sql.source import Piece, Source, plain_quotes, split
@@ -196,7 +199,7 @@ def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
     try:
         statement = parser.statement(origin)
     except RefusedError as refusal:
-        mistakes = [refusal.mistake]
+        mistakes = [_of_other_dialect(source, piece.tokens) or refusal.mistake]
     lexical = _lexical(source, piece)
     mistakes = [lexical] if lexical else [*parser.notes, *mistakes]
     found = file if application is None else application
@@ -210,6 +213,15 @@ def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
         added(application, source, statement, piece)
     if isinstance(statement, Use):
         file.context = _used(file.context, statement)
+
+
+def _of_other_dialect(source: Source, tokens: Sequence[Token]) -> Mistake | None:
+    found = idiom(tokens)
+    if found is None:
+        return None
+    first, last, fix = found
+    params = {"shown": source.text[first.start : last.end + 1], "fix": fix}
+    return Mistake(source, first.start, last.end + 1, "SYNTAX_OF_OTHER_DIALECT", params)
 
 
 def _comment(file: _File, piece: Piece) -> Comment:

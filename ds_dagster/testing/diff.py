@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from ds_dagster.datatypes import DataType
 from ds_dagster.testing.case import Expectation, Row
-from ds_dagster.testing.values import normal
+from ds_dagster.testing.values import compared_row
 
 _MOST = 20
 """Lines of one kind that are shown."""
 
 
-def compare(expectation: Expectation, expected: Sequence[Row], found: Sequence[Row], key: Sequence[str]) -> str:
+def compare(
+    expectation: Expectation,
+    expected: Sequence[Row],
+    found: Sequence[Row],
+    key: Sequence[str],
+    types: Mapping[str, DataType] = MappingProxyType({}),
+) -> str:
     """What is wrong, as text of several lines; empty when nothing is.
 
     Args:
@@ -22,9 +30,10 @@ def compare(expectation: Expectation, expected: Sequence[Row], found: Sequence[R
         expected: rows of the case or its golden file.
         found: rows of the relation, in order.
         key: columns that pair rows for the diff; may be empty.
+        types: of the columns, as far as they are known: DECIMAL counts to its last digit, times by value.
     """
-    wanted = [dict(normal(row)) for row in expected]
-    given = [dict(normal(row)) for row in found]
+    wanted = [compared_row(row, types) for row in expected]
+    given = [compared_row(row, types) for row in found]
     if expectation.columns == "subset" and wanted:
         names = list(dict.fromkeys(name for row in wanted for name in row))
         given = [{name: row[name] for name in names if name in row} for row in given]

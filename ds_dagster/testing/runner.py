@@ -25,6 +25,7 @@ from ds_dagster.catalog.io_spec import ReadSpec, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName, did_you_mean
@@ -269,12 +270,17 @@ class CaseRun:
             if self.golden.update and expectation.file is not None:
                 self.golden.write(expectation.file, found, expectation.ordered)
                 continue
-            difference = compare(expectation, self.golden.rows(expectation), found, key)
+            difference = compare(expectation, self.golden.rows(expectation), found, key, self._types(expectation))
             if difference:
                 name = expectation.relation or expectation.topic
                 how = "every change" if expectation.history else f"by {', '.join(key)}" if key else "rows"
                 head = f"{name} ({how}): ~ differs, - missing, + not expected"
                 self.failures.append(Failure(f"{head}\n{difference}", expectation.span, name))
+
+    def _types(self, expectation: Expectation) -> Mapping[str, DataType]:
+        if expectation.topic:
+            return {}
+        return {column.name: column.type for column in self._relation(expectation).columns}
 
     def _records(self, expectation: Expectation) -> tuple[list[Row], Sequence[str]]:
         topic = self._topic_named(expectation.topic, expectation.store, expectation.span)

@@ -7,7 +7,7 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any
 
@@ -83,12 +83,60 @@ _FORMS: Mapping[type | tuple[type, ...], Callable[[Any], Any]] = MappingProxyTyp
 """Type → how a value of it is written; the first that fits."""
 
 
+def exact(value: Any) -> Any:
+    """One form of a DECIMAL: a number where JSON's numbers hold all of its digits, else its text."""
+    if value is None or isinstance(value, bool):
+        return value
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        return value
+    if number == number.to_integral_value():
+        return int(number)
+    return float(number) if Decimal(repr(float(number))) == number else format(number, "f").rstrip("0")
+
+
+def moment(value: Any) -> Any:
+    """One form of a TIMESTAMP, however it is written; what is no time as it is."""
+    if not isinstance(value, str):
+        return normal(value)
+    try:
+        return _moment(datetime.fromisoformat(value.replace("Z", "+00:00")))
+    except ValueError:
+        return value
+
+
+def normal_row(row: Mapping[str, Any], types: Mapping[str, DataType]) -> dict[str, Any]:
+    """One form for equal rows: DECIMAL to the last digit, other fractions to twelve.
+
+    Args:
+        row: values by column.
+        types: of the columns, as far as they are known.
+    """
+    return {name: _TYPED.get(_name(types.get(name)), normal)(value) for name, value in row.items()}
+
+
+def compared_row(row: Mapping[str, Any], types: Mapping[str, DataType]) -> dict[str, Any]:
+    """The same with times by their value, for rows that are compared."""
+    plain = normal_row(row, types)
+    return {name: moment(value) if _name(types.get(name)) in _TIMES else value for name, value in plain.items()}
+
+
+def _name(type_: DataType | None) -> str:
+    return type_.name if isinstance(type_, Scalar) else ""
+
+
+_TYPED: Mapping[str, Callable[[Any], Any]] = MappingProxyType({"DECIMAL": exact})
+_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
+
+
 def table_row(row: Mapping[str, Any], columns: Mapping[str, DataType]) -> dict[str, Any]:
     """A row of a table or view: maps come as pairs."""
-    return {
-        name: normal(dict(value) if isinstance(columns.get(name), MapType) and value is not None else value)
+    plain = {
+        name: dict(value) if isinstance(columns.get(name), MapType) and value is not None else value
         for name, value in row.items()
     }
+    return normal_row(plain, columns)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -108,7 +156,8 @@ def record_row(relation: Relation, key: bytes | None, value: bytes | None) -> di
         (column,) = [column for column in relation.columns if column.name not in outside]
         row[column.name] = normal(_primitive(value, column, relation))
     else:
-        row |= normal(_json_object(value, relation, "JSON object"))
+        types = {column.name: column.type for column in relation.columns}
+        row |= normal_row(_json_object(value, relation, "JSON object"), types)
     if outside:
         row |= {name: found for name, found in record_key(relation, key).items() if name in outside}
     return row
@@ -133,7 +182,7 @@ def record_key(relation: Relation, key: bytes | None) -> dict[str, Any]:
 
 def _json_object(part: bytes, relation: Relation, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(part)
+        found = json.loads(part, parse_float=Decimal)
     except ValueError as problem:
         raise error("CASE_RECORD_UNREADABLE", relation=str(relation.name), what=what) from problem
     if not isinstance(found, dict):

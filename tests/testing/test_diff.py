@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from ds_dagster.diagnostics import Span
+from ds_dagster.sql.script import parse_type
 from ds_dagster.testing.case import Expectation
 from ds_dagster.testing.diff import compare
 from ds_dagster.testing.values import from_bytes, normal, to_bytes
@@ -88,3 +89,24 @@ def test_parts_of_records_travel_as_bytes():
     assert from_bytes(b"plain") == "plain"
     assert from_bytes(b"{broken") == "{broken"
     assert from_bytes(b"\xff") == b"\xff"
+
+
+MONEY = {"n": parse_type("DECIMAL(38,2)"), "d": parse_type("DOUBLE"), "t": parse_type("TIMESTAMP_LTZ(3)")}
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "same"),
+    [
+        ({"n": 12345678901234.99}, {"n": Decimal("12345678901234.56")}, False),
+        ({"n": 12345678901234.56}, {"n": Decimal("12345678901234.56")}, True),
+        ({"n": "123456789012345678901234567890.12"}, {"n": Decimal("123456789012345678901234567890.12")}, True),
+        ({"n": "123456789012345678901234567890.13"}, {"n": Decimal("123456789012345678901234567890.12")}, False),
+        ({"n": 3}, {"n": Decimal("3.00")}, True),
+        ({"n": None}, {"n": None}, True),
+        ({"d": 0.3}, {"d": 0.1 + 0.2}, True),
+        ({"t": "1970-01-01 00:00:10Z"}, {"t": "1970-01-01 00:00:10.000Z"}, True),
+        ({"t": "1970-01-01T00:00:10+00:00"}, {"t": "1970-01-01 00:00:10.001Z"}, False),
+    ],
+)
+def test_a_column_is_compared_by_its_type(expected, found, same):
+    assert (compare(PLAIN, [expected], [found], (), MONEY) == "") == same

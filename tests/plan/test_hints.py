@@ -1,0 +1,32 @@
+"""What to do about mistakes of the first hour."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plan.conftest import Compile
+
+HINTS = {
+    'CREATE STREAM s AS SELECT url FROM clicks WHERE url = "desktop"': (
+        "did you mean 'desktop', a text, which stands in single quotes?"
+    ),
+    "CREATE CHANGELOG s AS SELECT window_start, COUNT(*) AS n FROM clicks GROUP BY window_start": "did you mean "
+    "TUMBLE(relation, SIZE n unit) in FROM, which gives it?",
+    "CREATE STREAM s AS SELECT call_gemini(url) AS n FROM clicks": "declare your own with CREATE FUNCTION call_gemini; "
+    "those of the dialect are in docs/functions.md",
+    "CREATE STREAM s AS SELECT UPER(url) AS n FROM clicks": "did you mean UPPER?",
+    "CREATE CHANGELOG s AS SELECT a.userid, a.name FROM users a FULL JOIN accounts b ON a.userid = b.userid": (
+        "add userid to the SELECT list"
+    ),
+}
+
+
+@pytest.mark.parametrize("sql", HINTS)
+def test_hints(sql: str, compile_sql: Compile) -> None:
+    assert HINTS[sql] in [found.hint for found in compile_sql(sql + ";").diagnostics]
+
+
+def test_the_key_that_is_lost_is_named_with_its_own_source(compile_sql: Compile) -> None:
+    sql = "CREATE CHANGELOG s AS SELECT a.userid, a.name FROM users a FULL JOIN accounts b ON a.userid = b.userid;"
+    (found,) = [one for one in compile_sql(sql).diagnostics if one.condition == "CHANGELOG_KEY_LOST"]
+    assert "key column userid of changelog b " in found.message
