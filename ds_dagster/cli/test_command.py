@@ -59,25 +59,15 @@ def _chosen(places: tuple[Path, ...], pattern: str, root: Path) -> list[Path]:
     """
     from ds_dagster.testing.report import shown_path
     from ds_dagster.testing.runner import find_cases
+    from ds_dagster.testing.yaml_entries import title_of
 
     found = find_cases(places)
     if pattern:
         wanted = pattern.lower()
-        found = [path for path in found if wanted in shown_path(path, root).lower() or wanted in _title(path).lower()]
+        found = [path for path in found if wanted in shown_path(path, root).lower() or wanted in title_of(path).lower()]
     if not found:
         raise error("CASE_NONE_FOUND", places=[shown_path(place.resolve(), root) for place in places])
     return found
-
-
-def _title(path: Path) -> str:
-    """The title of a case in any form of YAML; what is wrong with a file is told when it runs."""
-    import yaml
-
-    try:
-        found = yaml.safe_load(path.read_bytes())
-    except yaml.YAMLError:
-        return ""
-    return str(found.get("title", "")) if isinstance(found, dict) else ""
 
 
 def _run(chosen: list[Path], root: Path, *, update: bool, quiet: bool, jobs: int) -> list[CaseResult]:

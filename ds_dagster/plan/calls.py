@@ -152,19 +152,17 @@ def _spelled(node: exp.Expression) -> tuple[str, list[exp.Expression]]:
 def _check_unit(binder: ExpressionBinder, node: exp.Expression, name: str, unit: exp.Expression) -> None:
     is_text = isinstance(unit, exp.Literal) and bool(unit.args.get("is_string"))
     if not is_text or unit.name.upper() not in UNITS[name]:
-        shown = unit.name.upper() if is_text else expression_text(unit, str)
+        types = [unit.name.upper() if is_text else expression_text(unit, str)]
         expected = f"one of {', '.join(UNITS[name])} as the unit"
-        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=[shown], expected=expected)
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=expected)
 
 
 def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsError:
     if name.upper() in KNOWN_LATER:
         return binder.refuse("FUNCTION_NOT_YET", node, name=name.upper(), instead=KNOWN_LATER[name.upper()])
-    known = [*FUNCTIONS, *ALIASES, *(user.upper() for user in user_names(binder))]
-    near = nearest(name, known, cutoff=0.7)
+    near = ", ".join(nearest(name, [*FUNCTIONS, *ALIASES, *map(str.upper, user_names(binder))], cutoff=0.7))
     own = f"declare your own with CREATE FUNCTION {name.lower()}; those of the dialect are in docs/functions.md"
-    fix = f"did you mean {', '.join(near)}?" if near else own
-    return binder.refuse("UNKNOWN_FUNCTION", node, name=name, fix=fix)
+    return binder.refuse("UNKNOWN_FUNCTION", node, name=name, fix=f"did you mean {near}?" if near else own)
 
 
 def _metadata(binder: ExpressionBinder, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:

@@ -81,7 +81,8 @@ def parse_statement(text: str, path: str = "<statement>", application: str = "")
         if mistake.severity == "error":
             raise mistake.exception()
     if len(file.statements) != 1:
-        raise error("SYNTAX_EXPECTED", span=Span(path, 1), expected="one statement", found=len(file.statements))
+        found, fix = len(file.statements), "write one statement at a time"
+        raise error("SYNTAX_EXPECTED", span=Span(path, 1), expected="one statement", found=found, fix=fix)
     return file.statements[0]
 
 
@@ -107,7 +108,13 @@ def _one(text: str, path: str, read: Callable[[DeltaStreamParser], T]) -> T:
     file = _open(path, text)
     pieces = split(file.source)
     if len(pieces) != 1:
-        raise error("SYNTAX_EXPECTED", span=Span(path, 1), expected="one text", found=len(pieces))
+        raise error(
+            "SYNTAX_EXPECTED",
+            span=Span(path, 1),
+            expected="one text",
+            found=len(pieces),
+            fix="write one text, without a ; inside",
+        )
     lexical = _lexical(file.source, pieces[0])
     if lexical:
         raise lexical.exception()

@@ -153,3 +153,12 @@ def _scalar(node: yaml.Node, span: Span, place: str) -> Any:
     if _NUMBER.match(text):
         return int(text)
     return float(text) if _FLOAT.match(text) else text
+
+
+def title_of(path: Path) -> str:
+    """The title of a case, empty without one; what is wrong with a file is told when it runs."""
+    try:
+        found = yaml.safe_load(path.read_bytes())
+    except yaml.YAMLError:
+        return ""
+    return str(found.get("title", "")) if isinstance(found, dict) else ""
