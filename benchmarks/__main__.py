@@ -53,6 +53,9 @@ ITEMS: Mapping[str, Item] = {
     ),
     "latency": Item("latency:latency", ("kafka",), "click → view, straight and through the temporal join"),
     "application": Item("applications:three_sinks", ("kafka",), "an application of 3 sinks; the peer is 3 jobs"),
+    "durability": Item(
+        "durability:forced", ("kafka",), "small batches whose checkpoint is forced to disk; the peer's is not"
+    ),
     "many": Item("jobs:many", ("kafka",), "1, 10, 50 jobs in one engine"),
     "kinesis": Item("kinesis_decode:decode", (), "GetRecords answers → Arrow; the peer is boto3"),
     "avro": Item("avro_decode:decode", (), "Avro records → columns; the peer is a loop over AvroDeserializer"),

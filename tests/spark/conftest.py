@@ -34,6 +34,8 @@ from ds_dagster.spark.session import build_session, class_name
 from ds_dagster.stores.registry import KINDS
 
 DEADLINE = 60.0
+LOSING: Mapping[str, str] = {"spark.hadoop.fs.losing.impl": "dsdagster.fs.LosingFileSystem"}
+"""Properties of a session that knows the disk whose power fails, see :class:`Disk`."""
 
 
 def settings_in(folder: Path, **spark: str) -> Settings:
@@ -58,7 +60,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings = settings_in(
         folder,
-        **{"spark.sql.streaming.pollingDelay": "20ms", "spark.sql.streaming.numRecentProgressUpdates": "1000"},
+        **{
+            "spark.sql.streaming.pollingDelay": "20ms",
+            "spark.sql.streaming.numRecentProgressUpdates": "1000",
+            **LOSING,
+        },
     )
     made = build_session(settings, jars=driver_jars(), app_name="tests")
     made.sparkContext.setLogLevel("OFF")
@@ -75,6 +81,32 @@ def elsewhere(spark: SparkSession, folder: Path) -> SparkSession:
     session = spark.newSession()
     session.conf.set("fs.viewfs.mounttable.elsewhere.link./root", folder.as_uri())
     return session
+
+
+@dataclass
+class Disk:
+    """Checkpoints under the scheme ``losing:``; all of a process share one disk."""
+
+    spark: SparkSession
+    folder: Path
+
+    @property
+    def _java(self) -> Any:
+        jvm: Any = self.spark._jvm
+        return jvm.dsdagster.fs.LosingFileSystem
+
+    def power(self, steps: int = 1 << 40, *, forced: bool = True) -> None:
+        """The next so many steps succeed, and no other; ``forced``: forcing a file to disk has an effect."""
+        self._java.arm(steps, forced)
+
+    @property
+    def is_off(self) -> bool:
+        return bool(self._java.isOff())
+
+    def lose(self, *, names: bool = False) -> None:
+        """What was not forced is gone; with ``names`` it is there, without its content."""
+        self._java.lose(str(self.folder), names)
+        self.power()
 
 
 @dataclass
@@ -195,6 +227,8 @@ class Bench:
     rows: Rows = field(default_factory=Rows)
     logged: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     project: Project | None = None
+    disk: str = ""
+    """Scheme of the file system of checkpoints, with its colon."""
 
     def compile(self, sql: str) -> Project:
         """The project of a text over the in-memory store ``m``."""
@@ -263,7 +297,7 @@ class Bench:
 
     def start(self, name: str, trigger: Trigger = "continuous", **options: Any) -> StreamingQuery:
         prepared = self.prepare(name, **options)
-        query = face.start(prepared, str(self.folder / "checkpoints" / name), trigger)
+        query = face.start(prepared, f"{self.disk}{self.folder}/checkpoints/{name}", trigger)
         self.running.append((prepared, query))
         return query
 
