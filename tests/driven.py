@@ -12,10 +12,12 @@ _LAST: dict[tuple[str, ...], int] = {}
 
 class Driven:
     """Forwards everything to its loader. ``prepare()`` begins from a checkpoint whose last loaded batch is planned and
-    not finished; a batch that is loaded again is one that a new run replays."""
+    not finished; a batch that is loaded again is one that a new run replays. With a tip that is given nothing is made
+    up."""
 
     def __init__(self, loader: Any) -> None:
         self.__dict__["loader"] = loader
+        self.__dict__["replays"] = True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["loader"], name)
@@ -33,12 +35,13 @@ class Driven:
         return str(place), *loader.target.path, loader.identity.ledger
 
     def prepare(self, tip: CheckpointTip | None = None) -> None:
+        self.__dict__["replays"] = tip is None
         last = _LAST.get(self._key)
         self.loader.prepare(tip or (CheckpointTip() if last is None else CheckpointTip.at(Tip(last))))
 
     def load(self, rows: Any, batch: int | Tip) -> LoadResult:
         batch = Tip(batch) if isinstance(batch, int) else batch
-        if batch.batch <= _LAST.get(self._key, -1):
+        if self.replays and batch.batch <= _LAST.get(self._key, -1):
             self.loader.prepare(CheckpointTip.at(batch))
         result: LoadResult = self.loader.load(rows, batch)
         _LAST[self._key] = batch.batch

@@ -126,15 +126,12 @@ class PostgresLoader(TableSink):
     def _look(self, cursor: Any) -> Found:
         statements = self._statements()
         found, existing = self._ledger(cursor), find_table(cursor, self.target.path)
-        differs = difference = ""
-        if existing is not None:
-            difference = shape_difference(existing, self.target, shared=self.shared)
-            differs = difference if difference and not self._is_replaceable(cursor, existing) else ""
+        difference = "" if existing is None else shape_difference(existing, self.target, shared=self.shared)
         others = found.facts.version is None and not self.shared and not self.is_full and existing is not None
         facts = replace(
             found.facts,
-            exists=self._new_tables(cursor, statements.new) != set() if self.is_full else existing is not None,
-            differs=bool(differs),
+            exists=statements.new in self._new_tables(cursor, statements.new) if self.is_full else existing is not None,
+            differs=bool(difference) and not self._is_replaceable(cursor, existing),
             has_others=others and self._has_others(cursor),
             keeps=self._keeps(existing),
         )
@@ -146,10 +143,11 @@ class PostgresLoader(TableSink):
             return ""
         return "TARGET_SHARED_RESET" if self.shared else "TARGET_REFERENCED" if existing.referenced else ""
 
-    def _is_replaceable(self, cursor: Any, existing: Existing) -> bool:
+    def _is_replaceable(self, cursor: Any, existing: Existing | None) -> bool:
         """A full refresh may give a table another shape if an earlier one made it and nothing hangs on it."""
         cursor.execute(self._statements().has_earlier())
-        return bool(self.is_full and cursor.fetchone()[0] and not is_kept(cursor, existing, self.target))
+        has_earlier = self.is_full and cursor.fetchone()[0]
+        return bool(existing is not None and has_earlier and not is_kept(cursor, existing, self.target))
 
     def _make(self, cursor: Any, found: Found) -> None:
         statements, existing = self._statements(), found.target
@@ -180,7 +178,8 @@ class PostgresLoader(TableSink):
         cursor.execute(statements.text(statements.newest(below)))
         newest, batch, offsets, rows, published = cursor.fetchone()
         facts = SinkFacts(tip_of(batch, offsets), None if newest is None else int(newest))
-        return Found(facts, rows=int(rows or 0), published=None if published is None else int(published))
+        is_published = self.is_full and published is not None
+        return Found(facts, rows=int(rows or 0), published=int(published) if is_published else None)
 
     def _written_as(self, existing: Existing | None) -> None:
         """Batches go into a table that is there, or into one of ours."""

@@ -6,6 +6,7 @@ Streams have tests of their own: Kafka and Kinesis in test_streaming_sinks.py, f
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -129,3 +130,39 @@ def test_every_row_is_there_once(crashing: Crashing) -> None:
         if point is None:
             crashing.start()
         assert crashing.sink.rows() == model(crashing.mode, sent)
+
+
+@pytest.mark.parametrize("sink", list(map(marked, KINDS)), indirect=True)
+@pytest.mark.parametrize("crashing", ["append"], indirect=True)
+def test_a_checkpoint_that_lost_its_end_never_skips_a_row(crashing: Crashing) -> None:
+    """What a machine that loses power leaves, or a copy that was restored: the sink has batches the checkpoint does not
+    know, and the source has got more rows. The right checkpoint goes on from there."""
+    sent = [(0, "./a"), (1, "./b"), (2, "./c")]
+    for record in sent:
+        send(crashing, [record])
+        crashing.settle()
+    crashing.bench.stop()
+    checkpoint = crashing.bench.folder / "checkpoints" / crashing.mode
+    whole = checkpoint.with_name("whole")
+    shutil.copytree(checkpoint, whole)
+    for folder in ("offsets", "commits"):
+        newest = max(int(path.name) for path in (checkpoint / folder).iterdir() if path.name.isdecimal())
+        for name in (str(newest), f".{newest}.crc"):
+            (checkpoint / folder / name).unlink(missing_ok=True)
+    sent.append((3, "./d"))
+    send(crashing, sent[-1:])
+    with pytest.raises(DsError) as problem:
+        crashing.start()
+    assert problem.value.condition == "CHECKPOINT_BEHIND_SINK"
+    assert crashing.sink.rows() == model("append", sent[:-1])
+    shutil.rmtree(checkpoint)
+    whole.rename(checkpoint)
+    crashing.start()
+    crashing.settle()
+    assert crashing.sink.rows() == model("append", sent)
+    crashing.bench.stop()
+    if crashing.sink.remove is not None:
+        crashing.sink.remove()
+        with pytest.raises(DsError) as problem:
+            crashing.start()
+        assert problem.value.condition == "TARGET_GONE"

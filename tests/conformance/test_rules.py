@@ -119,6 +119,9 @@ def test_rows_of_another_job_are_not_added_to(loaded: Any, batch: Any) -> None:
         assert loaded.rows() == [("./z", 1)]
         return
     assert refused(lambda: loaded.loader(job="test/other/q")) == "TARGET_OF_OTHER_JOB"
+    full = loaded.loader(job="test/other/q", refresh="full")
+    full.load(batch([("./z", 1)]), 0)
+    assert (full.finish(), loaded.rows()) == (1, [("./z", 1)]), "a full refresh replaces them"
 
 
 def test_a_shared_table_is_not_reset(loaded: Any) -> None:

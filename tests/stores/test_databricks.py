@@ -14,6 +14,7 @@ import pytest
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget, WriteSpec
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.project import Project, compile_texts, store_admin
@@ -409,11 +410,15 @@ def test_a_warehouse_that_refuses(dbx: Workspace) -> None:
 
 
 @pytest.mark.servers
-def test_a_table_another_project_has_loaded(dbx: Workspace) -> None:
-    first = warehouse_loader(dbx, "other")
-    first.prepare()
-    first.load(rows_of("append", ("a", 1)), 0)
-    other = warehouse_loader(dbx, "other")
-    other.identity = SinkIdentity("another/j/q", 1)
-    other.statements = Statements(other.target, other.identity)
-    assert refused(other.prepare).condition == "TARGET_OF_OTHER_JOB"
+def test_a_ledger_of_an_earlier_package_is_taken_over(dbx: Workspace) -> None:
+    """It knew batches by number alone."""
+    loader = warehouse_loader(dbx, "older")
+    loader.prepare()
+    loader.load(rows_of("append", ("a", 1)), Tip(0, "aa"))
+    dbx.managed.database.execute('ALTER TABLE "main.default.ds_ledger" DROP COLUMN offsets')
+    del dbx.managed.columns["main.default.ds_ledger"]["offsets"]
+    again = warehouse_loader(dbx, "older")
+    again.prepare()
+    assert again.load(rows_of("append", ("a", 9)), Tip(0, "bb")).replayed, "compared by number"
+    again.load(rows_of("append", ("b", 1)), Tip(1, "cc"))
+    assert refused(lambda: again.load(rows_of("append", ("b", 9)), Tip(1, "dd"))).condition == "CHECKPOINT_BEHIND_SINK"

@@ -233,14 +233,6 @@ def test_tables_made_with_partitions_stay_so(address: LakeAddress, tmp_path: Pat
 # --- who else writes --------------------------------------------------------------------------------------------------
 
 
-def test_rows_of_another_job_are_not_doubled(address: LakeAddress) -> None:
-    load(address, target(), 1, rows(("a", 1)), job="theirs")
-    problem = refused(lambda: loader_of(address, target(), job="ours"))
-    assert problem.condition == "TARGET_OF_OTHER_JOB"
-    assert load(address, target(refresh="full"), 1, rows(("b", 1)), job="ours") == 1
-    assert found(address) == [("b", 1)]
-
-
 def test_several_queries_fill_a_declared_table(address: LakeAddress) -> None:
     """Each has its own epochs; none of them can start anew alone."""
     loaders = [loader_of(address, target(), job=job, shared=True) for job in ("one", "two")]

@@ -15,6 +15,7 @@ import pyarrow
 import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.datatypes import (
     BIGINT,
     BOOLEAN,
@@ -232,32 +233,6 @@ def test_a_users_view_is_no_target(address: SnowflakeAddress, schema: str, run: 
     assert problem.value.condition == "TARGET_NOT_A_TABLE"
 
 
-def test_rows_of_another_job_are_not_doubled(address: SnowflakeAddress, schema: str) -> None:
-    load(address, target(schema), 1, rows(("./a", 1)), job="first")
-    with pytest.raises(DsError) as problem:
-        load(address, target(schema), 1, rows(("./a", 1)), job="second")
-    assert problem.value.condition == "TARGET_OF_OTHER_JOB"
-
-
-def test_one_of_several_queries_of_a_table_cannot_start_anew(address: SnowflakeAddress, schema: str, run: Any) -> None:
-    def loaded(job: str, version: int, *batches: pyarrow.Table) -> None:
-        loader = Driven(SnowflakeLoader(address, target(schema), SinkIdentity(job, version), shared=True))
-        try:
-            loader.prepare()
-            for epoch, batch in enumerate(batches):
-                loader.load(batch, epoch)
-        finally:
-            loader.close()
-
-    for job in ("first", "second"):
-        loaded(job, 1, rows((f"./{job}", 1)))
-    with pytest.raises(DsError) as problem:
-        loaded("first", 2)
-    assert problem.value.condition == "TARGET_SHARED_RESET"
-    loaded("first", 1)  # going on is no reset
-    assert run("SELECT URL FROM T ORDER BY URL") == [("./first",), ("./second",)]
-
-
 def test_what_is_not_there_is_named(address: SnowflakeAddress) -> None:
     for place, condition in (
         ((DATABASE, "NOWHERE", "T"), "TARGET_SCHEMA_MISSING"),
@@ -356,3 +331,17 @@ def test_admin(address: SnowflakeAddress, schema: str) -> None:
     without.close()
     gone = SnowflakeAdmin("sf", {**settings, "url": "http://127.0.0.1:1"}).probe()
     assert not gone.ok and "does not answer" in gone.message
+
+
+def test_a_ledger_of_an_earlier_package_is_taken_over(address: SnowflakeAddress, schema: str, run: Any) -> None:
+    """It knew batches by number alone."""
+    load(address, target(schema), 1, rows(("./a", 1)))
+    run("ALTER TABLE T__DS_LEDGER DROP COLUMN OFFSETS")
+    loader = Driven(SnowflakeLoader(address, target(schema), SinkIdentity("j", 1)))
+    loader.prepare()
+    assert loader.load(rows(("./a", 9)), Tip(0, "bb")).replayed, "compared by number"
+    loader.load(rows(("./b", 1)), Tip(1, "cc"))
+    with pytest.raises(DsError) as problem:
+        loader.load(rows(("./b", 9)), Tip(1, "dd"))
+    assert problem.value.condition == "CHECKPOINT_BEHIND_SINK"
+    loader.close()
