@@ -283,7 +283,7 @@ public final class TimedRows {
   /** The last row up to a time, null without one. */
   public TimedRow lastUntil(long ts) {
     Cursor found = new Cursor(ts);
-    return found.isValid() ? found.row() : null;
+    return found.at < 0 ? null : found.row();
   }
 
   /** Replaces the last row up to the time of a row by it. */
@@ -326,10 +326,6 @@ public final class TimedRows {
       }
       at--;
       index = at < 0 ? -1 : hold(buckets.get(at)).behind(new TimedRow(ts, null, null), TimedRow.BY_TIME) - 1;
-    }
-
-    private boolean isValid() {
-      return at >= 0;
     }
 
     private TimedRow row() {
