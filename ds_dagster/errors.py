@@ -22,6 +22,7 @@ from typing import Literal
 
 from ds_dagster.conditions import CONDITIONS, Condition, render
 from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.names import NO_NAMES
 
 FaultDomain = Literal["user", "external", "internal"]
 RetryHint = Literal["never", "soon", "wait", "back_off"]
@@ -63,8 +64,11 @@ class DsError(Exception):
 
     @property
     def hint(self) -> str:
-        """What to do, or an empty string."""
-        return render(self.definition.hint, self.params)
+        """What to do, or an empty string; without the part that would name the nearest of nothing."""
+        text = render(self.definition.hint, self.params)
+        if self.params.get("nearest") != NO_NAMES:
+            return text
+        return "; ".join(part for part in text.split("; ") if NO_NAMES not in part)
 
     @property
     def fault(self) -> Fault:

@@ -44,10 +44,15 @@ def nearest(name: str, known: Iterable[str], count: int = 3, cutoff: float = 0.5
     return tuple(by_fold[key] for key in found)
 
 
+NO_NAMES = "(none)"
+"""Stands for names where there are none to choose from; a part of a hint that would show it is left out."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``a, b`` for a hint; all known names (at most twelve) when nothing is close, ``(none)`` when there are none."""
+    """``a, b`` for a hint; all known names (at most twelve) when nothing is close, :data:`NO_NAMES` when there
+    are none."""
     candidates = list(known)
-    return ", ".join(nearest(name, candidates) or sorted(candidates)[:12]) or "(none)"
+    return ", ".join(nearest(name, candidates) or sorted(candidates)[:12]) or NO_NAMES
 
 
 def safe_name(text: str, limit: int = 200) -> str:

@@ -277,9 +277,12 @@ def tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
     for query, relation in queries:
         status = statuses[query.name]
         if status.state == "RUNNING":
+            if status.caught_up is None and status.lag_records:
+                waiting = f"{status.lag_records:,} records wait"
+                note(f"{relation.name.name} is being built, its rows are not complete: {waiting}")
             continue
         written = newest_batch(project, relation) or status.progressed
-        state = f"is {status.state.lower().replace('_', ' ')}"
+        state = "has failed" if status.state == "FAILED" else f"is {status.state.lower().replace('_', ' ')}"
         if status.state == "ABSENT":
             state = "ended with the engine" if ended_with_engine(status) else "was never started"
         reason = f" ({status.message})" if status.message else ""

@@ -44,11 +44,15 @@ def stop(project: Path | None, as_json: bool) -> int:
     """End the engine; jobs stop after their batch and go on when an engine starts again."""
     from ds_dagster.runtime.engine import stop_engine
 
-    stopped = stop_engine(settings_of(project, quiet=as_json))
+    settings = settings_of(project, quiet=as_json)
+    engine = Control.open(settings).engines()[0]
+    if not as_json and engine.state != "GONE":
+        note(f"engine {engine.name}: stopping{f', pid {engine.pid}' if engine.pid else ''}; jobs end their batch first")
+    stopped = stop_engine(settings)
     if as_json:
         emit_json({"stopped": stopped})
-    elif not stopped:
-        note("no engine runs here")
+    else:
+        note(f"engine {engine.name}: stopped" if stopped else "no engine runs here")
     return 0
 
 
@@ -62,7 +66,7 @@ def status(project: Path | None, as_json: bool) -> int:
         {
             "name": e.name,
             "state": e.state,
-            "pid": e.pid,
+            "pid": e.pid if as_json or e.pid is None else str(e.pid),
             "host": e.host,
             "version": e.version,
             "started": clock(e.started),

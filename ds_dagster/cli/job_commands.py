@@ -82,18 +82,20 @@ def apply_command(
 
 
 @click.command("ps")
+@click.option("--exit-code", is_flag=True, help="Exit 1 when a job that should run does not.")
 @project_option
 @json_option
-def ps_command(project: Path | None, as_json: bool) -> int:
+def ps_command(exit_code: bool, project: Path | None, as_json: bool) -> int:
     """Engines and jobs."""
     settings = settings_of(project, quiet=as_json)
     control = Control.open(settings)
     engines, statuses = control.engines(), control.statuses()
     orphans = _orphans(settings, control) if statuses else frozenset()
+    code = 1 if exit_code and any(map(is_down, statuses)) else 0
     if as_json:
         jobs = [{**_job_json(s), "orphan": s.name in orphans} for s in statuses]
         emit_json({"engines": [_engine_json(e) for e in engines], "jobs": jobs})
-        return 0
+        return code
     for engine in engines:
         note(
             f"engine {engine.name}: {engine.state.lower()}"
@@ -104,7 +106,14 @@ def ps_command(project: Path | None, as_json: bool) -> int:
     numbers = tuple(place for place, figure in enumerate(COLUMNS.values(), 2) if figure.unit != "moment")
     rows = [_row(status, now, ORPHAN if status.name in orphans else "") for status in statuses]
     table(headers, rows, right=(*numbers, len(COLUMNS) + 2))
-    return 0
+    return code
+
+
+def is_down(status: JobStatus) -> bool:
+    """Whether a job that is wanted does not run and is not being started either; a finite one: whether it failed."""
+    if status.desired == "FINISHED":
+        return status.state == "FAILED"
+    return status.desired == "RUNNING" and status.state not in ("RUNNING", "STARTING")
 
 
 def _orphans(settings: Settings, control: Control) -> frozenset[str]:
@@ -183,7 +192,8 @@ def stop_command(queries: tuple[str, ...], everything: bool, project: Path | Non
         if name not in known:
             raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, known))
     ensured = control.stop(names, requested_by=REQUESTED_BY)
-    control.wait(names, {e.name: e.generation for e in ensured}, WAIT_SECONDS)
+    on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
+    control.wait(names, {e.name: e.generation for e in ensured}, WAIT_SECONDS, on_change)
     if as_json:
         emit_json([asdict(e) for e in ensured])
     return 0

@@ -9,6 +9,7 @@ import importlib
 import sys
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -76,7 +77,12 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="ds-dagster")
-def cli() -> None:
+@click.option(
+    "--project",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Project folder, here or behind the command (default: the nearest one upward with settings).",
+)
+def cli(project: Path | None) -> None:
     """Streaming SQL as Dagster assets, on Spark."""
 
 

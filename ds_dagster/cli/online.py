@@ -19,7 +19,7 @@ from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.schema_registry import RegistryDefinition
 from ds_dagster.catalog.values import PropertyValue, secret_reference
 from ds_dagster.diagnostics import Diagnostic
-from ds_dagster.errors import DsError, ExternalError
+from ds_dagster.errors import DsError, error
 from ds_dagster.local.doctor import Fact
 from ds_dagster.project import Project, store_admin
 from ds_dagster.questions.connecting import resolver
@@ -48,6 +48,16 @@ def examine_online(project: Project, seconds: float) -> tuple[Fact, ...]:
     silent = f"no answer in {seconds:g} s"
     fix = "check address and network; --timeout gives it longer (a sleeping warehouse takes a minute)"
     return (*_refused(project), *(found.get(name) or Fact(name, False, silent, fix) for name in probes))
+
+
+def store_findings(project: Project, seconds: float) -> Iterator[Diagnostic]:
+    """The stores that do not answer or do not let us in, at the place of their declaration."""
+    stores = {f"store {store.name}": store for store in project.catalog.stores.values()}
+    for fact in examine_online(project, seconds):
+        if fact.name in stores and not fact.ok:
+            store = stores[fact.name]
+            problem = error("STORE_NOT_USABLE", span=store.origin.span, store=store.name, found=fact.found)
+            yield replace(problem.diagnostic(), hint=fact.fix or problem.hint)
 
 
 def _collected(
@@ -130,5 +140,5 @@ def _answer(name: str, probe: Probe, redactor: Redactor, answers: queue.SimpleQu
 
 def _hint(problem: DsError) -> str:
     """What to do; for what may pass by itself, that jobs go on trying."""
-    again = "; jobs try it again by themselves" if isinstance(problem, ExternalError) else ""
+    again = "; jobs try it again by themselves" if problem.fault.hint in ("back_off", "soon") else ""
     return problem.hint if "by itself" in problem.hint else problem.hint + again

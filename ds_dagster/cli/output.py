@@ -17,13 +17,19 @@ from ds_dagster.errors import DsError, ProjectError
 from ds_dagster.settings import Settings, find_project, load_settings
 
 
+def _project_before_command() -> Path | None:
+    """``ds --project DIR ps``: the folder that stands before the command."""
+    folder: Path | None = click.get_current_context().find_root().params.get("project")
+    return folder
+
+
 def project_option(function: Any) -> Any:
     """``--project DIR``: default the nearest folder upward with settings."""
     return click.option(
         "--project",
         "project",
         type=click.Path(file_okay=False, path_type=Path),
-        default=None,
+        default=_project_before_command,
         help="Project folder (default: the nearest one upward with settings).",
     )(function)
 

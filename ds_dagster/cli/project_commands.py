@@ -12,10 +12,13 @@ from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import QualifiedName, did_you_mean
 from ds_dagster.project import Project, delivery_of, load_project, uri_of
 
+STORE_SECONDS = 20.0
+"""How long a store may take to answer `check --online`."""
+
 
 @click.command("check")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--online", is_flag=True, help="ask the schema registries too: what is read and written fits theirs")
+@click.option("--online", is_flag=True, help="Ask the stores and schema registries too.")
 @project_option
 @json_option
 def check_command(paths: tuple[Path, ...], online: bool, project: Path | None, as_json: bool) -> int:
@@ -23,9 +26,11 @@ def check_command(paths: tuple[Path, ...], online: bool, project: Path | None, a
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
     if online:
+        from ds_dagster.cli.online import store_findings
         from ds_dagster.cli.schema_commands import online_findings
 
-        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *online_findings(loaded)))
+        asked = (*online_findings(loaded), *store_findings(loaded, STORE_SECONDS))
+        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *asked))
     chosen = {str(path) for path in paths}
     shown = [d for d in loaded.diagnostics if not chosen or (d.span and _inside(d.span.file, chosen, settings.root))]
     ok = not any(d.severity == "error" for d in shown)

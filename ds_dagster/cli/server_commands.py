@@ -90,7 +90,7 @@ def doctor_command(online: bool, timeout: float, project: Path | None, as_json: 
         if problem.condition != "PROJECT_NOT_FOUND" or online:
             raise
         state = (project or Path.cwd()).resolve() / ".ds"
-    facts = examine(state)
+    facts = (*examine(state), *_job_facts(state, project))
     if online:
         facts = (*facts, *_online_facts(project, timeout))
     ok = all(fact.ok for fact in facts)
@@ -102,6 +102,27 @@ def doctor_command(online: bool, timeout: float, project: Path | None, as_json: 
         if not fact.ok:
             note(f"{fact.name}: {fact.fix}")
     return 0 if ok else 1
+
+
+def _job_facts(state: Path, project: Path | None) -> tuple[Fact, ...]:
+    """The jobs that should run and do not, where a journal on this machine tells of some."""
+    from ds_dagster.cli.job_commands import is_down
+    from ds_dagster.local.doctor import Fact
+    from ds_dagster.runtime.control import Control
+
+    if not (state / "journal.db").is_file():
+        return ()
+    try:
+        statuses = Control.open(settings_of(project, quiet=True)).statuses()
+    except DsError as problem:
+        return (Fact("jobs", False, problem.message, problem.hint),)
+    down = [status for status in statuses if is_down(status)]
+    if not down:
+        return (Fact("jobs", True, f"{sum(status.state == 'RUNNING' for status in statuses)} run"),)
+    return tuple(
+        Fact(f"job {status.name}", False, f"{status.state} {status.message}".strip(), status.hint or "see `ds ps`")
+        for status in down
+    )
 
 
 def _online_facts(project: Path | None, seconds: float) -> tuple[Fact, ...]:

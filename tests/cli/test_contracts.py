@@ -6,10 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ds_dagster.cli.main import COMMANDS
+from ds_dagster.cli.job_commands import is_down
+from ds_dagster.cli.main import COMMANDS, run
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.status import JobStatus
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
@@ -160,3 +164,56 @@ def test_looking_at_data_imports_neither_spark_nor_dagster_nor_a_driver(project:
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stderr.rsplit("HEAVY ", 1)[1]) == []
+
+
+def test_the_project_may_stand_before_the_command(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    empty = tmp_path_factory.mktemp("empty")
+    monkeypatch.chdir(empty)
+    assert run(["--project", str(project), "ps"]) == 0
+    assert run(["ps", "--project", str(project)]) == 0
+    assert run(["--project", str(empty), "ps", "--project", str(project)]) == 0, "the nearer one wins"
+    assert run(["ps"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("desired", "state", "down"),
+    [
+        ("RUNNING", "RUNNING", False), ("RUNNING", "STARTING", False), ("RUNNING", "FAILED", True),
+        ("RUNNING", "BACKING_OFF", True), ("RUNNING", "UNKNOWN", True), ("RUNNING", "ABSENT", True),
+        ("STOPPED", "STOPPED", False), ("STOPPED", "UNKNOWN", False), ("FINISHED", "FINISHED", False),
+        ("FINISHED", "FAILED", True),
+    ],
+)  # fmt: skip
+def test_what_counts_as_down(desired: Any, state: Any, down: bool) -> None:
+    assert is_down(JobStatus("q", "j", "r", state, desired)) is down
+
+
+def test_the_exit_code_of_ps_and_doctor_tells_of_jobs_that_are_down(
+    ds, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ds("ps", "--exit-code").code == 0
+    failed = JobStatus("visits", "j", "r", "FAILED", "RUNNING", "X", "no way", "mend it")
+    monkeypatch.setattr(Control, "statuses", lambda self, names=None: (failed,))
+    assert ds("ps").code == 0
+    assert ds("ps", "--exit-code").code == 1
+    assert ds("ps", "--exit-code", "--json").code == 1
+    state = project / ".ds"
+    state.mkdir(exist_ok=True)
+    (state / "journal.db").touch()
+    told = ds("doctor", "--json")
+    assert told.code == 1
+    assert {"name": "job visits", "ok": False, "found": "FAILED no way", "fix": "mend it"} in told.json["facts"]
+
+
+def test_nothing_near_is_not_offered(ds) -> None:
+    told = ds("logs", "nosuch")
+    assert told.code == 1
+    assert "(none)" not in told.err
+
+
+def test_check_online_asks_the_stores(ds) -> None:
+    told = ds("check", "--online", "--json")
+    assert told.code == 1
+    assert {"STORE_NOT_USABLE"} <= set(told.conditions)

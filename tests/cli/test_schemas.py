@@ -28,6 +28,12 @@ FIELDS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _stores_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only registries are looked at here."""
+    monkeypatch.setattr("ds_dagster.cli.online.store_findings", lambda project, seconds: ())
+
+
 @pytest.fixture
 def registry() -> Iterator[AvroRegistry]:
     made = AvroRegistry()
