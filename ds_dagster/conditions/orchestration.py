@@ -60,6 +60,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "make the translator with key_prefix=project.key_prefix",
     ),
     Condition(
+        "STORE_NOT_USABLE",
+        "external",
+        "the store {store} cannot be used now: {found}",
+        "look at it with: ds doctor --online",
+    ),
+    Condition(
         "RELATION_NOT_STOPPED",
         "external",
         "{count} queries have not stopped yet: {names}",

@@ -13,12 +13,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "57015",
     ),
     Condition(
-        "STORE_NOT_USABLE",
-        "external",
-        "the store {store} cannot be used now: {found}",
-        "look at it with: ds doctor --online",
-    ),
-    Condition(
         "STORE_LOGIN_REFUSED",
         "user",
         "the store {store} at {address} refused the login of {user}",
