@@ -101,12 +101,10 @@ def _check_regex(
 
 
 def _check_replacement(binder: ExpressionBinder, node: exp.Expression, text: str | None, groups: int) -> None:
-    for found in re.finditer(r"\\[\s\S]?|\$(\d|\{[a-zA-Z][a-zA-Z0-9]*\})?", text or ""):
-        if found[0] in ("\\", "$"):
-            reason = f"'{text}': a {found[0]} stands for itself as \\{found[0]}"
-            raise binder.refuse("PATTERN_INVALID", node, reason=reason)
-        if found[1] and found[1].isdecimal() and int(found[1]) > groups:
-            raise binder.refuse("REGEX_GROUP_MISSING", node, group=int(found[1]), pattern=text, groups=groups)
+    """A backslash and a ``$`` without a number or name behind it are plain characters."""
+    for digit in re.findall(r"\$(\d)", text or ""):
+        if int(digit) > groups:
+            raise binder.refuse("REGEX_GROUP_MISSING", node, group=int(digit), pattern=text, groups=groups)
 
 
 def _check_time_pattern(binder: ExpressionBinder, node: exp.Expression, text: str | None) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any
@@ -20,15 +21,25 @@ TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
 FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
 EXACT = Context(prec=100)
 TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
-DEFAULT_PRECISION: Mapping[str, int] = MappingProxyType({"TIMESTAMP": 6, "TIMESTAMP_LTZ": 6, "TIME": 0})
+DEFAULT_PRECISION: Mapping[str, int] = MappingProxyType({"TIMESTAMP": 3, "TIMESTAMP_LTZ": 3, "TIME": 0})
 """Digits of a fraction where the type names none."""
-WHOLE = re.compile(r"[+-]?\d+")
+MOMENT = re.compile(
+    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?"
+    r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?\s*(Z|z|[+-]\d\d:?\d\d)?"
+)
+"""Parts that are left out are the first ones."""
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 WORDS: Mapping[str, float] = MappingProxyType({"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf})
 
 
-def cast(value: Any, source: DataType | None, target: DataType) -> Any:
+def cast(value: Any, source: DataType | None, target: DataType, *, safe: bool = False) -> Any:
     """A value of one type as another; NULL stays NULL.
+
+    Args:
+        value: of the type ``source``.
+        source: None for what is of the target's type already.
+        target: of the result.
+        safe: a value that does not fit becomes NULL, inside of nested ones too.
 
     Raises:
         ValueError: the value does not fit.
@@ -36,11 +47,21 @@ def cast(value: Any, source: DataType | None, target: DataType) -> Any:
     if value is None or source == target or source is None:
         return value
     if isinstance(target, ArrayType):
-        return [cast(inner, _element(source), target.element) for inner in value]
+        return [cast(inner, _element(source), target.element, safe=safe) for inner in value]
     if isinstance(target, MapType):
-        return {cast(k, _key(source), target.key): cast(v, _value(source), target.value) for k, v in value.items()}
+        key, inside = _key(source), _value(source)
+        return {cast(k, key, target.key, safe=safe): cast(v, inside, target.value, safe=safe) for k, v in value.items()}
     if not isinstance(target, Scalar):
-        return _as_struct(value, source, target)
+        return _as_struct(value, source, target, safe)
+    try:
+        return _as_scalar(value, source, target)
+    except (ValueError, ArithmeticError):
+        if safe:
+            return None
+        raise
+
+
+def _as_scalar(value: Any, source: DataType, target: Scalar) -> Any:
     if target.name == "VARCHAR":
         text = as_text(value, source)
         return text if target.length is None else text[: target.length]
@@ -63,11 +84,11 @@ def _value(type_: DataType) -> DataType | None:
     return type_.value if isinstance(type_, MapType) else None
 
 
-def _as_struct(value: Mapping[str, Any], source: DataType, target: StructType) -> dict[str, Any]:
+def _as_struct(value: Mapping[str, Any], source: DataType, target: StructType, safe: bool) -> dict[str, Any]:
     """Fields by their places, as they are bound."""
     fields = source.fields if isinstance(source, StructType) else ()
     pairs = zip(fields, target.fields, strict=True)
-    return {new.name: cast(value.get(old.name), old.type, new.type) for old, new in pairs}
+    return {new.name: cast(value.get(old.name), old.type, new.type, safe=safe) for old, new in pairs}
 
 
 def as_text(value: Any, type_: DataType) -> str:
@@ -133,6 +154,21 @@ def double_text(value: float, _type: Scalar | None = None) -> str:
     return f"{front}{shown[0]}.{shown[1:] or '0'}E{place - 1}"
 
 
+def _float_text(value: float, _type: Scalar) -> str:
+    """The shortest digits that give the same number of 32 bits."""
+    if math.isfinite(value):
+        shown = (float(f"{value:.{digits}g}") for digits in range(1, 10))
+        value = next(short for short in shown if _narrow(short) == value)
+    return double_text(value)
+
+
+def _narrow(value: float) -> float:
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
 _TEXTS: Mapping[str, Callable[[Any, Scalar], str]] = MappingProxyType(
     {
         "BOOLEAN": _truth_text,
@@ -140,7 +176,7 @@ _TEXTS: Mapping[str, Callable[[Any, Scalar], str]] = MappingProxyType(
         "TIMESTAMP_LTZ": _moment_text,
         "TIME": _time_text,
         "DECIMAL": _decimal_text,
-        "FLOAT": double_text,
+        "FLOAT": _float_text,
         "DOUBLE": double_text,
         "VARBINARY": _bytes_text,
     }
@@ -162,9 +198,9 @@ def _as_integer(value: Any, name: str) -> int:
 def _whole(value: Any, name: str) -> int:
     if isinstance(value, str):
         text = value.strip()
-        if WHOLE.fullmatch(text) is None:
+        if NUMBER.fullmatch(text) is None or "e" in text.lower():
             raise ValueError(f"'{value}' is not a valid {name}")
-        return int(text)
+        return int(Decimal(text))
     if isinstance(value, datetime):
         return math.floor((in_utc(value) - datetime(1970, 1, 1)).total_seconds())  # noqa: DTZ001, in UTC
     if isinstance(value, float) and not math.isfinite(value):
@@ -197,6 +233,8 @@ def _as_decimal(value: Any, target: Scalar) -> Decimal:
 
 
 def _exact(value: Any, target: Scalar) -> Decimal:
+    if isinstance(value, bool):
+        return Decimal(int(value))
     try:
         exact = Decimal(repr(value) if isinstance(value, float) else str(value).strip())
     except InvalidOperation as problem:
@@ -227,7 +265,14 @@ def _as_moment(value: Any, target: Scalar) -> datetime:
         moment = datetime(value.year, value.month, value.day)  # noqa: DTZ001, in UTC
     else:
         raise ValueError(f"{value} is not a valid {target}")
+    if target.precision is not None:
+        moment = moment.replace(microsecond=_cut(moment.microsecond, target.precision))
     return moment.replace(tzinfo=timezone.utc) if target.name == "TIMESTAMP_LTZ" else moment
+
+
+def _cut(microseconds: int, digits: int) -> int:
+    """A fraction of a second with so many digits."""
+    return microseconds - microseconds % 10 ** (6 - digits) if digits < 6 else microseconds
 
 
 def read_moment(text: str) -> datetime:
@@ -236,12 +281,27 @@ def read_moment(text: str) -> datetime:
     Raises:
         ValueError: it is neither.
     """
-    plain = re.sub(r"(\.\d{6})\d+", r"\1", text.strip().replace("Z", "+00:00"))
-    plain = re.sub(r"\.(\d{1,5})(?=$|[+-])", lambda m: "." + m.group(1).ljust(6, "0"), plain)
+    match = MOMENT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"'{text}' is not a valid TIMESTAMP")
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    micros = int((fraction or "0").ljust(6, "0")[:6])
     try:
-        return in_utc(datetime.fromisoformat(plain))
+        midnight = datetime(int(year), int(month or 1), int(day or 1))  # noqa: DTZ001, in UTC
+        moment = midnight.replace(
+            hour=int(hour or 0), minute=int(minute or 0), second=int(second or 0), microsecond=micros
+        )
     except ValueError as problem:
         raise ValueError(f"'{text}' is not a valid TIMESTAMP") from problem
+    return moment - zone_offset(zone) if zone else moment
+
+
+def zone_offset(zone: str) -> timedelta:
+    """How far a zone ``Z``, ``+02``, ``+0200``, ``+02:00`` is ahead of UTC."""
+    if zone.upper() == "Z":
+        return timedelta()
+    hours, minutes = int(zone[1:3]), int(zone[3:].strip(":") or 0)
+    return timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
 
 
 def _as_date(value: Any, _target: Scalar) -> date:
@@ -258,8 +318,9 @@ def _as_time(value: Any, _target: Scalar) -> time:
         raise ValueError(f"'{value}' is not a valid TIME") from problem
 
 
-def _as_bytes(value: Any, _target: Scalar) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
+def _as_bytes(value: Any, target: Scalar) -> bytes:
+    made = value.encode() if isinstance(value, str) else bytes(value)
+    return made if target.length is None else made[: target.length]
 
 
 _CASTS: Mapping[str, Callable[[Any, Scalar], Any]] = MappingProxyType(

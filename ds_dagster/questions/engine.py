@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import DataType
+from ds_dagster.datatypes import FLOATS, DataType, Scalar
 from ds_dagster.errors import error
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.calls import named
@@ -67,12 +67,13 @@ class Engine:
                 return None
             return function(*values)
 
+        is_float = isinstance(result, Scalar) and result.name in FLOATS
         struct = ", ".join(f"{place} {duck_name(type_)}" for place, type_ in zip(places, types, strict=True))
         self._connection.create_function(
             name,
-            call,
+            _as_text(call) if is_float else call,
             [f"STRUCT({struct or 'a0 BOOLEAN'})"],
-            duck_name(result),
+            "VARCHAR" if is_float else duck_name(result),
             null_handling="special",
             side_effects=changes,
         )
@@ -86,7 +87,8 @@ class Engine:
             exp.PropertyEQ(this=exp.to_identifier(place), expression=value)
             for place, value in zip(places or ["a0"], values, strict=True)
         ]
-        return named(name, exp.Struct(expressions=pairs))
+        made = named(name, exp.Struct(expressions=pairs))
+        return exp.Cast(this=made, to=duck_type(result)) if is_float else made
 
     def prepare(self, question: Question) -> str:
         """A question in DuckDB's words.
@@ -117,6 +119,16 @@ class Engine:
         except duckdb.Error as problem:
             raise error("QUESTION_FAILED", reason=_reason(problem)) from None
         return answer
+
+
+def _as_text(call: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], str | None]:
+    """The digits of a float: DuckDB takes a NaN of Python for NULL."""
+
+    def shown(packed: dict[str, Any]) -> str | None:
+        value = call(packed)
+        return None if value is None else repr(float(value))
+
+    return shown
 
 
 @cache

@@ -72,13 +72,13 @@ def _date_format(value: Any, pattern: str) -> str | None:
 
 
 def _to_date(text: str, pattern: str = times.DATE_PATTERN) -> Any:
-    moment = times.parsed(text, pattern)
+    moment = times.parsed(text, pattern, whole=False)
     return None if moment is None else moment.date()
 
 
 def _unix_timestamp(call: Call) -> Callable[..., Any]:
     def function(text: str, pattern: str = times.DEFAULT_PATTERN) -> int | None:
-        moment = times.parsed(text, pattern)
+        moment = times.parsed(text, pattern, whole=False)
         return None if moment is None else times.epoch_micros(moment) // 1_000_000
 
     return function if call.arguments else lambda: times.epoch_micros(datetime.now(timezone.utc)) // 1_000_000
@@ -206,6 +206,8 @@ def _map_from(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
 
 
 def _text_to_map(text: str, between: str = ",", inside: str = "=") -> dict[str, str | None]:
+    if not text:
+        return {}
     pairs = (re.split(inside, part, maxsplit=1) for part in re.split(between, text))
     return {pair[0]: pair[1] if len(pair) > 1 else None for pair in pairs}
 

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, FLOATS, INTEGERS, DataType, MapType, Scalar
+from ds_dagster.datatypes import BIGINT, FLOATS, INTEGERS, MAX_DECIMAL_PRECISION, DataType, MapType, Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.expressions import cast_type
 from ds_dagster.questions.aggregates import AGGREGATES, OF_ROWS, AggregateCall
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.calls import Call, Computed, Native, named
-from ds_dagster.questions.casts import EXACT, cast, fitted
+from ds_dagster.questions.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
 from ds_dagster.questions.duck_types import duck_type
 from ds_dagster.questions.functions import SCALARS
 from ds_dagster.questions.trees import Aggregated, type_of
@@ -134,12 +134,7 @@ class Lowering:
             return exp.Cast(this=value, to=duck_type(target))
 
         def converted(inner: Any) -> Any:
-            try:
-                return cast(inner, source, target)
-            except (ValueError, ArithmeticError):
-                if safe:
-                    return None
-                raise
+            return cast(inner, source, target, safe=safe)
 
         return self.registry.computed(converted, [value], [source], target, takes_nulls=False)
 
@@ -154,6 +149,9 @@ class Lowering:
     def visit_sum(self, node: exp.Expression) -> exp.Expression:
         """Numbers, or a time moved by an interval; a DATE stays a DATE."""
         result = type_of(node)
+        if isinstance(result, Scalar) and result.name == "DECIMAL" and result.precision == MAX_DECIMAL_PRECISION:
+            add = EXACT.subtract if isinstance(node, exp.Sub) else EXACT.add
+            return self._exact(node, add) or self._binary(node)
         made = self._binary(node)
         moves = isinstance(node.this, exp.Interval) or isinstance(node.expression, exp.Interval)
         return exp.Cast(this=exp.Paren(this=made), to=duck_type(result)) if moves and result is not None else made
@@ -165,7 +163,8 @@ class Lowering:
     def visit_whole_division(self, node: exp.Expression) -> exp.Expression:
         """Whole numbers, cut towards zero; by zero it fails."""
         left, right = (exp.Paren(this=self.lower(side)) for side in (node.this, node.expression))
-        by_zero = exp.EQ(this=right.copy(), expression=exp.Literal.number(0))
+        is_zero = exp.EQ(this=right.copy(), expression=exp.Literal.number(0))
+        by_zero = exp.and_(is_zero, exp.Not(this=exp.Is(this=left.copy(), expression=exp.Null())))
         fails = exp.If(this=by_zero, true=named("error", exp.Literal.string("division by zero")))
         return exp.Case(ifs=[fails], default=exp.IntDiv(this=left, expression=right))
 
@@ -270,7 +269,14 @@ def _is_easy(source: DataType, target: DataType) -> bool:
     if source.name == target.name == "DECIMAL":
         room = (target.precision or 10) - (target.scale or 0) >= (source.precision or 10) - (source.scale or 0)
         return room and (target.scale or 0) >= (source.scale or 0)
+    if target.name in TIMES:
+        return (source.name, target.name) in EASY_CASTS and _digits(target) >= _digits(source)
     return (source.name, target.name) in EASY_CASTS
+
+
+def _digits(type_: Scalar) -> int:
+    """Of the fraction of a second; a DATE has none."""
+    return type_.precision if type_.precision is not None else DEFAULT_PRECISION.get(type_.name, 0)
 
 
 def _number_type(node: exp.Expression) -> DataType:

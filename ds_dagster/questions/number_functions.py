@@ -28,7 +28,10 @@ def _like_result(rounding: str) -> Computed:
         def function(value: Any, digits: int = 0) -> Any:
             if isinstance(value, float) and not math.isfinite(value):
                 return value
-            return typed(_quantized(value, digits, rounding), call.result)
+            try:
+                return typed(_quantized(value, digits, rounding), call.result)
+            except ValueError:
+                return None
 
         return function
 
@@ -45,7 +48,7 @@ def typed(value: Decimal, type_: DataType) -> Any:
     if name == "DECIMAL":
         assert isinstance(type_, Scalar)
         return fitted(value, type_)
-    return float(value) if name in ("FLOAT", "DOUBLE") else int(value)
+    return float(value) + 0.0 if name in ("FLOAT", "DOUBLE") else int(value)
 
 
 def _signed(value: Any) -> Any:

@@ -52,15 +52,13 @@ def _replaced(text: str, pattern: str, by: str) -> str:
 
 @lru_cache(maxsize=256)
 def _replacement(java: str) -> str:
-    """``$1`` and ``${name}`` are groups, a backslash makes the next sign plain."""
+    """``$1`` and ``${name}`` are groups; a backslash and any other ``$`` are plain characters."""
 
     def part(found: re.Match[str]) -> str:
-        plain, name, number = found.groups()
-        if plain:
-            return plain.replace("\\", "\\\\")
-        return f"\\g<{name or number}>" if name or number else found.group(0).replace("\\", "\\\\")
+        name, number = found.groups()
+        return f"\\g<{name or number}>" if name or number else "\\\\"
 
-    return re.sub(r"\\(.)|\$\{(\w+)\}|\$(\d)|\\", part, java)
+    return re.sub(r"\$\{(\w+)\}|\$(\d)|\\", part, java)
 
 
 def _extracted(text: str, pattern: str, group: int = 0) -> str | None:

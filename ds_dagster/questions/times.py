@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ds_dagster.questions.casts import in_utc
+from ds_dagster.questions.casts import in_utc, read_moment, zone_offset
 
 DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
 DATE_PATTERN = "yyyy-MM-dd"
@@ -69,10 +69,14 @@ _SHOWN: Mapping[str, Letters] = MappingProxyType(
 )
 """Letter of a Java pattern → its text. Source: java.time.format.DateTimeFormatter."""
 _READ: Mapping[str, str] = MappingProxyType(
-    {"y": "%Y", "u": "%Y", "M": "%m", "d": "%d", "H": "%H", "h": "%I", "m": "%M", "s": "%S", "a": "%p", "D": "%j",
-     "S": "%f", "X": "%z", "x": "%z", "Z": "%z", "E": "%a"}
+    {
+        "y": r"\d{4}", "u": r"\d{4}", "M": r"\d{2}", "d": r"\d{2}", "H": r"\d{2}", "h": r"\d{2}", "m": r"\d{2}",
+        "s": r"\d{2}", "a": r"AM|PM|am|pm", "D": r"\d{3}", "X": r"Z|[+-]\d\d(?::?\d\d)?", "x": r"[+-]\d\d(?::?\d\d)?",
+        "Z": r"[+-]\d{4}", "E": r"[A-Za-z]+",
+    }
 )  # fmt: skip
-_READ_LONG: Mapping[str, str] = MappingProxyType({"yy": "%y", "MMM": "%b", "MMMM": "%B", "EEEE": "%A"})
+"""Letter of a Java pattern → the text it reads; several letters read so many digits, one any number of them."""
+_MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 def pattern_pieces(java: str) -> list[tuple[str, str, str]]:
@@ -101,26 +105,73 @@ def formatted(moment: datetime | date, pattern: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _reading(java: str) -> str:
-    parts = []
+def _reading(java: str, whole: bool) -> tuple[re.Pattern[str], tuple[str, ...]]:
+    """A Java pattern as a regular expression with a group for each run of a letter, and those runs."""
+    parts, runs = [], []
     for quoted, letters, other in pattern_pieces(java):
-        if letters:
-            form = _READ_LONG.get(letters) or _READ.get(letters[0])
-            if form is None:
-                raise ValueError(f"{letters} in the pattern {java} is not supported in a question")
-            parts.append(form)
-        else:
-            parts.append((quoted or other).replace("%", "%%"))
-    return "".join(parts)
+        if not letters:
+            parts.append(re.escape(quoted or other))
+            continue
+        runs.append(letters)
+        form = _digits_of(letters, java)
+        parts.append(f"({form if whole else form.replace('{2}', '{1,2}')})")
+    return re.compile("".join(parts)), tuple(runs)
 
 
-def parsed(text: str, pattern: str = DEFAULT_PATTERN) -> datetime | None:
-    """A text as a time in UTC by a Java pattern, None where it does not match."""
-    form = _reading(pattern)
+def _digits_of(letters: str, java: str) -> str:
+    if letters[0] == "S":
+        return rf"\d{{{len(letters)}}}"
+    if letters[0] == "M" and len(letters) > 2:
+        return "[A-Za-z]+"
+    if letters == "yy":
+        return r"\d{2}"
+    form = _READ.get(letters[0])
+    if form is None:
+        raise ValueError(f"{letters} in the pattern {java} is not supported in a question")
+    return r"\d+" if len(letters) == 1 and form.startswith(r"\d") else form
+
+
+def parsed(text: str, pattern: str = "", *, whole: bool = True) -> datetime | None:
+    """A text as a time in UTC by a Java pattern, None where it does not match.
+
+    Args:
+        text: read.
+        pattern: none reads ``yyyy-MM-dd HH:mm:ss`` with or without a fraction.
+        whole: nothing may follow.
+    """
+    if not pattern and whole:
+        try:
+            return read_moment(text)
+        except ValueError:
+            return None
+    expression, runs = _reading(pattern or DEFAULT_PATTERN, whole)
+    match = expression.fullmatch(text) if whole else expression.match(text)
+    if match is None:
+        return None
     try:
-        return in_utc(datetime.strptime(text, form))  # noqa: DTZ007, in UTC
+        return _moment(dict(zip((run[0] for run in runs), zip(runs, match.groups(), strict=True), strict=True)))
     except ValueError:
         return None
+
+
+def _moment(parts: Mapping[str, tuple[str, str]]) -> datetime:
+    def number(*letters: str, default: int = 0) -> int:
+        text = next((parts[letter][1] for letter in letters if letter in parts), None)
+        return default if text is None else int(text)
+
+    run, written = parts.get("M", ("", "1"))
+    month = _MONTH_NAMES.index(written[:3].lower()) + 1 if len(run) > 2 else int(written)
+    hour = number("H")
+    if "h" in parts:
+        hour = number("h") % 12 + (12 if parts.get("a", ("", ""))[1].upper() == "PM" else 0)
+    year = number("y", "u", default=1970)
+    year += 2000 if parts.get("y", ("", ""))[0] == "yy" else 0
+    fraction = parts.get("S", ("", "0"))[1].ljust(6, "0")[:6]
+    moment = datetime(year, month, number("d", default=1), hour, number("m"), number("s"), int(fraction))  # noqa: DTZ001, in UTC
+    if "D" in parts:
+        moment += timedelta(days=number("D") - 1)
+    zone = next((parts[letter][1] for letter in "XxZ" if letter in parts), "")
+    return moment - zone_offset(zone) if zone else moment
 
 
 def after_epoch(seconds: float) -> datetime:
@@ -210,7 +261,7 @@ PARTS: Mapping[str, Callable[[datetime], int]] = MappingProxyType(
         "HOUR": lambda moment: moment.hour,
         "MINUTE": lambda moment: moment.minute,
         "SECOND": lambda moment: moment.second,
-        "MILLISECOND": lambda moment: moment.second * 1000 + moment.microsecond // 1000,
+        "MILLISECOND": lambda moment: moment.microsecond // 1000,
         "EPOCH": lambda moment: epoch_micros(moment) // 1_000_000,
     }
 )
@@ -224,7 +275,7 @@ def part(unit: str, moment: Any) -> int:
 
 def converted(text: str, source: str, target: str) -> str | None:
     """A text of one time zone in another one."""
-    moment = parsed(text)
+    moment = parsed(text, whole=False)
     try:
         zones = ZoneInfo(source), ZoneInfo(target)
     except (ZoneInfoNotFoundError, ValueError) as problem:
