@@ -7,6 +7,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from ds_dagster.envelope import MARK
+
 EVENT_TIME: Final = "__event_time"
 """TIMESTAMP: event time of a row; carries the watermark after the clock was attached."""
 DELETED: Final = "__deleted"
@@ -20,9 +22,6 @@ WINDOW: Final = "__window"
 """STRUCT of start and end, carries the watermark."""
 
 TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW})
-
-FAULT_MARK: Final = "[ds:"
-"""What our operators and expressions begin a failure with, see :mod:`ds_dagster.spark.faults`."""
 
 
 def field(name: str) -> Column:
@@ -59,7 +58,7 @@ def opaque_condition(condition: Column) -> Column:
 def failure(condition: str, **params: Column | str) -> Column:
     """A column of type VOID that fails the batch with a named condition; parameters must hold no payload."""
     struct = sf.struct(*[(sf.lit(v) if isinstance(v, str) else v.cast("string")).alias(k) for k, v in params.items()])
-    return sf.raise_error(sf.concat(sf.lit(f"{FAULT_MARK}{condition}] "), sf.to_json(struct)))
+    return sf.raise_error(sf.concat(sf.lit(f"{MARK}{condition}] "), sf.to_json(struct)))
 
 
 def required(condition: Column, otherwise: Column) -> Column:

@@ -1,16 +1,12 @@
 """Exceptions of Spark, its sources and its sinks → our conditions.
 
-Three ways lead out of a query, tried in this order: a failure of ours that crossed the JVM as text (``[ds:NAME] …``
-from operators
-and expressions, ``… [NAME]`` from Python code inside Spark), a rule of :data:`RULES` over class names, Spark's
-condition names and
-texts of the whole chain of causes, and SPARK_FAILED. A user's data is in none of the results: texts that quote values
-are cut.
+Three ways lead out of a query, tried in this order: a failure of ours in its envelope (:mod:`ds_dagster.envelope`), a
+rule of :data:`RULES` over class names, Spark's condition names and texts of the whole chain of causes, and
+SPARK_FAILED. A user's data is in none of the results: texts that quote values are cut.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,21 +16,18 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from ds_dagster.conditions import CONDITIONS
-from ds_dagster.conditions.base import Condition
+from ds_dagster.envelope import from_wire
 from ds_dagster.errors import DsError, error
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 """What a call into Spark raises."""
 DETAIL_CHARACTERS = 600
-_OPERATOR = re.compile(r"\[ds:([A-Z_]+)\] ?([^\n]*)")
-_IN_PYTHON = re.compile(r"ds_dagster\.errors\.\w+: (?:\S+: )?error: ([^\n]*) \[([A-Z_]+)\]")
 _IN_CALLBACK = re.compile(r"pyspark\.errors\.exceptions\.\w+\.(\w+): \[([A-Z][A-Z0-9_.]+)\] ([^\n]*)")
 _IN_JAVA = re.compile(r"((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?::\s*|\Z)(.*)", re.DOTALL)
 _TOLD_BY_JAVA = re.compile(r"^(?:Caused by)?: ((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?:: ([^\n]*))?$", re.M)
 _GATEWAY = re.compile(r"(?i)py4j")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
 _PLAN = re.compile(r"\n=== Streaming Query ===|\nLogical Plan:|;\n'?[A-Z]\w+ ")
-_FIELD = re.compile(r"\\\{(\w+)(?:![rs])?\\\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,39 +178,13 @@ def _failed(condition: str, detail: str, entities: str) -> DsError:
 
 
 def _of_ours(text: str, entities: str) -> DsError | None:
-    found = next((m for m in _OPERATOR.finditer(text) if not m[2].startswith(",")), None)
-    if found and found[1] in CONDITIONS:
-        return _from_operator(found[1], found[2], entities)
-    inside = _IN_PYTHON.search(text)
-    if inside and inside[2] in CONDITIONS:
-        return error(inside[2], **parameters(CONDITIONS[inside[2]], inside[1]))
-    return None
-
-
-def _from_operator(name: str, rest: str, entities: str) -> DsError:
-    """Expressions of ours send their parameters as JSON, operators a sentence."""
-    start = rest.find("{")
-    try:
-        params: Any = json.JSONDecoder().raw_decode(rest)[0] if start == 0 else None
-    except json.JSONDecodeError:
-        params = None
-    if isinstance(params, dict):
-        return error(name, **params)
-    return _failed(name, _trimmed(rest), entities)
-
-
-def parameters(condition: Condition, message: str) -> dict[str, Any]:
-    """The values a message was rendered from, read back by its template; empty when it does not fit."""
-    named: set[str] = set()
-
-    def group(match: re.Match[str]) -> str:
-        if match[1] in named:
-            return f"(?P={match[1]})"
-        named.add(match[1])
-        return f"(?P<{match[1]}>.*?)"
-
-    found = re.fullmatch(_FIELD.sub(group, re.escape(condition.message)), message)
-    return dict(found.groupdict()) if found else {}
+    found = from_wire(text)
+    if found is None:
+        return None
+    if "{entities}" in CONDITIONS[found.condition].message:
+        found.params.setdefault("entities", entities)
+    found.detail = _trimmed(found.detail)
+    return found
 
 
 # --- the chain of causes ----------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ turns such an exception into ours.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
@@ -21,7 +20,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType
 
-from ds_dagster.conditions import CONDITIONS
+from ds_dagster.envelope import from_wire
 from ds_dagster.errors import DsError, error
 from ds_dagster.spark.clock_config import ClockConfig
 from ds_dagster.spark.gateway import has_operators, package
@@ -33,8 +32,6 @@ RETENTION_MICROS = 3_600_000_000
 NO_REPLAY = -1
 SHARED_MARK = "__shared:"
 """What the name of a column begins with whose exchange is made once, see :meth:`Operators.share_steps`."""
-
-_OPERATOR_FAULT = re.compile(r"\[ds:([A-Z_]+)\] ([^\n]*)")
 
 
 class CheckedColumn(NamedTuple):
@@ -523,10 +520,7 @@ def operators(spark: SparkSession) -> Operators:
 
 def operator_error(failure: BaseException | str) -> DsError | None:
     """The condition that an operator named in an exception's text, or None when no operator raised it."""
-    found = _OPERATOR_FAULT.search(str(failure))
-    if found is None or found.group(1) not in CONDITIONS:
-        return None
-    return error(found.group(1), detail=found.group(2).strip())
+    return from_wire(str(failure))
 
 
 def _unframed(framed: bytes) -> list[tuple[bytes | None, bytes | None]]:

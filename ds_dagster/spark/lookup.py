@@ -23,6 +23,7 @@ from pyspark.sql.types import StructField, StructType
 
 from ds_dagster.catalog.io_spec import Resolver, TableRead
 from ds_dagster.plan.static_nodes import StaticScan
+from ds_dagster.spark.crossing import crosses
 from ds_dagster.spark.sources import register_provider, resolved
 from ds_dagster.spark.typemap import to_spark
 
@@ -55,6 +56,7 @@ def lookup_frame(spark: SparkSession, scan: StaticScan, spec: TableRead, resolve
     return sf.broadcast(frame.select(*named))
 
 
+@crosses
 class LookupSource(DataSource):
     """``ds_lookup``: see :func:`lookup_frame`, which sets its options."""
 
@@ -72,6 +74,7 @@ class LookupSource(DataSource):
         return LookupReader(dict(self.options), schema)
 
 
+@crosses
 class LookupReader(DataSourceReader):
     """Rows of one table."""
 

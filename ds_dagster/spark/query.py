@@ -31,6 +31,7 @@ from ds_dagster.spark.batch_writers import BatchWriter
 from ds_dagster.spark.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.clock import ClockMode, batch_settings, clock_config
 from ds_dagster.spark.compiler import NOTHING, POSITION, OutputMode, PlanCompiler, Wants, output_mode, state_store
+from ds_dagster.spark.crossing import crossing
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.inputs import log_writers, logged_source, source_reader, table_reader
@@ -322,7 +323,7 @@ def _wants(query: BoundQuery, write: WriteSpec) -> Wants:
 def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery) -> DataStreamWriter:
     batches = prepared.application or prepared.writer or prepared.capture or _by_batches(prepared)
     if batches is not None:
-        return writer.foreachBatch(_logged(batches, prepared.logs))
+        return writer.foreachBatch(crossing(_logged(batches, prepared.logs)))
     options = dict(prepared.options)
     if prepared.logs is not None:
         options[JOB_OPTION] = prepared.job_name

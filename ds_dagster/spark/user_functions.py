@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from ds_dagster.catalog.user_function import UserFunction
 from ds_dagster.errors import DsError, error
+from ds_dagster.spark.crossing import enveloped
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.typemap import spark_sql, to_spark
 
@@ -71,7 +72,8 @@ def _python(function: UserFunction, result: spark_types.DataType) -> Callable[..
     type_ = to_arrow_type(result)
 
     def run(*columns: pyarrow.Array) -> pyarrow.Array:
-        return call(code, columns, type_)
+        with enveloped():
+            return call(code, columns, type_)
 
     return run
 

@@ -110,8 +110,7 @@ def asked(table: str, ask: Callable[[], Sequence[tuple[Any, ...]]]) -> Sequence[
         if problem.condition not in OF_THE_TABLE:
             raise
         reason = " ".join(str(problem.params.get("reason", "")).split())
-        plain = reason.replace("[", "(").replace("]", ")")  # what stands in brackets is a condition, inside Spark
-        raise error("LOOKUP_TABLE_DIFFERS", table=table, reason=plain) from None
+        raise error("LOOKUP_TABLE_DIFFERS", table=table, reason=reason) from None
 
 
 def as_batches(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> Iterator[pyarrow.RecordBatch]:

@@ -19,6 +19,7 @@ else:
 BASE = frozenset(
     {
         "aws_session",
+        "envelope",
         "errors",
         "figures",
         "conditions",

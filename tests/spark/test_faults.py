@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 from pyspark.errors import PySparkException
 
 from ds_dagster.conditions import CONDITIONS
-from ds_dagster.errors import error
-from ds_dagster.spark.faults import RULES, Cause, classify, parameters
+from ds_dagster.errors import DsError, error
+from ds_dagster.spark.crossing import crosses
+from ds_dagster.spark.faults import RULES, Cause, classify
 
 
 class Throwable:
@@ -63,9 +66,9 @@ CASES = [
     ("PYTHON_WORKER_SLOW", ("java.net.SocketTimeoutException", "Timed out while waiting for the Python worker to connect back")),
     ("PLAN_REFUSED_BY_SPARK", ("org.apache.spark.sql.AnalysisException", "[STREAMING_OUTPUT_MODE.X] no")),
     ("SPARK_FAILED", ("java.lang.IllegalStateException", "something new")),
-    ("KINESIS_THROTTLED", ("org.apache.spark.api.python.PythonException", "Traceback …\nds_dagster.errors.ExternalError: error: "
-                           "Kinesis throttled GetRecords on s for 3 s without a success [KINESIS_THROTTLED]\n  hint: add shards")),
-    ("KAFKA_WRITE_FAILED", ("org.apache.spark.SparkException", "Job aborted: [ds:KAFKA_WRITE_FAILED] broker said no")),
+    ("KINESIS_THROTTLED", ("org.apache.spark.api.python.PythonException", "Traceback …\nds_dagster.errors.ExternalError: "
+                           '[ds:KINESIS_THROTTLED] {"operation": "GetRecords", "stream": "s", "seconds": 3}\n')),
+    ("KAFKA_WRITE_FAILED", ("org.apache.spark.SparkException", 'Job aborted: [ds:KAFKA_WRITE_FAILED] {"detail":"broker said no"}')),
 ]  # fmt: skip
 
 
@@ -95,13 +98,30 @@ def test_values_of_users_stay_out():
     assert "hunter2" not in str(found)
 
 
-def test_parameters_cross_the_python_worker():
-    message = error("KINESIS_THROTTLED", operation="GetRecords", stream="s", seconds=3).message
-    assert parameters(CONDITIONS["KINESIS_THROTTLED"], message) == {
-        "operation": "GetRecords",
-        "stream": "s",
-        "seconds": "3",
-    }
+@crosses
+class Reader:
+    """What Spark calls in a worker, and keeps the text of."""
+
+    def refuses(self) -> None:
+        raise error("KINESIS_OPTION_INVALID", name="shards", value="[x] {y}", allowed="1 to 10")
+
+    def read(self):
+        yield 1
+        raise error("KINESIS_THROTTLED", operation="GetRecords", stream="s", seconds=3)
+
+    def given(self):
+        return self.read()
+
+
+@pytest.mark.parametrize("call", [Reader.refuses, lambda r: list(r.read()), lambda r: list(r.given())])
+def test_parameters_cross_the_python_worker(call):
+    """All of them, those of the hint too, whatever they hold."""
+    with pytest.raises(DsError) as raised:
+        call(Reader())
+    text = "[PYTHON_EXCEPTION] it failed:\n" + "".join(traceback.format_exception(raised.value)) + "\n\tat X.java"
+    found = classify(failed(("org.apache.spark.api.python.PythonException", text)))
+    assert (found.condition, found.params) == (raised.value.condition, raised.value.params)
+    assert found.hint == raised.value.hint
 
 
 def test_parameters_of_our_expressions():

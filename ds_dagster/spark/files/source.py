@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from ds_dagster.errors import error
 from ds_dagster.files.address import FileFacts, FileStore
 from ds_dagster.files.rows import read_rows
+from ds_dagster.spark.crossing import crosses
 from ds_dagster.spark.files.options import FilesOptions
 from ds_dagster.spark.files.position import JsonOffset, Position, number_of
 
@@ -34,6 +35,7 @@ TASK_BYTES = 16 * 1024 * 1024
 TASK_FILES = 200
 
 
+@crosses
 class FilesDataSource(DataSource):
     """``ds_files``: rows of the files in one folder, as JSON. Options: ``FilesOptions``."""
 
@@ -51,6 +53,7 @@ class FilesDataSource(DataSource):
         return FilesStreamReader(FilesOptions.parse(self.options))
 
 
+@crosses
 class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming reader of one folder.
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ds_dagster.spark.crossing import crosses
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.options import Connection, KinesisOptions
 from ds_dagster.spark.kinesis.put import OutRecord, Putter
@@ -28,6 +29,7 @@ class Written(WriterCommitMessage):
     rows: int
 
 
+@crosses
 class KinesisStreamWriter(DataSourceStreamArrowWriter):
     """Writes ``data`` (binary; empty or null is a delete) and ``partition_key`` (text; null gives a random one).
 
@@ -47,6 +49,7 @@ class KinesisStreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, iterator)
 
 
+@crosses
 class KinesisBatchWriter(DataSourceArrowWriter):
     """The same for one batch of a query in update mode, which Spark gives to no Python stream writer."""
 

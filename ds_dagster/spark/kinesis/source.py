@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from ds_dagster.spark.crossing import crosses
 from ds_dagster.spark.kinesis.buffer import NO_LOOK
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.decode import RECORD_DDL
@@ -47,6 +48,7 @@ NOTE_SECONDS = 30.0
 """Pause between notes of how far shards were seen to their end."""
 
 
+@crosses
 class KinesisDataSource(DataSource):
     """``ds_kinesis``: reads and writes one Kinesis stream. Options: ``OPTIONS`` of the module ``options``."""
 
@@ -72,6 +74,7 @@ class KinesisDataSource(DataSource):
         return KinesisStreamWriter(KinesisOptions.parse(self.options))
 
 
+@crosses
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming reader of one stream.
 

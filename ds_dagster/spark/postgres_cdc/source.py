@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
+from ds_dagster.spark.crossing import crosses
 from ds_dagster.spark.postgres_cdc.options import WAL_BYTES_OF_A_RECORD, CdcOptions
 from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader
 from ds_dagster.spark.postgres_cdc.position import PARTITION, JsonOffset, Position
@@ -33,6 +34,7 @@ MARK_BYTES = 16 * 1024 * 1024
 """Log after which a mark is left from which decoding may begin."""
 
 
+@crosses
 class PostgresCdcSource(DataSource):
     """``ds_postgres_cdc``: changes of tables. Options: ``CdcOptions``."""
 
@@ -65,6 +67,7 @@ class _Range:
     end: int
 
 
+@crosses
 class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming reader of one slot.
 

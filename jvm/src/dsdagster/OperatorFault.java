@@ -7,25 +7,34 @@ import java.util.Map;
 /**
  * A failure of an operator that Python maps back to a named condition.
  *
- * <p>Rule: the text always begins with {@code [ds:CONDITION]}, whatever Spark wraps around it, so that the
- * classifier needs no exception classes.
+ * <p>Rule: the text always begins with its envelope, {@code [ds:CONDITION] {"parameter": …}}, whatever Spark wraps
+ * around it, so that the classifier needs no exception classes and reads back no sentence.
  */
 public final class OperatorFault extends RuntimeException {
   private static final long serialVersionUID = 1L;
   private static final ObjectMapper MAPPER = new ObjectMapper();
 
-  public OperatorFault(String condition, String message) {
-    this(condition, message, null);
+  /** A fault whose message needs no parameters; {@code detail} says more about this case. */
+  public OperatorFault(String condition, String detail) {
+    this(condition, detail, null);
   }
 
-  public OperatorFault(String condition, String message, Throwable cause) {
-    super("[ds:" + condition + "] " + message, cause);
+  public OperatorFault(String condition, String detail, Throwable cause) {
+    this(condition, Map.of("detail", String.valueOf(detail)), cause);
+  }
+
+  private OperatorFault(String condition, Map<String, ?> parameters, Throwable cause) {
+    super("[ds:" + condition + "] " + json(parameters), cause);
   }
 
   /** A fault with the parameters of its condition's message. */
   public static OperatorFault of(String condition, Map<String, ?> parameters) {
+    return new OperatorFault(condition, parameters, null);
+  }
+
+  private static String json(Map<String, ?> parameters) {
     try {
-      return new OperatorFault(condition, MAPPER.writeValueAsString(parameters));
+      return MAPPER.writeValueAsString(parameters);
     } catch (JsonProcessingException impossible) {
       throw new IllegalStateException(impossible);
     }

@@ -1,6 +1,5 @@
 package dsdagster.avro;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
 import dsdagster.Expressions;
 import dsdagster.OperatorFault;
 import dsdagster.registry.Unreadable;
@@ -8,6 +7,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.Serializable;
 import java.nio.ByteBuffer;
+import java.util.Map;
 import org.apache.avro.Schema;
 import org.apache.avro.io.BinaryEncoder;
 import org.apache.avro.io.EncoderFactory;
@@ -20,8 +20,6 @@ import org.apache.spark.sql.types.StructType;
 /** Encodes structs as Avro in Confluent's wire format, all by one registered schema. One instance per task. */
 public final class AvroEncoder implements Serializable {
   private static final long serialVersionUID = 1L;
-  private static final ObjectMapper MAPPER = new ObjectMapper();
-
   private final String schema;
   private final int id;
   private final StructType type;
@@ -67,9 +65,8 @@ public final class AvroEncoder implements Serializable {
       writer.write(row, encoder);
       encoder.flush();
     } catch (Unreadable problem) {
-      String reason = problem.getMessage();
-      String said = MAPPER.createObjectNode().put("subject", subject).put("reason", reason).toString();
-      throw new OperatorFault("AVRO_VALUE_UNWRITABLE", said);
+      String reason = String.valueOf(problem.getMessage());
+      throw OperatorFault.of("AVRO_VALUE_UNWRITABLE", Map.of("subject", subject, "reason", reason));
     } catch (IOException problem) {
       throw new IllegalStateException("a write into memory that failed", problem);
     }

@@ -1,6 +1,5 @@
 package dsdagster.protobuf;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
 import com.google.protobuf.CodedOutputStream;
 import com.google.protobuf.Descriptors.Descriptor;
 import dsdagster.Expressions;
@@ -13,6 +12,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Base64;
 import java.util.Deque;
+import java.util.Map;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.DataType;
@@ -25,8 +25,6 @@ import org.apache.spark.sql.types.StructType;
  */
 public final class ProtobufEncoder implements Serializable {
   private static final long serialVersionUID = 1L;
-  private static final ObjectMapper MAPPER = new ObjectMapper();
-
   private final byte[] descriptors;
   private final String message;
   private final int id;
@@ -75,9 +73,8 @@ public final class ProtobufEncoder implements Serializable {
       writer.write(row, out);
       out.flush();
     } catch (Unreadable problem) {
-      String reason = problem.getMessage();
-      String said = MAPPER.createObjectNode().put("subject", subject).put("reason", reason).toString();
-      throw new OperatorFault("PROTOBUF_VALUE_UNWRITABLE", said);
+      String reason = String.valueOf(problem.getMessage());
+      throw OperatorFault.of("PROTOBUF_VALUE_UNWRITABLE", Map.of("subject", subject, "reason", reason));
     } catch (IOException problem) {
       throw new IllegalStateException("a write into memory that failed", problem);
     }

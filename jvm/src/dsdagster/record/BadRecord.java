@@ -1,10 +1,10 @@
 package dsdagster.record;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import dsdagster.Expressions;
 import dsdagster.OperatorFault;
 import java.io.Serializable;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -12,8 +12,6 @@ import org.apache.spark.unsafe.types.UTF8String;
 /** Fails the batch for a record that cannot be decoded; says where it stands and why, never what is in it. */
 public final class BadRecord implements Serializable {
   private static final long serialVersionUID = 1L;
-  private static final ObjectMapper MAPPER = new ObjectMapper();
-
   private final String entity;
   private final String relation;
 
@@ -29,9 +27,13 @@ public final class BadRecord implements Serializable {
   }
 
   public boolean fail(UTF8String partition, UTF8String position, UTF8String reason) {
-    ObjectNode said = MAPPER.createObjectNode().put("entity", entity).put("relation", relation);
-    said.put("partition", String.valueOf(partition)).put("position", String.valueOf(position));
-    throw new OperatorFault("BAD_RECORD", said.put("reason", String.valueOf(reason)).toString());
+    Map<String, String> said = new LinkedHashMap<>();
+    said.put("entity", entity);
+    said.put("relation", relation);
+    said.put("partition", String.valueOf(partition));
+    said.put("position", String.valueOf(position));
+    said.put("reason", String.valueOf(reason));
+    throw OperatorFault.of("BAD_RECORD", said);
   }
 
   @Override

@@ -2,7 +2,6 @@ package dsdagster.registry;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import dsdagster.OperatorFault;
 import java.io.FileInputStream;
 import java.io.IOException;
@@ -16,6 +15,7 @@ import java.security.KeyStore;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import java.util.Base64;
+import java.util.Map;
 import javax.net.ssl.HttpsURLConnection;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLSocketFactory;
@@ -121,8 +121,10 @@ public final class RegistryClient {
   }
 
   private OperatorFault fault(String condition, String detail) {
-    ObjectNode said = MAPPER.createObjectNode().put("registry", settings.name);
-    said.put("address", String.join(",", settings.addresses)).put("user", settings.user.isEmpty() ? "nobody" : settings.user);
-    return new OperatorFault(condition, said.put("detail", detail).toString());
+    String user = settings.user.isEmpty() ? "nobody" : settings.user;
+    String address = String.join(",", settings.addresses);
+    String known = String.valueOf(detail);
+    return OperatorFault.of(
+        condition, Map.of("registry", settings.name, "address", address, "user", user, "detail", known));
   }
 }

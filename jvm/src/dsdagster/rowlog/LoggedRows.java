@@ -1,6 +1,7 @@
 package dsdagster.rowlog;
 
 import dsdagster.OperatorFault;
+import java.util.Map;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.util.AccumulatorV2;
@@ -83,7 +84,7 @@ final class LoggedRows extends AccumulatorV2<byte[], List<byte[]>> {
 
   private void check() {
     if (bytes > MOST_BYTES) {
-      throw new OperatorFault("ROW_LOG_FULL", "{\"log\":\"" + log + "\",\"megabytes\":" + (MOST_BYTES >> 20) + "}");
+      throw OperatorFault.of("ROW_LOG_FULL", Map.of("log", log, "megabytes", MOST_BYTES >> 20));
     }
   }
 

@@ -59,7 +59,7 @@ public final class Times implements Serializable {
       made.setLenient(false);
       return made;
     } catch (IllegalArgumentException refused) {
-      throw new OperatorFault("PATTERN_INVALID", "{\"reason\": \"a letter of it is not one of SimpleDateFormat's\"}");
+      throw OperatorFault.of("PATTERN_INVALID", Map.of("reason", "a letter of it is not one of SimpleDateFormat's"));
     }
   }
 

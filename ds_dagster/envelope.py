@@ -1,0 +1,49 @@
+"""How a failure crosses a process: its condition's name and parameters, as JSON behind a mark.
+
+Spark hands the failures of operators, expressions and Python workers on as text, with text of its own around it. The
+envelope (``[ds:NAME] {"parameter": …}``) is found in it wherever it is: JSON says itself where it ends, so parameters
+hold any characters. Java writes the same (``dsdagster.OperatorFault``). Messages are made from templates where they are
+shown, and never read back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from ds_dagster.conditions import CONDITIONS
+from ds_dagster.errors import DsError, error
+
+MARK = "[ds:"
+_ENVELOPE = re.compile(re.escape(MARK) + r"([A-Z0-9_]+)\] (?=\{)")
+_DETAIL = "detail"
+
+
+def to_wire(failure: DsError) -> str:
+    """The envelope of a failure; its span is left behind, which only a compiler's failure has."""
+    values = {name: _plain(value) for name, value in failure.params.items()}
+    values |= {_DETAIL: failure.detail} if failure.detail else {}
+    return f"{MARK}{failure.condition}] {json.dumps(values)}"
+
+
+def from_wire(text: str) -> DsError | None:
+    """The failure of the first whole envelope in a text, None without one."""
+    return next(_envelopes(text), None)
+
+
+def _envelopes(text: str) -> Iterator[DsError]:
+    for found in _ENVELOPE.finditer(text):
+        try:
+            values = json.JSONDecoder().raw_decode(text, found.end())[0]
+        except json.JSONDecodeError:
+            continue  # a plan that quotes the text of an expression
+        if found[1] in CONDITIONS:
+            yield error(found[1], **{"detail": "", **values})
+
+
+def _plain(value: object) -> object:
+    """As JSON keeps it; what it does not know is told as text, as a message would."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
