@@ -19,18 +19,19 @@ from pyspark.sql import types as spark_types
 
 from ds_dagster.catalog.io_spec import Envelope, RowSource, SchemaPart, SchemaSpec
 from ds_dagster.catalog.relation import Column, Relation, TimestampFormat
-from ds_dagster.datatypes import DataType, Scalar
+from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.spark import columns as names
 from ds_dagster.spark.columns import field, opaque, opaque_condition, required
-from ds_dagster.spark.json_options import TEXT_IN_JSON, json_options
-from ds_dagster.spark.jvm import CheckedColumn, operators
+from ds_dagster.spark.java_values import json_columns
+from ds_dagster.spark.json_options import json_options
+from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
 from ds_dagster.spark.record_fields import record_field
 from ds_dagster.spark.row_logs import RowLogs, bad_record
 from ds_dagster.spark.schemas import Part, Raw, ResolvedSchemas, decoded_part, encoded, framed, payload
-from ds_dagster.spark.typemap import spark_sql, to_spark
+from ds_dagster.spark.typemap import to_spark
 
 _CORRUPT = "__corrupt"
 _VALUE = "__value"
@@ -90,11 +91,10 @@ def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
     parts = {_VALUE: opaque(_decoded_value(source, scan))}
     if changelog:
         parts[names.DELETED] = no_value
-    if scan.relation.key.exclude:
-        parts[_KEY] = opaque(_decoded_key(source, scan.relation))
-    elif changelog:
-        parts[_KEY] = opaque(sf.when(no_value, _decoded_key(source, scan.relation)))
-    frame = _without_bad_records(frame.select("*", *[c.alias(n) for n, c in parts.items()]), source, scan, wants)
+    frame = frame.select("*", *[c.alias(n) for n, c in parts.items()])
+    if scan.relation.key.exclude or changelog:
+        frame = frame.select("*", opaque(_key_where_needed(source, scan)).alias(_KEY))
+    frame = _without_bad_records(frame, source, scan, wants)
     return frame.select(*_fields(source, scan), *_technical(source, scan, wants))
 
 
@@ -119,7 +119,14 @@ def value_columns(relation: Relation) -> tuple[Column, ...]:
 
 
 def _read_from_value(scan: Scan) -> tuple[Column, ...]:
-    return tuple(column for column in scan.read_columns if column.name not in scan.relation.key.exclude)
+    """A changelog's primary key may stand in the record's key alone: Kafka Connect and ksqlDB write so."""
+    inside = tuple(column for column in scan.read_columns if column.name not in scan.relation.key.exclude)
+    return tuple(replace(column, nullable=column.nullable or _may_be_in_key(scan, column)) for column in inside)
+
+
+def _may_be_in_key(scan: Scan, column: Column) -> bool:
+    relation = scan.relation
+    return relation.is_changelog and column.name in relation.primary_key and column.name not in relation.key.exclude
 
 
 def _decoded_value(source: SourceFrame, scan: Scan) -> SparkColumn:
@@ -134,7 +141,7 @@ def _decoded_value(source: SourceFrame, scan: Scan) -> SparkColumn:
         return decoded_part(source.raw("value"), source.schemas, _read_from_value(scan), _CORRUPT)
     if source.format_of("value") == "json_schema":
         value = sf.col(_FRAMED).getField("payload")
-    return _from_json(value, _read_from_value(scan))
+    return _from_json(value, _read_from_value(scan), "value")
 
 
 def _only_column(relation: Relation, entity: str) -> Column:
@@ -144,17 +151,11 @@ def _only_column(relation: Relation, entity: str) -> Column:
     return inside[0]
 
 
-def _from_json(text: SparkColumn, inside: Sequence[Column]) -> SparkColumn:
-    schema = spark_types.StructType([spark_types.StructField(c.name, _wire_type(c.type)) for c in inside])
-    schema.add(_CORRUPT, spark_types.StringType())
-    return sf.from_json(text.cast("string"), schema, {"columnNameOfCorruptRecord": _CORRUPT})
-
-
-def _wire_type(type_: DataType) -> spark_types.DataType:
-    """Timestamps travel as text: a number is no timestamp, and both spellings are read whatever the zone."""
-    if isinstance(type_, Scalar) and type_.name in TEXT_IN_JSON:
-        return spark_types.StringType()
-    return to_spark(type_)
+def _from_json(part: SparkColumn, inside: Sequence[Column], kind: Part) -> SparkColumn:
+    """A struct of the columns and of :data:`_CORRUPT`. A key's columns may be NULL here: who needs them tests them."""
+    fields = [spark_types.StructField(c.name, to_spark(c.type), c.nullable or kind == "key") for c in inside]
+    types = [str(column.type) for column in inside]
+    return json_columns(part, spark_types.StructType(fields), types, reason=_CORRUPT, kind=kind)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -167,6 +168,16 @@ def key_columns(relation: Relation) -> tuple[Column, ...]:
     return tuple(column for column in relation.columns if column.name in wanted)
 
 
+def _key_where_needed(source: SourceFrame, scan: Scan) -> SparkColumn:
+    """The decoded key: of every record where columns stand in it alone, else of deletes and of values that lack the
+    primary key."""
+    key = _decoded_key(source, scan.relation)
+    if scan.relation.key.exclude:
+        return key
+    lacking = [sf.col(_VALUE).getField(c.name).isNull() for c in scan.read_columns if _may_be_in_key(scan, c)]
+    return sf.when(_any([sf.col(names.DELETED), *lacking]), key)
+
+
 def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
     """A struct of :func:`key_columns`: from a JSON object, or from the raw part where the key is one primitive
     column."""
@@ -177,36 +188,25 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
     if source.format_of("key") == "json_schema":
         raw = sf.col(_FRAMED_KEY).getField("payload")
     text = raw.cast("string")
-    from_json = _from_json(text, inside)
+    from_json = _from_json(raw, inside, "key")
     if len(inside) != 1 or not isinstance(inside[0].type, Scalar):
-        return sf.struct(*[_inside(from_json, column).alias(column.name) for column in inside])
+        return sf.struct(*[from_json.getField(column.name).alias(column.name) for column in inside])
     only = inside[0]
     type_ = check_primitive(only.type, source.entity)
     if relation.key.format == "primitive" and not source.text_keys:
         return sf.struct(decode_primitive(source.frame.sparkSession, raw.cast("binary"), type_).alias(only.name))
     looks_like_json = sf.startswith(sf.ltrim(text), sf.lit("{"))
-    read = sf.when(looks_like_json, _inside(from_json, only)).otherwise(text_to_value(text, type_))
+    read = sf.when(looks_like_json, from_json.getField(only.name)).otherwise(text_to_value(text, type_))
     return sf.struct(read.alias(only.name))
 
 
-def _inside(decoded: SparkColumn, column: Column) -> SparkColumn:
-    """A column of decoded JSON in its own type."""
-    found = decoded.getField(column.name)
-    is_text = isinstance(column.type, Scalar) and column.type.name in TEXT_IN_JSON
-    return found.try_cast(spark_sql(column.type)) if is_text else found
-
-
-def _read(part: str, column: Column, source: SourceFrame, relation: Relation) -> SparkColumn:
-    """A column of the decoded value or key."""
-    decoded = sf.col(part)
-    if part == _VALUE and _is_json(source, relation):
-        return _inside(decoded, column)
-    return decoded.getField(column.name)
-
-
-def _is_json(source: SourceFrame, relation: Relation) -> bool:
-    """JSON stands for rows of files too, and for formats with a schema where a store has none (rows of test cases)."""
-    return relation.value_format != "primitive" and source.format_of("value") not in _BINARY
+def _read(part: str, column: Column, scan: Scan) -> SparkColumn:
+    """A column of the decoded value or key. What the value lacks of a changelog's primary key is the key's; where both
+    have it, the value counts."""
+    decoded = sf.col(part).getField(column.name)
+    if part == _VALUE and _may_be_in_key(scan, column):
+        return sf.coalesce(decoded, sf.col(_KEY).getField(column.name))
+    return decoded
 
 
 # --- bad records ------------------------------------------------------------------------------------------------------
@@ -226,7 +226,8 @@ def judged(frame: DataFrame, source: SourceFrame, scan: Scan, reason: SparkColum
             return counted.where(reason.isNull())
         logged = source.logs.put(scan.log, bad_record(scan, source.envelope, reason))
         return counted.where(opaque_condition(sf.when(reason.isNull(), sf.lit(True)).otherwise(logged)))
-    partition, position = sf.expr(source.envelope.partition), sf.expr(source.envelope.order)
+    partition = sf.expr(source.envelope.partition)
+    position = sf.regexp_replace(sf.expr(source.envelope.order).cast("string"), "^0+(?=[0-9])", "")  # sorts as text
     fails = operators(frame.sparkSession).bad_record(
         source.entity, str(scan.relation.name), partition, position, reason
     )
@@ -243,7 +244,11 @@ def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[Spa
     relation = scan.relation
     found = _value_reasons(source, scan)
     if names.EVENT_TIME in wants and scan.time.column is not None:
-        found.append(sf.when(_event_time(source, scan).isNull(), sf.lit("the event time is NULL")))
+        found.append(sf.when(_event_time(scan).isNull(), sf.lit(no_event_time(scan))))
+    for column in scan.read_columns:
+        if _may_be_in_key(scan, column) and not column.nullable:
+            lacking = sf.lit(f"column {column.name} is NULL, and the record's key does not give it")
+            found.append(sf.when(_read(_VALUE, column, scan).isNull(), lacking))
     if relation.is_changelog:
         found = [sf.when(~sf.col(names.DELETED), text) for text in found]
         found += _key_reasons(source)
@@ -254,6 +259,16 @@ def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[Spa
     elif relation.key.exclude:
         found += _key_reasons(source)
     return found
+
+
+def time_column(scan: Scan) -> Column:
+    """The column that carries event time, of a scan that has one."""
+    return next(c for c in scan.relation.columns if scan.field_name(c.name) == scan.time.column)
+
+
+def no_event_time(scan: Scan) -> str:
+    """What is wrong with a record without event time."""
+    return f"the event time is NULL: the column {time_column(scan).name} has no value here, or one that is not a time"
 
 
 def _key_reasons(source: SourceFrame) -> list[SparkColumn]:
@@ -277,37 +292,28 @@ def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
         only = value_columns(relation)[0]
         text = sf.lit(f"the value is no {only.type} in big-endian bytes")
         return [sf.when(value.getField(only.name).isNull(), text)]
-    if not _is_json(source, relation):
-        return [value.getField(_CORRUPT)]
-    columns = _read_from_value(scan)
-    checked = [CheckedColumn(column.name, str(column.type), column.nullable) for column in columns]
     unframed = [sf.col(_FRAMED).getField("reason")] if source.format_of("value") == "json_schema" else []
-    found = [*unframed, operators(source.frame.sparkSession).json_problem(value, checked)]
-    for column in columns:
-        if isinstance(column.type, Scalar) and column.type.name in TEXT_IN_JSON:
-            wrong = value.getField(column.name).isNotNull() & _read(_VALUE, column, source, relation).isNull()
-            found.append(sf.when(wrong, sf.lit(f"column {column.name} is no {column.type}")))
-    return found
+    return [*unframed, value.getField(_CORRUPT)]
 
 
 # --- the scan's columns -----------------------------------------------------------------------------------------------
 
 
 def _fields(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
-    found = [_field(source, scan, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
+    found = [_field(scan, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
     if scan.rowtime:
         found.append(sf.unix_millis(sf.expr(source.envelope.timestamp)).alias(scan.rowtime_field))
     time = _event_time_or_arrival(source, scan)
     return [*found, *(record_field(source, scan, beside, time).alias(beside.name) for beside in scan.record_fields)]
 
 
-def _field(source: SourceFrame, scan: Scan, column: Column) -> SparkColumn:
+def _field(scan: Scan, column: Column) -> SparkColumn:
     relation = scan.relation
     if column.name in relation.key.exclude:
-        return _read(_KEY, column, source, relation)
-    in_value = _read(_VALUE, column, source, relation)
+        return _read(_KEY, column, scan)
+    in_value = _read(_VALUE, column, scan)
     if column in key_columns(relation):
-        return sf.when(sf.col(names.DELETED), _read(_KEY, column, source, relation)).otherwise(in_value)
+        return sf.when(sf.col(names.DELETED), _read(_KEY, column, scan)).otherwise(in_value)
     return in_value
 
 
@@ -326,16 +332,15 @@ def _event_time_or_arrival(source: SourceFrame, scan: Scan) -> SparkColumn:
     arrival = sf.expr(source.envelope.timestamp)
     if scan.time.column is None:
         return arrival
-    written = _event_time(source, scan)
+    written = _event_time(scan)
     return sf.when(sf.col(names.DELETED), arrival).otherwise(written) if scan.relation.is_changelog else written
 
 
-def _event_time(source: SourceFrame, scan: Scan) -> SparkColumn:
+def _event_time(scan: Scan) -> SparkColumn:
     """The column that carries event time, as TIMESTAMP: BIGINT is epoch milliseconds."""
-    name = str(scan.time.column)
-    column = next(c for c in scan.relation.columns if scan.field_name(c.name) == name)
+    column = time_column(scan)
     part = _KEY if column.name in scan.relation.key.exclude else _VALUE
-    read = _read(part, column, source, scan.relation)
+    read = _read(part, column, scan)
     is_number = isinstance(column.type, Scalar) and column.type.name in ("BIGINT", "INTEGER")
     return sf.timestamp_millis(read.cast("bigint")) if is_number else read.try_cast("timestamp")
 

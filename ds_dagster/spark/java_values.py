@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from pyspark import SparkContext
 from pyspark.sql import Column
 from pyspark.sql.classic.column import Column as ClassicColumn
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 from ds_dagster.spark.gateway import Package
 
@@ -19,18 +20,34 @@ def time_of_text(text: Column, pattern: Column) -> Column:
 
     Fails with PATTERN_INVALID where it is evaluated.
     """
-    return _column(_scalars().Times.millis(_java(text), _java(pattern)))
+    return _column(_package("scalar").Times.millis(_java(text), _java(pattern)))
 
 
 def with_digits(value: Column, digits: Column, mode: Literal["HALF_UP", "DOWN"], type_: DataType) -> Column:
     """A DOUBLE, FLOAT or DECIMAL (``type_``) rounded or cut to so many digits behind the point, in its own type; NULL
     where that cannot hold it. Floats go by their shortest decimal text."""
-    return _column(_scalars().Digits.column(_java(value), _java(digits.cast("int")), mode, type_.json()))
+    return _column(_package("scalar").Digits.column(_java(value), _java(digits.cast("int")), mode, type_.json()))
 
 
-def _scalars() -> Any:
+def json_columns(
+    part: Column, columns: StructType, types: Sequence[str], *, reason: str, kind: Literal["value", "key"]
+) -> Column:
+    """A struct of the columns of a JSON object and, as its last field, why it cannot be read, null for a good one.
+
+    Args:
+        part: bytes of the record's part; null gives null.
+        columns: a field that is not nullable has to be there.
+        types: of the columns, as people write them.
+        reason: name of the last field.
+        kind: what the part is called in reasons.
+    """
+    make = _package("json").JsonDecoder.column
+    return _column(make(_java(part.cast("binary")), columns.json(), list(types), reason, kind))
+
+
+def _package(name: str) -> Any:
     context = cast(Any, SparkContext)._active_spark_context
-    return Package("dsdagster.scalar", context._gateway._gateway_client)
+    return Package(f"dsdagster.{name}", context._gateway._gateway_client)
 
 
 def _java(column: Column) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -32,14 +32,6 @@ RETENTION_MICROS = 3_600_000_000
 NO_REPLAY = -1
 SHARED_MARK = "__shared:"
 """What the name of a column begins with whose exchange is made once, see :meth:`Operators.share_steps`."""
-
-
-class CheckedColumn(NamedTuple):
-    """A column of decoded records: its declared type as people write it, and whether it may be NULL."""
-
-    name: str
-    type: str
-    nullable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,18 +255,6 @@ class Operators:
     def opaque_null(self, data_type: DataType) -> Column:
         """A null of the type that the optimizer cannot see through, nor push a predicate past."""
         return cast(Column, ClassicColumn(self._jvm.Expressions.opaqueNull(data_type.json())))
-
-    def json_problem(self, value: Column, columns: Sequence[CheckedColumn]) -> Column:
-        """What is wrong with a decoded value as text, null for a good one; names columns, never quotes a value.
-
-        Args:
-            value: struct of these columns in order, behind them the record's text if it could not be decoded.
-            columns: with their declared types.
-        """
-        names, types = [column.name for column in columns], [column.type for column in columns]
-        nullable = [column.nullable for column in columns]
-        made = self._jvm.record.JsonCheck.column(_java(value), names, types, nullable)
-        return cast(Column, ClassicColumn(made))
 
     def avro_columns(
         self,

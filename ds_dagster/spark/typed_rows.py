@@ -13,7 +13,7 @@ from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.spark import columns as names
-from ds_dagster.spark.formats import SourceFrame, judged
+from ds_dagster.spark.formats import SourceFrame, judged, no_event_time, time_column
 from ds_dagster.spark.record_fields import record_field
 
 
@@ -43,7 +43,7 @@ def _reason(rows: RowSource, scan: Scan, wants: frozenset[str]) -> SparkColumn:
             text = sf.lit(f"column {column.name} is NULL")
             found.append(sf.when(kept & _column(rows, column).isNull(), text))
     if names.EVENT_TIME in wants and scan.time.column is not None:
-        found.append(sf.when(kept & _event_time(rows, scan).isNull(), sf.lit("the event time is NULL")))
+        found.append(sf.when(kept & _event_time(rows, scan).isNull(), sf.lit(no_event_time(scan))))
     return sf.coalesce(*found)
 
 
@@ -68,7 +68,7 @@ def _event_time_or_arrival(source: SourceFrame, rows: RowSource, scan: Scan) -> 
 
 def _event_time(rows: RowSource, scan: Scan) -> SparkColumn:
     """The column that carries event time, as TIMESTAMP: BIGINT is epoch milliseconds."""
-    column = next(c for c in scan.relation.columns if scan.field_name(c.name) == scan.time.column)
+    column = time_column(scan)
     value = _column(rows, column)
     is_number = isinstance(column.type, Scalar) and column.type.name in ("BIGINT", "INTEGER")
     return sf.timestamp_millis(value.cast("bigint")) if is_number else value.cast("timestamp")

@@ -1,0 +1,109 @@
+package dsdagster.json;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonParser;
+import com.fasterxml.jackson.core.JsonToken;
+import com.fasterxml.jackson.core.StreamReadFeature;
+import dsdagster.Expressions;
+import java.io.IOException;
+import java.io.Serializable;
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Decodes records of JSON, one object each, as Jackson and Flink read it: strict JSON, values by their text ({@link
+ * JsonReaders}). Of equal fields the last counts; what no column names is passed over, but has to be JSON. One instance
+ * per task.
+ */
+public final class JsonDecoder implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private static final JsonFactory FACTORY =
+      JsonFactory.builder()
+          .disable(JsonFactory.Feature.INTERN_FIELD_NAMES)
+          .enable(StreamReadFeature.INCLUDE_SOURCE_IN_LOCATION) // a VARCHAR takes the characters of an object
+          .build();
+
+  private final StructType columns;
+  private final String[] types;
+  private final String part;
+  private transient JsonReaders.Struct reader;
+
+  private JsonDecoder(StructType columns, String[] types, String part) {
+    this.columns = columns;
+    this.types = types;
+    this.part = part;
+  }
+
+  /**
+   * A struct of the columns and, as its last field, why the record cannot be read (null for a good one); null for null.
+   *
+   * @param bytes the part of the record
+   * @param columns JSON of a struct type; a field that is not nullable has to be there
+   * @param types of the columns as people write them
+   * @param reason name of the last field
+   * @param part what the part is called in reasons: value or key
+   */
+  public static Column column(Column bytes, String columns, List<String> types, String reason, String part) {
+    StructType wanted = (StructType) DataType.fromJson(columns);
+    StructType made = new StructType();
+    for (StructField field : wanted.fields()) {
+      made = made.add(field.name(), field.dataType(), true);
+    }
+    JsonDecoder decoder = new JsonDecoder(wanted, types.toArray(new String[0]), part);
+    return Expressions.callWithNulls(decoder, "decode", made.add(reason, DataTypes.StringType, true), bytes);
+  }
+
+  public InternalRow decode(byte[] bytes) {
+    if (bytes == null) {
+      return null;
+    }
+    Object[] values = new Object[columns.size() + 1];
+    String reason = read(bytes, values);
+    if (reason != null) {
+      values = new Object[values.length];
+      values[columns.size()] = UTF8String.fromString(reason);
+    }
+    return new GenericInternalRow(values);
+  }
+
+  private String read(byte[] bytes, Object[] values) {
+    reader = reader == null ? new JsonReaders.Struct(columns) : reader;
+    try (JsonParser in = FACTORY.createParser(bytes)) {
+      JsonToken first = in.nextToken();
+      if (first != JsonToken.START_OBJECT) {
+        return "the " + part + (first == null ? " is empty" : " is not a JSON object");
+      }
+      reader.fill(in, values);
+      return in.nextToken() == null ? judged(values) : "text goes on behind the JSON object";
+    } catch (IOException refused) {
+      return "the " + part + " is not valid JSON";
+    }
+  }
+
+  /** Names the columns whose JSON is of another type; never a value. */
+  private String judged(Object[] values) {
+    StringBuilder wrong = new StringBuilder();
+    String missing = null;
+    StructField[] fields = columns.fields();
+    for (int column = 0; column < fields.length; column++) {
+      if (values[column] == JsonReaders.WRONG) {
+        wrong.append(wrong.length() == 0 ? "" : ", ").append(fields[column].name()).append(' ').append(types[column]);
+      } else if (values[column] == null && !fields[column].nullable() && missing == null) {
+        missing = "column " + fields[column].name() + " is NULL";
+      }
+    }
+    return wrong.length() == 0 ? missing : "the JSON has another type for: " + wrong;
+  }
+
+  @Override
+  public String toString() {
+    return "json_decode" + List.of(columns.fieldNames());
+  }
+}
