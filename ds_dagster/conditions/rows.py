@@ -41,6 +41,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "21000",
     ),
     Condition(
+        "INSERT_COLUMNS",
+        "user",
+        "INSERT INTO {relation} ({columns}): {reason}",
+        "{fix}",
+        "42601",
+    ),
+    Condition(
         "TOTAL_WITHOUT_KEY",
         "user",
         "the one row of an aggregate without GROUP BY has no key in {relation}",

@@ -136,6 +136,7 @@ QUERIES: tuple[Condition, ...] = (
     Condition(
         "CLAUSE_UNSUPPORTED", "unsupported", "clause {clause} is not supported", "remove it; " + _REFERENCE, "0A000"
     ),
+    Condition("FORM_INSTEAD", "unsupported", "{written} is not in the dialect", "write {instead}", "0A000"),
     Condition("CLAUSE_TWICE", "user", "clause {clause} is written twice", "keep one of the two", "42601"),
     Condition(
         "HINT_UNSUPPORTED",
@@ -208,7 +209,7 @@ QUERIES: tuple[Condition, ...] = (
         "JOIN_UNSUPPORTED",
         "unsupported",
         "{join} JOIN is not supported",
-        "INNER, LEFT and FULL exist; swap the sides of a RIGHT JOIN and write LEFT JOIN",
+        "INNER, LEFT and FULL exist, and RIGHT as the first join of a SELECT without *: b LEFT JOIN a means the same",
         "0A000",
     ),
     Condition("JOIN_WITHOUT_ON", "user", "JOIN {name} has no ON", "write ON left.column = right.column", "42601"),
@@ -232,13 +233,6 @@ QUERIES: tuple[Condition, ...] = (
         "{value} is not a duration",
         "write a whole number above zero and one of {units}",
         "42601",
-    ),
-    Condition(
-        "INSERT_COLUMNS_UNSUPPORTED",
-        "unsupported",
-        "a column list behind INSERT INTO {name} is not supported",
-        "name the columns in the SELECT: SELECT a AS column, …",
-        "0A000",
     ),
     Condition(
         "INSERT_VALUES_UNSUPPORTED",

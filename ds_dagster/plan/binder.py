@@ -22,6 +22,7 @@ from ds_dagster.plan.expiry import STATE_TTL, expiring
 from ds_dagster.plan.expressions import Typed, widened
 from ds_dagster.plan.fingerprint import fingerprint, state_signature
 from ds_dagster.plan.grouping import window_of
+from ds_dagster.plan.insert_columns import in_columns
 from ds_dagster.plan.late_rows import keeps_late
 from ds_dagster.plan.lineage import column_lineage
 from ds_dagster.plan.nodes import BoundExpression, Named, Project, Sink
@@ -168,6 +169,11 @@ class _Binder:
             span = statement.target.span
             self.findings.add(error("INSERT_INTO_LOADED_TABLE", span=span, relation=relation.name.name))
             return None
+        if statement.columns:
+            placed = self.findings.collect(lambda: in_columns(selected, statement.columns, relation))
+            if placed is None:
+                return None
+            selected = placed
         if selected.total:
             self.findings.add(error("TOTAL_WITHOUT_KEY", span=self.statement.body.span, relation=relation.name.name))
             return None

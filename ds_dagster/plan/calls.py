@@ -24,10 +24,9 @@ from ds_dagster.errors import DsError
 from ds_dagster.names import nearest
 from ds_dagster.plan.arithmetic import arithmetic_type
 from ds_dagster.plan.constants import checked
-from ds_dagster.plan.expressions import ExpressionBinder, Typed, column, widened
+from ds_dagster.plan.expressions import ExpressionBinder, Typed, column, conjunction, widened
 from ds_dagster.plan.function import FAMILIES, Function, Signature
 from ds_dagster.plan.functions import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
-from ds_dagster.plan.json_functions import JSON_TEXTS
 from ds_dagster.plan.nodes import AggregateCall, AggregateFunction, BoundExpression
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.record_fields import FIELDS, ORDER_FIELD
@@ -101,7 +100,7 @@ class Aggregates:
         parts = [
             function,
             str(distinct),
-            *(expression_text(e.tree, str, strict=True) if e else "*" for e in (argument, condition)),
+            *(expression_text(e.tree, str, strict=True) if e else "*" for e in (argument, condition, order)),
         ]
         key = "|".join(parts)
         if key not in self.calls:
@@ -294,54 +293,25 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
             else "write it in the SELECT list or in HAVING"
         )
         raise binder.refuse("AGGREGATE_MISPLACED", node, function=name, clause=binder.clause, fix=fix)
-    if name == "LISTAGG":
-        return _listagg(binder, node, call)
-    if name == "JSON_ARRAYAGG":
-        return _json_arrayagg(binder, node, call)
-    argument, distinct = _distinct_argument(binder, node, call, name)
-    return _bound_aggregate(binder, node, cast("AggregateFunction", name), argument, distinct)
+    from ds_dagster.plan.derived_aggregates import DERIVED
+
+    if name in DERIVED:
+        return DERIVED[name](binder, node, call)
+    argument, distinct = distinct_argument(binder, node, call, name)
+    return bound_aggregate(binder, node, cast("AggregateFunction", name), argument, distinct)
 
 
-def _listagg(binder: ExpressionBinder, node: exp.Expression, call: exp.Expression) -> Typed:
-    """ARRAY_AGG with a text between its values."""
-    arguments = call.expressions
-    distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
-    arguments = arguments[0].expressions if distinct else arguments
-    expected = str(FUNCTIONS["LISTAGG"].signatures[0])
-    if len(arguments) not in (1, 2):
-        raise binder.refuse(
-            "FUNCTION_ARGUMENT_COUNT", node, function="LISTAGG", count=len(arguments), expected=expected
-        )
-    between = arguments[1] if len(arguments) == 2 else exp.Literal.string(",")
-    values = _bound_aggregate(binder, node, "ARRAY_AGG", arguments[0], distinct)
-    is_text = isinstance(between, exp.Literal) and between.is_string
-    assert isinstance(values.type, ArrayType)
-    if not is_text or not FAMILIES["text"](values.type.element):
-        shown = "a literal" if is_text else "no literal"
-        types = [str(values.type.element), f"VARCHAR, {shown}"]
-        raise binder.refuse(
-            "FUNCTION_ARGUMENT_TYPE", node, function="LISTAGG", types=types, expected="(text, 'literal')"
-        )
-    return Typed(exp.Anonymous(this="ARRAY_JOIN", expressions=[values.tree, between]), VARCHAR, values.nullable)
-
-
-def _json_arrayagg(binder: ExpressionBinder, node: exp.Expression, call: exp.Expression) -> Typed:
-    """ARRAY_AGG as JSON; what functions of JSON give stands inside as it is."""
-    argument, distinct = _distinct_argument(binder, node, call, "JSON_ARRAYAGG")
-    values = _bound_aggregate(binder, node, "ARRAY_AGG", argument, distinct)
-    if isinstance(argument, exp.Anonymous) and str(argument.this).upper() in JSON_TEXTS:
-        joined = exp.Anonymous(this="ARRAY_JOIN", expressions=[values.tree, exp.Literal.string(",")])
-        inside = exp.Anonymous(this="COALESCE", expressions=[joined, exp.Literal.string("")])
-        made = exp.Anonymous(this="CONCAT", expressions=[exp.Literal.string("["), inside, exp.Literal.string("]")])
-    else:
-        shown = exp.Anonymous(this="JSON_STRING", expressions=[values.tree])
-        made = exp.Anonymous(this="COALESCE", expressions=[shown, exp.Literal.string("[]")])
-    return Typed(made, VARCHAR, nullable=False)
-
-
-def _bound_aggregate(
-    binder: ExpressionBinder, node: exp.Expression, name: AggregateFunction, argument: exp.Expression, distinct: bool
+def bound_aggregate(
+    binder: ExpressionBinder,
+    node: exp.Expression,
+    name: AggregateFunction,
+    argument: exp.Expression,
+    distinct: bool,
+    *,
+    by: exp.Expression | None = None,
 ) -> Typed:
+    """The call of an aggregate of the plan. ``by``: of the first and last value, what says which; rows in which it is
+    NULL do not count. None: event time."""
     assert binder.aggregates is not None
     inner = ExpressionBinder(binder.scope, f"an aggregate ({name})")
     bound = None if isinstance(argument, exp.Star) else inner.expression(argument)
@@ -352,7 +322,11 @@ def _bound_aggregate(
         )
     condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
     type_ = _aggregate_type(binder, node, name, bound)
-    order = _order(binder, node, name) if name in ORDERED else None
+    order = inner.expression(by) if by is not None else _order(binder, node, name) if name in ORDERED else None
+    if order is not None and by is not None:
+        known = exp.Not(this=exp.Is(this=order.tree, expression=exp.Null()))
+        is_known = BoundExpression(known, BOOLEAN, nullable=False)
+        condition = is_known if condition is None else conjunction([condition, is_known])
     made = binder.aggregates.add(name, bound, condition, type_, distinct=distinct, order=order)
     return Typed(column(made.name), made.type, made.nullable)
 
@@ -367,7 +341,7 @@ def _order(binder: ExpressionBinder, node: exp.Expression, name: str) -> BoundEx
     return BoundExpression(column(found.name), found.type, found.nullable)
 
 
-def _distinct_argument(
+def distinct_argument(
     binder: ExpressionBinder, node: exp.Expression, call: exp.Expression, name: str
 ) -> tuple[exp.Expression, bool]:
     """What is aggregated, and whether each value counts once; to some that is the same."""

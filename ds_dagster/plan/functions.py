@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ds_dagster.datatypes import BIGINT, DOUBLE, VARCHAR, ArrayType, DataType, Scalar, StructType, decimal, is_integer
+from ds_dagster.datatypes import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    VARCHAR,
+    ArrayType,
+    DataType,
+    Scalar,
+    StructType,
+    decimal,
+    is_integer,
+)
 from ds_dagster.plan.collection_functions import COLLECTION_FUNCTIONS
 from ds_dagster.plan.function import Function, first, signature
 from ds_dagster.plan.json_functions import CONDITIONAL_FUNCTIONS, JSON_FUNCTIONS
@@ -129,6 +140,39 @@ _AGGREGATES = (
     ),
     Function("LAST_VALUE", (signature("any", first),), "the same of the latest row", kind="aggregate"),
     Function(
+        "MIN_BY",
+        (signature("any orderable", first),),
+        "first argument in the row where the second is smallest; rows in which either is NULL do not count; of several "
+        "such rows the smallest first argument",
+        kind="aggregate",
+    ),
+    Function(
+        "MAX_BY",
+        (signature("any orderable", first),),
+        "the same where the second is largest; of several such rows the largest first argument",
+        kind="aggregate",
+    ),
+    Function(
+        "ANY_VALUE",
+        (signature("orderable", first),),
+        "one of the values that are not NULL: the smallest, so that it is always the same",
+        kind="aggregate",
+    ),
+    Function(
+        "BOOL_AND",
+        (signature("boolean", BOOLEAN),),
+        "whether all values that are not NULL are true; NULL without any",
+        kind="aggregate",
+        aliases=("EVERY",),
+    ),
+    Function(
+        "BOOL_OR",
+        (signature("boolean", BOOLEAN),),
+        "whether any value is true; NULL without any that is not NULL",
+        kind="aggregate",
+        aliases=("SOME",),
+    ),
+    Function(
         "APPROX_COUNT_DISTINCT",
         (signature("hashable", BIGINT),),
         "how many different values; over a stream, with or without a window, an estimate with a standard deviation of "
@@ -154,10 +198,27 @@ ALIASES: Mapping[str, str] = MappingProxyType({alias: f.name for f in FUNCTIONS.
 
 KNOWN_LATER: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(
-        ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE"),
+        ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "NTILE"),
         "ranking over a stream comes with top-n; filter or aggregate instead",
     )
     | {"JSON_OBJECTAGG": "JSON_ARRAYAGG of JSON_OBJECT"}
+    | {
+        "LEAD": "a row waits for no row behind it: write LAG(value) OVER (…), and read the row that follows; or "
+        "MATCH_RECOGNIZE (… PATTERN (a b) …) for two rows as one",
+        "DATEDIFF": "write TIMESTAMPDIFF(DAY, first, second), with the earlier time first",
+        "DATE_DIFF": "write TIMESTAMPDIFF(DAY, first, second), with the earlier time first",
+        "DATE_ADD": "write TIMESTAMPADD(DAY, n, time), or time + INTERVAL 'n' DAY",
+        "DATE_SUB": "write TIMESTAMPADD(DAY, -n, time), or time - INTERVAL 'n' DAY",
+        "TYPEOF": "the type of a column stands in DESCRIBE relation, that of an expression in ds explain",
+        "ROW": "select the values one by one, or JSON_OBJECT('name' VALUE value, …) as one text",
+        "STRUCT": "select the values one by one, or JSON_OBJECT('name' VALUE value, …) as one text",
+        "EXPLODE": "write it in FROM: relation CROSS JOIN UNNEST(array) AS t(name)",
+        "UNNEST": "write it in FROM: relation CROSS JOIN UNNEST(array) AS t(name)",
+    }
+    | dict.fromkeys(
+        ("MEDIAN", "PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_PERCENTILE", "QUANTILE"),
+        "ARRAY_AGG gives values in their order: ARRAY_AGG(x)[CARDINALITY(ARRAY_AGG(x)) / 2 + 1] is the middle one",
+    )
     | {"MATCH_ROWTIME": "pattern matching is not built; rowtime() gives a record's timestamp"}
 )
 """Functions of the dialect that are not built: name → what works today."""

@@ -74,6 +74,8 @@ class CallParser(TypeParser):
             self.need("where")
             call = exp.Filter(this=call, expression=exp.Where(this=self.expr()))
             self.need_symbol(TokenType.R_PAREN, "')'")
+        if self.at("over") and self.ahead().token_type is TokenType.VAR and isinstance(call, exp.Func):
+            raise self.refuse("FORM_INSTEAD", written="OVER name", instead="the window itself: OVER (PARTITION BY …)")
         if self.at("over") and self.ahead().token_type is TokenType.L_PAREN:
             call = self._over(call)
         return call
@@ -203,6 +205,50 @@ class CallParser(TypeParser):
         self.need_symbol(TokenType.R_PAREN, "',' or ')'")
         return placed(exp.Anonymous(this="OVERLAY", expressions=arguments), token)
 
+    def _substring(self) -> exp.Expression:
+        """``SUBSTRING(text FROM start [FOR length])`` or with commas."""
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        arguments = [self.expr()]
+        if self.take("from"):
+            arguments.append(self.expr())
+            if self.take("for"):
+                arguments.append(self.expr())
+        while self.take_symbol(TokenType.COMMA):
+            arguments.append(self.expr())
+        self.need_symbol(TokenType.R_PAREN, "FROM, ',' or ')'")
+        return placed(exp.Anonymous(this=token.text.upper(), expressions=arguments), token)
+
+    def _date_trunc(self) -> exp.Expression:
+        """``DATE_TRUNC('unit', time)`` is ``FLOOR(time TO unit)``."""
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        unit = self.expr()
+        self.need_symbol(TokenType.COMMA, "','")
+        value = self.expr()
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        name = str(unit.this).upper() if isinstance(unit, exp.Literal) and unit.is_string else ""
+        if name not in _TRUNCATED_TO:
+            instead = f"FLOOR(time TO unit) with one of {', '.join(_TRUNCATED_TO)}"
+            raise self.refuse("FORM_INSTEAD", token, written="DATE_TRUNC of this unit", instead=instead)
+        return placed(exp.Anonymous(this="TIME_FLOOR", expressions=[exp.Literal.string(name), value]), token)
+
+    def _json_value(self) -> exp.Expression:
+        """``JSON_VALUE(text, path [RETURNING type] [NULL ON EMPTY] [NULL ON ERROR])``."""
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        arguments = self.separated(self.expr)
+        made = placed(exp.Anonymous(this="JSON_VALUE", expressions=arguments), token)
+        if self.take("returning"):
+            made = exp.TryCast(this=made, to=type_node(self.data_type()))
+        for on in ("empty", "error"):
+            if self.at("default") or self.at_words("error", "on"):
+                instead = "COALESCE(JSON_VALUE(text, path), value): NULL stands for what is not there"
+                raise self.refuse("FORM_INSTEAD", written="DEFAULT or ERROR in JSON_VALUE", instead=instead)
+            self.take("null", "on", on)
+        self.need_symbol(TokenType.R_PAREN, "',' or ')'")
+        return made
+
     def _json_object(self) -> exp.Expression:
         """``JSON_OBJECT([KEY] name VALUE value, … [NULL|ABSENT ON NULL])`` or with commas."""
         token = self.next_token()
@@ -279,6 +325,7 @@ def placed(node: exp.Expression, token: Token) -> exp.Expression:
     return node
 
 
+_TRUNCATED_TO = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 CALL_PARSERS: dict[str, Callable[[CallParser], exp.Expression]] = {
     "extract": CallParser._extract,
     "trim": CallParser._trim,
@@ -290,6 +337,9 @@ CALL_PARSERS: dict[str, Callable[[CallParser], exp.Expression]] = {
     "ceil": CallParser._rounding,
     "ceiling": CallParser._rounding,
     "overlay": CallParser._overlay,
+    "substring": CallParser._substring,
+    "date_trunc": CallParser._date_trunc,
+    "json_value": CallParser._json_value,
     "json_object": CallParser._json_object,
     "json_array": CallParser._json_array,
 }

@@ -42,7 +42,7 @@ INFIX_SYMBOLS: dict[TokenType, Infix] = {
     TokenType.SLASH: Infix(PRODUCT, exp.Div),
     TokenType.MOD: Infix(PRODUCT, exp.Mod),
 }
-PREDICATES = frozenset({"is", "in", "between", "like", "not"})
+PREDICATES = frozenset({"is", "in", "between", "like", "ilike", "similar", "not"})
 WITHOUT_PARENTHESES = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
 NOT_CALLED = (RESERVED - {"left", "right"}) | {"array"}
 TYPED_LITERALS = frozenset({"date", "time", "timestamp"})
@@ -52,6 +52,8 @@ INTERVAL_UNITS = {
     for name in (unit.lower(), unit.lower() + "s")
 }
 MAX_COLUMN_PARTS = 4
+_JSON_KINDS = frozenset({"object", "array", "scalar"})
+_ZONE = "CONVERT_TZ(text, 'UTC', 'Europe/Berlin'), which takes and gives texts such as '2024-01-31 13:45:00'"
 QUERY_WORDS = frozenset({"select", "with"})
 """What a sub-select begins with."""
 
@@ -129,7 +131,19 @@ class ExpressionParser(CallParser):
             if self.take(word):
                 made = exp.Is(this=left, expression=value())
                 return exp.Not(this=made) if negated else made
-        raise self.expected("NULL, TRUE, FALSE or DISTINCT FROM")
+        if self.take("json"):
+            return self._is_json(left, negated)
+        raise self.expected("NULL, TRUE, FALSE, JSON or DISTINCT FROM")
+
+    def _is_json(self, left: exp.Expression, negated: bool) -> exp.Expression:
+        """A text is JSON when its root is there."""
+        if self.at_any(_JSON_KINDS):
+            written = f"IS JSON {self._curr.text.upper()}"
+            instead = "JSON_QUERY(text, '$') IS NOT NULL for objects and arrays, JSON_VALUE(text, '$') for scalars"
+            raise self.refuse("FORM_INSTEAD", written=written, instead=instead)
+        self.take("value")
+        made = exp.Anonymous(this="JSON_EXISTS", expressions=[left, exp.Literal.string("$")])
+        return exp.Not(this=made) if negated else made
 
     def _in(self, left: exp.Expression) -> exp.Expression:
         if self.at_symbol(TokenType.L_PAREN) and self.ahead().text in QUERY_WORDS:
@@ -149,6 +163,24 @@ class ExpressionParser(CallParser):
             made = exp.Escape(this=made, expression=self._text_literal())
         return made
 
+    def _ilike(self, left: exp.Expression) -> exp.Expression:
+        """LIKE of both sides in lower case."""
+        made = self._like(left)
+        like = made.this if isinstance(made, exp.Escape) else made
+        pattern = like.expression
+        if isinstance(pattern, exp.Literal):
+            like.set("expression", exp.Literal.string(str(pattern.this).lower()))
+        else:
+            like.set("expression", exp.Anonymous(this="LOWER", expressions=[pattern]))
+        like.set("this", exp.Anonymous(this="LOWER", expressions=[left]))
+        if made is not like:
+            made.set("expression", exp.Literal.string(str(made.expression.this).lower()))
+        return made
+
+    def _similar(self, _left: exp.Expression) -> exp.Expression:
+        instead = "REGEXP(text, '^(pattern)$'), a pattern of Java with . for _ and .* for %"
+        raise self.refuse("FORM_INSTEAD", self._prev, written="SIMILAR TO", instead=instead)
+
     def _unary(self) -> exp.Expression:
         if self.take_symbol(TokenType.DASH):
             with self.nested():
@@ -165,8 +197,11 @@ class ExpressionParser(CallParser):
             elif self.take_symbol(TokenType.L_BRACKET):
                 this = exp.Bracket(this=this, expressions=[self.expr()])
                 self.need_symbol(TokenType.R_BRACKET, "']'")
-            elif self.at_symbol(TokenType.DCOLON):
-                raise self.refuse("CLAUSE_UNSUPPORTED", clause=":: (write CAST(value AS type))")
+            elif self.take_symbol(TokenType.DCOLON):
+                token = self._prev
+                this = placed(exp.Cast(this=this, to=type_node(self.data_type())), token)
+            elif self.at_words("at", "time", "zone"):
+                raise self.refuse("FORM_INSTEAD", written="AT TIME ZONE", instead=_ZONE)
             else:
                 return this
         raise self.refuse("SYNTAX_TOO_DEEP", limit=MAX_DEPTH)
@@ -315,6 +350,8 @@ _PREDICATE_PARSERS: dict[str, Callable[[ExpressionParser, exp.Expression], exp.E
     "in": ExpressionParser._in,
     "between": ExpressionParser._between,
     "like": ExpressionParser._like,
+    "ilike": ExpressionParser._ilike,
+    "similar": ExpressionParser._similar,
 }
 _SYMBOL_PARSERS: dict[TokenType, Callable[[ExpressionParser], exp.Expression]] = {
     TokenType.STRING: ExpressionParser._text_literal,

@@ -14,6 +14,8 @@ JOINS: dict[tuple[str, ...], dict[str, str]] = {
     ("inner", "join"): {},
     ("left", "join"): {"side": "LEFT"},
     ("left", "outer", "join"): {"side": "LEFT"},
+    ("right", "join"): {"side": "RIGHT"},
+    ("right", "outer", "join"): {"side": "RIGHT"},
     ("full", "join"): {"side": "FULL"},
     ("full", "outer", "join"): {"side": "FULL"},
 }
@@ -22,7 +24,7 @@ _REFUSED_JOINS: tuple[tuple[str, ...], ...] = (
     ("left", "anti", "join"),
     *(
         words
-        for side in ("right", "natural", "semi", "anti", "asof", "lateral", "straight")
+        for side in ("natural", "semi", "anti", "asof", "lateral", "straight")
         for words in ((side, "join"), (side, "outer", "join"), (side, "left", "join"), (side, "inner", "join"))
     ),
 )
@@ -44,8 +46,8 @@ class JoinParser(SetOperationParser):
         """Whether a name without AS comes next; the grammar of queries has it."""
         raise NotImplementedError
 
-    def joins(self) -> list[exp.Expression]:
-        """What stands behind the first source."""
+    def joins(self, *, starred: bool) -> list[exp.Expression]:
+        """What stands behind the first source; ``starred``: the order of the sources can be seen."""
         joins: list[exp.Expression] = []
         while True:
             if self.at_symbol(TokenType.COMMA) or self.at_words("cross", "join"):
@@ -53,6 +55,8 @@ class JoinParser(SetOperationParser):
                 continue
             if not self.at_any(_JOIN_WORDS):
                 return joins
+            if self.at("right") and (joins or starred):
+                raise self.refuse("JOIN_UNSUPPORTED", join="RIGHT")
             words = next((words for words in JOINS if self.take(*words)), None)
             if words is None:
                 self._refuse_join()
@@ -90,6 +94,8 @@ class JoinParser(SetOperationParser):
 
     def _join(self, words: tuple[str, ...]) -> exp.Expression:
         token = self._prev
+        if _is_unnest(self._curr) and words[0] in ("right", "full"):
+            raise self.refuse("JOIN_UNSUPPORTED", token, join=words[0].upper())
         source = self.unnest() if _is_unnest(self._curr) else self.source_reference()
         within = self.duration() if self.take("within") else None
         if self.at("using"):

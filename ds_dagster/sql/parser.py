@@ -316,11 +316,12 @@ class DeltaStreamParser(QueryParser):
             raise known
         self.need("insert", "into")
         self.name = name = self.written_name("a relation's name")
-        if self.at_symbol(TokenType.L_PAREN) and self.ahead().text != "select":
-            raise self.refuse("INSERT_COLUMNS_UNSUPPORTED", name=name)
+        columns: list[WrittenName] = []
+        if self.at_symbol(TokenType.L_PAREN) and self.ahead().text not in ("select", "with", "("):
+            columns = self.listed(lambda: self.simple_name("a column's name"))
         if self.at("values") or self.at("value"):
             raise self.refuse("INSERT_VALUES_UNSUPPORTED", name=name)
-        return InsertInto(origin=origin, target=name, body=self._persistent_body())
+        return InsertInto(origin=origin, target=name, body=self._persistent_body(), columns=tuple(columns))
 
     def _persistent_body(self) -> SelectBody:
         body = self.select_body()

@@ -130,7 +130,8 @@ def _as_select(statement: CreateAsSelect) -> str:
 
 
 def _insert(statement: InsertInto) -> str:
-    return _words("INSERT INTO", _name(statement.target), print_select(statement.body))
+    columns = f"({', '.join(map(_name, statement.columns))})" if statement.columns else ""
+    return _words("INSERT INTO", _name(statement.target), columns, print_select(statement.body))
 
 
 def _application(statement: Application) -> str:

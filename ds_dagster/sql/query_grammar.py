@@ -55,15 +55,22 @@ _REFUSED_SOURCES = frozenset({"lateral", "values"})
 REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
     "emit": ("EMIT_UNSUPPORTED", "clause", "EMIT"),
     "fetch": ("FETCH_UNSUPPORTED", "clause", "FETCH"),
+    "window": ("FORM_INSTEAD", "", ""),
     **{
         word: ("CLAUSE_UNSUPPORTED", "clause", word.upper())
         for word in (
-            "for", "qualify", "window", "tablesample", "pivot", "unpivot", "cluster", "sort", "distribute", "into",
+            "for", "qualify", "tablesample", "pivot", "unpivot", "cluster", "sort", "distribute", "into",
             "connect", "settings", "lateral", "prewhere", "sample", "option",
         )
     },
 }  # fmt: skip
 _OTHER_WORDS = frozenset({"semi", "anti", "asof", "straight", "match_recognize"})
+_INSTEAD = {
+    "window": "the window behind each OVER: SUM(v) OVER (PARTITION BY k ORDER BY rowtime())",
+    "rollup": "one SELECT per set of columns, told apart by a constant: SELECT 'by a' AS level, a, COUNT(*) AS n … "
+    "GROUP BY a UNION ALL SELECT 'all' AS level, CAST(NULL AS VARCHAR) AS a, COUNT(*) AS n …",
+}
+"""Word of another dialect → what to write."""
 _NO_ALIAS = RESERVED | frozenset(REFUSED_CLAUSES) | frozenset(SET_OPERATIONS) | _OTHER_WORDS
 
 
@@ -120,7 +127,8 @@ class QueryParser(JoinParser, MatchParser):
             raise self._not_from()
         self._advance()
         tree.set("from_", exp.From(this=self.source_reference()))
-        tree.set("joins", self.joins())
+        tree.set("joins", self.joins(starred=any(map(_is_star, tree.expressions))))
+        _turn_round(tree)
         self._clauses(tree)
         return tree
 
@@ -143,6 +151,9 @@ class QueryParser(JoinParser, MatchParser):
         refused = REFUSED_CLAUSES.get(self._curr.text)
         if refused:
             condition, parameter, shown = refused
+            if condition == "FORM_INSTEAD":
+                instead = _INSTEAD[self._curr.text]
+                raise self.refuse(condition, written=self._curr.text.upper(), instead=instead)
             params: dict[str, str] = {parameter: shown}
             raise self.refuse(condition, None, related=(), **params)
 
@@ -264,7 +275,7 @@ class QueryParser(JoinParser, MatchParser):
     def _group(self) -> exp.Expression:
         for word in ("rollup", "cube", "grouping"):
             if self.at(word):
-                raise self.refuse("CLAUSE_UNSUPPORTED", clause=f"GROUP BY {word.upper()}")
+                raise self.refuse("FORM_INSTEAD", written=f"GROUP BY {word.upper()}", instead=_INSTEAD["rollup"])
         return exp.Group(expressions=self.separated(self.expr))
 
     def _having(self) -> exp.Expression:
@@ -341,6 +352,20 @@ class QueryParser(JoinParser, MatchParser):
     def _value_ends(self, name: str) -> None:
         if self._curr.token_type in (TokenType.DASH, TokenType.DOT, TokenType.COLON, TokenType.SLASH):
             raise self.refuse("PROPERTY_VALUE_NOT_QUOTED", name=name)
+
+
+def _is_star(item: exp.Expression) -> bool:
+    return isinstance(item, exp.Star)
+
+
+def _turn_round(tree: exp.Select) -> None:
+    """``a RIGHT JOIN b`` is ``b LEFT JOIN a``."""
+    first = next(iter(tree.args["joins"]), None)
+    if first is not None and first.args.get("side") == "RIGHT":
+        left, right = tree.args["from_"].this, first.this
+        tree.args["from_"].set("this", right)
+        first.set("this", left)
+        first.set("side", "LEFT")
 
 
 def _number(text: str, negative: bool) -> int | float:

@@ -238,11 +238,13 @@ class CreateAsSelect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertInto:
-    """INSERT INTO relation select: a further query that fills a declared relation."""
+    """INSERT INTO relation [(column, …)] select: a further query that fills a declared relation. ``columns``: what its
+    SELECT gives, in order; empty for all columns of the relation."""
 
     origin: Origin
     target: WrittenName
     body: SelectBody
+    columns: tuple[WrittenName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
