@@ -324,7 +324,7 @@ def bound_aggregate(
     type_ = _aggregate_type(binder, node, name, bound)
     order = inner.expression(by) if by is not None else _order(binder, node, name) if name in ORDERED else None
     if order is not None and by is not None:
-        known = exp.Not(this=exp.Is(this=order.tree, expression=exp.Null()))
+        known = exp.Not(this=exp.Is(this=order.tree.copy(), expression=exp.Null()))
         is_known = BoundExpression(known, BOOLEAN, nullable=False)
         condition = is_known if condition is None else conjunction([condition, is_known])
     made = binder.aggregates.add(name, bound, condition, type_, distinct=distinct, order=order)
