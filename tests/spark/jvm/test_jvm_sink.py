@@ -16,8 +16,10 @@ from pyspark.sql import DataFrame
 from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
 from ds_dagster.errors import DsError
 from ds_dagster.spark.checkpoint_tip import checkpoint_tip
+from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.jvm import KAFKA_SINK, operator_error
 from ds_dagster.spark.sink_account import Account
+from tests.spark.conftest import Disk
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 ROWS = 600
@@ -41,7 +43,8 @@ def write(lab: Any, broker: Any, frame: DataFrame, topic: str, checkpoint: str =
         "marker.group": f"{lab.job}-1",
         **{name.replace("_", "."): value for name, value in options.items()},
     }
-    settings = settle(lab, topic, settings, str(lab.root / checkpoint))
+    place = checkpoint if ":" in checkpoint else str(lab.root / checkpoint)
+    settings = settle(lab, topic, settings, place)
     return frame.writeStream.format(KAFKA_SINK).options(**settings).outputMode("append")
 
 
@@ -243,6 +246,61 @@ def test_a_marker_of_an_earlier_version_is_behind_empty_batches(lab: Any, broker
     fill(broker, origin, 1, first=30, count=10)
     run(lab, write(lab, broker, source(lab, broker, origin), target))
     assert ids(broker, target) == Counter(range(40))
+
+
+def on_losing_disk(lab: Any) -> Disk:
+    folder = lab.root / "disk"
+    folder.mkdir()
+    lab.spark.conf.set("fs.losing.impl", "dsdagster.fs.LosingFileSystem")
+    disk = Disk(lab.spark, folder)
+    disk.lose()
+    return disk
+
+
+def attempt(lab: Any, broker: Any, origin: str, target: str, disk: Disk) -> bool:
+    """Everything that is there, counted by partition; whether the power lasted."""
+    row = "CAST(to_json(named_struct('id', p, 'n', n)) AS BINARY) value"
+    rows = source(lab, broker, origin, maxOffsetsPerTrigger="10")
+    frame = rows.groupBy("p").count().withColumnRenamed("count", "n").selectExpr(row)
+    try:
+        place = f"losing:{disk.folder}/sink"
+        query = write(lab, broker, frame, target, place).outputMode("update").trigger(availableNow=True).start()
+        lab.queries.append(query)
+        query.awaitTermination(120)
+    except (DsError, *SPARK_ERRORS) as problem:
+        assert disk.is_off, problem
+    finally:
+        lab.operators.release_transaction(lab.job)
+    return not disk.is_off
+
+
+def test_a_power_failure_loses_and_doubles_nothing(lab: Any, broker: Any) -> None:
+    """At every step on the disk of the checkpoint; what was not forced to it is gone."""
+    origin, target, disk = broker.topic(1), broker.topic(1), on_losing_disk(lab)
+    fill(broker, origin, 1, count=30)
+    steps = 0
+    disk.power(steps)
+    while not attempt(lab, broker, origin, target, disk):
+        disk.lose(names=steps % 2 == 1)
+        steps += 3
+        disk.power(steps)
+    disk.power()
+    assert steps >= 9
+    assert [json.loads(message.value())["n"] for message in broker.read(target)] == [10, 20, 30]
+
+
+def test_a_disk_that_is_not_forced_is_refused_after_a_power_failure(lab: Any, broker: Any) -> None:
+    """What ``durable = false`` gives up: the topic has batches of which the checkpoint knows nothing."""
+    origin, target, disk = broker.topic(1), broker.topic(1), on_losing_disk(lab)
+    fill(broker, origin, 1, count=10)
+    assert attempt(lab, broker, origin, target, disk)
+    disk.power(forced=False)
+    fill(broker, origin, 1, first=10, count=20)
+    assert attempt(lab, broker, origin, target, disk)
+    disk.lose()
+    with pytest.raises(DsError) as problem:
+        write(lab, broker, source(lab, broker, origin), target, f"losing:{disk.folder}/sink")
+    assert problem.value.condition == "CHECKPOINT_BEHIND_SINK"
 
 
 def mark(lab: Any, broker: Any, topic: str, batch: int, metadata: str) -> None:
