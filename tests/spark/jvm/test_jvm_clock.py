@@ -107,6 +107,35 @@ def test_time_moves_under_steady_load(lab: Any, broker: Any, eventually: Any) ->
     assert query.isActive
 
 
+@pytest.mark.parametrize("ahead", [5, -5])
+def test_a_machine_whose_clock_is_not_the_brokers(
+    lab: Any, broker: Any, eventually: Any, late_rows: Any, ahead: int
+) -> None:
+    """Rows are complete up to the broker's time, not up to ours."""
+    topic = broker.topic(1, message_timestamp_type="LogAppendTime")
+    register(lab, 1, a=BROKER_TIME)
+    lab.spark._jvm.dsdagster.time.Clocks.setAhead(ahead * SECOND)
+    try:
+        query = lab.start(per_window(timed(lab, read(lab, broker, "a", topic, column=False), "a"), 1))
+        producer = broker.producer()
+        sent = 0
+
+        def feed() -> bool:
+            nonlocal sent
+            producer.produce(topic, value(0).encode(), partition=0)
+            producer.poll(0)
+            sent += 1
+            return len(lab.emitted) >= 4
+
+        eventually(feed)
+        assert (snapshot(lab)["inputs"]["a"]["ahead_micros"] > 4 * SECOND) == (ahead > 0)
+        producer.flush(10)
+        eventually(lambda: sum(row[1] for row in lab.emitted) == sent)
+        assert late_rows(query) == 0
+    finally:
+        lab.operators.set_now(None)
+
+
 def test_an_open_upstream_transaction_holds_time(lab: Any, broker: Any, eventually: Any, late_rows: Any) -> None:
     topic = broker.topic(1, message_timestamp_type="LogAppendTime")
     register(lab, 1, a=BROKER_TIME)

@@ -60,6 +60,11 @@ public final class Clocks {
     now = Now.fixed(micros);
   }
 
+  /** Tests: time of day is so far ahead. */
+  public static void setAhead(long micros) {
+    now = Now.ahead(micros);
+  }
+
   /** Tests: the machine's clocks again. */
   public static void useRealTime() {
     now = Now.REAL;

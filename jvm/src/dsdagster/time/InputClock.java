@@ -10,7 +10,7 @@ import org.apache.spark.SparkContext;
  * Time of one input: the minimum over its active partitions of how far each is known, minus the lateness bound.
  *
  * <p>Rules: {@code broker} time is known up to the newest row and, once read to its end, up to the look that found the
- * end; {@code record} time (a producer's or a column's) only up to the newest row, and a partition that stays empty for
+ * end, by the broker's clock ({@link BrokerSkew}); {@code record} time (a producer's or a column's) only up to the newest row, and a partition that stays empty for
  * the idle timeout after a look that found its end is left out. A partition with rows to read and none read yet holds
  * time back. With a frozen end ({@code availableNow}) only rows count, and a partition read to its end is left out.
  */
@@ -25,9 +25,12 @@ final class InputClock {
   private final boolean looks;
   private final long bound;
   private final long idleTimeout;
+  private final BrokerSkew skew;
   private final Map<String, PartitionClock> partitions = new LinkedHashMap<>();
   private SeenTimes seenTimes;
   private long looked = PartitionClock.NONE;
+  private long completeAt = PartitionClock.NONE;
+  private Look last;
   private boolean lookFailed;
   private boolean restored;
   private long rowsUnknownUntil = PartitionClock.NONE;
@@ -38,6 +41,7 @@ final class InputClock {
     this.brokerTime = "broker".equals(config.path("time").asText("record"));
     this.looks = config.path("looks").asBoolean(true);
     this.bound = config.path("bound_micros").asLong(brokerTime ? 500_000 : 10_000_000);
+    this.skew = new BrokerSkew(bound);
     this.idleTimeout = config.path("idle_micros").asLong(10_000_000);
   }
 
@@ -66,8 +70,14 @@ final class InputClock {
     boolean moved = false;
     for (Map.Entry<String, long[]> entry : source.value().entrySet()) {
       PartitionClock partition = partition(entry.getKey());
-      moved |= entry.getValue()[0] > partition.newest;
-      partition.raiseNewest(entry.getValue()[0]);
+      long newest = entry.getValue()[0];
+      if (newest > partition.newest) {
+        moved = true;
+        partition.raiseNewest(newest);
+        if (brokerTime && last != null && last.reports() == null) {
+          skew.rows(newest, last.found(), partition.emptyAt);
+        }
+      }
     }
     return moved;
   }
@@ -80,8 +90,10 @@ final class InputClock {
 
   /** Returns the least time rows of the batch can have: {@link #IDLE} without rows, {@link #HELD} if unknown. */
   long look(Look look) {
-    long leastTime = brokerTime && isComplete(looked) ? looked : HELD;
+    long leastTime = brokerTime && isComplete(completeAt) ? completeAt : HELD;
     boolean hasRows = false;
+    boolean isStamped = skew.isKnown() || !brings(look);
+    completeAt = brokerTime ? skew.brokerTime(look.wall(), look.steady()) : look.wall();
     for (Map.Entry<String, String> entry : look.ends().entrySet()) {
       String key = entry.getKey();
       String start = look.starts().get(key);
@@ -94,7 +106,10 @@ final class InputClock {
         partition.openTransaction = look.logEnds() != null && stable != null
             && !Positions.reached(entry.getValue(), stable);
         if (stable != null && !look.incomplete()) {
-          partition.promise(batchEnd, stable, look.wall());
+          partition.mark(start, stable, look.steady());
+          if (isStamped) {
+            partition.promise(batchEnd, stable, completeAt);
+          }
         }
       } else {
         lookReported(partition, start, entry.getValue(), look.reports().path(key));
@@ -103,11 +118,19 @@ final class InputClock {
     partitions.keySet().removeIf(key -> !look.ends().containsKey(key) && !look.starts().containsKey(key));
     unreadUntil = hasRows && brokerTime ? look.wall() : PartitionClock.NONE;
     looked = look.wall();
+    last = look;
     lookFailed = false;
     if (restored && brokerTime && rowsUnknownUntil == PartitionClock.NONE) {
       rowsUnknownUntil = look.wall();
     }
     return hasRows ? leastTime : IDLE;
+  }
+
+  /** Whether the batch that a look is for has rows. */
+  private static boolean brings(Look look) {
+    return look.reports() == null
+        && look.batchEnds().entrySet().stream()
+            .anyMatch(end -> !Positions.reached(look.starts().get(end.getKey()), end.getValue()));
   }
 
   /** Whether everything stamped up to a moment was in the batches before. */
@@ -200,6 +223,7 @@ final class InputClock {
     put(node, "newest_micros", newest);
     put(node, "look_age_micros", looked == PartitionClock.NONE ? HELD : wall - looked);
     node.put("lag_records", partitions.values().stream().mapToLong(partition -> partition.backlog).sum());
+    node.put("ahead_micros", last == null ? 0 : skew.provenAhead(last.wall(), last.steady()));
     node.put("open_transaction", partitions.values().stream().anyMatch(partition -> partition.openTransaction));
     node.put("partitions", partitions.size());
     return node;

@@ -70,6 +70,7 @@ final class JobClock {
   }
 
   synchronized void look(String input, Look look) {
+    collect(); // rows of the batches before this look
     waitingFrom = Math.min(waitingFrom, input(input).look(look));
   }
 

@@ -8,6 +8,7 @@ import java.util.Map;
  *
  * @param wall time of day before the source was asked, microseconds
  * @param steady elapsed-time clock at that moment, microseconds
+ * @param found elapsed-time clock when the source had answered, microseconds
  * @param starts partition → what has been read and committed
  * @param batchEnds partition → what will have been read with the batch this look is for
  * @param ends partition → end known to the source (for a source that reports, the end of the next batch)
@@ -19,6 +20,7 @@ import java.util.Map;
 record Look(
     long wall,
     long steady,
+    long found,
     Map<String, String> starts,
     Map<String, String> batchEnds,
     Map<String, String> ends,

@@ -26,6 +26,21 @@ public interface Now {
         }
       };
 
+  /** The machine's own clocks, time of day ahead. */
+  static Now ahead(long micros) {
+    return new Now() {
+      @Override
+      public long wall() {
+        return REAL.wall() + micros;
+      }
+
+      @Override
+      public long steady() {
+        return REAL.steady();
+      }
+    };
+  }
+
   /** Clocks that stand at one moment. */
   static Now fixed(long micros) {
     return new Now() {

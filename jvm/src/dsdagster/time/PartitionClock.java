@@ -18,6 +18,10 @@ final class PartitionClock {
   boolean closed;
   /** In a run with a frozen end: had rows to read at the last look or the one before. */
   boolean unfinished;
+  /** Elapsed time of a look which had read to the end in front of the rows of the batch being made, or {@link #NONE}. */
+  long emptyAt = NONE;
+  private String markEnd;
+  private long markSteady;
   private String lastStart;
   private boolean looked;
   private long candidateTime = NONE;
@@ -57,6 +61,22 @@ final class PartitionClock {
       return;
     }
     look(start, end, end, completeUntil);
+  }
+
+  /**
+   * Remembers an end of the log; rows behind it were stamped after the look that found it.
+   *
+   * @param start what has been read and committed
+   * @param end of the log, open transactions included
+   * @param steady elapsed-time clock before the look
+   */
+  void mark(String start, String end, long steady) {
+    boolean isPast = markEnd != null && Positions.reached(start, markEnd);
+    emptyAt = isPast ? markSteady : NONE;
+    if (isPast || markEnd == null) {
+      markEnd = end;
+      markSteady = steady;
+    }
   }
 
   private void settle(String batchEnd) {

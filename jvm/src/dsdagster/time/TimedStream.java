@@ -80,6 +80,7 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
   }
 
   private Look seen(long wall, long steady, Offset start, Offset end, Map<String, String> logEnds) {
+    long found = Clocks.now().steady();
     Map<String, String> starts = start == null ? Map.of() : Positions.of(start.json());
     Map<String, String> batchEnds = Positions.of(end.json());
     boolean incomplete = guard.isGuarding() && logEnds == null;
@@ -87,11 +88,11 @@ class TimedStream implements MicroBatchStream, SupportsTriggerAvailableNow, Repo
     if (latest != null) {
       JsonNode reports = Json.read(latest.json());
       if (isReport(reports)) {
-        return new Look(wall, steady, starts, batchEnds, batchEnds, null, reports, false);
+        return new Look(wall, steady, found, starts, batchEnds, batchEnds, null, reports, false);
       }
-      return new Look(wall, steady, starts, batchEnds, Positions.of(latest.json()), logEnds, null, incomplete);
+      return new Look(wall, steady, found, starts, batchEnds, Positions.of(latest.json()), logEnds, null, incomplete);
     }
-    return new Look(wall, steady, starts, batchEnds, batchEnds, logEnds, null, incomplete);
+    return new Look(wall, steady, found, starts, batchEnds, batchEnds, logEnds, null, incomplete);
   }
 
   private static boolean isReport(JsonNode node) {
