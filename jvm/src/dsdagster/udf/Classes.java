@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.file.Path;
+import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /** Class loaders of the user's jars, one per content: a jar that changed is loaded anew, without a restart. */
@@ -33,6 +34,6 @@ final class Classes {
   }
 
   static OperatorFault unfit(String function, String entry, String reason) {
-    return new OperatorFault("FUNCTION_CLASS_UNFIT", Told.of("function", function, "entry", entry, "reason", reason));
+    return OperatorFault.of("FUNCTION_CLASS_UNFIT", Map.of("function", function, "entry", entry, "reason", reason));
   }
 }

@@ -8,6 +8,7 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -76,7 +77,7 @@ public final class JavaFunction implements Serializable {
   }
 
   private OperatorFault failed(Throwable cause) {
-    return new OperatorFault("FUNCTION_FAILED", Told.of("function", function, "reason", cause.getClass().getName()));
+    return OperatorFault.of("FUNCTION_FAILED", Map.of("function", function, "reason", cause.getClass().getName()));
   }
 
   private void open() {
