@@ -36,7 +36,7 @@ class DsError(Exception):
         params: values of the message template; never a secret.
         span: where in the user's SQL, if known.
         detail: text of the outside system that failed (Spark, a driver), if any.
-        envelope: told instead of the message where only a text leaves the process, see :mod:`ds_dagster.envelope`.
+        envelope: told before the message where only a text leaves the process, see :mod:`ds_dagster.envelope`.
     """
 
     envelope: str = ""
@@ -89,7 +89,8 @@ class DsError(Exception):
         )
 
     def __str__(self) -> str:
-        return self.envelope or self.diagnostic().text()
+        text = self.diagnostic().text()
+        return f"{self.envelope}\n{text}" if self.envelope else text
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.condition, self.params, self.span, self.detail))
