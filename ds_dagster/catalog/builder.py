@@ -22,6 +22,7 @@ from ds_dagster.catalog.user_function import UserCode, declare_functions
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.settings import Settings
+from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.statements import (
     Application,
     CreateAsSelect,
@@ -118,9 +119,10 @@ class _Builder:
                     continue
                 if name not in named:
                     named[name] = statement
-                elif not statement.if_not_exists:
-                    span = statement.name.span
-                    self.findings.add(error("DUPLICATE_RELATION", span=span, name=str(name)), named[name].name.span)
+                elif not (statement.if_not_exists and _same(statement, named[name])):
+                    condition = "RELATION_CONTRADICTS" if statement.if_not_exists else "DUPLICATE_RELATION"
+                    problem = error(condition, span=statement.name.span, name=str(name))
+                    self.findings.add(problem, named[name].name.span)
         return named
 
     def _checked_name(self, written: WrittenName, statement: Statement) -> QualifiedName | None:
@@ -160,6 +162,12 @@ class _Builder:
         made = declared_relation(name, statement, ground, findings)
         self.findings.extend(findings.diagnostics)
         return None if findings.failed else made
+
+
+def _same(one: CreateRelation | CreateAsSelect, other: CreateRelation | CreateAsSelect) -> bool:
+    """Whether two statements say the same of a relation, however its name is written."""
+    shown = (print_statement(replace(each, if_not_exists=True, name=one.name)) for each in (one, other))
+    return len(set(shown)) == 1
 
 
 def _flat(file: ParsedFile) -> Iterator[Statement]:

@@ -48,6 +48,7 @@ class Capabilities:
         entity_parts: WITH properties that name the entity, in order, each with its default (empty = the relation's
         own name);
             no parts at all: the qualified name of the relation.
+        entity_rule: regular expression that names of entities match as a whole, and the rule in words; empty for any.
         entity_list: WITH property that names several entities at once, instead of the parts.
         required_parts: those of them that have to be written, each with an example.
         row_metadata: type of ``rowmetadata()``, None where a record has no such thing.
@@ -68,6 +69,7 @@ class Capabilities:
     required_counts: tuple[str, ...] = ()
     entity_settings_prefix: str = ""
     counts_unless: tuple[str, str] | None = None
+    entity_rule: tuple[str, str] = ("", "")
     stream_delivery: Delivery = "at_least_once"
     changelog_delivery: Delivery = "at_least_once"
     table_delivery: Delivery = "at_least_once"

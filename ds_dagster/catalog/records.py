@@ -186,6 +186,8 @@ def record_key(draft: Draft, default: ValueFormat) -> RecordKey:
     """
     type_ = _key_type(draft)
     columns = _key_columns(draft)
+    if type_ is None and not columns and draft.written and "key.format" in draft.values:
+        raise error("KEY_FORMAT_WITHOUT_KEY", span=draft.span_of("key.format"), relation=draft.name)
     if type_ is None and not columns:
         _refuse_exclusion(draft, ())
         return RecordKey()

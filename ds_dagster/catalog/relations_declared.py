@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -143,6 +144,14 @@ def entity_of(kind: StoreKind, name: QualifiedName, values: Mapping[str, Propert
     return ".".join(chosen)
 
 
+def check_entity(kind: StoreKind, store: str, entity: str, span: Span) -> None:
+    """Raises: UserError ENTITY_NAME_INVALID for a name the kind of store refuses."""
+    pattern, rule = kind.capabilities.entity_rule
+    if pattern and not re.fullmatch(pattern, entity):
+        shown = entity if len(entity) <= 60 else f"{entity[:60]}…"
+        raise error("ENTITY_NAME_INVALID", span=span, entity=shown, store=store, allowed=rule)
+
+
 def declared_relation(
     name: QualifiedName, statement: CreateRelation, ground: Ground, findings: Findings
 ) -> Relation | None:
@@ -160,6 +169,7 @@ def declared_relation(
     span = values["store"].span or statement.name.span if "store" in values else statement.name.span
     findings.collect(lambda: check_holds(kind, statement.kind, store, span, written=False))
     entity = entity_of(kind, name, values)
+    findings.collect(lambda: check_entity(kind, store.name, entity, statement.name.span))
     values = {**ground.entities.get((store.name, entity), {}), **values}
     draft = Draft(str(name), statement.kind, columns, primary_key, values, statement.name.span)
     check_columns(draft, findings)

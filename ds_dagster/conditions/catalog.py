@@ -29,6 +29,19 @@ CONDITIONS: tuple[Condition, ...] = (
         "DUPLICATE_STORE", "user", "the store {name} is declared twice", "rename or remove one of the two", "42P05"
     ),
     Condition(
+        "RELATION_CONTRADICTS",
+        "user",
+        "{name} is declared twice, and not in the same way",
+        "IF NOT EXISTS leaves the first one in force: write both alike, or remove one",
+        "42P17",
+    ),
+    Condition(
+        "KEY_FORMAT_WITHOUT_KEY",
+        "user",
+        "'key.format' of {relation} has no effect, its records have no key",
+        "name the key with PARTITION BY or 'key.columns', or leave 'key.format' out",
+    ),
+    Condition(
         "DUPLICATE_RELATION",
         "user",
         "the relation {name} is declared twice",

@@ -12,6 +12,7 @@ from ds_dagster.catalog.inference import QueryChoices, check_insert_kind, infer_
 from ds_dagster.catalog.io_spec import RefreshMode
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.catalog.relations_declared import check_entity
 from ds_dagster.datatypes import ArrayType, DataType, StructType, is_primitive
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
@@ -145,6 +146,10 @@ class _Binder:
             world.kinds,
         )
         self.findings.extend(diagnostics)
+        if relation is not None:
+            kind = world.kinds[world.catalog.stores[relation.store].kind]
+            span = statement.name.span
+            self.findings.collect(lambda: check_entity(kind, relation.store, relation.entity, span))
         if relation is None or self.findings.failed:
             return None
         return Sink(_folded(made), relation, tuple(item.name for item in selected.items))

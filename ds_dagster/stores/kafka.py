@@ -54,6 +54,12 @@ NOT_INHERITED = (f"{SETTINGS_PREFIX}message.timestamp.type", f"{SETTINGS_PREFIX}
 FETCH_WAIT_MILLIS = 50
 """How long a fetch waits for more: Spark only asks for offsets that exist, so waiting is pure latency."""
 
+ENTITY_RULE = (
+    r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}",
+    "topic names are up to 249 letters, digits, dots, underscores and hyphens",
+)
+"""What the broker takes as the name of a topic, as a regular expression and in words."""
+
 
 class Kafka:
     """Kafka and what speaks its protocol."""
@@ -64,6 +70,7 @@ class Kafka:
         reads_streams=True,
         writes_streams=True,
         record_keys=True,
+        entity_rule=ENTITY_RULE,
         avro="registry",
         count_properties=COUNTS,
         required_counts=COUNTS,

@@ -14,6 +14,7 @@ from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.lag import SourceLag
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores import kafka_faults, kafka_lag
+from ds_dagster.stores.kafka import ENTITY_RULE
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
@@ -23,8 +24,6 @@ POLL_SECONDS = 0.2
 ATTEMPT_SECONDS = 1.0
 """Bound of one try: between tries librdkafka tells why it does not get through."""
 PRINT_GROUP = "ds-dagster-print"
-TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
-NAME_RULE = "topic names are up to 249 letters, digits, dots, underscores and hyphens"
 PARTITIONS, REPLICAS = "topic.partitions", "topic.replicas"
 RECORD_TIMES: Mapping[str, Literal["broker", "producer"]] = MappingProxyType(
     {"LogAppendTime": "broker", "CreateTime": "producer"}
@@ -95,8 +94,8 @@ class KafkaAdmin:
         Raises:
             UserError: ENTITY_MISSING, ENTITY_COUNT_DIFFERS, ENTITY_NAME_INVALID, ENTITY_REFUSED.
         """
-        if not TOPIC_NAME.match(plan.name) or plan.name in (".", ".."):
-            raise error("ENTITY_NAME_INVALID", entity=plan.name, store=self.store, allowed=NAME_RULE)
+        if not re.fullmatch(ENTITY_RULE[0], plan.name):
+            raise error("ENTITY_NAME_INVALID", entity=plan.name, store=self.store, allowed=ENTITY_RULE[1])
         found = self.describe(plan.name)
         if found is None:
             plan = self._completed(plan)

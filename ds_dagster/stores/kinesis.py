@@ -65,6 +65,10 @@ class Kinesis:
         reads_streams=True,
         writes_streams=True,
         record_keys=True,
+        entity_rule=(
+            r"[A-Za-z0-9_.-]{1,128}",
+            "names of streams are up to 128 letters, digits, dots, underscores and hyphens",
+        ),
         count_properties=COUNTS,
         required_counts=COUNTS,
         entity_settings_prefix=SETTINGS_PREFIX,
