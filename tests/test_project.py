@@ -36,7 +36,7 @@ KINDS_OF_SOURCES = """
 CREATE STREAM keyed AS SELECT url, at, userid FROM clicks PARTITION BY url, userid;
 CREATE STREAM primitive WITH ('key.format' = 'primitive', 'key.columns' = 'url', 'value.columns.exclude' = 'url',
   'timestamp' = 'at', 'kafka.topic.retention.ms' = '1000') AS SELECT url, at FROM keyed;
-CREATE STREAM "Odd Name" AS SELECT url AS "Url", at AS "at the time" FROM primitive;
+CREATE STREAM "Odd Name" WITH ('topic' = 'odd') AS SELECT url AS "Url", at AS "at the time" FROM primitive;
 CREATE STREAM last AS SELECT "Url", "at the time" FROM "Odd Name";
 CREATE CHANGELOG counts AS SELECT url, COUNT(*) AS n FROM last_stream GROUP BY url;
 CREATE STREAM last_stream (url VARCHAR) WITH ('topic' = 'last', 'value.format' = 'json', 'topic.partitions' = 2,
