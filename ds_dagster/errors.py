@@ -71,7 +71,8 @@ class DsError(Exception):
         text = render(self.definition.hint, self.params)
         if self.params.get("nearest") != NO_NAMES:
             return text
-        return "; ".join(part for part in text.split("; ") if NO_NAMES not in part)
+        parts = (part.partition(f"{NO_NAMES}? ")[2] if NO_NAMES in part else part for part in text.split("; "))
+        return "; ".join(part.removeprefix("otherwise ") for part in parts if part)
 
     @property
     def fault(self) -> Fault:
