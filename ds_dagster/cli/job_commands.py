@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -24,7 +25,7 @@ from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.status import Action, JobStatus, ended_with_engine, outlook
+from ds_dagster.runtime.status import Action, Change, Consent, JobStatus, ended_with_engine, outlook
 from ds_dagster.runtime.tail import tail_lines
 from ds_dagster.settings import Settings
 
@@ -50,8 +51,15 @@ def plan_command(select: tuple[str, ...], project: Path | None, as_json: bool) -
     if as_json:
         emit_json([asdict(change) for change in changes])
         return 0
-    table(["query", "verdict", "because"], [(c.name, c.verdict.replace("_", " "), c.rule) for c in changes])
+    rows = [(c.name, c.verdict.replace("_", " "), c.rule, _doubles(c) or None) for c in changes]
+    table(["query", "verdict", "because", "reset"], rows)
     return 0
+
+
+def _doubles(change: Change) -> str:
+    """What the reset that a change asks for would write twice; empty where it would not."""
+    behind = f"; behind it: {', '.join(change.readers)}" if change.readers else ""
+    return f"writes rows again that {', '.join(change.doubles)} has{behind}" if change.doubles else ""
 
 
 @click.command("apply")
@@ -199,11 +207,18 @@ def stop_command(queries: tuple[str, ...], everything: bool, project: Path | Non
     return 0
 
 
-def _act(action: Action, queries: tuple[str, ...], wait: bool, project: Path | None, as_json: bool) -> int:
+def _act(
+    action: Action,
+    queries: tuple[str, ...],
+    wait: bool,
+    project: Path | None,
+    as_json: bool,
+    allow: Sequence[Consent] = (),
+) -> int:
     loaded, control = _open(project, as_json)
     if not queries:
         raise click.UsageError(f"{action} needs query names")
-    return _converge(loaded, control, _chosen(loaded, queries), action, wait, WAIT_SECONDS, as_json)
+    return _converge(loaded, control, _chosen(loaded, queries), action, wait, WAIT_SECONDS, as_json, allow=allow)
 
 
 @click.command("restart")
@@ -218,12 +233,23 @@ def restart_command(queries: tuple[str, ...], wait: bool, project: Path | None, 
 
 @click.command("reset")
 @click.argument("queries", nargs=-1)
+@click.option(
+    "--allow",
+    type=click.Choice(get_args(Consent)),
+    multiple=True,
+    help="duplicates: write rows again that a stream or another sink of appended rows already has.",
+)
 @click.option("--wait/--no-wait", default=True, show_default=True)
 @project_option
 @json_option
-def reset_command(queries: tuple[str, ...], wait: bool, project: Path | None, as_json: bool) -> int:
-    """Start QUERIES over from a new checkpoint; the old one is kept until `ds gc`."""
-    return _act("reset", queries, wait, project, as_json)
+def reset_command(
+    queries: tuple[str, ...], allow: tuple[Consent, ...], wait: bool, project: Path | None, as_json: bool
+) -> int:
+    """Start QUERIES over from a new checkpoint; the old one is kept until `ds gc`.
+
+    Refused where rows would be written twice, unless that is allowed.
+    """
+    return _act("reset", queries, wait, project, as_json, allow)
 
 
 @click.command("gc")
@@ -285,13 +311,14 @@ def _converge(
     as_json: bool,
     *,
     orphans: Sequence[str] = (),
+    allow: Sequence[Consent] = (),
 ) -> int:
     generations: dict[str, int] = {}
     outcomes: dict[str, str] = {}
     refused: list[DsError] = []
     for name in names:
         try:
-            (ensured,) = control.ensure(project, [name], action=action, requested_by=REQUESTED_BY)
+            (ensured,) = control.ensure(project, [name], action=action, requested_by=REQUESTED_BY, allow=allow)
         except DsError as problem:
             refused.append(problem)
         else:

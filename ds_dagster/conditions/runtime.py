@@ -73,6 +73,14 @@ CONDITIONS: tuple[Condition, ...] = (
         "{hint}",
     ),
     Condition(
+        "RESET_WOULD_DOUBLE",
+        "user",
+        "a reset of {name} writes rows again that {sinks} already has; behind it: {readers}",
+        "`ds reset {name} --allow duplicates` (in Dagster `allow_duplicates: true` beside the action) writes them all "
+        "the same; a query of another name builds the new rows beside the old ones; with 'starting.position' = latest "
+        "behind its sources a query reads only what comes from now on",
+    ),
+    Condition(
         "JOB_NOT_FINITE",
         "user",
         "{name} never ends, so it cannot be run to its end",

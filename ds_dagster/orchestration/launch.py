@@ -1,7 +1,7 @@
 """One materialization of streaming assets: ask for every selected query, wait for all of them together, tell who came
 up."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from ds_dagster.orchestration.events import failure_metadata, status_metadata
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.project import Project
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.status import Action, Ensured, JobStatus
+from ds_dagster.runtime.status import Action, Consent, Ensured, JobStatus
 from ds_dagster.runtime.tail import tail_lines
 
 LOG_TAIL_LINES = 40
@@ -54,16 +54,19 @@ class Launch:
     failed: list[JobStatus] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
 
-    def run(self, selected: Selected, action: Action, timeout: float) -> Iterator[tuple[dg.AssetKey, Outcome]]:
+    def run(
+        self, selected: Selected, action: Action, timeout: float, allow: Collection[Consent] = ()
+    ) -> Iterator[tuple[dg.AssetKey, Outcome]]:
         """Ask and wait; yields the relations that are as asked, in the given order (sources first).
 
         Args:
             selected: relations by asset key.
             action: see :class:`~ds_dagster.orchestration.assets.DsRunConfig`.
             timeout: seconds until every query must be up.
+            allow: what a reset may do to the sinks.
         """
         for props in selected.values():
-            self._ask(props, action)
+            self._ask(props, action, allow)
         statuses = self._wait(timeout, action) if self.asked else {}
         for key, props in selected.items():
             outcome = self._rest(props, statuses) if action == "stop" else self._judge(props, statuses, timeout)
@@ -85,7 +88,7 @@ class Launch:
         metadata = failure_metadata(self.failed, [(name, text) for name, text in tails if text])
         return dg.Failure(description="\n".join(texts), metadata=metadata, allow_retries=False)
 
-    def _ask(self, props: RelationProps, action: Action) -> None:
+    def _ask(self, props: RelationProps, action: Action, allow: Collection[Consent]) -> None:
         if props.broken is not None and action != "stop":
             self.refused.append(text_of(props.broken.diagnostics))
         for query in props.queries:
@@ -93,16 +96,18 @@ class Launch:
             if is_gone or query.name in self.asked or query.name in self.declined:
                 continue
             try:
-                self._ask_one(query.name, action)
+                self._ask_one(query.name, action, allow)
             except DsError as problem:
                 self.declined.add(query.name)
                 self.refused.append(str(problem))
 
-    def _ask_one(self, name: str, action: Action) -> None:
+    def _ask_one(self, name: str, action: Action, allow: Collection[Consent]) -> None:
         if action == "stop" and self.control.status(name).job_id == "":
             self.log(f"{name}: was never started")
             return
-        (ensured,) = self.control.ensure(self.project, [name], action=action, requested_by=self.requested_by)
+        (ensured,) = self.control.ensure(
+            self.project, [name], action=action, requested_by=self.requested_by, allow=allow
+        )
         self.asked[name] = ensured
         self.log(f"{name}: {ensured.outcome}")
 
@@ -148,6 +153,11 @@ class Launch:
 
     def _tail(self, name: str) -> str:
         return "\n".join(tail_lines(self.control.log_path(name), LOG_TAIL_LINES))
+
+
+def consents(allow_duplicates: bool) -> tuple[Consent, ...]:
+    """What a run's config allows a reset to do to the sinks."""
+    return ("duplicates",) if allow_duplicates else ()
 
 
 def _text(status: JobStatus) -> str:

@@ -11,6 +11,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.names import safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of, finite_metadata
+from ds_dagster.orchestration.launch import consents
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.resources import CONTROL_KEY, PYSPARK_KEY, control_resource
 from ds_dagster.plan.query import BoundQuery
@@ -25,11 +26,13 @@ class DsLoadConfig(dg.Config):
     """How one load runs.
 
     ``action``: ``ensure`` loads what came since the last load; ``reset`` starts over with a new checkpoint.
+    ``allow_duplicates``: a reset may write rows that the table already has.
     ``catch_up_seconds``: how long to wait until the queries it reads from have processed what exists now.
     ``timeout_seconds``: how long to wait for the end of the load; the load itself goes on in the engine.
     """
 
     action: Literal["ensure", "reset"] = "ensure"
+    allow_duplicates: bool = False
     catch_up_seconds: int = 60
     timeout_seconds: int = 3600
 
@@ -86,6 +89,7 @@ def _in_engine(asked: _Asked, query: BoundQuery) -> FiniteResult:
         query.name,
         asked.requested_by,
         action=config.action,
+        allow=consents(config.allow_duplicates),
         catch_up=config.catch_up_seconds,
     )
     asked.context.log.info(f"{query.name}: asked the engine for a load (request {request})")
@@ -104,6 +108,7 @@ def _in_step(asked: _Asked, query: BoundQuery) -> FiniteResult:
         getattr(asked.context.resources, asked.project.named(PYSPARK_KEY)).spark_session,
         asked.requested_by,
         action=asked.config.action,
+        allow=consents(asked.config.allow_duplicates),
         catch_up=asked.config.catch_up_seconds,
     )
 

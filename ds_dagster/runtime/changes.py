@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.compatibility import verdict
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import BrokenRelation, Project, compile_slice
+from ds_dagster.plan.replay import Doubled, doubled
+from ds_dagster.project import BrokenRelation, Project, compile_slice, storage_kind
 from ds_dagster.runtime.records import JobRow
 from ds_dagster.runtime.spec import JobSpec
-from ds_dagster.runtime.status import Change
+from ds_dagster.runtime.status import Change, Consent
 from ds_dagster.settings import Settings
 
 
@@ -33,6 +36,35 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
         return Change(name, relation, "needs_new_checkpoint", rule)
     found = verdict(old, query)
     return Change(name, relation, found.verdict, found.rule, found.hint)
+
+
+def doubled_in(project: Project, query: BoundQuery) -> Doubled:
+    """The rule of :mod:`ds_dagster.plan.replay` for a query of a project."""
+
+    def keeps_slot(relation: Relation) -> bool:
+        return storage_kind(project, relation.store) == "postgres"
+
+    return doubled(query, project.downstream, project.queries, keeps_slot)
+
+
+def with_doubles(change: Change, project: Project, query: BoundQuery) -> Change:
+    """The same change with what a reset would write twice, where it asks for one."""
+    if change.verdict not in ("needs_new_checkpoint", "would_lose_data"):
+        return change
+    found = doubled_in(project, query)
+    return replace(change, doubles=found.sinks, readers=found.readers)
+
+
+def check_consent(project: Project, query: BoundQuery, allow: Collection[Consent]) -> None:
+    """Refuse a reset that leaves rows twice, unless that is allowed.
+
+    Raises:
+        UserError: RESET_WOULD_DOUBLE.
+    """
+    found = doubled_in(project, query)
+    if found and "duplicates" not in allow:
+        sinks, readers = list(found.sinks), list(found.readers)
+        raise error("RESET_WOULD_DOUBLE", span=query.sink.span, name=query.name, sinks=sinks, readers=readers)
 
 
 def refused_statement(project: Project, job: JobRow) -> BrokenRelation | None:

@@ -7,19 +7,19 @@ engine, so either side may die at any moment.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from ds_dagster.errors import DsError, error
+from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import Project
 from ds_dagster.runtime import desired, rows
-from ds_dagster.runtime.changes import compare, refused_statement
+from ds_dagster.runtime.changes import check_consent, compare, refused_statement, with_doubles
 from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
 from ds_dagster.runtime.clock import Clock, SystemClock
 from ds_dagster.runtime.environment import engine_environment
@@ -32,7 +32,7 @@ from ds_dagster.runtime.places import Places
 from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
 from ds_dagster.runtime.spec import job_spec, upstream
 from ds_dagster.runtime.states import ACTIVE, PENDING, SETTLED
-from ds_dagster.runtime.status import Action, Change, EngineStatus, Ensured, FiniteResult, JobStatus
+from ds_dagster.runtime.status import Action, Change, Consent, EngineStatus, Ensured, FiniteResult, JobStatus
 from ds_dagster.runtime.views import Seen, job_status
 from ds_dagster.settings import Settings
 
@@ -119,7 +119,7 @@ class Control:
         """What :meth:`ensure` would do, by query in the project's order; without ``names`` orphans follow."""
         queries = self._queries(project, names)
         jobs = self._jobs()
-        found = [compare(jobs.get(query.name), query, self.settings) for query in queries]
+        found = [self._compared(project, query, jobs) for query in queries]
         if names is None:
             orphans = self.orphans(project)
             found += [Change(o.name, o.relation, "orphan", "no statement of the project makes it") for o in orphans]
@@ -153,7 +153,13 @@ class Control:
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def ensure(
-        self, project: Project, names: Sequence[str], action: Action = "ensure", requested_by: str = ""
+        self,
+        project: Project,
+        names: Sequence[str],
+        action: Action = "ensure",
+        requested_by: str = "",
+        *,
+        allow: Collection[Consent] = (),
     ) -> Sequence[Ensured]:
         """Write down what is wanted of some queries; the engine does it. All or nothing: a refusal writes nothing, so
         callers that want partial success ask name by name.
@@ -166,9 +172,11 @@ class Control:
                 job. ``restart``: stop and start, with today's definition where the checkpoint can be kept. ``reset``:
                 a new checkpoint version. ``stop``: run no more.
             requested_by: shown in the history.
+            allow: what a reset may do to the sinks; nothing by default.
 
         Raises:
-            UserError: DEFINITION_CHANGED (its hint says restart or reset), JOB_UNKNOWN, JOB_IS_FINITE.
+            UserError: DEFINITION_CHANGED (its hint says restart or reset), RESET_WOULD_DOUBLE, JOB_UNKNOWN,
+                JOB_IS_FINITE.
             DsError: JOURNAL_….
         """
         if action == "stop":
@@ -178,9 +186,11 @@ class Control:
             if query.is_finite and action != "reset":
                 raise error("JOB_IS_FINITE", span=query.sink.span, name=query.name)
         self.journal.create()
-        changes = {q.name: self._compared(q) for q in queries}
+        jobs = self._jobs()
+        changes = {q.name: self._compared(project, q, jobs) for q in queries}
+        asked = desired.Request(action, requested_by, allow)
         with self.journal.write() as connection:
-            answers = [self._answer(connection, project, q, changes[q.name], action, requested_by) for q in queries]
+            answers = [self._answer(connection, project, q, changes[q.name], asked) for q in queries]
             self._refuse(queries, answers)
             return tuple(self._write(connection, a, q.name) for a, q in zip(answers, queries, strict=True))
 
@@ -268,6 +278,7 @@ class Control:
         requested_by: str = "",
         *,
         action: Action = "ensure",
+        allow: Collection[Consent] = (),
         catch_up: float = CATCH_UP_SECONDS,
     ) -> int:
         """Ask for one run of a finite query; a run that is open already is adopted. Returns the request's id.
@@ -277,17 +288,18 @@ class Control:
             name: query name.
             requested_by: shown in the history.
             action: ``ensure`` refuses a definition that needs another checkpoint; ``reset`` starts one.
+            allow: as of :meth:`ensure`.
             catch_up: seconds the run may wait until the jobs it reads from have processed what exists now.
 
         Raises:
-            UserError: JOB_NOT_FINITE, JOB_UNKNOWN, DEFINITION_CHANGED.
+            UserError: JOB_NOT_FINITE, JOB_UNKNOWN, DEFINITION_CHANGED, RESET_WOULD_DOUBLE.
         """
         query, change = self._finite(project, name)
         with self.journal.write() as connection:
             open_request = self._open_request(connection, name)
             if open_request is not None:
                 return open_request.id
-            self._want_run(connection, project, query, change, action, requested_by)
+            self._want_run(connection, project, query, change, desired.Request(action, requested_by, allow))
             return rows.add_request(connection, self._request(project, query, requested_by, catch_up))
 
     def run_in_session(
@@ -298,6 +310,7 @@ class Control:
         requested_by: str = "",
         *,
         action: Action = "ensure",
+        allow: Collection[Consent] = (),
         catch_up: float = CATCH_UP_SECONDS,
     ) -> FiniteResult:
         """One run of a finite query in a Spark session of the caller's, without an engine; a run that is open already
@@ -309,7 +322,7 @@ class Control:
         with self.journal.write() as connection:
             other = self._open_request(connection, name)
             if other is None:
-                self._want_run(connection, project, query, change, action, requested_by)
+                self._want_run(connection, project, query, change, desired.Request(action, requested_by, allow))
                 asked = self._request(project, query, requested_by, catch_up)
                 now = self.clock.now()
                 asked = replace(asked, state="STEP", started=now)
@@ -418,23 +431,25 @@ class Control:
                 raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, project.queries))
         return tuple(query for name, query in project.queries.items() if names is None or name in names)
 
-    def _compared(self, query: BoundQuery) -> Change:
-        return compare(self._jobs().get(query.name), query, self.settings)
+    def _compared(self, project: Project, query: BoundQuery, jobs: Mapping[str, JobRow]) -> Change:
+        return with_doubles(compare(jobs.get(query.name), query, self.settings), project, query)
 
     def _answer(
-        self, connection: Connection, project: Project, query: BoundQuery, change: Change, action: Action, by: str
+        self, connection: Connection, project: Project, query: BoundQuery, change: Change, request: desired.Request
     ) -> desired.Answer:
         name = query.name
         job = rows.jobs(connection, [name]).get(name)
+        if job is not None and request.action == "reset":
+            check_consent(project, query, request.allow)
         status = rows.statuses(connection, [name]).get(name, StatusRow(name))
-        asked = desired.Asked(action, by, self.clock.now(), job_spec(project, query))
+        asked = desired.Asked(request.action, request.by, self.clock.now(), job_spec(project, query))
         return desired.answer(asked, change, job, status)
 
     def _refuse(self, queries: Sequence[BoundQuery], answers: Sequence[desired.Answer]) -> None:
         refused = [(q, a) for q, a in zip(queries, answers, strict=True) if a.refused]
         if refused:
             query, first = refused[0]
-            raise _definition_changed([q.name for q, _ in refused], query, first)
+            raise desired.definition_changed([q.name for q, _ in refused], query, first)
 
     def _write(self, connection: Connection, given: desired.Answer, name: str) -> Ensured:
         if given.row is None:
@@ -444,7 +459,7 @@ class Control:
 
     def _save(self, connection: Connection, row: JobRow) -> None:
         before = rows.save_job(connection, row)
-        rows.add_transitions(connection, [_desired_transition(row, before)])
+        rows.add_transitions(connection, [desired.transition(row, before)])
         if row.desired == "STOPPED":
             rows.close_requests(connection, row.name, self.clock.now())
         bump_revision(connection)
@@ -454,7 +469,7 @@ class Control:
         if not query.is_finite:
             raise error("JOB_NOT_FINITE", span=query.sink.span, name=name)
         self.journal.create()
-        return query, self._compared(query)
+        return query, self._compared(project, query, self._jobs())
 
     def _open_request(self, connection: Connection, name: str) -> RequestRow | None:
         """The run of a query that is not over; one whose step has died is closed first."""
@@ -470,12 +485,12 @@ class Control:
         return None
 
     def _want_run(
-        self, connection: Connection, project: Project, query: BoundQuery, change: Change, action: Action, by: str
+        self, connection: Connection, project: Project, query: BoundQuery, change: Change, request: desired.Request
     ) -> None:
         """Desired state of one run; a full load begins with a new checkpoint each time."""
-        wanted: Action = "reset" if query.refresh == "full" and change.verdict != "new" else action
+        wanted: Action = "reset" if query.refresh == "full" and change.verdict != "new" else request.action
         asked: Action = "restart" if wanted == "ensure" else wanted
-        given = self._answer(connection, project, query, change, asked, by)
+        given = self._answer(connection, project, query, change, replace(request, action=asked))
         self._refuse([query], [given])
         self._write(connection, given, query.name)
 
@@ -495,20 +510,3 @@ class Control:
 
 def _is_answered(status: JobStatus, generation: int) -> bool:
     return status.state in SETTLED and status.reported_generation >= generation
-
-
-def _definition_changed(names: Sequence[str], query: BoundQuery, given: desired.Answer) -> DsError:
-    return error("DEFINITION_CHANGED", span=query.sink.span, name=list(names), rule=given.refused, hint=given.hint)
-
-
-def _desired_transition(row: JobRow, before: JobRow | None) -> Transition:
-    return Transition(
-        name=row.name,
-        at=row.requested_at,
-        kind="desired",
-        source="" if before is None else before.desired,
-        target=row.desired,
-        reason=row.action,
-        generation=row.generation,
-        actor=row.requested_by,
-    )

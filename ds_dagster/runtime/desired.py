@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ds_dagster.runtime.records import JobRow, StatusRow
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.runtime.records import JobRow, StatusRow, Transition
 from ds_dagster.runtime.spec import JobSpec
-from ds_dagster.runtime.status import Action, Change, DesiredState
+from ds_dagster.runtime.status import Action, Change, Consent, DesiredState
 
 Outcome = Literal["adopted", "requested", "stopped", "nothing"]
 HEALTHY = frozenset({"STARTING", "RUNNING", "ABSENT"})
@@ -20,7 +23,17 @@ HINTS: dict[str, str] = {
     "lost": "the change needs a new checkpoint and its sources cannot be read again from the start: "
     "`reset` (`ds reset {name}`) goes on with what they still hold",
 }
+CONSENT = "; {sinks} would have its rows twice, so it takes `--allow duplicates`"
 _HINT_OF = {"keeps_checkpoint": "restart", "needs_new_checkpoint": "reset", "would_lose_data": "lost"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks for, and what a reset may do to the sinks."""
+
+    action: Action
+    by: str
+    allow: Collection[Consent] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,25 @@ def stopped(job: JobRow, by: str, at: float) -> JobRow:
     )
 
 
+def definition_changed(names: Sequence[str], query: BoundQuery, given: Answer) -> DsError:
+    """The refusal of queries, by the answer to the first of them."""
+    return error("DEFINITION_CHANGED", span=query.sink.span, name=list(names), rule=given.refused, hint=given.hint)
+
+
+def transition(row: JobRow, before: JobRow | None) -> Transition:
+    """What a job's history keeps of a request."""
+    return Transition(
+        name=row.name,
+        at=row.requested_at,
+        kind="desired",
+        source="" if before is None else before.desired,
+        target=row.desired,
+        reason=row.action,
+        generation=row.generation,
+        actor=row.requested_by,
+    )
+
+
 def is_fine(job: JobRow, status: StatusRow) -> bool:
     """Whether an unchanged, wanted job needs nothing: it runs, starts, or will be started without being asked. A job
     that backs off or failed is started at once instead when somebody asks."""
@@ -97,6 +129,8 @@ def _never_worked(status: StatusRow) -> bool:
 
 def _refusal(change: Change) -> Answer:
     hint = HINTS[_HINT_OF.get(change.verdict, "reset")].format(name=change.name)
+    if change.doubles:
+        hint += CONSENT.format(sinks=", ".join(change.doubles))
     return Answer("nothing", refused=change.rule, hint=hint)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.replay import effect
 from ds_dagster.runtime.status import JobStatus
 
 RESET = "reset"
@@ -59,10 +60,12 @@ def ways(status: JobStatus, query: BoundQuery) -> tuple[Way, ...]:
     reset += (
         f"rows that are in {kept} stay and come twice" if kept else "its first batch replaces what is in the target"
     )
-    return Way(name, does, f"ds restart {status.name}", True), Way(RESET, reset, f"ds reset {status.name}", not kept)
+    adds = any(effect(query, sink) == "added" for sink in query.sinks)
+    command = f"ds reset {status.name}" + (" --allow duplicates" if adds else "")
+    return Way(name, does, f"ds restart {status.name}", True), Way(RESET, reset, command, not kept)
 
 
 def _kept_rows(query: BoundQuery) -> str:
     """Sinks that a new checkpoint version adds to instead of replacing their rows."""
-    kept = (sink for sink in query.sinks if sink.declared or sink.kind in ("stream", "changelog"))
+    kept = (sink for sink in query.sinks if effect(query, sink) != "replaced")
     return ", ".join(f"{sink.store}.{sink.entity}" for sink in kept)

@@ -13,6 +13,8 @@ JobState = Literal[
 DesiredState = Literal["RUNNING", "STOPPED", "FINISHED"]
 EngineState = Literal["STARTING", "RUNNING", "STOPPING", "GONE", "UNKNOWN"]
 Action = Literal["ensure", "restart", "stop", "reset"]
+Consent = Literal["duplicates"]
+"""What a reset does only when it is asked for: ``duplicates``: rows are written that a sink already has."""
 Verdict = Literal["new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data", "orphan"]
 
 
@@ -98,13 +100,20 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What ``ensure`` would do with one query, and the rule that says so."""
+    """What ``ensure`` would do with one query, and the rule that says so.
+
+    Attributes:
+        doubles: relations that would have their rows twice, where the verdict asks for a reset.
+        readers: names of the queries behind them.
+    """
 
     name: str
     relation: str
     verdict: Verdict
     rule: str
     hint: str = ""
+    doubles: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from ds_dagster.project import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.records import StatusRow
-from tests.cli.conftest import Ds
+from tests.command_line import Ds
 from tests.runtime.fakes import engine_says
 
 COPY = "CREATE STREAM copy WITH ('topic.partitions' = 1) AS SELECT url FROM clicks;\n"

@@ -121,7 +121,7 @@ def test_a_load_in_the_step_reports_the_rows_of_its_table(studio: DagsterHouse) 
 
 def test_run_config_restarts_stops_and_resets(studio: DagsterHouse) -> None:
     def act(action: str) -> dict[str, Any]:
-        return studio.dev.materialize("desktop_clicks", ds_streams={"action": action})
+        return studio.dev.materialize("desktop_clicks", ds_streams={"action": action, "allow_duplicates": True})
 
     before = studio.control.status("desktop_clicks")
     assert act("restart")["status"] == "SUCCESS"

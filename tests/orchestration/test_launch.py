@@ -79,7 +79,7 @@ def test_a_query_that_does_not_come_up_in_time_is_named(bench: Bench) -> None:
 def test_run_config_actions(bench: Bench, action: str, state: str, version: int) -> None:
     bench.apply()
     before = bench.control.status("desktop").generation
-    result = bench.materialize("desktop", ds_streams={"action": action})
+    result = bench.materialize("desktop", ds_streams={"action": action, "allow_duplicates": True})
     assert result.success
     assert materialized(result) == ([] if action == "stop" else ["desktop"]), "a stopped query made nothing"
     bench.work()
@@ -87,6 +87,17 @@ def test_run_config_actions(bench: Bench, action: str, state: str, version: int)
     assert (status.state, status.checkpoint_version) == (state, version)
     assert status.generation == before + 1
     assert bench.control.status("counts").generation == 1, "only what was selected"
+
+
+def test_a_reset_that_doubles_rows_needs_its_consent_in_the_config(bench: Bench) -> None:
+    bench.apply()
+    result = bench.materialize("desktop", "visits", ds_streams={"action": "reset"})
+    text = failure_text(result)
+    assert "RESET_WOULD_DOUBLE" in text
+    assert "allow_duplicates: true" in text
+    bench.work()
+    assert bench.control.status("desktop").checkpoint_version == 1
+    assert bench.control.status("visits").checkpoint_version == 2, "a view is built again"
 
 
 def test_a_stop_that_takes_too_long_is_named(bench: Bench) -> None:

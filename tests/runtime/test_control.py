@@ -116,8 +116,43 @@ def test_restart_refuses_a_change_that_needs_a_new_checkpoint(control: Control, 
 def test_reset_takes_the_next_checkpoint_version(control: Control, settings: Settings) -> None:
     control.ensure(project(settings, query("a", "t")), ["a"])
     running(control, "a")
-    control.ensure(project(settings, query("a", "t", "2")), ["a"], "reset")
+    control.ensure(project(settings, query("a", "t", "2")), ["a"], "reset", allow=["duplicates"])
     assert job(control, "a").checkpoint_version == 2
+
+
+def test_a_reset_that_doubles_rows_writes_nothing_without_consent(control: Control, settings: Settings) -> None:
+    loaded = project(settings, query("a", "t"))
+    control.ensure(loaded, ["a"], "reset")
+    running(control, "a")
+    before = job(control, "a")
+    with pytest.raises(UserError) as raised:
+        control.ensure(loaded, ["a"], "reset")
+    assert raised.value.condition == "RESET_WOULD_DOUBLE"
+    assert job(control, "a") == before
+
+
+def test_a_reset_of_a_load_asks_too_and_a_full_load_never(control: Control, settings: Settings) -> None:
+    for refresh, refused in (("incremental", True), ("full", False)):
+        loaded = project(settings, query(refresh, "t", refresh=refresh))  # type: ignore[arg-type]
+        control.withdraw_run(control.request_run(loaded, refresh))
+        if refused:
+            with pytest.raises(UserError, match="writes rows again"):
+                control.request_run(loaded, refresh, action="reset")
+            control.request_run(loaded, refresh, action="reset", allow=["duplicates"])
+        else:
+            control.request_run(loaded, refresh)
+        assert job(control, refresh).checkpoint_version == 2
+
+
+def test_a_plan_and_a_refusal_say_what_a_reset_would_double(control: Control, settings: Settings) -> None:
+    control.ensure(project(settings, query("a", "t")), ["a"])
+    running(control, "a")
+    changed = project(settings, query("a", "t", "2"), query("b", "a"))
+    planned = {change.name: change.doubles for change in control.changes(changed)}
+    assert planned == {"a": ("db.public.a",), "b": ()}
+    with pytest.raises(UserError) as raised:
+        control.ensure(changed, ["a"])
+    assert "--allow duplicates" in raised.value.hint
 
 
 def test_a_failed_job_that_never_finished_a_batch_takes_any_change(control: Control, settings: Settings) -> None:

@@ -67,7 +67,7 @@ class House:
 
     def run(self, name: str, action: Any = "ensure") -> JobStatus:
         self.control.ensure_engine(WAIT)
-        (asked,) = self.control.ensure(self.project, [name], action, "test")
+        (asked,) = self.control.ensure(self.project, [name], action, "test", allow=["duplicates"])
         (found,) = self.control.wait([name], {name: asked.generation}, WAIT)
         return found
 

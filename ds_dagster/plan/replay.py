@@ -1,0 +1,92 @@
+"""What a query that starts over does to rows it has already written: one pure rule by kind of sink, asked by every way
+to reset a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.sql.statements import RelationKind
+
+Effect = Literal["replaced", "updated", "added"]
+"""Of rows that are written again: ``replaced`` the first batch takes the place of the old rows; ``updated`` a key gets
+its row again, keys that are not written again stay; ``added`` every row is there twice."""
+
+EFFECTS: Mapping[RelationKind, Effect] = MappingProxyType(
+    {"stream": "added", "changelog": "updated", "table": "replaced", "materialized_view": "replaced"}
+)
+SHARED_EFFECTS: Mapping[str, Effect] = MappingProxyType({"append": "added"})
+"""Of a declared table, by the kind of changes it gets; by key otherwise. Its old rows may be another query's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    """Rows that a reset would write a second time.
+
+    Attributes:
+        sinks: qualified names of the relations that would have them twice; empty when no row comes twice.
+        readers: names of the queries behind those sinks, direct ones first.
+    """
+
+    sinks: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.sinks)
+
+
+def effect(query: BoundQuery, sink: Relation) -> Effect:
+    """What happens to the rows of a sink when the query is run from its starting position again.
+
+    Args:
+        query: any; of an application the whole.
+        sink: one of ``query.sinks``.
+    """
+    if query.refresh == "full":
+        return "replaced"
+    if sink.kind == "table" and sink.declared:
+        changes = next(part.root.changelog for part in query.parts if part.sink.name == sink.name)
+        return SHARED_EFFECTS.get(changes, "updated")
+    return EFFECTS[sink.kind]
+
+
+def doubled(
+    query: BoundQuery,
+    downstream: Mapping[QualifiedName, Sequence[str]],
+    queries: Mapping[str, BoundQuery],
+    keeps_slot: Callable[[Relation], bool],
+) -> Doubled:
+    """The sinks in which a reset of a query that has run would leave rows twice, and who reads them.
+
+    Args:
+        query: with the definition that the reset would start.
+        downstream: relation → names of the queries that read it.
+        queries: of the project, by name.
+        keeps_slot: whether the store of a source remembers where its reader is: ``latest`` is that place, which may be
+            before the last row written. Asked of sources that begin at ``latest`` only.
+    """
+    if all(scan.starting_position == "latest" and not keeps_slot(scan.relation) for scan in query.scans):
+        return Doubled()
+    sinks = [sink.name for sink in query.sinks if effect(query, sink) == "added"]
+    return Doubled(tuple(map(str, sinks)), _behind(sinks, query.name, downstream, queries))
+
+
+def _behind(
+    sinks: Sequence[QualifiedName],
+    but: str,
+    downstream: Mapping[QualifiedName, Sequence[str]],
+    queries: Mapping[str, BoundQuery],
+) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    waiting = list(sinks)
+    for relation in waiting:
+        for name in downstream.get(relation, ()):
+            if name not in found and name != but:
+                found[name] = None
+                waiting += [sink.name for sink in queries[name].sinks]
+    return tuple(found)
