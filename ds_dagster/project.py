@@ -16,7 +16,7 @@ from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declared import Declared, qualify
 from ds_dagster.catalog.inference import delivery, shared_entities
 from ds_dagster.catalog.io_spec import Resolver
-from ds_dagster.catalog.properties import property_index
+from ds_dagster.catalog.properties import PropertySpec, property_index
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreAdmin, StoreKind
 from ds_dagster.diagnostics import Diagnostic, Span
@@ -208,6 +208,11 @@ def kind_of_store(project: Project, relation: Relation) -> StoreKind:
 def storage_kind(project: Project, store: str) -> str:
     """``kafka``, ``postgres``, …: the system a declared store is."""
     return KINDS[project.catalog.store(store).kind].capabilities.storage_kind
+
+
+def properties_of_stores() -> Mapping[str, tuple[PropertySpec, ...]]:
+    """Kind of store (``KAFKA``, …; plug-ins too) → the properties of its CREATE STORE."""
+    return {name: kind.store_properties for name, kind in KINDS.items()}
 
 
 def uri_of(project: Project, relation: Relation) -> str:

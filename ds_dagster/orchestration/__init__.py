@@ -13,6 +13,7 @@ from ds_dagster.orchestration.props import RelationProps as RelationProps
 from ds_dagster.orchestration.resources import DsControlResource as DsControlResource
 from ds_dagster.orchestration.resources import build_pyspark_resource as build_pyspark_resource
 from ds_dagster.orchestration.sensors import build_ds_health_sensor as build_ds_health_sensor
+from ds_dagster.orchestration.store_resource import StoreResource as StoreResource
 from ds_dagster.orchestration.store_resources import DatabricksStoreResource as DatabricksStoreResource
 from ds_dagster.orchestration.store_resources import DeltaStoreResource as DeltaStoreResource
 from ds_dagster.orchestration.store_resources import FilesStoreResource as FilesStoreResource
@@ -20,7 +21,6 @@ from ds_dagster.orchestration.store_resources import KafkaStoreResource as Kafka
 from ds_dagster.orchestration.store_resources import KinesisStoreResource as KinesisStoreResource
 from ds_dagster.orchestration.store_resources import PostgresStoreResource as PostgresStoreResource
 from ds_dagster.orchestration.store_resources import SnowflakeStoreResource as SnowflakeStoreResource
-from ds_dagster.orchestration.store_resources import StoreResource as StoreResource
 from ds_dagster.orchestration.translator import DsTranslator as DsTranslator
 
 __all__ = [

@@ -1,114 +1,19 @@
 """One Dagster resource per declared store: the vendor's own client, control calls, records to look at."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, ClassVar, cast
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-import dagster as dg
-from pydantic import Field, PrivateAttr
-from pydantic.config import JsonDict
+from pydantic import Field
 
 from ds_dagster.aws_session import aws_client
-from ds_dagster.catalog.entity import ProbeResult, RawRecord
-from ds_dagster.catalog.io_spec import Resolver
-from ds_dagster.catalog.store import StoreAdmin
-from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.project import client_settings, secret_reader, storage_kind, store_admin
-from ds_dagster.runtime.environment import engine_environment
-
-SECRET: JsonDict = {"dagster__is_secret": True}
-"""Marks a field whose literal value Dagster's UI and GraphQL never show."""
+from ds_dagster.orchestration.store_resource import SECRET, StoreResource, of_kind, plugin_class
+from ds_dagster.project import storage_kind
 
 
-class StoreResource(dg.ConfigurableResource[Any]):
-    """A declared store for a user's own assets. One class per kind gives the vendor's own clients.
-
-    Values that are not given are those of ``CREATE STORE``. A resource in ``build_ds_definitions(resources={"<store>":
-    …})`` replaces values, for the queries in the engine as well: secrets by ``dg.EnvVar`` only, which travels as a
-    reference. The overlay of local servers comes last, here as everywhere.
-    """
-
-    property_names: ClassVar[Mapping[str, str]] = {"uris": "uris"}
-    """Field → WITH property of CREATE STORE."""
-
-    uris: str | None = Field(default=None, description="address; replaces that of CREATE STORE")
-
-    _project: DsProject | None = PrivateAttr(default=None)
-    _store: str = PrivateAttr(default="")
-
-    def bind(self, project: DsProject, store: str) -> "StoreResource":
-        """The same resource tied to a declared store; done by ``build_ds_definitions``."""
-        bound = self._with_updated_values({})
-        bound._project, bound._store = project, store
-        return bound
-
-    def probe(self) -> ProbeResult:
-        """Does it answer, may we log in."""
-        with self.admin() as admin:
-            return admin.probe()
-
-    @contextmanager
-    def admin(self) -> Iterator[StoreAdmin]:
-        """Look at, create and list entities; closed at the end of the ``with``."""
-        project, name, resolver = self._bound()
-        admin = store_admin(project.project, name, resolver)
-        try:
-            yield admin
-        finally:
-            admin.close()
-
-    def records(self, entity: str, *, limit: int = 10, from_beginning: bool = True) -> list[RawRecord]:
-        """The first (or next) records of an entity, raw."""
-        with self.admin() as admin:
-            return list(admin.records(entity, from_beginning=from_beginning, limit=limit, stopped=lambda: False))
-
-    def client_settings(self) -> dict[str, Any]:
-        """Settings of the vendor's client, secrets resolved: keep them out of logs."""
-        project, name, resolver = self._bound()
-        return dict(client_settings(project.project, name, resolver))
-
-    def store_values(self) -> dict[str, str]:
-        """Property → reference or literal of the fields that were given.
-
-        Raises:
-            UserError: RESOURCE_LITERAL_SECRET.
-        """
-        found: dict[str, str] = {}
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            if value is None or name not in self.property_names:
-                continue
-            if isinstance(value, dg.EnvVar):
-                found[self.property_names[name]] = "${" + value.env_var_name + "}"
-                continue
-            is_secret = isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("dagster__is_secret")
-            if is_secret and not PropertyValue(str(value)).is_only_references:
-                raise error("RESOURCE_LITERAL_SECRET", store=type(self).__name__, field=name)
-            found[self.property_names[name]] = str(value)
-        return found
-
-    def _with_updated_values(self, values: Mapping[str, Any] | None) -> "StoreResource":
-        """Dagster makes a copy for every run; the copy stays tied to its store."""
-        copied = cast("StoreResource", super()._with_updated_values(values))
-        copied._project, copied._store = self._project, self._store
-        return copied
-
-    def _bound(self) -> tuple[DsProject, str, Resolver]:
-        project, name = self._project, self._store
-        if project is None:
-            raise error("RESOURCE_NOT_BOUND", type=type(self).__name__)
-        environment = engine_environment(project.root)
-        secrets = secret_reader(project.project, environment)
-
-        def resolver(value: PropertyValue) -> str:
-            return resolve(value, environment, f"store {name}", secrets)
-
-        return project, name, resolver
-
-
+@of_kind("KAFKA")
 class KafkaStoreResource(StoreResource):
     """A Kafka store. ``producer()``, ``consumer(group)`` and ``admin_client()`` are confluent-kafka's own."""
 
@@ -160,6 +65,7 @@ class KafkaStoreResource(StoreResource):
         return AdminClient(self.client_settings())
 
 
+@of_kind("KINESIS")
 class KinesisStoreResource(StoreResource):
     """A Kinesis store. ``client()`` is boto3's own."""
 
@@ -183,6 +89,7 @@ class KinesisStoreResource(StoreResource):
         return aws_client("kinesis", {**self.client_settings(), **settings})
 
 
+@of_kind("POSTGRESQL")
 class PostgresStoreResource(StoreResource):
     """A Postgres store. ``connection()`` is psycopg2's own; commit and close are yours."""
 
@@ -212,6 +119,7 @@ class PostgresStoreResource(StoreResource):
             return cursor.fetch_arrow_table()
 
 
+@of_kind("SNOWFLAKE")
 class SnowflakeStoreResource(StoreResource):
     """A Snowflake store. ``connection()`` is snowflake-connector-python's own; closing it is yours."""
 
@@ -269,6 +177,7 @@ class BucketStoreResource(StoreResource):
     endpoint_url: str | None = Field(default=None, description="address of an S3 service other than Amazon's")
 
 
+@of_kind("DELTA")
 class DeltaStoreResource(BucketStoreResource):
     """A folder or bucket of Delta tables. ``table(name)`` is deltalake's own: read with Arrow, compact, vacuum."""
 
@@ -284,6 +193,7 @@ class DeltaStoreResource(BucketStoreResource):
         return DeltaTable(f"{settings['root']}/{name}", storage_options=settings["storage_options"])
 
 
+@of_kind("DATABRICKS")
 class DatabricksStoreResource(StoreResource):
     """A Databricks workspace. ``connection()`` is the vendor's own to the SQL warehouse; close is yours."""
 
@@ -317,6 +227,7 @@ class DatabricksStoreResource(StoreResource):
             return cursor.fetchall_arrow()
 
 
+@of_kind("S3")
 class FilesStoreResource(BucketStoreResource):
     """Files in a folder or a bucket. ``filesystem()`` is pyarrow's, logged in: read with Arrow, copy, delete."""
 
@@ -363,6 +274,7 @@ def build_store_resources(project: DsProject, given: Mapping[str, Any]) -> dict[
             raise error("RESOURCE_UNKNOWN_STORE", store=name, nearest=did_you_mean(name, stores))
     resources: dict[str, Any] = {}
     for name in stores:
-        found = given.get(name) or RESOURCE_CLASSES.get(storage_kind(project.project, name), StoreResource)()
+        chosen = RESOURCE_CLASSES.get(storage_kind(project.project, name)) or plugin_class(stores[name].kind)
+        found = given.get(name) or chosen()
         resources[name] = found.bind(project, name) if isinstance(found, StoreResource) else found
     return resources

@@ -221,7 +221,7 @@ def test_secrets_show_nowhere(studio: DagsterHouse) -> None:
     values = {entry["key"]: (entry["type"], entry["value"]) for entry in found["configuredValues"]}
     assert values["password"] == ("ENV_VAR", "MARKED_SASL_SECRET")
     assert values["username"] == ("VALUE", json.dumps("reader"))
-    assert {field["name"] for field in found["configFields"] if field["isSecret"]} == SECRETS
+    assert {field["name"] for field in found["configFields"] if field["isSecret"]} >= SECRETS
     for secret in (MARKED_SECRET, KINESIS_SECRET):
         assert files_with(studio.root, secret) == {studio.root / ".env"}
 

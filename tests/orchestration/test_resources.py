@@ -24,7 +24,9 @@ from ds_dagster.orchestration import (
     StoreResource,
     build_ds_definitions,
 )
+from ds_dagster.orchestration.store_resource import ELSEWHERE, plugin_class
 from ds_dagster.orchestration.store_resources import RESOURCE_CLASSES
+from ds_dagster.project import properties_of_stores
 from ds_dagster.runtime.changes import recompiled
 from ds_dagster.runtime.spec import JobSpec, job_spec
 from ds_dagster.settings import load_settings
@@ -215,7 +217,8 @@ def test_every_secret_field_is_masked() -> None:
     """What Dagster reads when it decides whether to show a value."""
     secret = {
         "password", "secret_access_key", "session_token", "key_passphrase", "oauth_token", "access_token", "app_token",
-        "client_secret", "client_key_password",
+        "client_secret", "client_key_password", "tls_client_key",
+        "aws_session_token", "aws_iam_external_id",
     }  # fmt: skip
     for kind in RESOURCE_CLASSES.values():
         fields = kind.to_config_schema().as_field().config_type.fields
@@ -274,3 +277,52 @@ def test_a_missing_variable_is_named(stores: Path, monkeypatch: pytest.MonkeyPat
     (stores / ".env").write_text(f"WAREHOUSE_PASSWORD={SECRET}\n", encoding="utf-8")
     assert resource.client_settings()["password"] == SECRET, "the project's .env, as the engine reads it"
     assert "WAREHOUSE_PASSWORD" not in os.environ
+
+
+def test_every_property_of_a_store_has_a_field() -> None:
+    """The fields come from the property table: none can be forgotten, secrets are masked."""
+    kinds = properties_of_stores()
+    for found in RESOURCE_CLASSES.values():
+        specs = {spec.name: spec for spec in kinds[found.store_kind] if spec.name not in ELSEWHERE}
+        named = set(found.property_names.values())
+        assert all(not named.isdisjoint({spec.name, *spec.aliases}) for spec in specs.values()), found
+        for field, name in found.property_names.items():
+            extra = found.model_fields[field].json_schema_extra
+            masked = isinstance(extra, dict) and bool(extra.get("dagster__is_secret"))
+            assert masked or name not in specs or not specs[name].secret, (found, field)
+
+
+def test_a_store_without_a_class_of_its_own_has_all_its_fields() -> None:
+    made = plugin_class("CLICKHOUSE" if "CLICKHOUSE" in properties_of_stores() else "SQLITE")
+    assert made is not StoreResource
+    assert made().store_values() == {}
+
+
+def test_the_address_of_create_store_is_shown(stores: Path) -> None:
+    resources = build_ds_definitions(DsProject(stores)).resources or {}
+    assert resources["prod_kafka"].uris == "localhost:9092"
+    assert resources["lake"].uris == "${LAKE}", "a reference stays one"
+    own = build_ds_definitions(DsProject(stores), resources={"prod_kafka": KafkaStoreResource(uris="other:1")})
+    assert (own.resources or {})["prod_kafka"].uris == "other:1"
+
+
+def test_a_resource_without_a_project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As a unit test of an asset uses it."""
+    monkeypatch.setenv("WAREHOUSE_PASSWORD", SECRET)
+    seen = SimpleNamespace(settings={}, folder="")
+
+    @dg.asset
+    def mine(warehouse: dg.ResourceParam[PostgresStoreResource], files: dg.ResourceParam[FilesStoreResource]) -> None:
+        seen.settings, seen.folder = warehouse.client_settings(), files.folder("a")
+
+    warehouse = PostgresStoreResource(
+        uris="postgresql://h:1/w", username="me", password=dg.EnvVar("WAREHOUSE_PASSWORD")
+    ).standalone()
+    files = FilesStoreResource(uris=tmp_path.as_uri()).standalone()
+    assert dg.materialize([mine], resources={"warehouse": warehouse, "files": files}).success
+    assert seen.settings == {"dsn": "postgresql://h:1/w", "user": "me", "password": SECRET}
+    assert seen.folder == f"{tmp_path}/a"
+    with pytest.raises(DsError, match="RESOURCE_NOT_BOUND"):
+        StoreResource().standalone()
+    with pytest.raises(DsError, match="RESOURCE_LITERAL_SECRET"):
+        PostgresStoreResource(password="literal").standalone()

@@ -1,0 +1,178 @@
+"""What every store resource can do, and the fields that the property table gives it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, cast
+
+import dagster as dg
+from pydantic import Field, PrivateAttr, create_model
+from pydantic.config import JsonDict
+
+from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.entity import ProbeResult, RawRecord
+from ds_dagster.catalog.io_spec import Resolver
+from ds_dagster.catalog.store import StoreAdmin, StoreDefinition
+from ds_dagster.catalog.values import PropertyValue, resolve
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.orchestration.ds_project import DsProject
+from ds_dagster.project import Project, client_settings, properties_of_stores, secret_reader, store_admin
+from ds_dagster.runtime.environment import engine_environment
+from ds_dagster.settings import Settings
+from ds_dagster.sql.statements import Origin
+
+SECRET: JsonDict = {"dagster__is_secret": True}
+"""Marks a field whose literal value Dagster's UI and GraphQL never show."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """What a resource needs of a project, for a store without one."""
+
+    root: Path
+    project: Project
+
+
+class StoreResource(dg.ConfigurableResource[Any]):
+    """A declared store for a user's own assets. One class per kind gives the vendor's own clients.
+
+    Values that are not given are those of ``CREATE STORE``. A resource in ``build_ds_definitions(resources={"<store>":
+    …})`` replaces values, for the queries in the engine as well: secrets by ``dg.EnvVar`` only, which travels as a
+    reference. The overlay of local servers comes last, here as everywhere.
+    """
+
+    property_names: ClassVar[Mapping[str, str]] = {"uris": "uris"}
+    """Field → WITH property of CREATE STORE."""
+    store_kind: ClassVar[str] = ""
+    """``KAFKA``, …: the kind of store a class belongs to."""
+
+    uris: str | None = Field(default=None, description="address; replaces that of CREATE STORE")
+
+    _project: "DsProject | _Alone | None" = PrivateAttr(default=None)
+    _store: str = PrivateAttr(default="")
+
+    def bind(self, project: DsProject, store: str) -> "StoreResource":
+        """The same resource tied to a declared store, whose address it shows; done by ``build_ds_definitions``."""
+        address = project.project.catalog.store(store).properties.get("uris")
+        bound = self._with_updated_values({} if self.uris or address is None else {"uris": address.shown()})
+        bound._project, bound._store = project, store
+        return bound
+
+    def standalone(self) -> "StoreResource":
+        """The same resource with a store of its own, made from its fields: for unit tests without a project.
+
+        Raises:
+            UserError: RESOURCE_NOT_BOUND (a class that belongs to no kind of store), RESOURCE_LITERAL_SECRET.
+        """
+        if not self.store_kind:
+            raise error("RESOURCE_NOT_BOUND", type=type(self).__name__)
+        values = {name: PropertyValue(text) for name, text in self.store_values().items()}
+        span = Span("standalone", 1)
+        store = StoreDefinition("standalone", self.store_kind, span, Origin(span, ""), values)
+        root = Path.cwd()
+        settings = Settings(root=root, sql=root / "sql", state=root / ".ds")
+        bound = self._with_updated_values({})
+        bound._project = _Alone(root, Project(settings, Catalog(stores={store.name: store})))
+        bound._store = store.name
+        return bound
+
+    def probe(self) -> ProbeResult:
+        """Does it answer, may we log in."""
+        with self.admin() as admin:
+            return admin.probe()
+
+    @contextmanager
+    def admin(self) -> Iterator[StoreAdmin]:
+        """Look at, create and list entities; closed at the end of the ``with``."""
+        project, name, resolver = self._bound()
+        admin = store_admin(project.project, name, resolver)
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+    def records(self, entity: str, *, limit: int = 10, from_beginning: bool = True) -> list[RawRecord]:
+        """The first (or next) records of an entity, raw."""
+        with self.admin() as admin:
+            return list(admin.records(entity, from_beginning=from_beginning, limit=limit, stopped=lambda: False))
+
+    def client_settings(self) -> dict[str, Any]:
+        """Settings of the vendor's client, secrets resolved: keep them out of logs."""
+        project, name, resolver = self._bound()
+        return dict(client_settings(project.project, name, resolver))
+
+    def store_values(self) -> dict[str, str]:
+        """Property → reference or literal of the fields that were given.
+
+        Raises:
+            UserError: RESOURCE_LITERAL_SECRET.
+        """
+        found: dict[str, str] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value is None or name not in self.property_names:
+                continue
+            if isinstance(value, dg.EnvVar):
+                found[self.property_names[name]] = "${" + value.env_var_name + "}"
+                continue
+            is_secret = isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("dagster__is_secret")
+            if is_secret and not PropertyValue(str(value)).is_only_references:
+                raise error("RESOURCE_LITERAL_SECRET", store=type(self).__name__, field=name)
+            found[self.property_names[name]] = str(value)
+        return found
+
+    def _with_updated_values(self, values: Mapping[str, Any] | None) -> "StoreResource":
+        """Dagster makes a copy for every run; the copy stays tied to its store."""
+        copied = cast("StoreResource", super()._with_updated_values(values))
+        copied._project, copied._store = self._project, self._store
+        return copied
+
+    def _bound(self) -> "tuple[DsProject | _Alone, str, Resolver]":
+        project, name = self._project, self._store
+        if project is None:
+            raise error("RESOURCE_NOT_BOUND", type=type(self).__name__)
+        environment = engine_environment(project.root)
+        secrets = secret_reader(project.project, environment)
+
+        def resolver(value: PropertyValue) -> str:
+            return resolve(value, environment, f"store {name}", secrets)
+
+        return project, name, resolver
+
+
+R = TypeVar("R", bound=StoreResource)
+ELSEWHERE = frozenset({"type", "description", "config_file"})
+"""Properties of CREATE STORE that are no values of a connection."""
+
+
+def of_kind(kind: str) -> Callable[[type[R]], type[R]]:
+    """Decorator: a field for every property of a kind of store that a class has none for, named like the property with
+    underscores. Secrets are masked."""
+
+    def decorate(base: type[R]) -> type[R]:
+        named = set(base.property_names.values()) | ELSEWHERE
+        specs = (spec for spec in properties_of_stores()[kind] if named.isdisjoint({spec.name, *spec.aliases}))
+        missing = {spec.name.replace(".", "_"): spec for spec in specs}
+        fields: dict[str, Any] = {
+            field: (
+                str | None,
+                Field(default=None, description=spec.doc, json_schema_extra=SECRET if spec.secret else None),
+            )
+            for field, spec in missing.items()
+        }
+        made: type[R] = create_model(base.__name__, __base__=base, __module__=base.__module__, **fields)
+        made.__doc__ = base.__doc__
+        made.property_names = {**base.property_names, **{field: spec.name for field, spec in missing.items()}}
+        made.store_kind = kind
+        return made
+
+    return decorate
+
+
+@lru_cache(maxsize=64)
+def plugin_class(kind: str) -> type[StoreResource]:
+    """The class of a kind of store that has no clients of its own here."""
+    return of_kind(kind)(StoreResource)
