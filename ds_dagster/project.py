@@ -18,7 +18,8 @@ from ds_dagster.catalog.inference import delivery, shared_entities
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties import PropertySpec, property_index
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.store import StoreAdmin, StoreKind
+from ds_dagster.catalog.store import StoreAdmin, StoreDefinition, StoreKind
+from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import QualifiedName
@@ -35,6 +36,7 @@ from ds_dagster.sql.statements import (
     CreateAsSelect,
     CreateRelation,
     Interactive,
+    Origin,
     ParsedFile,
     Statement,
 )
@@ -213,6 +215,13 @@ def storage_kind(project: Project, store: str) -> str:
 def properties_of_stores() -> Mapping[str, tuple[PropertySpec, ...]]:
     """Kind of store (``KAFKA``, …; plug-ins too) → the properties of its CREATE STORE."""
     return {name: kind.store_properties for name, kind in KINDS.items()}
+
+
+def project_of_store(kind: str, values: Mapping[str, PropertyValue], settings: Settings) -> tuple[Project, str]:
+    """A project of one store that no file declares, and the store's name."""
+    span = Span("standalone", 1)
+    store = StoreDefinition("standalone", kind, span, Origin(span, ""), values)
+    return Project(settings, Catalog(stores={store.name: store})), store.name
 
 
 def uri_of(project: Project, relation: Relation) -> str:

@@ -11,18 +11,22 @@ import dagster as dg
 from pydantic import Field, PrivateAttr, create_model
 from pydantic.config import JsonDict
 
-from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.entity import ProbeResult, RawRecord
 from ds_dagster.catalog.io_spec import Resolver
-from ds_dagster.catalog.store import StoreAdmin, StoreDefinition
+from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.catalog.values import PropertyValue, resolve
-from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.project import Project, client_settings, properties_of_stores, secret_reader, store_admin
+from ds_dagster.project import (
+    Project,
+    client_settings,
+    project_of_store,
+    properties_of_stores,
+    secret_reader,
+    store_admin,
+)
 from ds_dagster.runtime.environment import engine_environment
 from ds_dagster.settings import Settings
-from ds_dagster.sql.statements import Origin
 
 SECRET: JsonDict = {"dagster__is_secret": True}
 """Marks a field whose literal value Dagster's UI and GraphQL never show."""
@@ -70,13 +74,11 @@ class StoreResource(dg.ConfigurableResource[Any]):
         if not self.store_kind:
             raise error("RESOURCE_NOT_BOUND", type=type(self).__name__)
         values = {name: PropertyValue(text) for name, text in self.store_values().items()}
-        span = Span("standalone", 1)
-        store = StoreDefinition("standalone", self.store_kind, span, Origin(span, ""), values)
         root = Path.cwd()
         settings = Settings(root=root, sql=root / "sql", state=root / ".ds")
         bound = self._with_updated_values({})
-        bound._project = _Alone(root, Project(settings, Catalog(stores={store.name: store})))
-        bound._store = store.name
+        project, bound._store = project_of_store(self.store_kind, values, settings)
+        bound._project = _Alone(root, project)
         return bound
 
     def probe(self) -> ProbeResult:
