@@ -103,8 +103,8 @@ def ensure_streams(
 
     Args:
         context, project, config, ds_control, translator: as the asset has them.
-        observe_sources: look first at the sources that were never observed, so that the materialization knows their
-            data version.
+        observe_sources: look at the sources that were never observed before the first result, so that every
+            materialization knows their data version.
     """
     mapper = mapper_of(project, translator)
     by_key = {mapper.get_asset_key(props.name): props for props in project.streams}
@@ -117,9 +117,11 @@ def ensure_streams(
             requested_by=f"{ds_control.requested_by} run {context.run.run_id}",
             log=context.log.info,
         )
-        if observe_sources and config.action != "stop":
-            observe_first(context, project, mapper, selected.values())
+        looks = observe_sources and config.action != "stop"
         for key, outcome in _interruptible(launch, selected, config, timeout):
+            if looks:  # now: a launch may have made the entity that it reads
+                observe_first(context, project, mapper, selected.values())
+            looks = False
             yield _result(context, key, outcome, selected[key])
     except DsError as problem:
         raise failure_of(problem) from problem

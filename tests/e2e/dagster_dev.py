@@ -66,7 +66,8 @@ RUN = """query R($id: ID!) { runOrError(runId: $id) { ... on Run { runId status 
 ASSET = """query A($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode { staleStatus
   assetMaterializations(limit: 20) { runId timestamp tags { key value } metadataEntries { label
     ... on IntMetadataEntry { intValue } ... on FloatMetadataEntry { floatValue } ... on TextMetadataEntry { text } } }
-  assetObservations(limit: 20) { metadataEntries { label } }
+  freshnessStatusInfo { freshnessStatus }
+  assetObservations(limit: 60) { runId metadataEntries { label ... on TextMetadataEntry { text } } }
   assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status
     evaluation { severity success description } } } } } } } }"""
 SENSOR = """query S($selector: SensorSelector!) { sensorOrError(sensorSelector: $selector) { ... on Sensor {
@@ -179,6 +180,27 @@ class DagsterDev:
             name: None if ran is None or ran["evaluation"] is None else bool(ran["evaluation"]["success"])
             for name, ran in outcome.items()
         }
+
+    def observed(self, name: str) -> list[dict[str, str]]:
+        """Texts of the observations, newest first."""
+        return [
+            {
+                entry["label"].removeprefix("ds_dagster/"): entry["text"]
+                for entry in event["metadataEntries"]
+                if "text" in entry
+            }
+            for event in self.asset(name)["assetObservations"]
+        ]
+
+    def incidents(self, name: str) -> list[tuple[str, str]]:
+        """(from, to) of the transitions on the asset, newest first."""
+        return [(found["from"], found["to"]) for found in self.observed(name) if "from" in found]
+
+    def severity(self, name: str, check: str) -> str:
+        """Of the latest result of a check; empty when it has none."""
+        found = self.asset(name)["assetChecksOrError"]["checks"]
+        ran = next((one["executionForLatestMaterialization"] for one in found if one["name"] == check), None)
+        return ran["evaluation"]["severity"] if ran and ran["evaluation"] else ""
 
     def metadata(self, name: str, run: str | None = None) -> dict[str, Any]:
         """Metadata of the latest materialization, or of the one a run made."""

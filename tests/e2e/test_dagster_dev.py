@@ -91,7 +91,9 @@ def test_everything_is_materialized_in_one_run(studio: DagsterHouse) -> None:
     assert {s.name: s.state for s in studio.control.statuses() if s.name in STREAMS} == dict.fromkeys(
         STREAMS, "RUNNING"
     )
-    assert studio.dev.metadata("url_visits", run["runId"])["ds_dagster/outcome"] == "adopted"
+    assert next(seen["outcome"] for seen in studio.dev.observed("url_visits") if "outcome" in seen) == "adopted"
+    made = studio.dev.asset("url_visits")["assetMaterializations"]
+    assert run["runId"] not in {event["runId"] for event in made}, "adopting is no new data"
     assert studio.dev.nodes()["region_clicks"]["opNames"] == ["load_clickstream_db_public_region_clicks"]
 
 
@@ -130,7 +132,9 @@ def test_run_config_restarts_stops_and_resets(studio: DagsterHouse) -> None:
     assert restarted.checkpoint_version == before.checkpoint_version
     assert act("stop")["status"] == "SUCCESS"
     until(lambda: studio.control.status("desktop_clicks").state == "STOPPED", "it is stopped")
-    assert studio.dev.checks("desktop_clicks")["running"] is False, "a stopped query is not green"
+    until(lambda: studio.dev.checks("desktop_clicks")["running"] is False, "a stopped query is not green", pause=1.0)
+    assert studio.dev.severity("desktop_clicks", "running") == "WARN"
+    until(lambda: ("STOPPING", "STOPPED") in studio.dev.incidents("desktop_clicks"), "the stop is an event", pause=1.0)
     assert act("reset")["status"] == "SUCCESS"
     reset = studio.control.status("desktop_clicks")
     assert (reset.state, reset.checkpoint_version) == ("RUNNING", before.checkpoint_version + 1)
@@ -167,6 +171,7 @@ def test_the_sensor_brings_a_killed_engine_back(studio: DagsterHouse) -> None:
         lambda text: "engine was gone, started again" in text, "the sensor starts the engine", old
     )
     assert "url_visits" not in reason
+    until(lambda: studio.dev.checks("url_visits")["running"] is False, "the outage is on the page", pause=0.5)
 
     def runs_again() -> bool:
         """What the dead engine wrote last says RUNNING too."""
@@ -174,6 +179,10 @@ def test_the_sensor_brings_a_killed_engine_back(studio: DagsterHouse) -> None:
         return now.state == "RUNNING" and now.incarnation != before.incarnation
 
     until(runs_again, "the queries run again")
+    until(lambda: ("RUNNING", "ABSENT") in studio.dev.incidents("url_visits"), "the outage is an event", pause=1.0)
+    until(lambda: studio.dev.checks("url_visits")["running"] is True, "green again", pause=1.0)
+    told = studio.dev.incidents("url_visits")
+    assert told.count(("RUNNING", "ABSENT")) == 1, "once"
     after = studio.control.status("url_visits")
     assert after.checkpoint_version == before.checkpoint_version
     studio.send("clicks", clicks(CHANCE, COUNT, 2 * COUNT))
@@ -193,11 +202,7 @@ def test_queries_outlive_dagster_dev_and_are_adopted(studio: DagsterHouse) -> No
     studio.restart_dev()
     run = studio.dev.materialize("url_visits", "user_clicks")
     assert run["status"] == "SUCCESS", events_of(run)
-    made = studio.dev.asset("url_visits")["assetMaterializations"]
-    outcomes = [
-        entry["text"] for event in made for entry in event["metadataEntries"] if entry["label"] == "ds_dagster/outcome"
-    ]
-    assert outcomes[0] == "adopted"
+    assert next(seen["outcome"] for seen in studio.dev.observed("url_visits") if "outcome" in seen) == "adopted"
     assert studio.python() == pid
     assert {status.name: status.incarnation for status in studio.control.statuses()} == before
     assert len(studio.dev.asset("url_visits")["assetMaterializations"]) > 2, "history is kept"
@@ -233,6 +238,10 @@ def files_with(root: Path, text: str) -> set[Path]:
         for path in root.rglob("*")
         if path.is_file() and not path.is_symlink() and text.encode() in path.read_bytes()
     }
+
+
+def test_nothing_is_stale(studio: DagsterHouse) -> None:
+    assert {name: studio.dev.asset(name)["staleStatus"] for name in STREAMS} == dict.fromkeys(STREAMS, "FRESH")
 
 
 def test_the_event_log_stays_small(studio: DagsterHouse) -> None:
