@@ -51,7 +51,7 @@ class StoreResource(dg.ConfigurableResource[Any]):
     property_names: ClassVar[Mapping[str, str]] = {"uris": "uris"}
     """Field → WITH property of CREATE STORE."""
     store_kind: ClassVar[str] = ""
-    """``KAFKA``, …: the kind of store a class belongs to."""
+    """The kind of store a class belongs to, as CREATE STORE writes its type."""
 
     uris: str | None = Field(default=None, description="address; replaces that of CREATE STORE")
 
@@ -150,9 +150,10 @@ ELSEWHERE = frozenset({"type", "description", "config_file"})
 """Properties of CREATE STORE that are no values of a connection."""
 
 
-def of_kind(kind: str) -> Callable[[type[R]], type[R]]:
+def of_kind(word: str) -> Callable[[type[R]], type[R]]:
     """Decorator: a field for every property of a kind of store that a class has none for, named like the property with
-    underscores. Secrets are masked."""
+    underscores. Secrets are masked. ``word`` is the type as CREATE STORE writes it, in any case."""
+    kind = word.upper()
 
     def decorate(base: type[R]) -> type[R]:
         named = set(base.property_names.values()) | ELSEWHERE

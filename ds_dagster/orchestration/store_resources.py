@@ -13,7 +13,7 @@ from ds_dagster.orchestration.store_resource import SECRET, StoreResource, of_ki
 from ds_dagster.project import storage_kind
 
 
-@of_kind("KAFKA")
+@of_kind("kafka")
 class KafkaStoreResource(StoreResource):
     """A Kafka store. ``producer()``, ``consumer(group)`` and ``admin_client()`` are confluent-kafka's own."""
 
@@ -65,7 +65,7 @@ class KafkaStoreResource(StoreResource):
         return AdminClient(self.client_settings())
 
 
-@of_kind("KINESIS")
+@of_kind("kinesis")
 class KinesisStoreResource(StoreResource):
     """A Kinesis store. ``client()`` is boto3's own."""
 
@@ -89,7 +89,7 @@ class KinesisStoreResource(StoreResource):
         return aws_client("kinesis", {**self.client_settings(), **settings})
 
 
-@of_kind("POSTGRESQL")
+@of_kind("postgresql")
 class PostgresStoreResource(StoreResource):
     """A Postgres store. ``connection()`` is psycopg2's own; commit and close are yours."""
 
@@ -119,7 +119,7 @@ class PostgresStoreResource(StoreResource):
             return cursor.fetch_arrow_table()
 
 
-@of_kind("SNOWFLAKE")
+@of_kind("snowflake")
 class SnowflakeStoreResource(StoreResource):
     """A Snowflake store. ``connection()`` is snowflake-connector-python's own; closing it is yours."""
 
@@ -177,7 +177,7 @@ class BucketStoreResource(StoreResource):
     endpoint_url: str | None = Field(default=None, description="address of an S3 service other than Amazon's")
 
 
-@of_kind("DELTA")
+@of_kind("delta")
 class DeltaStoreResource(BucketStoreResource):
     """A folder or bucket of Delta tables. ``table(name)`` is deltalake's own: read with Arrow, compact, vacuum."""
 
@@ -193,7 +193,7 @@ class DeltaStoreResource(BucketStoreResource):
         return DeltaTable(f"{settings['root']}/{name}", storage_options=settings["storage_options"])
 
 
-@of_kind("DATABRICKS")
+@of_kind("databricks")
 class DatabricksStoreResource(StoreResource):
     """A Databricks workspace. ``connection()`` is the vendor's own to the SQL warehouse; close is yours."""
 
@@ -227,7 +227,7 @@ class DatabricksStoreResource(StoreResource):
             return cursor.fetchall_arrow()
 
 
-@of_kind("S3")
+@of_kind("s3")
 class FilesStoreResource(BucketStoreResource):
     """Files in a folder or a bucket. ``filesystem()`` is pyarrow's, logged in: read with Arrow, copy, delete."""
 
