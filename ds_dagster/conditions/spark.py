@@ -196,8 +196,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "BAD_RECORD",
         "user",
         "record {position} of partition {partition} of {entity} cannot be read as {relation}: {reason}",
-        "correct the relation's columns, or skip such records: WITH "
-        "('source.deserialization.error.handling' = 'IGNORE')",
+        "skip such records: WITH ('source.deserialization.error.handling' = 'IGNORE') behind the source, then "
+        "`ds restart`, which keeps the query's state; or correct the relation's columns",
     ),
     Condition(
         "PRIMITIVE_TYPE_NOT_BUILT",

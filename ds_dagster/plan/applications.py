@@ -11,7 +11,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.application_nodes import Bundle, Virtual, is_plain
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
-from ds_dagster.plan.fingerprint import combined, state_signature
+from ds_dagster.plan.fingerprint import combined, earlier_signatures, state_signature
 from ds_dagster.plan.nodes import Aggregate, Node, Scan, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.row_errors import ignores_row_errors, may_fail
@@ -60,6 +60,8 @@ def together(
     merged = _one_state(merged, statement)
     _check_row_errors(merged, spans)
     bundle = Bundle(tuple(part.root for part in merged))
+    earlier = zip(*(earlier_signatures(part.root, store_kinds=store_kinds) for part in merged), strict=True)
+    names = [part.name for part in merged]
     settings = {key: value for part in merged for key, value in part.settings.items()}
     return BoundQuery(
         name=name,
@@ -68,6 +70,7 @@ def together(
         refresh="continuous",
         fingerprint=combined([(part.name, part.fingerprint) for part in merged]),
         state_signature=combined([(part.name, state_signature(part.root, store_kinds=store_kinds)) for part in merged]),
+        earlier_signatures=tuple(combined(list(zip(names, found, strict=True))) for found in earlier),
         lineage=MappingProxyType({}),
         settings=MappingProxyType(settings),
         bundle=bundle,

@@ -21,7 +21,7 @@ from ds_dagster.plan.arithmetic import widens
 from ds_dagster.plan.delta_nodes import Fold
 from ds_dagster.plan.expiry import STATE_TTL, expiring
 from ds_dagster.plan.expressions import Typed, widened
-from ds_dagster.plan.fingerprint import fingerprint, state_signature
+from ds_dagster.plan.fingerprint import earlier_signatures, fingerprint, state_signature
 from ds_dagster.plan.grouping import window_of
 from ds_dagster.plan.insert_columns import in_columns
 from ds_dagster.plan.late_rows import keeps_late
@@ -263,6 +263,7 @@ class _Binder:
             refresh=refresh,
             fingerprint=fingerprint(root, refresh=refresh, settings=settings, store_kinds=store_kinds),
             state_signature=state_signature(root, store_kinds=store_kinds),
+            earlier_signatures=earlier_signatures(root, store_kinds=store_kinds),
             execution=str(relation.option("execution") or "engine"),
             lineage=column_lineage(root),
             settings=MappingProxyType(settings),

@@ -40,8 +40,10 @@ from ds_dagster.plan.unnest_node import Unnest
 from ds_dagster.plan.window_join import WindowJoin
 
 FINGERPRINT_VERSION = "v1"
-STATE_VERSION = "s1"
-"""Changes when operators of this package lay their state out in another way."""
+STATE_VERSION = "s2"
+"""Changes with the algorithm, and when all operators of this package lay their state out in another way."""
+EARLIER_STATE_VERSIONS = ("s1",)
+"""Algorithms whose signatures journals still hold: s1 had what a bad record does among what an aggregate keeps."""
 LAYOUTS: Mapping[type[Node], tuple[int]] = MappingProxyType(
     {Over: (4,), IntervalJoin: (2,), TemporalJoin: (2,), WindowJoin: (2,), Match: (2,)}
 )
@@ -67,15 +69,26 @@ def fingerprint(root: Sink, *, refresh: str, settings: Mapping[str, object], sto
     return _hash(FINGERPRINT_VERSION, [refresh, sorted(settings.items()), meaning])
 
 
-def state_signature(root: Sink, *, store_kinds: StoreKinds) -> str:
+def state_signature(root: Sink, *, store_kinds: StoreKinds, version: str = STATE_VERSION) -> str:
     """Hash of what a checkpoint holds: sources with their positions, stateful steps with the types they keep, and for
-    aggregates everything below (their state is a result already)."""
+    aggregates everything below (their state is a result already) but what happens with rows that are left out.
+
+    Args:
+        root: plan after rewriting.
+        store_kinds: folded store name → kind.
+        version: of the algorithm, today's or one of :data:`EARLIER_STATE_VERSIONS`.
+    """
     parts: Shape = [
         [scan.source_name, *entity_shape(scan.relation, store_kinds), *_start(scan), *_slot(scan)]
         for scan in _scans(root)
     ]
-    parts += [_state(node, store_kinds) for node in root.walk() if node.is_stateful]
-    return _hash(STATE_VERSION, [parts, _sink_state(root)])
+    parts += [_state(node, store_kinds, version) for node in root.walk() if node.is_stateful]
+    return _hash(version, [parts, _sink_state(root)])
+
+
+def earlier_signatures(root: Sink, *, store_kinds: StoreKinds) -> tuple[str, ...]:
+    """What earlier algorithms made of the same state, in the order of :data:`EARLIER_STATE_VERSIONS`."""
+    return tuple(state_signature(root, store_kinds=store_kinds, version=one) for one in EARLIER_STATE_VERSIONS)
 
 
 def combined(parts: Sequence[tuple[str, str]]) -> str:
@@ -344,23 +357,24 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
 }
 
 
-def _state(node: Node, store_kinds: StoreKinds) -> Shape:
+def _state(node: Node, store_kinds: StoreKinds, version: str) -> Shape:
     """What one stateful step keeps. Joins of streams keep rows: their types and the join itself. Aggregates keep
     results, and a join of changelogs must be told that a row goes in the words in which it came: everything below
     counts."""
     if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct | TopN | Over):
-        return [type(node).__name__, _without_reading(_shape(node, store_kinds)), *LAYOUTS.get(type(node), ())]
+        return [type(node).__name__, _without_reading(_shape(node, store_kinds), version), *LAYOUTS.get(type(node), ())]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)
     types = [[str(field.type) for field in child.output] for child in node.inputs]
     return [type(node).__name__, own, types, *LAYOUTS.get(type(node), ())]
 
 
-def _without_reading(shape: Shape) -> Shape:
-    """A shape without how its sources are paced: lateness, idle time, size of a batch."""
+def _without_reading(shape: Shape, version: str) -> Shape:
+    """A shape without how its sources are paced (lateness, idle time, size of a batch) and what bad records do."""
     name, own, children = shape
     if name == "Scan":
         assert isinstance(own, list)
         entity, kind, columns, records, time, reading = own
-        return [name, [entity, kind, columns, records, time[:2], reading[1:2]], children]
+        bad_records = [reading[1:2]] if version == "s1" else []
+        return [name, [entity, kind, columns, records, time[:2], *bad_records], children]
     assert isinstance(children, list)
-    return [name, own, [_without_reading(child) for child in children]]
+    return [name, own, [_without_reading(child, version) for child in children]]

@@ -31,6 +31,7 @@ class BoundQuery:
         execution: ``engine`` or ``step`` (finite CTAS in the Dagster step's own session).
         fingerprint: hash of its meaning (versioned algorithm, formatting and comments do not matter).
         state_signature: hash of what a checkpoint depends on (operators, key schemas, sources).
+        earlier_signatures: what earlier versions of the algorithm make of the same state.
         lineage: sink column → source columns it is computed from (filters and join keys are not in it).
         error_log: where rows are kept whose expressions fail, None for nowhere.
         settings: QUERY WITH properties by name (state.ttl.millis, compute_pool, …).
@@ -44,12 +45,17 @@ class BoundQuery:
     refresh: RefreshMode
     fingerprint: str
     state_signature: str
+    earlier_signatures: tuple[str, ...] = ()
     execution: str = "engine"
     lineage: Mapping[str, tuple[ColumnSource, ...]] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, str | int | bool] = field(default_factory=lambda: MappingProxyType({}))
     error_log: Relation | None = None
     bundle: Bundle | None = None
     members: tuple[BoundQuery, ...] = ()
+
+    def keeps_state_of(self, signature: str) -> bool:
+        """Whether a checkpoint of this signature, by today's algorithm or an earlier one, holds the query's state."""
+        return signature in (self.state_signature, *self.earlier_signatures)
 
     @property
     def plan(self) -> Node:

@@ -101,7 +101,7 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
     """
     settings = replace(context.settings, overlay=load_overlay(context.settings))
     project, query = recompiled(order.spec, settings)
-    if query.state_signature != order.spec.state_signature and order.progressed:
+    if order.progressed and not query.keeps_state_of(order.spec.state_signature):
         version = order.spec.package_version
         raise error("CHECKPOINT_OTHER_STATE", span=query.sink.span, name=order.name, version=version)
     if query.fingerprint != order.spec.fingerprint:

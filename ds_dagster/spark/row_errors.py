@@ -62,8 +62,7 @@ class RowErrors:
         others = {name: one for name, one in expressions.items() if name not in guarded}
         rows = self._guarded(frame, guarded, node) if guarded else frame
         made = {name: compile_expression(frame, one) for name, one in others.items()}
-        result = sf.col(_GUARD).getField("result")
-        made |= {name: result.getField(name) for name in guarded}
+        made |= {name: _result(frame, name, one) for name, one in guarded.items()}
         return rows.withColumns(made).drop(_GUARD)
 
     def _guarded(self, frame: DataFrame, expressions: Mapping[str, BoundExpression], node: Node) -> DataFrame:
@@ -81,6 +80,14 @@ class RowErrors:
             return counted.where(opaque_condition(reason.isNull()))
         logged = self.logs.put(self.log, _entry(frame, reason, node))
         return counted.where(opaque_condition(sf.when(reason.isNull(), sf.lit(True)).otherwise(logged)))
+
+
+def _result(frame: DataFrame, name: str, expression: BoundExpression) -> Column:
+    """A guarded value, as nullable as its expression: state of a query without a guard says whether a key may be NULL,
+    and Spark compares that. The expression behind the value is never computed; no row without a value comes here."""
+    value = sf.col(_GUARD).getField("result").getField(name)
+    unguarded = compile_expression(frame, expression)
+    return value if frame.select(unguarded).schema[0].nullable else sf.coalesce(value, unguarded)
 
 
 def _entry(frame: DataFrame, reason: Column, node: Node) -> Mapping[str, Column]:

@@ -32,7 +32,6 @@ NOT_TESTED: dict[str, str] = {
     "KEY_NOT_UNIQUE": BETWEEN_OURS,
     "OPERATOR_SETTINGS": BETWEEN_OURS,
     "WEIGHT_NEGATIVE": BETWEEN_OURS,
-    "CHECKPOINT_OTHER_STATE": "needs a checkpoint of another version of the package; there is none yet",
     "KAFKA_TRANSACTION_TIMEOUT": RARE_SERVER,
     "KINESIS_STREAM_NOT_ACTIVE": RARE_SERVER,
     "ENGINE_NOT_STOPPED": SLOW_PROCESS,

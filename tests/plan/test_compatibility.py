@@ -12,6 +12,10 @@ COPY = "CREATE STREAM s AS SELECT url, at FROM clicks WHERE ok;"
 TABLE = "CREATE TABLE s WITH ('store' = 'warehouse') AS SELECT url, at FROM clicks;"
 INTERVAL = "CREATE STREAM s AS SELECT c.url, v.at FROM clicks c JOIN views v WITHIN 1 MINUTE ON c.userid = v.userid;"
 VIEW = "CREATE MATERIALIZED VIEW s AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url;"
+HANDLING = "clicks WITH ('source.deserialization.error.handling' = '{}')"
+SKIPPING = HANDLING.format("IGNORE")
+LOGGING = HANDLING.format("IGNORE_AND_LOG")
+ROW_ERRORS = " QUERY WITH ('row.error.handling' = '{}');"
 COPY_AT = COPY.replace("clicks", "clicks WITH ('starting.position' = timestamp, 'starting.timestamp' = {})")
 CASES = (
     ("unchanged", COPY, COPY.lower()),
@@ -33,6 +37,16 @@ CASES = (
     ("keeps_checkpoint", VIEW, VIEW.replace("COUNT(*) AS n", "COUNT(*) * 2 AS n")),
     ("keeps_checkpoint", VIEW, VIEW.replace(";", " HAVING COUNT(*) > 1;")),
     ("keeps_checkpoint", COUNTS, COUNTS.replace("clicks", "clicks WITH ('max.records.per.batch' = 10)")),
+    ("unchanged", COUNTS, COUNTS.replace("clicks", HANDLING.format("TERMINATE"))),
+    ("keeps_checkpoint", COPY, COPY.replace("clicks", SKIPPING)),
+    *(
+        ("keeps_checkpoint", sql.replace("clicks", old), sql.replace("clicks", new))
+        for sql in (COUNTS, WINDOW, VIEW, COUNTS.replace("COUNT(*)", "COUNT(DISTINCT at)"))
+        for old, new in (("clicks", SKIPPING), (SKIPPING, LOGGING), (LOGGING, "clicks"))
+    ),
+    ("keeps_checkpoint", COUNTS, COUNTS.replace(";", ROW_ERRORS.format("IGNORE"))),
+    ("keeps_checkpoint", COUNTS.replace(";", ROW_ERRORS.format("IGNORE_AND_LOG")), COUNTS),
+    ("needs_new_checkpoint", COUNTS, COUNTS.replace("clicks", SKIPPING).replace("WHERE ok", "WHERE NOT ok")),
     ("needs_new_checkpoint", WINDOW, WINDOW.replace("1 MINUTE", "2 MINUTES")),
     ("keeps_checkpoint", WINDOW, WINDOW.replace("> 1", "> 2")),
     ("keeps_checkpoint", QUERY, QUERY.replace("'a%'", "'b%'")),

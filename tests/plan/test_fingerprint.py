@@ -125,7 +125,30 @@ def test_a_column_nobody_reads_does_not_matter(compile_sql: Compile) -> None:
 
 def test_it_names_its_algorithm(compile_sql: Compile) -> None:
     query = one(compile_sql, QUERY)
-    assert query.fingerprint.startswith("v1:") and query.state_signature.startswith("s1:")
+    assert query.fingerprint.startswith("v1:") and query.state_signature.startswith("s2:")
+
+
+SKIPPING = "clicks WITH ('source.deserialization.error.handling' = 'IGNORE')"
+BOTH = f"BEGIN APPLICATION s {COUNTS} {COUNTS.replace(' s AS', ' t AS')} END APPLICATION;"
+
+
+@pytest.mark.parametrize(
+    ("sql", "signature"),
+    [
+        (COUNTS, "d6cad73ae40e8650d03e8a3f5ebd3e99"),
+        (COUNTS.replace("clicks", SKIPPING), "6e553511600743548653cad03203a058"),
+        (WINDOW, "2e4c125fe3ddd82ef584801d02a9aaba"),
+        (WINDOW.replace("clicks", SKIPPING), "ef206f4e8cd9f938de007d58f0b29d52"),
+        (QUERY, "bf19ed8e7200a12bae12b8a403d73e91"),
+        (BOTH, "c33306b1179edd086a0c884fffd05811"),
+        (BOTH.replace("clicks", SKIPPING), "90722709d12fba970331527abf9f6d87"),
+    ],
+)
+def test_signatures_that_journals_hold_are_known(sql: str, signature: str, compile_sql: Compile) -> None:
+    """The texts are what the package computed when s1 was its algorithm."""
+    query = one(compile_sql, sql)
+    assert query.keeps_state_of(f"s1:{signature}") and query.keeps_state_of(query.state_signature)
+    assert not query.keeps_state_of("s1:" + "0" * 32)
 
 
 WORDS = QUERY.replace(";", "").split()

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.errors import DsError
+from ds_dagster.project import compile_texts
+from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.changes import recompiled
-from ds_dagster.runtime.spec import JobSpec
+from ds_dagster.runtime.host import HostContext, StartOrder
+from ds_dagster.runtime.spec import JobSpec, job_spec
+from ds_dagster.runtime.worker_start import compiled
 from ds_dagster.settings import Settings
 
 
@@ -19,3 +27,31 @@ def test_a_stored_definition_that_does_not_compile(tmp_path: Path) -> None:
     assert refused.value.condition == "SLICE_INVALID"
     assert "q" in refused.value.message
     assert "ds restart q" in refused.value.hint
+
+
+SQL = """
+CREATE STORE m WITH ('type' = MEMORY);
+CREATE STREAM clicks (url VARCHAR) WITH ('value.format' = 'json');
+CREATE CHANGELOG s AS SELECT url, COUNT(*) AS n
+  FROM clicks WITH ('source.deserialization.error.handling' = 'IGNORE') GROUP BY url;
+"""
+
+
+def test_a_job_goes_on_with_a_checkpoint_of_an_earlier_algorithm_and_not_with_other_state(tmp_path: Path) -> None:
+    settings = Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds", store="m")
+    project = compile_texts([("a.sql", SQL)], settings)
+    spec = job_spec(project, project.queries["s"])
+    context = cast(HostContext, SimpleNamespace(settings=settings, redactor=Redactor()))
+    (earlier,) = project.queries["s"].earlier_signatures
+
+    def start(signature: str, *, progressed: bool = True) -> str:
+        stored = replace(spec, state_signature=signature, package_version="0.0.1")
+        order = StartOrder("s", "i", stored, SinkIdentity("s", 1), 1, started=True, progressed=progressed)
+        return compiled(order, context).query.name
+
+    assert earlier.startswith("s1:") and earlier[3:] != spec.state_signature[3:]
+    assert start(earlier) == start(spec.state_signature) == start("s1:other", progressed=False) == "s"
+    with pytest.raises(DsError) as refused:
+        start("s1:other")
+    assert refused.value.condition == "CHECKPOINT_OTHER_STATE"
+    assert "0.0.1" in refused.value.message
