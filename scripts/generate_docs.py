@@ -100,6 +100,7 @@ TOPICS: Mapping[str, str] = {
     "functions": "Functions of your own",
     "row_logs": "Rows left out, and their logs",
     "constants": "Constants in expressions",
+    "rows": "Totals, UNNEST and sub-selects as values",
     "registry": "Schema registries, descriptors and their formats",
     "spark": "Spark, Kafka and Kinesis while a job runs",
     "runtime": "Jobs, engine and journal",

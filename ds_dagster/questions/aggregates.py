@@ -32,7 +32,7 @@ class AggregateCall:
         types: of the arguments.
         distinct: each value counts once.
         result: type of what it gives.
-        over: the rows that count; without rows whose first value is NULL in :attr:`present`.
+        over: the rows that count; without rows in which an argument is NULL in :attr:`present`.
         present: see there.
         compute: see :data:`Computing`.
     """
@@ -124,6 +124,21 @@ def _json_list(call: AggregateCall) -> exp.Expression:
     return call.compute(shown, [_sorted_list(call)], [ArrayType(type_)], call.result)
 
 
+def _value_by(extreme: str) -> Callable[[AggregateCall], exp.Expression]:
+    """The first argument beside the extreme second one; of several such rows the extreme first argument."""
+
+    def made(call: AggregateCall) -> exp.Expression:
+        value, key = (argument.copy() for argument in call.arguments)
+        pairs = [
+            exp.PropertyEQ(this=exp.to_identifier("k"), expression=key),
+            exp.PropertyEQ(this=exp.to_identifier("v"), expression=value),
+        ]
+        row = call.present(named(extreme, exp.Struct(expressions=pairs)))
+        return named("struct_extract", row, exp.Literal.string("v"))
+
+    return made
+
+
 AGGREGATES: Mapping[str, Callable[[AggregateCall], exp.Expression]] = MappingProxyType(
     {
         "COUNT": _count,
@@ -139,6 +154,11 @@ AGGREGATES: Mapping[str, Callable[[AggregateCall], exp.Expression]] = MappingPro
         "LISTAGG": _text_list,
         "JSON_ARRAYAGG": _json_list,
         "APPROX_COUNT_DISTINCT": _count_distinct,
+        "ANY_VALUE": _plain("min"),
+        "BOOL_AND": _plain("bool_and"),
+        "BOOL_OR": _plain("bool_or"),
+        "MIN_BY": _value_by("min"),
+        "MAX_BY": _value_by("max"),
     }
 )
 """Aggregate → DuckDB."""

@@ -234,11 +234,11 @@ class Lowering:
         wanted = None if condition is None else self.lower(condition)
 
         def filtered(raw: exp.Expression, *conditions: exp.Expression | None) -> exp.Expression:
-            present = [one.copy() for one in conditions if one is not None]
-            return over(exp.Filter(this=raw, expression=exp.Where(this=exp.and_(*present))) if present else raw)
+            all_of = [one.copy() for one in conditions if one is not None]
+            return over(exp.Filter(this=raw, expression=exp.Where(this=exp.and_(*all_of))) if all_of else raw)
 
         result = type_of(node) or BIGINT
-        some = exp.Not(this=exp.Is(this=arguments[0].copy(), expression=exp.Null())) if arguments else None
+        present = [exp.Not(this=exp.Is(this=argument.copy(), expression=exp.Null())) for argument in arguments]
         return AGGREGATES[str(node.this)](
             AggregateCall(
                 arguments,
@@ -246,7 +246,7 @@ class Lowering:
                 bool(node.args.get("distinct")),
                 result,
                 lambda raw: filtered(raw, wanted),
-                lambda raw: filtered(raw, wanted, some),
+                lambda raw: filtered(raw, wanted, *present),
                 lambda function, parts, types, type_: self.registry.computed(
                     function, parts, types, type_, takes_nulls=True
                 ),

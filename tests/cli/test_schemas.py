@@ -18,7 +18,7 @@ from tests.protobuf_files import proto_file, text_of
 SQL = """
 CREATE SCHEMA_REGISTRY r WITH ('type' = CONFLUENT, 'uris' = '{url}');
 CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'x', 'schema_registry.name' = r);
-CREATE STREAM clicks WITH ('store' = k, 'topic' = 'web/clicks', 'value.format' = 'avro');
+CREATE STREAM clicks WITH ('store' = k, 'topic' = 'web.clicks', 'value.format' = 'avro');
 CREATE STREAM d WITH ('store' = k, 'topic.partitions' = 1, 'topic.replicas' = 1) AS SELECT url, "userId" FROM clicks;
 """
 FIELDS = [
@@ -78,10 +78,10 @@ def test_without_a_copy_the_relation_is_refused_with_what_to_do(
 def test_a_copy_gives_the_columns_and_a_change_is_told(
     folder: Path, registry: AvroRegistry, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    registry.register("web/clicks-value", record(*FIELDS[:2]))
+    registry.register("web.clicks-value", record(*FIELDS[:2]))
     code, (copied,) = answer(capsys, "schemas")
-    file = folder / "schemas" / "r" / "web_clicks-value.avsc"
-    assert (code, copied["state"], copied["file"]) == (0, "new", "schemas/r/web_clicks-value.avsc")
+    file = folder / "schemas" / "r" / "web.clicks-value.avsc"
+    assert (code, copied["state"], copied["file"]) == (0, "new", "schemas/r/web.clicks-value.avsc")
     assert json.loads(file.read_text()) == record(*FIELDS[:2])
     registry.down = True
     code, found = answer(capsys, "check")
@@ -100,7 +100,7 @@ def test_a_copy_gives_the_columns_and_a_change_is_told(
     assert alone.queries["d"].fingerprint == project.queries["d"].fingerprint
     registry.down = False
     answer(capsys, "schemas")
-    registry.register("web/clicks-value", record(*FIELDS))
+    registry.register("web.clicks-value", record(*FIELDS))
     assert answer(capsys, "check")[1]["diagnostics"] == [], "offline nobody knows"
     code, found = answer(capsys, "check", "--online")
     assert (code, conditions(found)) == (0, ["SCHEMA_COPY_OUTDATED"])
@@ -115,7 +115,7 @@ def test_a_copy_gives_the_columns_and_a_change_is_told(
 def test_an_incompatible_sink_is_told_before_anything_runs(
     folder: Path, registry: AvroRegistry, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    registry.register("web/clicks-value", record(*FIELDS))
+    registry.register("web.clicks-value", record(*FIELDS))
     answer(capsys, "schemas")
     assert answer(capsys, "check", "--online") == (0, answer(capsys, "check")[1])
     registry.register("d-value", record({"name": "url", "type": "long"}))
@@ -141,7 +141,7 @@ def test_what_gives_no_columns(
     folder: Path, registry: AvroRegistry, capsys: pytest.CaptureFixture[str], schema: Any, condition: str
 ) -> None:
     if schema is not None:
-        registry.register("web/clicks-value", schema)
+        registry.register("web.clicks-value", schema)
     if condition == "SCHEMA_MISSING":
         assert run(["schemas"]) == 1
         assert condition in capsys.readouterr().err
@@ -164,7 +164,7 @@ def test_projects_that_list_their_columns_need_no_copies(
 def test_avro_records_are_asked_through_a_view(
     folder: Path, registry: AvroRegistry, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    registry.register("web/clicks-value", record(*FIELDS))
+    registry.register("web.clicks-value", record(*FIELDS))
     assert run(["schemas"]) == 0
     assert run(["query", "SELECT url FROM clicks", "--limit", "1"]) == 1
     assert "FORMAT_QUESTION_NOT_YET" in capsys.readouterr().err
@@ -194,16 +194,16 @@ def test_other_formats_are_copied_and_compared_too(
     type_ = {"protobuf": "PROTOBUF", "json_schema": "JSON"}[format_]
     file = folder / "sql" / "a.sql"
     file.write_text(file.read_text().replace("'avro'", f"'{format_}'"))
-    registry.register("web/clicks-value", first, schemaType=type_)
+    registry.register("web.clicks-value", first, schemaType=type_)
     _, (copied,) = answer(capsys, "schemas")
     assert copied["file"] == {
-        "protobuf": "schemas/r/web_clicks-value.proto.json", "json_schema": "schemas/r/web_clicks-value.schema.json",
+        "protobuf": "schemas/r/web.clicks-value.proto.json", "json_schema": "schemas/r/web.clicks-value.schema.json",
     }[format_]  # fmt: skip
     code, found = answer(capsys, "check")
     assert (code, found["diagnostics"]) == (0, [])
     columns = {one["fqn"].rpartition(".")[2]: one["columns"] for one in found["relations"]}
     assert [(c["name"], c["type"]) for c in columns["clicks"]] == [("url", "VARCHAR"), ("userId", "BIGINT")]
-    registry.register("web/clicks-value", second, schemaType=type_)
+    registry.register("web.clicks-value", second, schemaType=type_)
     registry.register("d-value", sink, schemaType=type_)
     code, found = answer(capsys, "check", "--online")
     by_condition = {one["condition"]: one["message"] for one in found["diagnostics"]}

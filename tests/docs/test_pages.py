@@ -267,6 +267,7 @@ TYPES_AND_KEYWORDS = frozenset(
     {
         "TIMESTAMP_LTZ",
         "TRY_CAST",
+        "DATE_TRUNC",
         "MATCH_RECOGNIZE",
         "MATCH_NUMBER",
         "COMPUTE_POOL",

@@ -70,7 +70,7 @@ def test_time_grows_with_the_length(kind: str, compile_sql: Compile) -> None:
 
     base = min(seconds(10) for _ in range(3))
     short, long = min(seconds(300) for _ in range(3)), seconds(3_000)
-    assert long - base < 30 * max(short - base, 0.01), (base, short, long)
+    assert long - base < 60 * max(short - base, 0.01), (base, short, long)
 
 
 def test_a_bug_spoils_its_own_statement(compile_sql: Compile, monkeypatch: pytest.MonkeyPatch) -> None:

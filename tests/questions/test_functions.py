@@ -165,11 +165,13 @@ def test_aggregates_mean_what_the_dialect_says(project: Project) -> None:
     ]
     text = """SELECT LISTAGG(k) AS l, ARRAY_AGG(k) AS a, JSON_ARRAYAGG(n) AS j, SUM(d) AS s, AVG(d) AS m, SUM(f) AS f,
       AVG(n) AS n, COUNT(DISTINCT n) AS c, APPROX_COUNT_DISTINCT(k) AS q, COUNT(*) FILTER (WHERE n > 1) AS w,
-      VAR_POP(n) AS v, STDDEV_SAMP(n) AS p, MIN(k) AS lo, LISTAGG(DISTINCT k, '-') AS dl FROM s"""
+      VAR_POP(n) AS v, STDDEV_SAMP(n) AS p, MIN(k) AS lo, LISTAGG(DISTINCT k, '-') AS dl, MAX_BY(k, n) AS of_max,
+      ANY_VALUE(k) AS any_one, BOOL_AND(n > 1) AS every_one, BOOL_OR(n > 1) AS some FROM s"""
     (row,) = ask(project, text, *rows)
     assert row == {
         "l": "a,b", "a": ["a", "b"], "j": "[1,2]", "s": Decimal("0.33"), "m": Decimal("0.110000"), "f": 1.5, "n": 1.5,
         "c": 2, "q": 2, "w": 1, "v": 0.25, "p": pytest.approx(0.7071067811865476), "lo": "a", "dl": "a-b",
+        "of_max": "b", "any_one": "a", "every_one": False, "some": True,
     }  # fmt: skip
     (none,) = ask(
         project, "SELECT COUNT(*) AS c, SUM(n) AS s, ARRAY_AGG(k) AS a, JSON_ARRAYAGG(k) AS j FROM s WHERE n > 9"
