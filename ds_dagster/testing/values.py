@@ -126,7 +126,14 @@ def _name(type_: DataType | None) -> str:
     return type_.name if isinstance(type_, Scalar) else ""
 
 
-_TYPED: Mapping[str, Callable[[Any], Any]] = MappingProxyType({"DECIMAL": exact})
+def _approximate(value: Any) -> Any:
+    """A FLOAT or DOUBLE, which a record's JSON gives with all of its digits."""
+    return normal(float(value) if isinstance(value, Decimal) else value)
+
+
+_TYPED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {"DECIMAL": exact, "FLOAT": _approximate, "DOUBLE": _approximate}
+)
 _TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
