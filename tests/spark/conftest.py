@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     made.stop()
 
 
-ELSEWHERE = "viewfs://elsewhere/root"
-"""URL of the folder given to :func:`elsewhere`: a file system of Hadoop that is not the local one."""
+_MOUNTS = count()
+"""Numbers of the file systems of :func:`elsewhere`."""
 
 
-def elsewhere(spark: SparkSession, folder: Path) -> SparkSession:
-    """A session that sees a folder as :data:`ELSEWHERE`."""
-    session = spark.newSession()
-    session.conf.set("fs.viewfs.mounttable.elsewhere.link./root", folder.as_uri())
-    return session
+def elsewhere(spark: SparkSession, folder: Path) -> tuple[SparkSession, str]:
+    """A session that sees a folder as a URL of another file system, and that URL. Its name is new each time: Hadoop
+    keeps file systems by their names."""
+    session, name = spark.newSession(), f"elsewhere{next(_MOUNTS)}"
+    session.conf.set(f"fs.viewfs.mounttable.{name}.link./root", folder.as_uri())
+    return session, f"viewfs://{name}/root"
 
 
 @dataclass

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.errors import DsError
 from ds_dagster.spark.checkpoint_tip import batch_tip, checkpoint_tip
-from tests.spark.conftest import ELSEWHERE, elsewhere
+from tests.spark.conftest import elsewhere
 
 pytestmark = pytest.mark.spark
 META = '{"batchWatermarkMs":7,"batchTimestampMs":8,"conf":{"a":"b"}}'
@@ -65,8 +65,8 @@ def test_the_tip_on_any_file_system(spark: SparkSession, tmp_path: Path) -> None
     begun = checkpoint(tmp_path / "begun", texts, 2)
     assert checkpoint_tip(spark, begun) == CheckpointTip(tips[1], tips[2])
     done = checkpoint(tmp_path / "done", texts, 3)
-    session = elsewhere(spark, tmp_path)
-    for place in (done, f"file:{done}", f"{ELSEWHERE}/done"):
+    session, url = elsewhere(spark, tmp_path)
+    for place in (done, f"file:{done}", f"{url}/done"):
         assert checkpoint_tip(session, place) == CheckpointTip(tips[2])
     first = checkpoint(tmp_path / "first", {0: texts[0]}, 0)
     assert checkpoint_tip(spark, first) == CheckpointTip(None, tips[0])

@@ -20,6 +20,7 @@ from ds_dagster.project import kind_of_store
 from ds_dagster.stores.postgres_connection import PostgresAddress
 from tests import snowflake_server
 from tests.cli.test_query_tables import STORES
+from tests.driven import Driven
 from tests.spark.conftest import resolve_plain
 
 pytestmark = pytest.mark.servers
@@ -48,7 +49,7 @@ def loaded(bench: Any, relation: str, **values: list[Any]) -> None:
     store = bench.project.catalog.store(found.store)
     spec = kind_of_store(bench.project, found).write_spec(store, found, "continuous")
     module, _, function = spec.loader.partition(":")
-    loader = getattr(importlib.import_module(module), function)(spec, SinkIdentity("loads", 1), resolve_plain)
+    loader = Driven(getattr(importlib.import_module(module), function)(spec, SinkIdentity("loads", 1), resolve_plain))
     rows = {name: pa.array([value, 2 if name == "id" else None], type_) for name, (value, type_) in ROW.items()}
     if found.primary_key:
         rows["__deleted"] = pa.array([False, False])

@@ -12,7 +12,7 @@ from ds_dagster.catalog.io_spec import Envelope, ReadSpec
 from ds_dagster.errors import DsError
 from ds_dagster.spark.query import start
 from ds_dagster.spark.source_identity import SOURCES, check_identities
-from tests.spark.conftest import ELSEWHERE, elsewhere
+from tests.spark.conftest import elsewhere
 
 pytestmark = pytest.mark.spark
 ENVELOPE = Envelope("key", "value", "timestamp", "partition", "order")
@@ -24,8 +24,8 @@ def spec(identity: str, entity: str = "k.clicks") -> ReadSpec:
 
 @pytest.mark.parametrize("is_local", [True, False])
 def test_the_same_entity_and_new_ones_go_on(spark: SparkSession, tmp_path: Path, is_local: bool) -> None:
-    session = elsewhere(spark, tmp_path)
-    root = tmp_path.as_uri() if is_local else ELSEWHERE
+    session, url = elsewhere(spark, tmp_path)
+    root = tmp_path.as_uri() if is_local else url
     place = f"{root}/v1"
     check_identities(session, place, {"clicks": spec("a")})
     check_identities(session, place, {"clicks": spec("a"), "users": spec("b", "k.users")})
