@@ -5,6 +5,8 @@ A row has four or five columns: an expression of the dialect over :data:`COLUMNS
 (a file of Flink's tests or documentation, or ``rule`` where it follows from one), and, where ours differs on purpose,
 our answer and the reason.
 
+Expressions and answers marked with a file follow the tests and documentation of Apache Flink (Apache License 2.0).
+
 An answer is ``NULL``, ``ERROR`` (the row fails) or the value's text: texts in quotes, bytes as ``x'00ff'``, everything
 else as CAST to VARCHAR gives it in Flink.
 
