@@ -224,7 +224,8 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
 
 def _settled(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip) -> PreparedQuery:
     """The same with its sinks held against the checkpoint."""
-    account = Account.of(prepared.session, checkpoint, tip, prepared.targets)
+    entities = entities_of(prepared.query, prepared.write)
+    account = Account.of(prepared.session, checkpoint, tip, prepared.targets, entities)
     with active(prepared.session):
         if prepared.application is not None:
             prepared.application.settle(account)

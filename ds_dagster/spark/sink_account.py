@@ -32,6 +32,7 @@ class Account:
         tip: where it ends.
         targets: entity (``store.entity``) → what tells it from a later one of that name; without those nobody knows.
         before: the same, as the checkpoint remembers them.
+        entities: what the job reads and writes, for messages.
     """
 
     session: SparkSession
@@ -39,15 +40,24 @@ class Account:
     tip: CheckpointTip
     targets: Mapping[str, str]
     before: Mapping[str, str]
+    entities: str = ""
 
     @classmethod
-    def of(cls, session: SparkSession, checkpoint: str, tip: CheckpointTip, targets: Mapping[str, str]) -> Account:
+    def of(
+        cls,
+        session: SparkSession,
+        checkpoint: str,
+        tip: CheckpointTip,
+        targets: Mapping[str, str],
+        entities: str = "",
+    ) -> Account:
         """Reads what the checkpoint remembers.
 
         Raises:
             ExternalError: CHECKPOINT_UNREADABLE.
         """
-        return cls(session, checkpoint, tip, targets, remembered(session, checkpoint, TARGETS) if targets else {})
+        before = remembered(session, checkpoint, TARGETS) if targets else {}
+        return cls(session, checkpoint, tip, targets, before, entities)
 
     def settle(self, write: WriteSpec, identity: SinkIdentity, options: Mapping[str, str]) -> Mapping[str, str]:
         """Options of a stream sink for this run.
@@ -89,7 +99,7 @@ class Account:
         rested (the topic is the same one and no batch was open), and one of an earlier version of the package, which
         wrote none for batches without rows.
         """
-        found = _open_transaction(self.session, options)
+        found = _open_transaction(self.session, options, self.entities)
         marker, committed = Tip(**found) if found else None, self.tip.committed
         if committed is None:
             return marker
@@ -99,13 +109,13 @@ class Account:
         return committed if not marker.offsets and marker.batch < committed.batch else marker
 
 
-def _open_transaction(session: SparkSession, options: Mapping[str, str]) -> Mapping[str, Any] | None:
+def _open_transaction(session: SparkSession, options: Mapping[str, str], entities: str) -> Mapping[str, Any] | None:
     """Open the transaction of a sink before its first batch, which fences every other owner of its id; gives the
     marker, see ``dsdagster.kafka.Marker``."""
     try:
         found = package(session, "dsdagster.kafka").JobTransactions.open(dict(options))
     except SPARK_ERRORS as problem:
-        raise classify(problem) from problem
+        raise classify(problem, entities) from problem
     return cast("Mapping[str, Any] | None", json.loads(found))
 
 

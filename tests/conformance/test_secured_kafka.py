@@ -154,6 +154,14 @@ class World:
             assert time.monotonic() < end, "the deadline passed"
             time.sleep(0.1)
 
+    def refusal(self) -> DsError:
+        """Why a query does not start, or ends."""
+        try:
+            self.start("available_now")
+        except DsError as problem:
+            return problem
+        return self.fault()
+
     def fault(self) -> DsError:
         """Why the last query ended; waits until it has."""
         prepared, query = self.running[-1]
@@ -232,8 +240,7 @@ def test_each_missing_grant_is_the_users(world: World) -> None:
         (ResourceType.TOPIC, sink, AclOperation.READ),
     ]
     for grant in grants:
-        world.start("available_now")
-        fault = world.fault()
+        fault = world.refusal()
         world.stop()
         assert (fault.condition, fault.fault.hint) == ("KAFKA_NOT_ALLOWED", "never"), (grant, fault)
         assert f"k.{source}, k.{sink}" in fault.message
@@ -256,8 +263,7 @@ def test_a_rotated_password_ends_the_job(world: World) -> None:
     world.ensure()
     world.send(0, 10)
     world.environment["KAFKA_SASL_PASSWORD"] = "another-password"
-    world.start("available_now")
-    fault = world.fault()
+    fault = world.refusal()
     assert (fault.condition, fault.fault.hint) == ("KAFKA_LOGIN_REFUSED", "never"), fault
     assert f"k.events_{world.id}" in fault.message
     assert PASSWORD not in str(fault)
@@ -270,14 +276,12 @@ def test_certificates_and_keys_that_java_cannot_use(world: World) -> None:
     key = Path(properties["tls.client.key_file"])
     (world.folder / "odd.key").write_bytes(older_form(key.read_bytes()))
     world.compile({**properties, "tls.client.key_file": str(world.folder / "odd.key")}, ROWS)
-    world.start("available_now")
-    fault = world.fault()
+    fault = world.refusal()
     assert (fault.condition, fault.fault.hint) == ("KAFKA_CERTIFICATE_UNREADABLE", "never"), fault
     assert "PKCS #8" in fault.hint
     world.stop()
     world.compile({**properties, "tls.ca_cert_file": str(world.broker.stranger.file)}, ROWS)
-    world.start("available_now")
-    fault = world.fault()
+    fault = world.refusal()
     assert (fault.condition, fault.fault.hint) == ("KAFKA_LOGIN_REFUSED", "never"), fault
 
 
@@ -295,8 +299,7 @@ def test_without_the_jar_of_msk(world: World) -> None:
         "kafka.msk.aws_region": "us-east-1",
     }
     world.compile(properties, ROWS)
-    world.start("available_now")
-    fault = world.fault()
+    fault = world.refusal()
     assert (fault.condition, fault.fault.hint) == ("KAFKA_MSK_JAR_MISSING", "never"), fault
     assert "aws-msk-iam-auth" in fault.hint
 
@@ -337,8 +340,7 @@ def test_retention_that_overtook_the_reader_is_final(world: World) -> None:
     gone = [TopicPartition(f"events_{world.id}", partition, 15) for partition in range(2)]
     for future in admin.delete_records(gone).values():
         future.result(20)
-    world.start("available_now")
-    fault = world.fault()
+    fault = world.refusal()
     assert (fault.condition, fault.fault.hint) == ("INPUT_LOST", "never"), fault
     assert f"k.events_{world.id}" in fault.message
     assert "ds reset" in fault.hint
