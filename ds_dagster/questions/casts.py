@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any
 
@@ -334,8 +334,3 @@ _CASTS: Mapping[str, Callable[[Any, Scalar], Any]] = MappingProxyType(
         "VARBINARY": _as_bytes,
     }
 )
-
-
-def truncated(value: Decimal) -> Decimal:
-    """A number without its fraction."""
-    return value.quantize(Decimal(1), rounding=ROUND_DOWN, context=EXACT)

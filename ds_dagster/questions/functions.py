@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import Scalar
 from ds_dagster.plan.json_functions import JSON_TEXTS
 from ds_dagster.questions import json_texts, times
 from ds_dagster.questions.calls import Call, Computed, Meaning, Native, named, native, nullable, strict
@@ -257,8 +256,3 @@ SCALARS: Mapping[str, Meaning] = MappingProxyType(
     }
 )
 """Scalar function → meaning in a question."""
-
-
-def is_decimal(type_: object) -> bool:
-    """Whether a type is DECIMAL."""
-    return isinstance(type_, Scalar) and type_.name == "DECIMAL"

@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
 from datetime import time as day_time
 from decimal import Decimal
@@ -169,6 +169,3 @@ def unquoted(text: str) -> str:
 def is_json(text: str | None) -> bool:
     """Whether a text is JSON."""
     return text is not None and read(text) is not ABSENT
-
-
-Values = Mapping[str, Any]

@@ -112,7 +112,7 @@ class Lowering:
         return self._computed(meaning, call)
 
     def _computed(self, meaning: Computed, call: Call) -> exp.Expression:
-        known = [type_ or _number_type(tree) for tree, type_ in zip(call.written, call.types, strict=True)]
+        known = [_known_type(tree) for tree in call.written]
         return self.registry.computed(
             meaning.make(call),
             call.arguments,
@@ -177,7 +177,7 @@ class Lowering:
         result = type_of(node)
         if not isinstance(result, Scalar) or result.name != "DECIMAL":
             return None
-        types = [_decimal_type(side) for side in (node.this, node.expression)]
+        types = [_known_type(side) for side in (node.this, node.expression)]
 
         def function(left: Decimal, right: Decimal) -> Decimal:
             if right == 0 and isinstance(node, exp.Div):
@@ -242,7 +242,7 @@ class Lowering:
         return AGGREGATES[str(node.this)](
             AggregateCall(
                 arguments,
-                [type_of(argument) or _number_type(argument) for argument in node.expressions],
+                [_known_type(argument) for argument in node.expressions],
                 bool(node.args.get("distinct")),
                 result,
                 lambda raw: filtered(raw, wanted),
@@ -292,7 +292,7 @@ def _number_type(node: exp.Expression) -> DataType:
     return Scalar("VARCHAR")
 
 
-def _decimal_type(node: exp.Expression) -> DataType:
+def _known_type(node: exp.Expression) -> DataType:
     return type_of(node) or _number_type(node)
 
 
