@@ -65,7 +65,8 @@ def build_ds_health_sensor(
             told = transitions_told(control, shown, mapper, Cursor.load(context.cursor))
             cursor, engine = heal(control, told.cursor)
         except DsError as problem:
-            return dg.SensorResult(skip_reason=f"{problem.message} [{problem.condition}]", cursor=context.cursor)
+            reason = f"{problem.message} [{problem.condition}]; {problem.hint}"
+            return dg.SensorResult(skip_reason=reason, cursor=context.cursor)
         many = len(shown) > MANY_RELATIONS
         reporter = Reporter(health, mapper, context.instance, many, control.clock.monotonic, parents)
         report = reporter.report(shown, cursor)

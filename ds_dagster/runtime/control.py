@@ -379,9 +379,13 @@ class Control:
             wait: seconds until it must be ready; 0: start it and return.
 
         Raises:
-            DsError: ENGINE_START_FAILED, ENGINE_START_SLOW, ENGINE_NOT_ANSWERING.
+            DsError: ENGINE_START_FAILED, ENGINE_START_SLOW, ENGINE_NOT_ANSWERING; JOURNAL_OLDER: the engine that runs
+                is of an older version.
         """
-        return self.launcher.ensure(self._watch.status, wait)
+        found = self.launcher.ensure(self._watch.status, wait)
+        if found.state == "RUNNING":
+            self.journal.exists()
+        return found
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -403,7 +407,8 @@ class Control:
         return self.journal.local is not None or self.launcher.shares_host
 
     def _heard(self) -> Heard:
-        if not self.journal.exists():
+        """Of an engine of an older version too: a starter has to know whether one lives, the new one migrates."""
+        if not self.journal.exists(older=True):
             return Heard(None, 0.0)
         with self.journal.read() as connection:
             return rows.heard(connection, DEFAULT_ENGINE, self.clock.now())

@@ -119,8 +119,15 @@ class Journal:
 
     # -- life of the schema ------------------------------------------------------------------------------------------
 
-    def exists(self) -> bool:
-        """Whether it was created already; False is no failure (a project nothing was started in)."""
+    def exists(self, *, older: bool = False) -> bool:
+        """Whether it was created already; False is no failure (a project nothing was started in).
+
+        Args:
+            older: one of an older version counts too, for readers of :data:`schema.ENGINES` alone.
+
+        Raises:
+            UserError: JOURNAL_NEWER, JOURNAL_OLDER.
+        """
         if self._identity is not None:
             return True
         if self.local is not None and not self.local.is_file():
@@ -129,7 +136,8 @@ class Journal:
             if not inspect(connection).has_table(schema.META.name):
                 self._refuse_foreign(connection)
                 return False
-            self._check_version(connection)
+            if not older:
+                self._check_version(connection)
             return True
 
     def create(self) -> Identity:

@@ -55,7 +55,8 @@ ENGINES = Table(
     Column("condition", String(64), nullable=False),
     Column("message", Text, nullable=False),
 )
-"""The lease: one row per engine name; ``token`` changes with every holder, ``beats`` counts."""
+"""The lease: one row per engine name; ``token`` changes with every holder, ``beats`` counts. No migration changes this
+table: whoever starts an engine reads here whether one of an older version lives."""
 
 JOBS = Table(
     "ds_jobs",

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from sqlalchemy import update
+
 from ds_dagster.catalog.io_spec import RefreshMode
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import BIGINT
@@ -20,9 +22,10 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.nodes import Scan, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import Project
-from ds_dagster.runtime import rows
+from ds_dagster.runtime import rows, schema
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.host import Observation, StartOrder
+from ds_dagster.runtime.journal import Journal
 from ds_dagster.runtime.liveness import DEFAULT_ENGINE
 from ds_dagster.runtime.records import StatusRow
 from ds_dagster.settings import Settings
@@ -165,3 +168,22 @@ def until(seconds: float = 20.0) -> Iterator[object]:
         time.sleep(0.02)
 
     yield tick
+
+
+STATUS_4 = """
+CREATE TABLE ds_status (
+    name VARCHAR(255) NOT NULL PRIMARY KEY, state VARCHAR(16) NOT NULL, since FLOAT NOT NULL,
+    condition VARCHAR(64) NOT NULL, message TEXT NOT NULL, hint TEXT NOT NULL, detail TEXT NOT NULL,
+    incarnation VARCHAR(32) NOT NULL, generation BIGINT NOT NULL, checkpoint_version INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL, figures TEXT NOT NULL, beat FLOAT, next_retry FLOAT, attempts INTEGER NOT NULL,
+    started FLOAT, writer VARCHAR(32) NOT NULL
+)
+"""
+
+
+def as_schema_4(journal: Journal) -> None:
+    """The journal as the version with schema 4 made it, without a status."""
+    with journal.write() as connection:
+        connection.exec_driver_sql("DROP TABLE ds_status")
+        connection.exec_driver_sql(STATUS_4)
+        connection.execute(update(schema.META).where(schema.META.c.name == "schema").values(value="4"))

@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
-from ds_dagster.errors import ExternalError
-from ds_dagster.runtime import locks
+from ds_dagster.errors import ExternalError, UserError
+from ds_dagster.runtime import locks, schema
 from ds_dagster.runtime.clock import SystemClock
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import EXIT_RESTART, stop_engine
 from ds_dagster.runtime.launchers.external import ExternalLauncher
 from ds_dagster.runtime.launchers.local import LocalLauncher
 from ds_dagster.settings import Settings
-from tests.runtime.fakes import project, query, until
+from tests.runtime.fakes import as_schema_4, project, query, until
 
 pytestmark = pytest.mark.servers  # engines are processes: seconds each, not for the fast tier
 PROGRAM = Path(__file__).with_name("engine_process.py")
@@ -74,6 +75,36 @@ def test_it_runs_what_is_wanted_and_ends_on_sigterm(control: Control, settings: 
     assert control.engines()[0].state == "GONE"
     assert control.status("a").desired == "RUNNING"
     assert control.transitions("a")[0].target == "ABSENT"
+
+
+def test_an_engine_starts_on_a_journal_of_an_older_version(control: Control, settings: Settings, start: Start) -> None:
+    """Nobody but an engine migrates, so the starter may not refuse; everybody else says what to type."""
+    generations = want(control, settings)
+    as_schema_4(control.journal)
+    later = Control.open(settings, environment={}, launcher=control.launcher)
+    assert later.engines()[0].state == "GONE"
+    with pytest.raises(UserError, match="ds engine start") as refused:
+        later.statuses()
+    assert refused.value.condition == "JOURNAL_OLDER"
+    assert later.ensure_engine(20).state == "RUNNING"
+    assert later.wait(["a"], generations, 20)[0].state == "RUNNING"
+
+
+def test_an_engine_of_an_older_version_is_seen_and_has_to_be_stopped(
+    control: Control, settings: Settings, start: Start
+) -> None:
+    want(control, settings)
+    start()
+    wait_for(control, "RUNNING")
+    with control.journal.write() as connection:
+        connection.execute(update(schema.META).where(schema.META.c.name == "schema").values(value="4"))
+    later = Control.open(settings, environment={}, launcher=control.launcher)
+    assert later.engines()[0].state == "RUNNING"
+    with pytest.raises(UserError, match="ds engine stop") as refused:
+        later.ensure_engine(20)
+    assert refused.value.condition == "JOURNAL_OLDER"
+    assert stop_engine(settings, 20)
+    assert later.engines()[0].state == "GONE"
 
 
 def test_a_second_engine_ends_with_a_clear_condition_and_harms_nothing(
