@@ -6,7 +6,6 @@ engine, so either side may die at any moment.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,14 +22,15 @@ from ds_dagster.runtime.changes import check_consent, compare, refused_statement
 from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
 from ds_dagster.runtime.clock import Clock, SystemClock
 from ds_dagster.runtime.environment import engine_environment
+from ds_dagster.runtime.finite import new_request, open_request
 from ds_dagster.runtime.journal import Journal, bump_revision
 from ds_dagster.runtime.launchers.base import Launcher
 from ds_dagster.runtime.launchers.external import ExternalLauncher
 from ds_dagster.runtime.launchers.local import LocalLauncher
 from ds_dagster.runtime.liveness import DEFAULT_ENGINE, EngineWatch, Heard
 from ds_dagster.runtime.places import Places
-from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
-from ds_dagster.runtime.spec import job_spec, upstream
+from ds_dagster.runtime.records import JobRow, StatusRow, Transition
+from ds_dagster.runtime.spec import job_spec
 from ds_dagster.runtime.states import ACTIVE, PENDING, SETTLED
 from ds_dagster.runtime.status import Action, Change, Consent, EngineStatus, Ensured, FiniteResult, JobStatus
 from ds_dagster.runtime.views import Seen, job_status
@@ -296,11 +296,11 @@ class Control:
         """
         query, change = self._finite(project, name)
         with self.journal.write() as connection:
-            open_request = self._open_request(connection, name)
-            if open_request is not None:
-                return open_request.id
+            adopted = open_request(connection, name, self.clock.now())
+            if adopted is not None:
+                return adopted.id
             self._want_run(connection, project, query, change, desired.Request(action, requested_by, allow))
-            return rows.add_request(connection, self._request(project, query, requested_by, catch_up))
+            return rows.add_request(connection, new_request(project, query, requested_by, self.clock.now(), catch_up))
 
     def run_in_session(
         self,
@@ -320,11 +320,11 @@ class Control:
 
         query, change = self._finite(project, name)
         with self.journal.write() as connection:
-            other = self._open_request(connection, name)
+            other = open_request(connection, name, self.clock.now())
             if other is None:
                 self._want_run(connection, project, query, change, desired.Request(action, requested_by, allow))
-                asked = self._request(project, query, requested_by, catch_up)
                 now = self.clock.now()
+                asked = new_request(project, query, requested_by, now, catch_up)
                 asked = replace(asked, state="STEP", started=now)
                 held = replace(asked, waiting_since=now + HOLD_SECONDS)
                 asked = replace(asked, id=rows.add_request(connection, held))
@@ -476,19 +476,6 @@ class Control:
         self.journal.create()
         return query, self._compared(project, query, self._jobs())
 
-    def _open_request(self, connection: Connection, name: str) -> RequestRow | None:
-        """The run of a query that is not over; one whose step has died is closed first."""
-        found = rows.open_request(connection, name)
-        now = self.clock.now()
-        if found is None or found.state != "STEP" or found.waiting_since >= now:
-            return found
-        told = error("RUN_ABANDONED", name=name, request=found.id)
-        closed = replace(
-            found, state="FAILED", finished=now, condition=told.condition, message=told.message, hint=told.hint
-        )
-        rows.save_requests(connection, [closed])
-        return None
-
     def _want_run(
         self, connection: Connection, project: Project, query: BoundQuery, change: Change, request: desired.Request
     ) -> None:
@@ -498,19 +485,6 @@ class Control:
         given = self._answer(connection, project, query, change, replace(request, action=asked))
         self._refuse([query], [given])
         self._write(connection, given, query.name)
-
-    def _request(self, project: Project, query: BoundQuery, by: str, catch_up: float) -> RequestRow:
-        now = self.clock.now()
-        return RequestRow(
-            id=0,
-            name=query.name,
-            state="WAITING",
-            requested_by=by,
-            requested_at=now,
-            upstream=json.dumps(upstream(project, query)),
-            waiting_since=now,
-            deadline=now + catch_up,
-        )
 
 
 def _is_answered(status: JobStatus, generation: int) -> bool:

@@ -7,8 +7,42 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from sqlalchemy import Connection
+
+from ds_dagster.errors import error
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project import Project
+from ds_dagster.runtime import rows
 from ds_dagster.runtime.host import Observation
 from ds_dagster.runtime.records import RequestRow, StatusRow
+from ds_dagster.runtime.spec import upstream
+
+
+def new_request(project: Project, query: BoundQuery, by: str, now: float, catch_up: float) -> RequestRow:
+    """A run that waits up to ``catch_up`` seconds for the jobs it reads from; not written yet."""
+    return RequestRow(
+        id=0,
+        name=query.name,
+        state="WAITING",
+        requested_by=by,
+        requested_at=now,
+        upstream=json.dumps(upstream(project, query)),
+        waiting_since=now,
+        deadline=now + catch_up,
+    )
+
+
+def open_request(connection: Connection, name: str, now: float) -> RequestRow | None:
+    """The run of a query that is not over; one whose step has died is closed first."""
+    found = rows.open_request(connection, name)
+    if found is None or found.state != "STEP" or found.waiting_since >= now:
+        return found
+    told = error("RUN_ABANDONED", name=name, request=found.id)
+    closed = replace(
+        found, state="FAILED", finished=now, condition=told.condition, message=told.message, hint=told.hint
+    )
+    rows.save_requests(connection, [closed])
+    return None
 
 
 def advance(request: RequestRow, statuses: Mapping[str, StatusRow], wanted: Collection[str], now: float) -> RequestRow:
