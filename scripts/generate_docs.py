@@ -233,7 +233,11 @@ GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
     ("Files", "how a stream's files are written and found", FILES),
     ("Relations", "what the data means", RELATION),
     ("Sources", "how one query reads a relation: WITH behind its name in FROM or JOIN", SOURCE),
-    ("Functions", "`CREATE FUNCTION … WITH`, see [functions of your own](functions-of-your-own.md)", FUNCTION),
+    (
+        "Functions",
+        "`CREATE FUNCTION … WITH`, see [functions of your own](../how-to/functions-of-your-own.md)",
+        FUNCTION,
+    ),
     ("Queries", "`QUERY WITH` behind the SELECT", QUERY),
 )
 SHORT_PLACES: Mapping[str, str] = {
@@ -299,7 +303,7 @@ VALUES: Mapping[str, str] = {
 def value_text(spec: PropertySpec) -> str:
     """What may be written."""
     if spec.type == "word":
-        return codes(choice.upper() for choice in spec.choices) or "one of the kinds in [stores.md](stores.md)"
+        return codes(choice.upper() for choice in spec.choices) or "one of the kinds in [Stores](stores.md)"
     return VALUES[spec.type] + (f" ≥ {spec.minimum}" if spec.minimum is not None else "")
 
 
@@ -461,12 +465,12 @@ def paragraphs(text: str) -> str:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "errors.md": errors_page,
-    "stores.md": stores_page,
-    "properties.md": properties_page,
-    "functions.md": functions_page,
-    "settings.md": settings_page,
-    "commands.md": commands_page,
+    "reference/errors.md": errors_page,
+    "reference/stores.md": stores_page,
+    "reference/properties.md": properties_page,
+    "reference/functions.md": functions_page,
+    "reference/settings.md": settings_page,
+    "reference/commands.md": commands_page,
 }
 """File in docs/ → what makes it."""
 

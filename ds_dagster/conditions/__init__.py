@@ -2,7 +2,7 @@
 
 One file per topic; each holds a tuple ``CONDITIONS`` of :class:`Condition`. Names are stable, parameters are values
 and never sentences, a message is short, lower case and without a full stop, a hint can be acted on.
-``docs/errors.md`` is generated from this table.
+``docs/reference/errors.md`` is generated from this table.
 """
 
 from __future__ import annotations

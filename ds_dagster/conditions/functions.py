@@ -75,7 +75,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "the class {entry} is no function {function}: {reason}",
         "a public class with a public constructor without parameters and one public method evaluate (or eval) with as "
-        "many parameters; docs/functions-of-your-own.md says which types",
+        "many parameters; the page Functions of your own of the documentation says which types",
         "42883",
     ),
     Condition(

@@ -92,7 +92,7 @@ TYPES: tuple[Condition, ...] = (
         "EXPRESSION_NOT_YET",
         "not_yet",
         "{what} inside an expression",
-        "rewrite it with comparisons, CASE, CAST and the functions of docs/dialect.md",
+        "rewrite it with comparisons, CASE, CAST and the functions of the dialect (page Dialect of the documentation)",
         _ZERO,
     ),
 )

@@ -73,7 +73,13 @@ OVER: tuple[Condition, ...] = (
         "write the other one in a sub-select in FROM",
         _ZERO,
     ),
-    Condition("OVER_FRAME", "user", "no such frame in OVER: {reason}", "see docs/dialect.md, OVER", "42P20"),
+    Condition(
+        "OVER_FRAME",
+        "user",
+        "no such frame in OVER: {reason}",
+        "the frames are on the page Dialect of the documentation, under OVER",
+        "42P20",
+    ),
     Condition(
         "OVER_CHANGELOG",
         "unsupported",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ds_dagster.conditions.base import Condition
 
-_REFERENCE = "see docs/dialect.md for the grammar"
+_REFERENCE = "the grammar is on the page Dialect of the documentation"
 
 GRAMMAR: tuple[Condition, ...] = (
     Condition("SYNTAX_EXPECTED", "user", "expected {expected}, found {found}", "{fix}", "42601"),

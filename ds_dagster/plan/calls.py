@@ -160,7 +160,8 @@ def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsErr
     if name.upper() in KNOWN_LATER:
         return binder.refuse("FUNCTION_NOT_YET", node, name=name.upper(), instead=KNOWN_LATER[name.upper()])
     near = ", ".join(nearest(name, [*FUNCTIONS, *ALIASES, *map(str.upper, user_names(binder))], cutoff=0.7))
-    own = f"declare your own with CREATE FUNCTION {name.lower()}; those of the dialect are in docs/functions.md"
+    own = f"declare your own with CREATE FUNCTION {name.lower()}; "
+    own += "those of the dialect are on the page Functions of the documentation"
     return binder.refuse("UNKNOWN_FUNCTION", node, name=name, fix=f"did you mean {near}?" if near else own)
 
 

@@ -34,26 +34,28 @@ def test_generated_pages_are_fresh() -> None:
 
 
 def test_check_fails_on_a_stale_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(generate_docs, "PAGES", {"settings.md": lambda: "other\n"})
+    monkeypatch.setattr(generate_docs, "PAGES", {"reference/settings.md": lambda: "other\n"})
     assert generate_docs.main(["--check"]) == 1
     assert "settings.md" in capsys.readouterr().err
-    assert "other" not in (ROOT / "docs" / "settings.md").read_text(encoding="utf-8"), "--check writes nothing"
+    assert "other" not in (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8"), (
+        "--check writes nothing"
+    )
 
 
 def test_every_condition_has_a_line() -> None:
-    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     assert not [name for name in CONDITIONS if f'<a id="{name.lower()}"></a>`{name}`' not in text]
 
 
 def test_every_property_has_a_line() -> None:
-    text = (ROOT / "docs" / "properties.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "properties.md").read_text(encoding="utf-8")
     index = property_index(KINDS)
     names = {spec.name for spec in (*index.by_name.values(), *index.prefixes)} | set(index.by_name)
     assert not [name for name in names if f"`{name}`" not in text]
 
 
 def test_every_setting_and_variable_has_a_line() -> None:
-    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
     settings = re.findall(r"^_(?:TEXT|PATHS) = (.+)$", (ROOT / "ds_dagster" / "settings.py").read_text(), re.MULTILINE)
     names = set(re.findall(r'"(\w+)"(?!:? *"\.?\w+"[,}])', " ".join(settings))) | {"sql", "state"}
     assert {"store", "journal", "views"} <= names
@@ -69,7 +71,7 @@ EXAMPLE_VARIABLES = frozenset({"DS_JOURNAL_URL"})
 
 
 def test_every_command_has_a_section() -> None:
-    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
     assert not [name for name in COMMANDS if f"## ds {name}\n" not in text]
     undocumented = [name for name in COMMANDS if not (found := command(name)) or not found.help]
     assert not undocumented
@@ -237,7 +239,7 @@ def test_the_readmes_answer_is_the_models() -> None:
 
 
 def test_the_guides_table_is_the_models() -> None:
-    block = next(b for b in blocks("") if b.page == "docs/guide.md" and "EXPECTED" in b.text)
+    block = next(b for b in blocks("") if b.page == "docs/tutorial/clickstream.md" and "EXPECTED" in b.text)
     shown = {w[1]: int(w[2].replace(",", "")) for line in block.text.splitlines() if len(w := line.split()) == 6}
     shown.pop("pageviews_enriched")  # an interval join by arrival: its rows follow from the times the servers gave
     assert shown == {name: len(rows) for name, rows in expected_of_the_demo().items()}
@@ -299,7 +301,7 @@ def property_words() -> set[str]:
 
 
 EXAMPLE_PROPERTIES = frozenset({"json_lines.suffix", "shop.desc", "functions.text"})
-"""Of the kind of store that docs/adding-a-store.md adds; values in examples."""
+"""Of the kind of store that docs/how-to/add-a-store.md adds; values in examples."""
 
 
 def test_properties_that_are_named_exist() -> None:

@@ -18,7 +18,7 @@ from tests.fixtures.lake import s3_bucket
 from tests.fixtures.warehouse import TOKEN, workspace
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
-PAGE = "docs/resources.md"
+PAGE = "docs/reference/resources.md"
 
 
 def texts(language: str) -> str:

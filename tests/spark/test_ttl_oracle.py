@@ -1,6 +1,6 @@
 """``'state.ttl.millis'`` over random changelogs and a random clock: what is written is what a model says.
 
-The model forgets by the table in docs/semantics.md: a row of a changelog that is read is known for a time after its
+The model forgets by the table of the page Semantics: a row of a changelog that is read is known for a time after its
 last upsert; a step knows what changed for the same time, sees its state as it is at the begin of a batch, and writes
 the difference of its answers before and behind the batch. The clock is moved by hand; a batch that is repeated has the
 time it had.
