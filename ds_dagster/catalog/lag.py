@@ -36,7 +36,7 @@ class LagProbe(Protocol):
             positions: partition → first position that is not read; a partition that is missing is not read at all.
 
         Raises:
-            DsError: STORE_… as the other calls; UserError ENTITY_MISSING.
+            DsError: STORE_… as the other calls; UserError ENTITY_ABSENT.
         """
 
     def identity(self, entity: str) -> str:

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 the project or a job is at fault, 2 usage, 3 our bug. Prog
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Mapping
@@ -74,6 +75,14 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Who reads its output may go away first (``ds ls | head``): that is no failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed at the exit
+            return 0
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="ds-dagster")
@@ -102,8 +111,6 @@ def run(arguments: list[str]) -> int:
         return EXIT_USAGE
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        return 0
     except InternalError as problem:
         fail(problem, as_json="--json" in arguments)
         return EXIT_BUG

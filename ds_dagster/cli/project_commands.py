@@ -218,7 +218,8 @@ def init_command(folder: Path, as_json: bool) -> int:
         return 0
     for path in written:
         click.echo(path)
-    note("next: ds check, ds test, ds up, dagster dev")
+    place = "" if folder.resolve() == Path.cwd() else f"cd {folder}, "
+    note(f"next: {place}ds check, ds test, ds up, dagster dev")
     return 0
 
 

@@ -18,6 +18,18 @@ CONDITIONS: tuple[Condition, ...] = (
         "write a number and a unit, and what it follows if that is not rows: 10m, 2h of watermark, 1d of heartbeat",
     ),
     Condition(
+        "MAX_LAG_INVALID",
+        "user",
+        "@max_lag {value} is not a valid duration",
+        "write a number and a unit: 30s, 10m, 2h",
+    ),
+    Condition(
+        "CHECK_UNKNOWN",
+        "user",
+        "the check {check} of {relation}, which {translator} gives, is not a valid health check",
+        "a translator leaves out some of {known}; checks of your own are Dagster's @asset_check",
+    ),
+    Condition(
         "OWNER_INVALID",
         "user",
         "@owner {owner} is neither a team nor an e-mail address",

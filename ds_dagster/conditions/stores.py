@@ -119,6 +119,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "name a folder this process may create and write in",
     ),
     Condition(
+        "ENTITY_ABSENT",
+        "user",
+        "{entity} does not exist in store {store}: there is nothing to read",
+        "start the query that writes it, or write CREATE ENTITY {entity} IN STORE {store} in `ds sql`",
+        "3D007",
+    ),
+    Condition(
         "ENTITY_MISSING",
         "user",
         "{entity} does not exist in store {store} and cannot be created: {reason}",

@@ -28,7 +28,7 @@ QUESTIONS: Mapping[str, str] = {
     "user_url_device_visits": "SELECT * FROM user_url_device_visits",
     "region_clicks": "SELECT * FROM region_clicks",
 }
-NOT_THERE_YET = frozenset({"VIEW_MISSING", "TABLE_NOT_LOADED", "ENTITY_MISSING"})
+NOT_THERE_YET = frozenset({"VIEW_MISSING", "TABLE_NOT_LOADED", "ENTITY_ABSENT"})
 PERSONAL = b"PII"
 EXAMPLES_SHOWN = 3
 

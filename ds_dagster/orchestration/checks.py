@@ -8,14 +8,17 @@ from typing import Any
 
 import dagster as dg
 
+from ds_dagster.errors import error
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX, state_metadata, status_metadata
+from ds_dagster.orchestration.freshness import FOLLOWED, freshness, moment
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.orchestration.surface import surface_of
-from ds_dagster.orchestration.translator import CHECKS, COMPILES, DsTranslator, duration_seconds
+from ds_dagster.orchestration.translator import COMPILES, FRESH, DsTranslator, max_lag_seconds
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import Change, JobStatus
+from ds_dagster.sql.annotations import Freshness
 
 LAG_SECONDS = 300.0
 """Unread input older than this fails ``lag``; ``@max_lag 10m`` in the comment of a relation says otherwise."""
@@ -27,6 +30,9 @@ CHECKED_TOGETHER = 100
 
 COMING_BACK = frozenset({"BACKING_OFF", "WAITING"})
 """States that the engine leaves by itself."""
+
+ROWS = Freshness(0, "rows")
+"""What a relation without ``@freshness`` would follow."""
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
@@ -56,12 +62,16 @@ class Job:
         change: what deploying the project's definition would do, None when the project has no such query.
         now: time of the check, seconds since the epoch.
         lag_limit: seconds.
+        freshness: what the relation's comment asks for; newest: how new its data is by that figure, seconds since the
+            epoch, None before there is any.
     """
 
     status: JobStatus
     change: Change | None
     now: float
     lag_limit: float = LAG_SECONDS
+    freshness: Freshness = ROWS
+    newest: float | None = None
 
 
 def check_running(job: Job) -> Verdict:
@@ -121,6 +131,20 @@ def check_definition_current(job: Job) -> Verdict:
     return Verdict(False, reason, WARN, change.verdict, {f"{PREFIX}/verdict": change.verdict})
 
 
+def check_fresh(job: Job) -> Verdict:
+    """The figure that ``@freshness`` follows is new enough; never while the query does not run, however new it is."""
+    status = job.status
+    if status.desired == "STOPPED":
+        return Verdict(False, "stopped: no new data comes", WARN, "STOPPED")
+    if status.state != "RUNNING":
+        return _not_known(status)
+    since = status.started if job.newest is None else job.newest
+    age = job.now - (job.now if since is None else since)
+    words = "no data yet" if job.newest is None else FOLLOWED[job.freshness.source].words.format(age=max(age, 0.0))
+    limit = {f"{PREFIX}/limit_seconds": job.freshness.seconds}
+    return Verdict(age <= job.freshness.seconds, words, ERROR, "STALE", limit)
+
+
 def _not_known(status: JobStatus) -> Verdict:
     """Figures of a query that does not run say nothing about now."""
     return Verdict(False, f"not known: the query is {status.state}", WARN, "NOT_RUNNING")
@@ -132,6 +156,7 @@ CHECK_FUNCTIONS: Mapping[str, Callable[[Job], Verdict]] = MappingProxyType(
         "lag": check_lag,
         "progress": check_progress,
         "definition_current": check_definition_current,
+        FRESH: check_fresh,
     }
 )
 
@@ -169,29 +194,47 @@ class Health:
         missing = [query.name for query in props.queries if query.name not in self.statuses]
         if missing and name == "running":
             return Verdict(False, f"never started: {', '.join(missing)}", condition="NEVER_STARTED")
-        limit = float(duration_seconds(props.tag("max_lag")) or LAG_SECONDS)
+        found = freshness(props) or ROWS
+        lag, newest = float(max_lag_seconds(props) or LAG_SECONDS), moment(statuses, found.source)
         if name == "definition_current" and props.broken is not None and statuses:
             return Verdict(
                 False, "the SQL file is refused: the query runs on with its last definition", WARN, "refused"
             )
-        jobs = [Job(status, self.changes.get(status.name), self.now, limit) for status in statuses]
+        jobs = [Job(status, self.changes.get(status.name), self.now, lag, found, newest) for status in statuses]
         verdicts = [CHECK_FUNCTIONS[name](job) for job in jobs]
-        severity = ERROR if name == "progress" else WARN
+        severity = ERROR if name in ("progress", FRESH) else WARN
         nothing = Verdict(True, "never started", severity)
         return next((verdict for verdict in verdicts if not verdict.passed), verdicts[0] if verdicts else nothing)
 
 
 def compiles(props: RelationProps) -> Verdict:
     """Its statements, and all that fill it, are valid."""
-    if props.broken is None:
+    if not props.mistakes:
         return Verdict(True, "valid")
-    diagnostics = props.broken.diagnostics
-    return Verdict(False, text_of(diagnostics), condition=diagnostics[0].condition if diagnostics else "refused")
+    return Verdict(False, text_of(props.mistakes), condition=props.mistakes[0].condition)
 
 
-def check_names(props: RelationProps) -> tuple[str, ...]:
-    """Checks of a relation; ``compiles`` only where a statement that fills it was refused."""
-    return (*(CHECKS if props.is_stream else ()), *((COMPILES,) if props.broken is not None else ()))
+def checks_of(props: RelationProps, translator: DsTranslator) -> tuple[dg.AssetCheckSpec, ...]:
+    """Checks of a relation: those of its translator, and ``compiles`` where something that fills it was refused.
+
+    Raises:
+        UserError: CHECK_UNKNOWN.
+    """
+    given = translator.get_check_specs(props)
+    for spec in given:
+        if spec.name not in CHECK_FUNCTIONS:
+            whose = type(translator).__name__
+            raise error("CHECK_UNKNOWN", check=spec.name, relation=props.name, translator=whose, known=CHECK_FUNCTIONS)
+    if not props.mistakes or (props.broken is not None and not props.is_stream):  # such an asset fails by itself
+        return tuple(given)
+    text = "Every statement that fills it is valid."
+    return (*given, dg.AssetCheckSpec(COMPILES, asset=translator.get_asset_key(props.name), description=text))
+
+
+def check_names(props: RelationProps, translator: DsTranslator) -> tuple[str, ...]:
+    """Names of what the sensor says of a relation."""
+    names = dict.fromkeys(spec.name for spec in checks_of(props, translator))
+    return tuple(names | ({COMPILES: None} if props.mistakes else {}))
 
 
 def check_metadata(verdict: Verdict, statuses: Sequence[JobStatus]) -> dict[str, Any]:
@@ -210,31 +253,22 @@ def build_ds_checks(
 ) -> list[dg.AssetChecksDefinition]:
     """The runnable bodies of all health checks of a project, one op per hundred relations: each reads the journal once,
     cheap enough to run with every launch."""
-    streams = surface_of(project, translator).streams
-    parts = [streams[start : start + CHECKED_TOGETHER] for start in range(0, len(streams), CHECKED_TOGETHER)]
+    checked = [props for props in surface_of(project, translator).shown if checks_of(props, translator)]
+    parts = [checked[start : start + CHECKED_TOGETHER] for start in range(0, len(checked), CHECKED_TOGETHER)]
     first = name or project.named("ds_checks")
     names = [first if part == 0 else f"{first}_{part + 1}" for part in range(len(parts))]
-    built = (_checks(project, translator, part, own) for part, own in zip(parts, names, strict=True))
-    return [checks for checks in built if checks is not None]
+    return [_checks(project, translator, part, own) for part, own in zip(parts, names, strict=True)]
 
 
 def _checks(
-    project: DsProject, translator: DsTranslator, streams: Sequence[RelationProps], name: str
-) -> dg.AssetChecksDefinition | None:
-    """One op over the checks of some relations, None where they have none."""
-    by_key = {translator.get_asset_key(props.name): props for props in streams}
-    specs = [spec for props in streams for spec in translator.get_check_specs(props)]
-    specs += [
-        dg.AssetCheckSpec(COMPILES, asset=key, description="Every statement that fills it is valid.")
-        for key, props in by_key.items()
-        if props.broken is not None
-    ]
-    if not specs:
-        return None
+    project: DsProject, translator: DsTranslator, relations: Sequence[RelationProps], name: str
+) -> dg.AssetChecksDefinition:
+    """One op over the checks of some relations."""
+    by_key = {translator.get_asset_key(props.name): props for props in relations}
 
     @dg.multi_asset_check(
         name=name,
-        specs=specs,
+        specs=[spec for props in relations for spec in checks_of(props, translator)],
         can_subset=True,
         description="Health of the streaming queries.",
         required_resource_keys={project.named(CONTROL_KEY)},

@@ -30,6 +30,7 @@ class RelationProps:
         dagster_kinds, storage_kind, uri, table_name: of its store.
         default_group: the SQL file's name without ending.
         broken: set when its statement, or one of the INSERT INTO that fill it, was refused.
+        wrong_tags: what its comment says that means nothing; the relation is shown without these tags.
         overlay: path of the overlay in force, empty for none.
         lineage: column → source columns.
     """
@@ -47,6 +48,7 @@ class RelationProps:
     table_name: str = ""
     default_group: str = "default"
     broken: BrokenRelation | None = None
+    wrong_tags: tuple[Diagnostic, ...] = ()
     overlay: str = ""
     lineage: Mapping[str, ColumnSources] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -69,6 +71,11 @@ class RelationProps:
     def is_stream(self) -> bool:
         """Whether long-lived queries fill it."""
         return self.is_executable and not self.is_finite
+
+    @property
+    def mistakes(self) -> tuple[Diagnostic, ...]:
+        """What its check ``compiles`` fails with."""
+        return (*(self.broken.diagnostics if self.broken else ()), *self.wrong_tags)
 
     @property
     def application(self) -> str:

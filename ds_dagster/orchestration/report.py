@@ -17,9 +17,11 @@ from dagster._core.storage.event_log.base import AssetEntry
 from ds_dagster.orchestration.checks import WARN, Health, Verdict, are_running, check_metadata, check_names
 from ds_dagster.orchestration.cursor import Cursor, Said
 from ds_dagster.orchestration.events import status_metadata
+from ds_dagster.orchestration.freshness import FOLLOWED, freshness, moment
 from ds_dagster.orchestration.props import RelationProps
-from ds_dagster.orchestration.translator import DsTranslator, freshness_seconds, freshness_source
+from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.status import JobStatus
+from ds_dagster.sql.annotations import Freshness
 
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 OBSERVE_SECONDS = 300.0
@@ -33,13 +35,6 @@ more, this long after the end of every run."""
 MANY_RELATIONS = 50
 """Above this many relations observations and heartbeats come a third as often: a runless event costs about 8 kB and
 Dagster keeps it for ever."""
-
-FOLLOWED: Mapping[str, Callable[[JobStatus], float | None]] = {
-    "rows": lambda status: status.progressed,
-    "watermark": lambda status: status.watermark,
-    "heartbeat": lambda status: status.beat,
-}
-"""``@freshness … of`` → the figure that has to move for a heartbeat."""
 
 BUDGET_SECONDS = 25.0
 """A tick that took so long ends; what was not said is due in the next one."""
@@ -96,7 +91,7 @@ class Reporter:
 
     def _of(self, props: RelationProps, said: Said) -> tuple[Said, list[Event]]:
         found = self.health.of(props)
-        if not found and props.broken is None:
+        if not found and not props.mistakes:
             return said, []
         key = self.translator.get_asset_key(props.name)
         said, events = self._figures(key, props, found, said)
@@ -108,13 +103,14 @@ class Reporter:
     ) -> tuple[Said, list[Event]]:
         """A heartbeat when the data moved since the last one, else an observation when anything did. Nothing about a
         query that does not run: its figures are those of an incarnation that is over."""
-        now, follows = self.health.now, freshness_source(props)
+        now, wanted = self.health.now, freshness(props)
+        follows = wanted.source if wanted else "rows"
         has_batches = any(status.batch is not None for status in found) or follows == "heartbeat"
         if not found or not has_batches or not are_running(found):
             return said, []
         position = "|".join(f"{status.incarnation}:{status.batch}" for status in found)
-        rows = "|".join(str(FOLLOWED[follows](status)) for status in found)
-        has_moved = follows == "heartbeat" or (rows != said.rows and any(map(FOLLOWED[follows], found)))
+        rows = "|".join(str(FOLLOWED[follows].of(status)) for status in found)
+        has_moved = follows == "heartbeat" or (rows != said.rows and self._is_new(found, wanted))
         if has_moved and now - said.beat >= self._beat_seconds(props):
             changed = replace(said, beat=now, observed=now, position=position, rows=rows)
             return changed, [self._heartbeat(key, found)]
@@ -129,7 +125,7 @@ class Reporter:
         """Verdicts that changed; all of them now and then, and after every run; none about a query's first start,
         which its run judges."""
         now, run = self.health.now, self._run_of(key, said)
-        verdicts = {name: self.health.verdict(name, props) for name in check_names(props)}
+        verdicts = {name: self.health.verdict(name, props) for name in check_names(props, self.translator)}
         is_starting = any(status.state == "STARTING" for status in found)
         if is_starting and not said.verdicts and verdicts["running"].severity is WARN:
             return replace(said, run=run), []
@@ -186,10 +182,18 @@ class Reporter:
     def _is_past(self, end: float | None) -> bool:
         return end is None or self.health.now - end >= AFTER_RUN_SECONDS
 
+    def _is_new(self, found: Sequence[JobStatus], wanted: Freshness | None) -> bool:
+        """Whether there is data, and event time is as new as a freshness of it asks for: years of history that are
+        read again are not."""
+        newest = moment(found, wanted.source if wanted else "rows")
+        if newest is None or wanted is None or wanted.source != "watermark":
+            return newest is not None
+        return self.health.now - newest <= wanted.seconds
+
     def _beat_seconds(self, props: RelationProps) -> float:
         """Often enough for the relation's freshness policy."""
-        window = freshness_seconds(props)
-        return HEARTBEAT_SECONDS * self._slow if window is None else min(HEARTBEAT_SECONDS * self._slow, window / 3)
+        wanted, usual = freshness(props), HEARTBEAT_SECONDS * self._slow
+        return usual if wanted is None else min(usual, wanted.seconds / 3)
 
     @property
     def _slow(self) -> float:

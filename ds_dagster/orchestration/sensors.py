@@ -45,7 +45,7 @@ def build_ds_health_sensor(
     """
     mapper = mapper_of(project, translator)
     surface = surface_of(project, mapper)
-    shown = [props for props in surface.shown if props.is_stream or props.broken is not None]
+    shown = [props for props in surface.shown if props.is_stream or props.mistakes]
     sources = tuple(props for props in surface.shown if observable(props)) if observe_seconds is not None else ()
     parents = {spec.key: [dep.asset_key for dep in spec.deps] for spec in surface.specs.values()}
     slow = MANY_FACTOR if len(sources) > MANY_RELATIONS else 1.0

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
+from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator, asset_keys_must_differ
 from ds_dagster.project import BrokenRelation
+from ds_dagster.sql.annotations import without_wrong_tags, wrong_tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,7 @@ class Surface:
     """What is shown of a project.
 
     Attributes:
-        shown: relations in the order of files; those the translator refuses (an owner that is none) are broken ones.
+        shown: relations in the order of files; those the translator refuses (an owner that is none) say why.
         streams: those that long-lived queries fill, sources first.
         specs: by relation.
     """
@@ -59,22 +61,29 @@ def _surface(project: DsProject, translator: DsTranslator) -> Surface:
     asset_keys_must_differ(translator, project.props)
     specs: dict[QualifiedName, dg.AssetSpec] = {}
     shown: dict[QualifiedName, RelationProps] = {}
-    refusals: list[DsError] = []
+    refusals: list[Diagnostic] = []
     for props in project.props:
         try:
             specs[props.name], shown[props.name] = translator.get_asset_spec(props), props
         except DsError as problem:
-            refusals.append(problem)
-            shown[props.name] = _broken(props, problem)
-            specs[props.name] = translator.get_asset_spec(shown[props.name])
+            refused = _refused(props, problem)
+            refusals += refused.mistakes
+            specs[props.name], shown[props.name] = translator.get_asset_spec(refused), refused
     if refusals and project.is_strict:
-        raise ProjectError([problem.diagnostic() for problem in refusals])
+        raise ProjectError(refusals)
     streams = (shown[props.name] for props in project.streams)
     return Surface(tuple(shown.values()), tuple(props for props in streams if props.is_stream), specs)
 
 
-def _broken(props: RelationProps, problem: DsError) -> RelationProps:
+def _refused(props: RelationProps, problem: DsError) -> RelationProps:
+    """A relation the translator refuses: without the tags that mean nothing; without its statement where they are not
+    the reason."""
     relation = props.relation
     assert relation is not None
+    comment = relation.comment
+    wrong = tuple(error(one.condition, span=relation.span, **one.params).diagnostic() for one in wrong_tags(comment))
+    if problem.condition in {found.condition for found in wrong}:
+        right = replace(relation, origin=replace(relation.origin, comment=without_wrong_tags(comment)))
+        return replace(props, relation=right, wrong_tags=wrong)
     found = BrokenRelation(props.name, props.kind, relation.span, (problem.diagnostic(),), props.text)
     return replace(props, relation=None, queries=(), broken=found)

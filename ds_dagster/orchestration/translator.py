@@ -14,7 +14,9 @@ import dagster as dg
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
+from ds_dagster.orchestration.freshness import freshness
 from ds_dagster.orchestration.props import BrokenFile, RelationProps
+from ds_dagster.sql.annotations import Freshness, duration_seconds, is_owner, max_lag_of
 
 KIND_CHIPS: Mapping[str, str] = {
     "stream": "stream",
@@ -32,13 +34,8 @@ CHECKS: Mapping[str, str] = {
     "definition_current": "The query that runs is the one in the SQL file.",
 }
 COMPILES = "compiles"
-FRESHNESS_SHORTEST = 60
-FRESHNESS_SOURCES = ("rows", "watermark", "heartbeat")
-"""What ``@freshness 10m of …`` follows: the last rows read (by default), event time, or that the query runs at all."""
-_FRESHNESS = re.compile(r"(?P<limit>.*?)(?:\s+of\s+(?P<source>\S+))?\s*", re.IGNORECASE)
-_DURATION = re.compile(r"\s*(\d+)\s*(s|m|h|d)[a-z]*\s*", re.IGNORECASE)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
+FRESH = "fresh"
+"""The check of a relation with ``@freshness``."""
 
 
 class DsTranslator:
@@ -88,7 +85,7 @@ class DsTranslator:
         """
         owners = list(props.relation.comment.owners) if props.relation else []
         for owner in owners:
-            if _OWNER.fullmatch(owner) is None:
+            if not is_owner(owner):
                 raise error("OWNER_INVALID", span=_span(props), owner=owner, name=owner.removeprefix("@"))
         return owners
 
@@ -99,7 +96,11 @@ class DsTranslator:
         return "\n\n".join(part for part in (comment, fenced) if part)
 
     def get_metadata(self, props: RelationProps) -> dict[str, Any]:
-        """Column schema and lineage, where it is stored, where it is written, by Dagster's own keys."""
+        """Column schema and lineage, where it is stored, where it is written, by Dagster's own keys.
+
+        Raises:
+            UserError: MAX_LAG_INVALID.
+        """
         metadata: dict[str, Any] = {"dagster/code_references": code_reference(props.file, props.line)}
         if props.relation is None:
             return metadata
@@ -112,6 +113,9 @@ class DsTranslator:
         }
         if props.lineage:
             metadata["dagster/column_lineage"] = self._column_lineage(props)
+        limit = max_lag_seconds(props)
+        if limit is not None:
+            metadata["ds_dagster/max_lag_seconds"] = limit
         if props.overlay:
             metadata["ds_dagster/overlay"] = dg.MetadataValue.path(props.overlay)
         return metadata
@@ -122,14 +126,15 @@ class DsTranslator:
         Raises:
             UserError: FRESHNESS_INVALID.
         """
-        seconds = freshness_seconds(props)
-        return None if seconds is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=seconds))
+        found = freshness(props)
+        return None if found is None else dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=found.seconds))
 
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
         """The whole spec of one relation.
 
         Raises:
-            UserError: OWNER_INVALID, FRESHNESS_INVALID; such a relation is shown as a failing asset.
+            UserError: OWNER_INVALID, FRESHNESS_INVALID, MAX_LAG_INVALID; such a relation is shown without these tags,
+                and its check ``compiles`` fails with what was raised.
         """
         return dg.AssetSpec(
             key=self.get_asset_key(props.name),
@@ -145,11 +150,13 @@ class DsTranslator:
         )
 
     def get_check_specs(self, props: RelationProps) -> list[dg.AssetCheckSpec]:
-        """The health checks of a relation that long-lived queries fill."""
+        """The health checks of a relation that long-lived queries fill; ``fresh`` where it has ``@freshness``. Leave
+        some out to go without them."""
         if not props.is_stream:
             return []
-        key = self.get_asset_key(props.name)
-        return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in CHECKS.items()]
+        key, found = self.get_asset_key(props.name), freshness(props)
+        about = CHECKS if found is None else {**CHECKS, FRESH: _fresh_text(found)}
+        return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in about.items()]
 
     def get_file_spec(self, file: BrokenFile) -> dg.AssetSpec:
         """The failing asset of a SQL file with mistakes that belong to no relation."""
@@ -182,37 +189,22 @@ def asset_keys_must_differ(translator: DsTranslator, all_props: tuple[RelationPr
             raise error("ASSET_KEY_COLLISION", key="/".join(key.path), relations=places)
 
 
-def freshness_seconds(props: RelationProps) -> int | None:
-    """The duration of ``@freshness`` in seconds, None when there is none.
+def max_lag_seconds(props: RelationProps) -> int | None:
+    """``@max_lag`` of the comment in seconds, None when there is none.
 
     Raises:
-        UserError: FRESHNESS_INVALID.
+        UserError: MAX_LAG_INVALID.
     """
-    text, limit, source = _freshness(props)
-    if not text:
-        return None
-    seconds = duration_seconds(limit)
-    if seconds is None or seconds < FRESHNESS_SHORTEST or source not in FRESHNESS_SOURCES:
-        raise error("FRESHNESS_INVALID", span=_span(props), value=text)
+    text = max_lag_of(props.relation.comment) if props.relation else ""
+    seconds = duration_seconds(text) if text else None
+    if text and seconds is None:
+        raise error("MAX_LAG_INVALID", span=_span(props), value=text)
     return seconds
 
 
-def freshness_source(props: RelationProps) -> str:
-    """What has to move for the relation to be fresh, one of :data:`FRESHNESS_SOURCES`."""
-    return _freshness(props)[2]
-
-
-def _freshness(props: RelationProps) -> tuple[str, str, str]:
-    """``@freshness`` as written, its duration, and what it follows."""
-    text = props.relation.comment.freshness if props.relation else ""
-    parts = _FRESHNESS.fullmatch(text)
-    return text, parts["limit"] if parts else text, ((parts["source"] if parts else "") or "rows").lower()
-
-
-def duration_seconds(text: str) -> int | None:
-    """``10m``, ``2 hours``: seconds, None when it is no duration."""
-    match = _DURATION.fullmatch(text)
-    return None if match is None else int(match[1]) * _SECONDS[match[2].lower()]
+def _fresh_text(found: Freshness) -> str:
+    followed = {"rows": "Its last rows", "watermark": "Its event time", "heartbeat": "Its last sign of life"}
+    return f"{followed[found.source]} may be {found.seconds} s old, and it runs."
 
 
 def code_reference(file: str, line: int) -> dg.CodeReferencesMetadataValue:

@@ -74,12 +74,23 @@ def _is_moment(node: Node, group: Named) -> bool:
 
 def _delta_join(node: Node) -> Iterator[str]:
     assert isinstance(node, DeltaJoin)
-    sides = [name for name, side in (("left", node.left), ("right", node.right)) if grows(side)]
-    if sides:
-        pairs = zip(node.left_keys, node.right_keys, strict=True)
-        texts = [(expression_text(a.tree, column_of), expression_text(b.tree, column_of)) for a, b in pairs]
-        keys = " and ".join(f"{left} = {right}" for left, right in texts)
-        yield f"the join on {keys} keeps every row of its {' and '.join(sides)} side{'s' * (len(sides) > 1)}"
+    is_test = node.kind in ("semi", "anti")
+    names = ("the outer query", "the sub-select") if is_test else ("its left side", "its right side")
+    rows = [name for name, side in zip(names, (node.left, node.right), strict=True) if grows(side)]
+    if rows:
+        yield f"{_test(node) if is_test else _join(node)} keeps every row of {' and '.join(rows)}"
+
+
+def _test(node: DeltaJoin) -> str:
+    """IN and EXISTS, which are the same by now; the columns of the sub-select have names of ours."""
+    keys = dict.fromkeys(expression_text(key.tree, column_of) for key in node.left_keys)
+    return f"{'NOT ' if node.kind == 'anti' else ''}EXISTS or IN on {', '.join(keys)}"
+
+
+def _join(node: DeltaJoin) -> str:
+    pairs = zip(node.left_keys, node.right_keys, strict=True)
+    texts = [(expression_text(a.tree, column_of), expression_text(b.tree, column_of)) for a, b in pairs]
+    return f"the join on {' and '.join(f'{left} = {right}' for left, right in texts)}"
 
 
 def _distinct(node: Node) -> Iterator[str]:

@@ -80,7 +80,7 @@ def follow(project: Project, question: Question, limit: int | None, note: Note) 
         note: called with a line for each bad record.
 
     Raises:
-        UserError: QUESTION_WITHOUT_END, ENTITY_MISSING. NotYetError: FORMAT_QUESTION_NOT_YET. DsError: STORE_….
+        UserError: QUESTION_WITHOUT_END, ENTITY_ABSENT. NotYetError: FORMAT_QUESTION_NOT_YET. DsError: STORE_….
     """
     relation = question.relations[0]
     needed = next((one for one in (relation.value_format, relation.key.format) if one in FORMATS), None)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ds_dagster.names import nearest
+from ds_dagster.sql.annotations import wrong_tags
 from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import Comment
 
@@ -16,12 +18,12 @@ _RULER = re.compile(r"[-=*#_~\s─━═]*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Misspelt:
-    """A tag that is nearly a known one."""
+class Remark:
+    """A tag that is nearly a known one, or has a value that means nothing: the condition that says so."""
 
     offset: int
-    tag: str
-    nearest: str
+    condition: str
+    params: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -30,10 +32,11 @@ class _Collected:
     owners: list[str] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
     tags: list[tuple[str, str]] = field(default_factory=list)
-    misspelt: list[Misspelt] = field(default_factory=list)
+    offsets: dict[str, int] = field(default_factory=dict)
+    remarks: list[Remark] = field(default_factory=list)
 
 
-def comment_above(source: Source, gap: int, start: int) -> tuple[Comment, tuple[Misspelt, ...]]:
+def comment_above(source: Source, gap: int, start: int) -> tuple[Comment, tuple[Remark, ...]]:
     """The comment that ends right above the character ``start``; ``gap`` is behind the semicolon before it.
 
     An empty line cuts the comment off; what stands on the semicolon's own line belongs to the statement before.
@@ -51,7 +54,7 @@ def comment_above(source: Source, gap: int, start: int) -> tuple[Comment, tuple[
     return _read(block)
 
 
-def _read(block: list[re.Match[str]]) -> tuple[Comment, tuple[Misspelt, ...]]:
+def _read(block: list[re.Match[str]]) -> tuple[Comment, tuple[Remark, ...]]:
     collected = _Collected()
     for match in block:
         for line in _lines(match):
@@ -63,7 +66,8 @@ def _read(block: list[re.Match[str]]) -> tuple[Comment, tuple[Misspelt, ...]]:
         freshness=collected.values.get("freshness", ""),
         tags=tuple(collected.tags),
     )
-    return comment, tuple(collected.misspelt)
+    wrong = (Remark(collected.offsets[one.tag], one.condition, one.params) for one in wrong_tags(comment))
+    return comment, (*collected.remarks, *wrong)
 
 
 def _lines(match: re.Match[str]) -> list[str]:
@@ -79,6 +83,7 @@ def _add(line: str, offset: int, collected: _Collected) -> None:
             collected.lines.append(line)
         return
     name, value = tag[1].lower(), (tag[2] or "").strip()
+    collected.offsets[name] = offset
     if name == "owner":
         collected.owners.extend(part for part in re.split(r"[,\s]+", value) if part)
     elif name in ("group", "freshness"):
@@ -86,5 +91,5 @@ def _add(line: str, offset: int, collected: _Collected) -> None:
     else:
         close = () if name in KNOWN_TAGS else nearest(name, KNOWN_TAGS, 1)
         if close:
-            collected.misspelt.append(Misspelt(offset, name, close[0]))
+            collected.remarks.append(Remark(offset, "COMMENT_TAG_UNKNOWN", {"tag": name, "nearest": close[0]}))
         collected.tags.append((name, value))

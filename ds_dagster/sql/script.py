@@ -232,17 +232,10 @@ def _of_other_dialect(source: Source, tokens: Sequence[Token]) -> Mistake | None
 
 
 def _comment(file: _File, piece: Piece) -> Comment:
-    comment, misspelt = comment_above(file.source, piece.gap, piece.start)
+    comment, remarks = comment_above(file.source, piece.gap, piece.start)
     file.mistakes.extend(
-        Mistake(
-            file.source,
-            tag.offset,
-            tag.offset + 1,
-            "COMMENT_TAG_UNKNOWN",
-            {"tag": tag.tag, "nearest": tag.nearest},
-            severity="warning",
-        )
-        for tag in misspelt
+        Mistake(file.source, found.offset, found.offset + 1, found.condition, found.params, severity="warning")
+        for found in remarks
     )
     return comment
 

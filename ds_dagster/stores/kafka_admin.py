@@ -178,7 +178,7 @@ class KafkaAdmin:
         """Committed records in the order they arrive; with a limit also ends at the end of the topic.
 
         Raises:
-            UserError: ENTITY_MISSING.
+            UserError: ENTITY_ABSENT.
         """
         consumer = self._consumer()
         try:
@@ -341,15 +341,7 @@ class KafkaAdmin:
         found = self._metadata(entity).topics.get(entity)
         self._check_topic_error(entity, found)
         if found is None or found.error is not None:
-            reason = "it can only be read once something has been written"
-            raise error(
-                "ENTITY_MISSING",
-                entity=entity,
-                store=self.store,
-                reason=reason,
-                missing=f"'{PARTITIONS}'",
-                relation=entity,
-            )
+            raise error("ENTITY_ABSENT", entity=entity, store=self.store)
         return [TopicPartition(entity, number) for number in sorted(found.partitions)]
 
     def _consumer(self, more: Mapping[str, Any] = MappingProxyType({})) -> Any:

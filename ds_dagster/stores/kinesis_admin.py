@@ -185,7 +185,7 @@ class KinesisAdmin:
         read.
 
         Raises:
-            UserError: ENTITY_MISSING.
+            UserError: ENTITY_ABSENT.
         """
         iterators = self._iterators(entity, "TRIM_HORIZON" if from_beginning else "LATEST")
         given, ends = 0, limit is not None and from_beginning
@@ -208,10 +208,7 @@ class KinesisAdmin:
 
     def _iterators(self, entity: str, kind: str) -> dict[str, str]:
         if self._summary(entity) is None:
-            reason = "it can only be read once something has been written"
-            raise error(
-                "ENTITY_MISSING", entity=entity, store=self.store, reason=reason, missing=f"'{SHARDS}'", relation=entity
-            )
+            raise error("ENTITY_ABSENT", entity=entity, store=self.store)
         shards = [shard["ShardId"] for shard in self._shards(entity, only_open=kind == "LATEST")]
         return {
             shard: self._call(

@@ -90,7 +90,7 @@ LAYERS: Mapping[str, Layer] = {
         inside=DRIVERS,
     ),
     "orchestration": layer(
-        "catalog plan project observation runtime local",
+        "sql catalog plan project observation runtime local",
         third="dagster dagster_shared pydantic",
         inside="questions session adbc_driver_postgresql boto3 confluent_kafka databricks deltalake psycopg2 snowflake",
         typing="dagster_pyspark pyarrow pyspark boto3 confluent_kafka psycopg2 session",

@@ -26,6 +26,26 @@ def test_everything_is_written_and_listed(ds, tmp_path: Path) -> None:
     assert all((folder / name).is_file() for name in FILES)
 
 
+def test_what_comes_next_starts_in_the_new_folder(ds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ds("init", "new").err.strip() == "ds: next: cd new, ds check, ds test, ds up, dagster dev"
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert ds("init").err.strip() == "ds: next: ds check, ds test, ds up, dagster dev"
+
+
+def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
+    """``ds ls | head -1`` in a real process: its pipe is closed before anything is written."""
+    write_project(tmp_path)
+    ours, theirs = os.pipe()
+    os.close(ours)
+    code = "import sys; from ds_dagster.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "ls", "--project", str(tmp_path)]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_fresh_project_compiles_without_a_word(ds, tmp_path: Path) -> None:
     ds("init", str(tmp_path / "new"))
     found = ds("check", "--project", str(tmp_path / "new"), "--json")

@@ -114,10 +114,10 @@ def test_print_json_has_one_object_per_record(ds) -> None:
     ("arguments", "condition"),
     [
         (("print", "nothing"), "ENTITY_UNKNOWN"),
-        (("print", "nothing", "--store", "MSK", "--limit", "1"), "ENTITY_MISSING"),
+        (("print", "nothing", "--store", "MSK", "--limit", "1"), "ENTITY_ABSENT"),
         (("print", "clicks", "--store", "nostore"), "UNKNOWN_STORE"),
-        (("print", "desktop_clicks", "--limit", "1"), "ENTITY_MISSING"),
-        (("query", "SELECT * FROM desktop_clicks LIMIT 1"), "ENTITY_MISSING"),
+        (("print", "desktop_clicks", "--limit", "1"), "ENTITY_ABSENT"),
+        (("query", "SELECT * FROM desktop_clicks LIMIT 1"), "ENTITY_ABSENT"),
         (("query", "SELECT * FROM region_clicks"), "TABLE_NOT_LOADED"),
         (("query", "SELECT * FROM region_clicks r JOIN url_visits v ON r.click_url = v.url"), "TABLE_NOT_LOADED"),
     ],

@@ -196,11 +196,25 @@ class DagsterDev:
         """(from, to) of the transitions on the asset, newest first."""
         return [(found["from"], found["to"]) for found in self.observed(name) if "from" in found]
 
-    def severity(self, name: str, check: str) -> str:
-        """Of the latest result of a check; empty when it has none."""
-        found = self.asset(name)["assetChecksOrError"]["checks"]
-        ran = next((one["executionForLatestMaterialization"] for one in found if one["name"] == check), None)
-        return ran["evaluation"]["severity"] if ran and ran["evaluation"] else ""
+    def verdicts(self, name: str) -> dict[str, tuple[str, str]]:
+        """Check → (``passed``, or the severity of its failure; its description), of every check that has a result."""
+        ran = {
+            check["name"]: check["executionForLatestMaterialization"]
+            for check in self.asset(name)["assetChecksOrError"]["checks"]
+        }
+        told = {check: one["evaluation"] for check, one in ran.items() if one is not None and one["evaluation"]}
+        return {
+            check: ("passed" if one["success"] else one["severity"], one["description"] or "")
+            for check, one in told.items()
+        }
+
+    def outcomes(self, name: str) -> dict[str, str]:
+        """Check → ``passed`` or the severity of its failure."""
+        return {check: outcome for check, (outcome, _) in self.verdicts(name).items()}
+
+    def freshness(self, name: str) -> str:
+        """Dagster's own state of the freshness policy."""
+        return str(self.asset(name)["freshnessStatusInfo"]["freshnessStatus"])
 
     def metadata(self, name: str, run: str | None = None) -> dict[str, Any]:
         """Metadata of the latest materialization, or of the one a run made."""
@@ -273,7 +287,15 @@ class DagsterHouse(House):
             shutil.copyfile(ROOT / name, root / name)
         if own_files:
             (root / "definitions.py").write_text(DEFINITIONS)
+            self.rewrite("CREATE STREAM desktop_clicks", "-- @freshness 1h\nCREATE STREAM desktop_clicks")
         self.dev = DagsterDev(root)
+
+    def rewrite(self, old: str, new: str) -> None:
+        """Change a text in the file of the clickstream."""
+        file = self.root / "sql" / "clickstream.sql"
+        text = file.read_text(encoding="utf-8")
+        assert text.count(old) == 1, old
+        file.write_text(text.replace(old, new), encoding="utf-8")
 
     def restart_dev(self) -> None:
         """A new ``dagster dev`` in the same folder."""

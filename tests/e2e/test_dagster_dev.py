@@ -25,6 +25,10 @@ STREAMS = {*CLICKSTREAM, "pageviews_kafka", "pageviews_enriched"}
 DECLARED = {"clicks", "users", "pageviews_kinesis", "users_kafka"}
 LOADS = {"region_clicks", "page_visits"}
 COUNT = 400
+GOOD = dict.fromkeys(("running", "lag", "progress", "definition_current", "fresh"), "passed")
+"""Every check of ``desktop_clicks``, which has ``@freshness``, when all is well."""
+NOT_KNOWN = {"lag": "WARN", "progress": "WARN", "fresh": "WARN"}
+"""Checks whose answers are those of a query that runs, while it does not."""
 CHANCE = random.Random(7)
 
 
@@ -36,6 +40,11 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterHouse]:
         yield house
     finally:
         house.close()
+
+
+def until_outcomes(studio: DagsterHouse, wanted: dict[str, str]) -> None:
+    """Wait until every check of ``desktop_clicks`` says what is wanted."""
+    until(lambda: studio.dev.outcomes("desktop_clicks") == wanted, f"the checks are {wanted}", pause=0.5)
 
 
 def events_of(run: dict[str, Any]) -> str:
@@ -130,14 +139,48 @@ def test_run_config_restarts_stops_and_resets(studio: DagsterHouse) -> None:
     restarted = studio.control.status("desktop_clicks")
     assert restarted.incarnation != before.incarnation
     assert restarted.checkpoint_version == before.checkpoint_version
+    until_outcomes(studio, GOOD)
+    until(lambda: studio.dev.freshness("desktop_clicks") == "HEALTHY", "Dagster has asked for its freshness", pause=1.0)
+    made = studio.dev.asset("desktop_clicks")["assetMaterializations"]
     assert act("stop")["status"] == "SUCCESS"
     until(lambda: studio.control.status("desktop_clicks").state == "STOPPED", "it is stopped")
-    until(lambda: studio.dev.checks("desktop_clicks")["running"] is False, "a stopped query is not green", pause=1.0)
-    assert studio.dev.severity("desktop_clicks", "running") == "WARN"
+    until_outcomes(studio, {**GOOD, **NOT_KNOWN, "running": "WARN"})
+    told = studio.dev.verdicts("desktop_clicks")
+    assert told["running"][1] == "stopped on request"
+    assert told["fresh"][1] == "stopped: no new data comes"
+    assert studio.dev.freshness("desktop_clicks") == "HEALTHY", "Dagster asks for the age of a materialization alone"
     until(lambda: ("STOPPING", "STOPPED") in studio.dev.incidents("desktop_clicks"), "the stop is an event", pause=1.0)
+    assert studio.dev.asset("desktop_clicks")["assetMaterializations"] == made, "a stop is no new data"
     assert act("reset")["status"] == "SUCCESS"
     reset = studio.control.status("desktop_clicks")
     assert (reset.state, reset.checkpoint_version) == ("RUNNING", before.checkpoint_version + 1)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "condition"),
+    [(("SELECT * FROM", "SELECT *,, FROM"), "SYNTAX"), (("= 'desktop'", "= desktop"), "UNKNOWN_COLUMN")],
+    ids=["syntax", "binding"],
+)
+def test_a_broken_statement_of_a_running_query_hides_nothing(
+    studio: DagsterHouse, mistake: tuple[str, str], condition: str
+) -> None:
+    before, node = studio.control.status("desktop_clicks"), studio.dev.nodes()["desktop_clicks"]
+    statement = "CREATE STREAM desktop_clicks AS\n  SELECT * FROM clicks WHERE device_id = 'desktop';"
+    studio.rewrite(statement, statement.replace(*mistake))
+    try:
+        studio.dev.reload()
+        assert studio.dev.nodes()["desktop_clicks"] == node, "key, dependencies, kinds, group and op"
+        until_outcomes(studio, {**GOOD, "definition_current": "WARN", "compiles": "ERROR"})
+        told = studio.dev.verdicts("desktop_clicks")
+        assert condition in told["compiles"][1]
+        assert "runs on with its last definition" in told["definition_current"][1]
+        after = studio.control.status("desktop_clicks")
+        assert (after.state, after.incarnation) == ("RUNNING", before.incarnation)
+        assert "orphans" not in studio.dev.ticks()[0]["skipReason"]
+    finally:
+        studio.rewrite(statement.replace(*mistake), statement)
+        studio.dev.reload()
+    until_outcomes(studio, GOOD)
 
 
 def test_a_users_own_asset_uses_the_store(studio: DagsterHouse) -> None:
@@ -171,7 +214,8 @@ def test_the_sensor_brings_a_killed_engine_back(studio: DagsterHouse) -> None:
         lambda text: "engine was gone, started again" in text, "the sensor starts the engine", old
     )
     assert "url_visits" not in reason
-    until(lambda: studio.dev.checks("url_visits")["running"] is False, "the outage is on the page", pause=0.5)
+    outage = {**NOT_KNOWN, "running": "ERROR"}.items()
+    until(lambda: outage <= studio.dev.outcomes("desktop_clicks").items(), "the outage is on the page", pause=0.5)
 
     def runs_again() -> bool:
         """What the dead engine wrote last says RUNNING too."""
@@ -180,7 +224,7 @@ def test_the_sensor_brings_a_killed_engine_back(studio: DagsterHouse) -> None:
 
     until(runs_again, "the queries run again")
     until(lambda: ("RUNNING", "ABSENT") in studio.dev.incidents("url_visits"), "the outage is an event", pause=1.0)
-    until(lambda: studio.dev.checks("url_visits")["running"] is True, "green again", pause=1.0)
+    until_outcomes(studio, GOOD)
     told = studio.dev.incidents("url_visits")
     assert told.count(("RUNNING", "ABSENT")) == 1, "once"
     after = studio.control.status("url_visits")
@@ -196,15 +240,19 @@ def test_queries_outlive_dagster_dev_and_are_adopted(studio: DagsterHouse) -> No
     pid = studio.python()
     history = {event["timestamp"] for event in studio.dev.asset("url_visits")["assetMaterializations"]}
     assert history
+    until_outcomes(studio, GOOD)
+    incidents = studio.dev.incidents("desktop_clicks")
     studio.dev.kill()
     studio.send("clicks", clicks(CHANCE, COUNT, 3 * COUNT))
     until(
         lambda: sum(row["visits"] for row in studio.view("url_visits")) == 4 * COUNT, "counting goes on without Dagster"
     )
     studio.restart_dev()
-    run = studio.dev.materialize("url_visits", "user_clicks")
+    run = studio.dev.materialize("url_visits", "user_clicks", "desktop_clicks")
     assert run["status"] == "SUCCESS", events_of(run)
     assert next(seen["outcome"] for seen in studio.dev.observed("url_visits") if "outcome" in seen) == "adopted"
+    until_outcomes(studio, GOOD)
+    assert studio.dev.incidents("desktop_clicks") == incidents, "adopting is no incident"
     assert studio.python() == pid
     assert {status.name: status.incarnation for status in studio.control.statuses()} == before
     later = {event["timestamp"] for event in studio.dev.asset("url_visits")["assetMaterializations"]}

@@ -58,7 +58,6 @@ def test_everything_loads(broken: Path) -> None:
         (("shop", "public", "wrong"), "UNKNOWN_COLUMN"),
         (("shop", "public", "after_wrong"), "wrong"),
         (("shop", "public", "unparsable"), "broken.sql:7"),
-        (("shop", "public", "c2"), "OWNER_INVALID"),
         (("sql_files", "sql_noise_sql"), "noise.sql:1"),
         (("sql_files", "sql_bad_store_sql"), "uris"),
     ],
@@ -68,6 +67,17 @@ def test_a_mistake_is_a_failing_asset_and_a_failing_check(broken: Path, path: tu
     assert not result.success
     assert said in failure_text(result)
     assert checks(result) == {(path[-1], "compiles"): False}
+
+
+def test_a_source_with_a_wrong_tag_stays_a_source(broken: Path) -> None:
+    definitions = build_ds_definitions(DsProject(broken))
+    node = definitions.resolve_asset_graph().get(key("c2"))
+    assert (node.is_observable, node.is_materializable) == (True, False)
+    job = dg.define_asset_job("look", dg.AssetSelection.checks(dg.AssetCheckKey(key("c2"), "compiles")))
+    result = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("look").execute_in_process()
+    assert checks(result) == {("c2", "compiles"): False}
+    (failed,) = result.get_asset_check_evaluations()
+    assert "OWNER_INVALID" in str(failed.description)
 
 
 def test_the_statement_is_shown_with_its_place(broken: Path) -> None:

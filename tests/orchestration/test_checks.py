@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import dagster as dg
 import pytest
 
+from ds_dagster.errors import UserError
+from ds_dagster.orchestration import DsTranslator
 from ds_dagster.orchestration.checks import CHECK_FUNCTIONS, Health, Job
+from ds_dagster.orchestration.cursor import Cursor
+from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.orchestration.report import Reporter
 from ds_dagster.runtime.status import Change, JobStatus
+from ds_dagster.sql.annotations import Freshness
 from tests.orchestration.conftest import Bench
 
 NOW = 10_000.0
@@ -55,12 +62,22 @@ CASES: list[tuple[str, JobStatus, Change | None, bool, str]] = [
     ("definition_current", status(), change("would_lose_data"), False, "(the filter changed)"),
     ("definition_current", status(desired="STOPPED"), change("keeps_checkpoint"), True, "nothing runs"),
     ("definition_current", status(), None, True, "nothing runs"),
+    ("fresh", status(progressed=NOW - 599), None, True, "the last rows came 599 s ago"),
+    ("fresh", status(progressed=NOW - 601), None, False, "the last rows came 601 s ago"),
+    ("fresh", status(started=NOW - 3), None, True, "no data yet"),
+    ("fresh", status(started=NOW - 601), None, False, "no data yet"),
+    ("fresh", status(progressed=NOW - 601, started=NOW - 3), None, False, "601 s ago"),
+    ("fresh", status(state="STOPPED", desired="STOPPED", progressed=NOW), None, False, "stopped"),
+    ("fresh", status(state="RUNNING", desired="STOPPED", progressed=NOW), None, False, "stopped"),
+    ("fresh", status(state="FAILED", progressed=NOW), None, False, "not known: the query is FAILED"),
+    ("fresh", status(state="UNKNOWN", progressed=NOW), None, False, "not known: the query is UNKNOWN"),
 ]
 
 
 @pytest.mark.parametrize(("name", "found", "changed", "passed", "reason"), CASES)
 def test_verdicts(name: str, found: JobStatus, changed: Change | None, passed: bool, reason: str) -> None:
-    verdict = CHECK_FUNCTIONS[name](Job(found, changed, NOW))
+    job = Job(found, changed, NOW, freshness=Freshness(600, "rows"), newest=found.progressed)
+    verdict = CHECK_FUNCTIONS[name](job)
     assert verdict.passed is passed
     assert reason in verdict.reason
     assert bool(verdict.condition) or passed or name != "running"
@@ -114,3 +131,43 @@ def test_the_comment_sets_the_lag_that_is_borne(bench: Bench) -> None:
     assert Health(slow, {}, NOW).verdict("lag", props).passed
     slower = {"desktop": status(name="desktop", lag_records=1, lag_seconds=7201.0)}
     assert not Health(slower, {}, NOW).verdict("lag", props).passed
+
+
+@pytest.mark.parametrize(
+    ("tag", "newest", "passed", "reason"),
+    [
+        ("10m", 500.0, False, "the last rows came 9500 s ago"),
+        ("3h", 500.0, True, "the last rows came 9500 s ago"),
+        ("10m of watermark", 9_000.0, False, "event time is 1000 s behind"),
+        ("20m of watermark", 9_000.0, True, "event time is 1000 s behind"),
+        ("10m of heartbeat", 9_990.0, True, "it was seen to run 10 s ago"),
+    ],
+)
+def test_the_comment_sets_what_is_fresh(bench: Bench, tag: str, newest: float, passed: bool, reason: str) -> None:
+    sql = bench.project.root / "sql" / "streams.sql"
+    sql.write_text(sql.read_text(encoding="utf-8").replace("@freshness 10m", f"@freshness {tag}"), encoding="utf-8")
+    props = next(p for p in bench.project.streams if p.name.name == "desktop")
+    figures = {"progressed": 500.0, "watermark": 9_000.0, "beat": 9_990.0}
+    assert newest in figures.values()
+    verdict = Health({"desktop": status(name="desktop", **figures)}, {}, NOW).verdict("fresh", props)
+    assert (verdict.passed, verdict.reason) == (passed, reason)
+
+
+def test_a_translator_leaves_checks_out_and_names_no_others(bench: Bench, instance: dg.DagsterInstance) -> None:
+    class Fewer(DsTranslator):
+        def get_check_specs(self, props: RelationProps) -> list[dg.AssetCheckSpec]:
+            return [spec for spec in super().get_check_specs(props) if spec.name in ("running", "fresh")]
+
+    class Others(DsTranslator):
+        def get_check_specs(self, props: RelationProps) -> list[dg.AssetCheckSpec]:
+            return [dg.AssetCheckSpec("row_count", asset=self.get_asset_key(props.name))]
+
+    bench.apply()
+    health = Health.read(bench.control, bench.project)
+    reporter = Reporter(health, Fewer(), instance, False, bench.clock.monotonic)
+    events = reporter.report(bench.project.streams, Cursor()).events
+    found = {(e.asset_key.path[-1], e.check_name) for e in events if isinstance(e, dg.AssetCheckEvaluation)}
+    assert found == {("desktop", "running"), ("desktop", "fresh"), ("counts", "running"), ("visits", "running")}
+    with pytest.raises(UserError, match="row_count") as refused:
+        bench.definitions(Others())
+    assert refused.value.condition == "CHECK_UNKNOWN"

@@ -153,7 +153,7 @@ def test_a_run_that_stops_leaves_results_of_every_check(sensor: Sensor) -> None:
     assert after is not None
     assert after.timestamp == before.timestamp
     bench.clock.wall = time.time()
-    assert len(verdicts(sensor.tick(30))) == 4, "and once more after the run"
+    assert len(verdicts(sensor.tick(30))) == 5, "and once more after the run"
     assert verdicts(sensor.tick(15)) == {}
 
 
@@ -197,18 +197,83 @@ def test_what_freshness_follows(bench: Bench, instance: dg.DagsterInstance, tag:
     sensor = Sensor(bench, instance)
     bench.apply("desktop")
     begin, found = bench.clock.now(), []
-    for second, rows_at, watermark in ((0, 1, 1), (300, 2, 1), (600, 2, 2), (900, 2, 2)):
-        bench.says("desktop", batch=second, progressed=begin + rows_at, watermark=float(watermark))
+    for second, rows_at, event_time in ((0, 1, 1), (300, 2, 1), (600, 2, 2), (900, 2, 2)):
+        bench.says("desktop", batch=second, progressed=begin + rows_at, watermark=begin + 300 + event_time)
         found += [second] * len(names(sensor.tick(300), dg.AssetMaterialization))
     assert found == beats
 
 
-@pytest.mark.parametrize("tag", ["10", "1s", "10m of something", "of rows", "10m rows"])
-def test_a_freshness_that_means_nothing_is_refused(bench: Bench, tag: str) -> None:
+def test_history_that_is_read_again_is_not_fresh(bench: Bench, instance: dg.DagsterInstance) -> None:
+    """Event time moves, and is a day old: neither a heartbeat nor the check calls that fresh."""
     sql = bench.project.root / "sql" / "streams.sql"
-    sql.write_text(sql.read_text(encoding="utf-8").replace("@freshness 10m", f"@freshness {tag}"), encoding="utf-8")
-    found = build_ds_definitions(bench.project).resolve_assets_def(key("desktop")).get_asset_spec(key("desktop"))
-    assert found.kinds == {"sql"}, "shown as a failing asset"
+    sql.write_text(sql.read_text(encoding="utf-8").replace("@freshness 10m", "@freshness 10m of watermark"))
+    sensor = Sensor(bench, instance)
+    bench.apply("desktop")
+    for second in (300, 600):
+        bench.says("desktop", batch=second, progressed=bench.clock.now(), watermark=bench.clock.now() - 86400 + second)
+        events = sensor.tick(300)
+        assert names(events, dg.AssetMaterialization) == []
+    assert instance.get_latest_materialization_event(key("desktop")) is None
+    (fresh,) = [e for e in sensor.tick(900) if isinstance(e, dg.AssetCheckEvaluation) and e.check_name == "fresh"]
+    assert not fresh.passed
+    assert fresh.description is not None
+    assert fresh.description.startswith("event time is ")
+
+
+def test_silence_and_stops_are_told_at_once(sensor: Sensor) -> None:
+    bench = sensor.bench
+    bench.apply("desktop")
+    bench.says("desktop", batch=1, rows=5, progressed=bench.clock.now())
+    assert verdicts(sensor.tick())["desktop", "fresh"] is True
+    assert verdicts(sensor.tick(600)) == {}, "ten minutes are borne"
+    assert verdicts(sensor.tick(15)) == {("desktop", "fresh"): False}, "the next tick"
+    bench.says("desktop", batch=2, rows=6, progressed=bench.clock.now())
+    assert verdicts(sensor.tick(15))["desktop", "fresh"] is True
+    bench.control.stop(["desktop"])
+    events = [e for e in sensor.tick(15) if isinstance(e, dg.AssetCheckEvaluation) and e.check_name == "fresh"]
+    assert [(e.passed, e.severity.value, e.description) for e in events] == [
+        (False, "WARN", "stopped: no new data comes")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "condition"),
+    [
+        ("@freshness 10", "FRESHNESS_INVALID"),
+        ("@freshness 1s", "FRESHNESS_INVALID"),
+        ("@freshness 10m of something", "FRESHNESS_INVALID"),
+        ("@freshness of rows", "FRESHNESS_INVALID"),
+        ("@freshness 10m rows", "FRESHNESS_INVALID"),
+        ("@owner nobody", "OWNER_INVALID"),
+        ("@max_lag soon", "MAX_LAG_INVALID"),
+    ],
+)
+def test_a_tag_that_means_nothing_costs_only_itself(
+    bench: Bench, instance: dg.DagsterInstance, wrong: str, condition: str
+) -> None:
+    whole = bench.definitions().resolve_asset_graph().get(key("desktop"))
+    sql = bench.project.root / "sql" / "streams.sql"
+    sql.write_text(sql.read_text(encoding="utf-8").replace("-- @freshness 10m", f"-- {wrong}"), encoding="utf-8")
+    bench.forget()
+    (warning,) = bench.project.project.diagnostics
+    assert (warning.condition, warning.severity) == (condition, "warning")
+    assert warning.span is not None
+    assert f"-- {wrong}" in sql.read_text(encoding="utf-8").splitlines()[warning.span.line - 1]
+    definitions = bench.definitions()
+    dg.Definitions.validate_loadable(definitions)
+    graph = definitions.resolve_asset_graph()
+    node = graph.get(key("desktop"))
+    assert (node.parent_keys, node.kinds, node.owners) == (whole.parent_keys, whole.kinds, whole.owners)
+    assert node.is_executable
+    names_of = {check.name for check in graph.asset_check_keys if check.asset_key == key("desktop")}
+    assert names_of == {"running", "lag", "progress", "definition_current", "compiles"}
+    result = bench.materialize("desktop", instance=instance)
+    assert materialized(result) == ["desktop"], "its query starts all the same"
+    told = {check: passed for (name, check), passed in checks(result).items() if name == "desktop"}
+    good = dict.fromkeys(("running", "lag", "progress", "definition_current"), True)
+    assert told == {**good, "compiles": False}
+    (failed,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "compiles"]
+    assert condition in str(failed.description)
 
 
 # -- stale -------------------------------------------------------------------------------------------------------------

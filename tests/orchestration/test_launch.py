@@ -42,6 +42,7 @@ def test_checks_run_with_the_launch(bench: Bench) -> None:
         ("desktop", "lag"): True,
         ("desktop", "progress"): True,
         ("desktop", "definition_current"): True,
+        ("desktop", "fresh"): True,
     }
 
 

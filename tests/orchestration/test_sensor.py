@@ -54,7 +54,7 @@ def sensor(bench: Bench, instance: dg.DagsterInstance) -> Sensor:
     return Sensor(bench, instance)
 
 
-RUNNING_CHECKS = [("desktop", "running"), ("desktop", "lag"), ("desktop", "progress")]
+RUNNING_CHECKS = [("desktop", name) for name in ("running", "lag", "progress", "fresh")]
 """Those that have an answer only while the query runs."""
 
 
@@ -81,7 +81,7 @@ def test_first_report_then_silence(sensor: Sensor) -> None:
     sensor.bench.says("desktop", batch=1, rows=5, progressed=sensor.bench.clock.now())
     events = sensor.tick()
     assert names(events, dg.AssetMaterialization) == ["desktop"]
-    assert len(verdicts(events)) == 3 * 4
+    assert len(verdicts(events)) == 3 * 4 + 1, "one has @freshness"
     assert all(verdicts(events).values())
     assert sensor.tick(15) == [], "nothing moved"
     assert sensor.skip.startswith("engine running (pid ")
@@ -172,7 +172,7 @@ def test_all_checks_come_again_now_and_then(sensor: Sensor) -> None:
     sensor.bench.apply()
     sensor.tick()
     assert sensor.tick(600) == []
-    assert len(verdicts(sensor.tick(301))) == 12
+    assert len(verdicts(sensor.tick(301))) == 13
 
 
 def test_checks_are_told_once_more_after_a_run(sensor: Sensor) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration import DsProject, DsTranslator, RelationProps, build_ds_definitions
-from ds_dagster.orchestration.translator import duration_seconds
+from ds_dagster.sql.annotations import duration_seconds
 from tests.orchestration.conftest import STORES, Bench, key, write_project
 
 

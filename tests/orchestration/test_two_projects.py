@@ -47,7 +47,7 @@ def test_a_named_project_runs(bench: Bench) -> None:
     wanted = [dg.AssetKey(["p", "q", "shop", "public", name]) for name in ("desktop", "loaded")]
     result = job.execute_in_process(asset_selection=wanted, raise_on_error=False)
     assert result.success
-    assert len(result.get_asset_check_evaluations()) == 4
+    assert len(result.get_asset_check_evaluations()) == 5
     assert bench.control.status("desktop").state == "RUNNING"
     config = {"ops": {"ds_control_web_op": {"config": {"action": "stop", "queries": ["desktop"]}}}}
     assert definitions.resolve_job_def("ds_control_web").execute_in_process(run_config=config).success

@@ -14,6 +14,12 @@ WARNED = {
     f"SELECT w.window_start, w.window_end, w.userid, w.n, u.name FROM {WINDOWS} JOIN users u ON w.userid = u.userid": (
         "the join on userid = userid keeps every row of its left side"
     ),
+    "SELECT name, userid FROM users WHERE EXISTS (SELECT 1 FROM clicks WHERE clicks.userid = users.userid)": (
+        "EXISTS or IN on userid keeps every row of the sub-select"
+    ),
+    "SELECT name, userid FROM users WHERE userid NOT IN (SELECT userid FROM clicks WHERE userid IS NOT NULL)": (
+        "NOT EXISTS or IN on userid keeps every row of the sub-select"
+    ),
     "SELECT url, ARRAY_AGG(at) AS n FROM clicks GROUP BY url": "ARRAY_AGG(at) by url keeps every value",
     "SELECT url, seen, COUNT(*) AS n FROM clicks GROUP BY url, seen": "GROUP BY url, seen keeps a group per seen",
     """SELECT window_start, COUNT(*) AS n FROM (SELECT window_start, window_end, url, COUNT(*) AS c

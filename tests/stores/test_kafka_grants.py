@@ -43,5 +43,5 @@ def test_a_missing_grant_is_named(look: str) -> None:
 def test_a_missing_topic_is_missing() -> None:
     told = admin_told(KafkaError.UNKNOWN_TOPIC_OR_PART)
     assert (told.describe("t"), told.identity("t")) == (None, "")
-    with pytest.raises(DsError, match="ENTITY_MISSING"):
+    with pytest.raises(DsError, match="ENTITY_ABSENT"):
         LOOKS["records"](told)

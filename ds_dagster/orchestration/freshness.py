@@ -1,0 +1,53 @@
+"""Freshness by data: what ``@freshness`` follows, and whether it is as new as it has to be.
+
+Dagster's own freshness state asks for the age of the last materialization alone, and an event is dated when it is
+reported: nothing makes an asset stale before its window is over. The check ``fresh`` says it at once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ds_dagster.errors import error
+from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.runtime.status import JobStatus
+from ds_dagster.sql.annotations import Freshness, freshness_of
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A figure that freshness can follow, seconds since the epoch: of a job, over those of a relation, in words."""
+
+    of: Callable[[JobStatus], float | None]
+    over: Callable[[Iterable[float]], float]
+    words: str
+
+
+FOLLOWED: Mapping[str, Followed] = MappingProxyType(
+    {
+        "rows": Followed(lambda status: status.progressed, max, "the last rows came {age:.0f} s ago"),
+        "watermark": Followed(lambda status: status.watermark, min, "event time is {age:.0f} s behind"),
+        "heartbeat": Followed(lambda status: status.beat, min, "it was seen to run {age:.0f} s ago"),
+    }
+)
+"""``@freshness … of`` → the figure."""
+
+
+def freshness(props: RelationProps) -> Freshness | None:
+    """``@freshness`` of a relation, None when there is none.
+
+    Raises:
+        UserError: FRESHNESS_INVALID.
+    """
+    text = props.relation.comment.freshness if props.relation else ""
+    found = freshness_of(text) if text else None
+    if text and found is None:
+        raise error("FRESHNESS_INVALID", span=props.relation.span if props.relation else None, value=text)
+    return found
+
+
+def moment(statuses: Sequence[JobStatus], source: str) -> float | None:
+    """How new the data of a relation is by one figure, None before there is any."""
+    followed = FOLLOWED[source]
+    known = [value for status in statuses if (value := followed.of(status)) is not None]
+    return followed.over(known) if known else None

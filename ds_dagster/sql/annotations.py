@@ -1,0 +1,87 @@
+"""What the ``@`` tags of a comment mean, and which values are refused: one rule for ``ds check`` and Dagster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ds_dagster.sql.statements import Comment
+
+FRESHNESS_SHORTEST = 60
+FRESHNESS_SOURCES = ("rows", "watermark", "heartbeat")
+"""What ``@freshness 10m of …`` follows: the last rows read (by default), event time, or that the query runs at all."""
+
+_FRESHNESS = re.compile(r"(?P<limit>.*?)(?:\s+of\s+(?P<source>\S+))?\s*", re.IGNORECASE)
+_DURATION = re.compile(r"\s*(\d+)\s*(s|m|h|d)[a-z]*\s*", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """``@freshness``: the figure of ``source`` (one of :data:`FRESHNESS_SOURCES`) may be so many seconds old."""
+
+    seconds: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrongTag:
+    """A tag whose value is refused: the condition that says why, with its parameters."""
+
+    tag: str
+    condition: str
+    params: Mapping[str, str] = field(default_factory=dict)
+
+
+def duration_seconds(text: str) -> int | None:
+    """``10m``, ``2 hours``: seconds, None when it is not a duration."""
+    match = _DURATION.fullmatch(text)
+    return None if match is None else int(match[1]) * _SECONDS[match[2].lower()]
+
+
+def is_owner(text: str) -> bool:
+    """Whether Dagster takes it: ``team:name`` or an e-mail address."""
+    return _OWNER.fullmatch(text) is not None
+
+
+def freshness_of(text: str) -> Freshness | None:
+    """The value of ``@freshness``; None when it is not a valid one."""
+    parts = _FRESHNESS.fullmatch(text)
+    limit, source = (parts["limit"], parts["source"]) if parts else (text, "")
+    seconds, source = duration_seconds(limit), (source or "rows").lower()
+    if seconds is None or seconds < FRESHNESS_SHORTEST or source not in FRESHNESS_SOURCES:
+        return None
+    return Freshness(seconds, source)
+
+
+def max_lag_of(comment: Comment) -> str:
+    """The value of ``@max_lag``, empty without one."""
+    return dict(comment.tags).get("max_lag", "")
+
+
+def wrong_tags(comment: Comment) -> tuple[WrongTag, ...]:
+    """The tags of a comment that are refused."""
+    found = [
+        WrongTag("owner", "OWNER_INVALID", {"owner": owner, "name": owner.removeprefix("@")})
+        for owner in comment.owners
+        if not is_owner(owner)
+    ]
+    if comment.freshness and freshness_of(comment.freshness) is None:
+        found.append(WrongTag("freshness", "FRESHNESS_INVALID", {"value": comment.freshness}))
+    lag = max_lag_of(comment)
+    if lag and duration_seconds(lag) is None:
+        found.append(WrongTag("max_lag", "MAX_LAG_INVALID", {"value": lag}))
+    return tuple(found)
+
+
+def without_wrong_tags(comment: Comment) -> Comment:
+    """The comment with the tags that are right."""
+    wrong = {found.tag for found in wrong_tags(comment)}
+    return replace(
+        comment,
+        owners=tuple(filter(is_owner, comment.owners)),
+        freshness="" if "freshness" in wrong else comment.freshness,
+        tags=tuple((name, value) for name, value in comment.tags if name not in wrong),
+    )
