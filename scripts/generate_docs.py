@@ -313,6 +313,7 @@ FUNCTION_KINDS: Mapping[str, str] = {
     "scalar": "Functions of one row",
     "aggregate": "Aggregates",
     "metadata": "Metadata of a record",
+    "grouping": "Sets of GROUP BY",
 }
 NULLS: Mapping[str, str] = {
     "any": "when an argument is",

@@ -15,6 +15,14 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("JSON_PATH_INVALID", "user", "'{path}' is not a JSON path of the dialect", "{fix}", "22032"),
     Condition("CHARSET_UNKNOWN", "user", "no character set is called {name}", "write one of {known}", "22023"),
     Condition("LIKE_ESCAPE", "user", "the ESCAPE of LIKE does not fit: {reason}", "double it to mean itself", "22025"),
+    Condition("TIME_ZONE_UNKNOWN", "user", "'{name}' is not a time zone", "write one such as {nearest}", "22009"),
+    Condition(
+        "PERCENTILE_PART",
+        "user",
+        "the second argument of {function} is not a number from 0 to 1",
+        "write it as a number with at most nine digits: {function}(x, 0.9)",
+        "22003",
+    ),
     Condition(
         "DIVISION_BY_ZERO", "user", "this divides by 0", "divide by another number, or by NULLIF(value, 0)", "22012"
     ),

@@ -1,4 +1,4 @@
-"""Conditions of the topic: set operations, DISTINCT, ranks, OVER, sub-selects in conditions."""
+"""Conditions of the topic: set operations, DISTINCT, grouping sets, ranks, OVER, sub-selects in conditions."""
 
 from __future__ import annotations
 
@@ -34,6 +34,23 @@ SETS: tuple[Condition, ...] = (
         "column {name} of type {type} cannot be compared, so duplicates cannot be told",
         "select its scalar parts",
         "42804",
+    ),
+)
+
+GROUPING: tuple[Condition, ...] = (
+    Condition(
+        "GROUPING_ARGUMENT",
+        "user",
+        "{function} of {expression}, by which nothing is grouped in part",
+        "name expressions of GROUP BY GROUPING SETS, ROLLUP or CUBE: SELECT a, GROUPING(a) AS g … GROUP BY ROLLUP (a)",
+        "42803",
+    ),
+    Condition(
+        "GROUPING_NOT_SELECTED",
+        "user",
+        "nothing in the SELECT list says to which set of GROUP BY a row belongs",
+        "select {call} AS grouping_set too: it is part of the key, since NULL may also be a value",
+        "42803",
     ),
 )
 
@@ -128,4 +145,4 @@ SUB_SELECTS: tuple[Condition, ...] = (
     ),
 )
 
-CONDITIONS: tuple[Condition, ...] = SETS + OVER + SUB_SELECTS
+CONDITIONS: tuple[Condition, ...] = SETS + GROUPING + OVER + SUB_SELECTS

@@ -137,6 +137,13 @@ QUERIES: tuple[Condition, ...] = (
         "CLAUSE_UNSUPPORTED", "unsupported", "clause {clause} is not supported", "remove it; " + _REFERENCE, "0A000"
     ),
     Condition("FORM_INSTEAD", "unsupported", "{written} is not in the dialect", "write {instead}", "0A000"),
+    Condition(
+        "WINDOW_UNKNOWN",
+        "user",
+        "no window of this SELECT is called {name}",
+        "did you mean {nearest}? otherwise add WINDOW {name} AS (PARTITION BY … ORDER BY …) behind HAVING",
+        "42P20",
+    ),
     Condition("CLAUSE_TWICE", "user", "clause {clause} is written twice", "keep one of the two", "42601"),
     Condition(
         "HINT_UNSUPPORTED",

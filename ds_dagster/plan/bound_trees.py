@@ -5,7 +5,8 @@ internal name of a field; a function call is ``exp.Anonymous`` whose ``this`` is
 ``plan.functions.FUNCTIONS``, one of the user's
 :class:`~ds_dagster.sql.expressions.UserCall`; ``||`` has become CONCAT, ``%`` MOD, ``col['field']`` a
 :class:`~ds_dagster.sql.expressions.FieldAccess`; a division of whole numbers is ``exp.IntDiv`` (truncates); CASE has
-no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP; ``exp.Interval`` occurs only beside
+no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP;
+``exp.Struct`` holds one ``exp.Alias`` per field; ``exp.Interval`` occurs only beside
 ``+`` and ``-``; the types of a cast are read with :func:`cast_type` and
 :func:`cast_source`.
 """
@@ -59,6 +60,8 @@ BOUND_NODES: tuple[type[exp.Expression], ...] = (
     exp.Bracket,
     FieldAccess,
     exp.Array,
+    exp.Struct,
+    exp.Alias,
     exp.Interval,
     exp.Var,
     exp.Identifier,

@@ -114,7 +114,7 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
     """Bind a scalar function or a metadata function.
 
     Raises:
-        UserError: UNKNOWN_FUNCTION, FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE.
+        UserError: UNKNOWN_FUNCTION, FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE, GROUPING_ARGUMENT.
         NotYetError: FUNCTION_NOT_YET.
     """
     name, arguments = _spelled(node)
@@ -127,6 +127,8 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         raise binder.refuse("FUNCTION_NOT_YET", node, name=function.name, instead=function.not_yet)
     if function.kind == "aggregate":
         return bind_aggregate(binder, node)
+    if function.kind == "grouping":
+        return _grouping(binder, node, name)
     if function.kind == "metadata":
         return _metadata(binder, node, function.name, arguments)
     if function.name in UNITS and arguments:
@@ -185,6 +187,15 @@ def _metadata(binder: ExpressionBinder, node: exp.Expression, name: str, argumen
         BIGINT,
         any(c.nullable for c in source.columns.values()) and source is not scope.sources[0],
     )
+
+
+def _grouping(binder: ExpressionBinder, node: exp.Expression, name: str) -> Typed:
+    """GROUPING of sets that GROUP BY has; plan/grouping.py knows what it is."""
+    found = binder.scope.values.get(id(node))
+    if found is None:
+        shown = ", ".join(binder.shown(argument) for argument in node.expressions)
+        raise binder.refuse("GROUPING_ARGUMENT", node, function=name, expression=shown or "nothing")
+    return found
 
 
 def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed]) -> Typed:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from zoneinfo import available_timezones
 
 from sqlglot import exp
 
 from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar
+from ds_dagster.names import nearest
 from ds_dagster.plan.bound_trees import Typed
 from ds_dagster.plan.java_regex import judge
 from ds_dagster.plan.json_path import PathError, canonical
@@ -42,6 +44,10 @@ NO_PATTERN_LETTERS = frozenset("bfijlortCIJPRTU")
 """Letters that mean nothing in patterns of times, neither to Java's DateTimeFormatter nor to its SimpleDateFormat."""
 JSON_PATHS = frozenset({"JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"})
 """Functions whose second argument is a JSON path."""
+ZONES: Mapping[str, tuple[int, ...]] = MappingProxyType({"AT_TIME_ZONE": (1,), "CONVERT_TZ": (1, 2)})
+"""Function → which of its arguments are time zones."""
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?[+-]\d{1,2}(?::?\d\d)?|Z|[A-Z]{3}")
+"""A zone that is no place: an offset, or one of Java's short names."""
 CHARSETS = ("US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16BE", "UTF-16LE", "UTF-16", "UTF-32")
 
 
@@ -58,7 +64,7 @@ def checked(binder: ExpressionBinder, node: exp.Expression, name: str, values: S
     """Arguments of a function, its constants tried; JSON paths as Spark reads them.
 
     Raises:
-        UserError: PATTERN_INVALID, JSON_PATH_INVALID, CHARSET_UNKNOWN.
+        UserError: PATTERN_INVALID, JSON_PATH_INVALID, CHARSET_UNKNOWN, TIME_ZONE_UNKNOWN.
     """
     for position in REGEXES.get(name, ()):
         _check_regex(binder, node, name, values, position)
@@ -68,7 +74,17 @@ def checked(binder: ExpressionBinder, node: exp.Expression, name: str, values: S
         charset = _text(values, 1)
         if charset is not None and charset.upper() not in CHARSETS:
             raise binder.refuse("CHARSET_UNKNOWN", node, name=charset, known=list(CHARSETS))
+    for position in ZONES.get(name, ()):
+        _check_zone(binder, node, _text(values, position))
     return _with_path(binder, node, name, values) if name in JSON_PATHS else list(values)
+
+
+def _check_zone(binder: ExpressionBinder, node: exp.Expression, name: str | None) -> None:
+    known = available_timezones()
+    if name is None or not known or name in known or _OFFSET.fullmatch(name):
+        return
+    close = nearest(name, known) or ("Europe/Berlin", "UTC", "+02:00")
+    raise binder.refuse("TIME_ZONE_UNKNOWN", node, name=name, nearest=", ".join(close))
 
 
 def _text(values: Sequence[Typed], position: int) -> str | None:

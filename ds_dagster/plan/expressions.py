@@ -46,7 +46,7 @@ from ds_dagster.plan.bound_trees import (
 )
 from ds_dagster.plan.constants import TIMES, check_escape, check_index, check_null, check_time
 from ds_dagster.plan.nodes import BoundExpression
-from ds_dagster.plan.operators import OPERATORS, bind_arithmetic, shown_type
+from ds_dagster.plan.operators import OPERATORS, bind_arithmetic, bind_struct, shown_type
 from ds_dagster.plan.scope import Scope
 from ds_dagster.sql.expressions import FieldAccess
 
@@ -462,6 +462,7 @@ VISITORS: dict[type[exp.Expression], Visitor] = {
     FieldAccess: ExpressionBinder.visit_field,
     exp.Bracket: ExpressionBinder.visit_bracket,
     exp.Array: ExpressionBinder.visit_array,
+    exp.Struct: bind_struct,
     **dict.fromkeys((exp.Anonymous, exp.Coalesce, exp.Trim, exp.Extract), ExpressionBinder.visit_call),
     **dict.fromkeys((exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Filter), ExpressionBinder.visit_aggregate),
     **dict.fromkeys((exp.VariancePop, exp.Variance, exp.StddevPop, exp.StddevSamp), ExpressionBinder.visit_aggregate),

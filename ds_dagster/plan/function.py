@@ -28,7 +28,7 @@ from ds_dagster.datatypes import (
     is_text,
 )
 
-FunctionKind = Literal["scalar", "aggregate", "metadata"]
+FunctionKind = Literal["scalar", "aggregate", "metadata", "grouping"]
 Nulls = Literal["any", "all", "never", "always"]
 ResultRule = Callable[[Sequence[DataType]], DataType]
 
@@ -98,7 +98,7 @@ class Function:
         name: key of the table; aliases are turned into it by the binder.
         signatures: tried in order.
         meaning: one line, what Spark must do.
-        kind: scalar, aggregate, or metadata of a record.
+        kind: scalar, aggregate, metadata of a record, or of the set of GROUP BY a row belongs to.
         nulls: when the result may be NULL: ``any`` argument may, ``all`` arguments may, ``never``, ``always``.
         aliases: other spellings.
         deterministic: the same input gives the same output in a replayed batch.

@@ -173,6 +173,27 @@ _AGGREGATES = (
         aliases=("SOME",),
     ),
     Function(
+        "PERCENTILE",
+        (signature("number number", DOUBLE),),
+        "the value below which that part (a literal from 0 to 1) of all values is, between two of them where none is; "
+        "exact, so every value is kept. `PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)` is `PERCENTILE(x, 0.9)`",
+        kind="aggregate",
+        aliases=("PERCENTILE_CONT", "QUANTILE"),
+    ),
+    Function(
+        "PERCENTILE_DISC",
+        (signature("orderable number", first),),
+        "the smallest of the values that at least that part of them do not exceed, also as `PERCENTILE_DISC(0.9) "
+        "WITHIN GROUP (ORDER BY x)`",
+        kind="aggregate",
+    ),
+    Function(
+        "MEDIAN",
+        (signature("number", DOUBLE),),
+        "the value in the middle, or half-way between the two there: `PERCENTILE(x, 0.5)`",
+        kind="aggregate",
+    ),
+    Function(
         "APPROX_COUNT_DISTINCT",
         (signature("hashable", BIGINT),),
         "how many different values; over a stream, with or without a window, an estimate with a standard deviation of "
@@ -180,6 +201,16 @@ _AGGREGATES = (
         kind="aggregate",
         nulls="never",
     ),
+)
+
+_GROUPING = Function(
+    "GROUPING",
+    (signature("any+", BIGINT),),
+    "0 where a row of GROUPING SETS, ROLLUP or CUBE is grouped by the expression, else 1; of several expressions their "
+    "bits, the first one's the highest",
+    kind="grouping",
+    nulls="never",
+    aliases=("GROUPING_ID",),
 )
 
 _SCALARS = (
@@ -190,7 +221,9 @@ _SCALARS = (
     *JSON_FUNCTIONS,
     *COLLECTION_FUNCTIONS,
 )
-FUNCTIONS: Mapping[str, Function] = MappingProxyType({f.name: f for f in (*_SCALARS, *_METADATA, *_AGGREGATES)})
+FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {f.name: f for f in (*_SCALARS, *_METADATA, *_AGGREGATES, _GROUPING)}
+)
 """Function name (upper case) → definition."""
 
 ALIASES: Mapping[str, str] = MappingProxyType({alias: f.name for f in FUNCTIONS.values() for alias in f.aliases})
@@ -210,15 +243,10 @@ KNOWN_LATER: Mapping[str, str] = MappingProxyType(
         "DATE_ADD": "write TIMESTAMPADD(DAY, n, time), or time + INTERVAL 'n' DAY",
         "DATE_SUB": "write TIMESTAMPADD(DAY, -n, time), or time - INTERVAL 'n' DAY",
         "TYPEOF": "the type of a column stands in DESCRIBE relation, that of an expression in ds explain",
-        "ROW": "select the values one by one, or JSON_OBJECT('name' VALUE value, …) as one text",
-        "STRUCT": "select the values one by one, or JSON_OBJECT('name' VALUE value, …) as one text",
         "EXPLODE": "write it in FROM: relation CROSS JOIN UNNEST(array) AS t(name)",
         "UNNEST": "write it in FROM: relation CROSS JOIN UNNEST(array) AS t(name)",
     }
-    | dict.fromkeys(
-        ("MEDIAN", "PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_PERCENTILE", "QUANTILE"),
-        "ARRAY_AGG gives values in their order: ARRAY_AGG(x)[CARDINALITY(ARRAY_AGG(x)) / 2 + 1] is the middle one",
-    )
+    | {"APPROX_PERCENTILE": "PERCENTILE(x, 0.9), which is exact"}
     | {"MATCH_ROWTIME": "pattern matching is not built; rowtime() gives a record's timestamp"}
 )
 """Functions of the dialect that are not built: name → what works today."""

@@ -14,7 +14,8 @@ from ds_dagster.plan.calls import Aggregates, aggregate_name
 from ds_dagster.plan.check_joins import check_time, check_updates, check_weights, without_time
 from ds_dagster.plan.delta_nodes import DeltaAggregate
 from ds_dagster.plan.expressions import ExpressionBinder, column
-from ds_dagster.plan.field_names import column_of, is_total_key, total_key
+from ds_dagster.plan.field_names import column_of, is_total_key, own_field, total_key
+from ds_dagster.plan.grouping_sets import GroupingSets, calls_of_grouping
 from ds_dagster.plan.match_node import Match
 from ds_dagster.plan.nodes import (
     Aggregate,
@@ -29,7 +30,7 @@ from ds_dagster.plan.nodes import (
 from ds_dagster.plan.printing import expression_text
 from ds_dagster.plan.scope import Scope
 from ds_dagster.plan.selected import SelectItem
-from ds_dagster.plan.sources import Planned
+from ds_dagster.plan.sources import Naming, Planned
 from ds_dagster.plan.weights import has_weights, weighted
 from ds_dagster.plan.window_join import WindowJoin, window_bounds
 
@@ -60,7 +61,7 @@ def _is_over(call: exp.Expression) -> bool:
 class Grouping:
     """The groups of one SELECT and the aggregates found on the way."""
 
-    def __init__(self, scope: Scope, tree: exp.Select, source: Planned, below: Node) -> None:
+    def __init__(self, scope: Scope, tree: exp.Select, source: Planned, below: Node, naming: Naming) -> None:
         self.scope = scope
         self.tree = tree
         self.source = source
@@ -71,6 +72,13 @@ class Grouping:
         self.beside: frozenset[str] = frozenset()
         """Fields of steps above the groups."""
         self._by_text: dict[str, Named] = {}
+        self._nulled: set[str] = set()
+        """Groups that are NULL in the rows of some sets."""
+        self._kinds: set[type[exp.Expression]] = {exp.Column}
+        group = tree.args.get("group")
+        self.sets: GroupingSets | None = None
+        if group is not None and group.args.get("grouping_sets"):
+            self.sets = GroupingSets(group, own_field(naming.alias("grouping"), "set"))
         self.span = scope.place(tree.args.get("group") or tree)
 
     def bind(self) -> None:
@@ -85,8 +93,10 @@ class Grouping:
             raise error("HAVING_WITHOUT_GROUP", span=self.scope.place(self.tree.args["having"]))
         aliases = {item.alias: item.this for item in self.tree.expressions if isinstance(item, exp.Alias)}
         binder = ExpressionBinder(self.scope, "GROUP BY")
-        for item in group.expressions if group is not None else ():
-            self._add(binder, self._meant(item, aliases))
+        for place, item in enumerate(group.expressions if group is not None else ()):
+            self._add(binder, self._meant(item, aliases), place)
+        if self.sets is not None:
+            self._add_sets(self.sets, binder)
         if not self.group:
             everything = BoundExpression(exp.Boolean(this=True), BOOLEAN, nullable=False)
             self.group.append(Named(total_key("group"), everything))
@@ -101,6 +111,17 @@ class Grouping:
         kept = BoundExpression(column(key.name), found.expression.type, nullable=False)
         return tuple(replace(item, expression=kept) if item is found else item for item in items)
 
+    def check_set(self, items: Sequence[SelectItem], *, inner: bool) -> None:
+        """Rows of different sets may be alike but for the set's number.
+
+        Raises:
+            UserError: GROUPING_NOT_SELECTED.
+        """
+        if self.sets is None or inner or any(item.expression.tree == column(self.sets.name) for item in items):
+            return
+        shown = ", ".join(expression_text(one, lambda name: name) for one in self.sets.partial)
+        raise error("GROUPING_NOT_SELECTED", span=self.span, call=f"GROUPING_ID({shown})")
+
     def _meant(self, item: exp.Expression, aliases: Mapping[str, exp.Expression]) -> exp.Expression:
         """The expression of the SELECT list a name stands for, unless a source has a column of that name."""
         written = isinstance(item, exp.Column) and not item.table and item.name in aliases
@@ -108,9 +129,25 @@ class Grouping:
             return aliases[item.name]
         return item
 
-    def _add(self, binder: ExpressionBinder, item: exp.Expression) -> None:
+    def _add_sets(self, sets: GroupingSets, binder: ExpressionBinder) -> None:
+        """Each row once per set, grouped by the set's number too; GROUPING finds its meaning from here on."""
+        self.below = sets.expanded(self.below)
+        self.group.append(sets.key)
+        self._by_text[_text(column(sets.name))] = sets.key
+        written = self.tree.args["group"].expressions
+        having = self.tree.args.get("having")
+        for call in calls_of_grouping([*self.tree.expressions, *([having] if having is not None else [])]):
+            unknown = next((argument for argument in call.expressions if argument not in written), None)
+            if unknown is not None:
+                shown = binder.shown(unknown)
+                raise binder.refuse("GROUPING_ARGUMENT", unknown, function=str(call.this), expression=shown)
+            if call.expressions:
+                places = [written.index(argument) for argument in call.expressions]
+                self.scope.values[id(call)] = sets.grouping(places)
+
+    def _add(self, binder: ExpressionBinder, item: exp.Expression, place: int) -> None:
         bound = binder.expression(item)
-        if _is_constant(bound):
+        if _is_constant(bound) and self.sets is None:
             return
         if not bound.columns():
             raise binder.refuse("GROUP_BY_CONSTANT", item, expression=binder.shown(item))
@@ -118,8 +155,12 @@ class Grouping:
             raise binder.refuse("GROUP_BY_NESTED", item, name=binder.shown(item), type=bound.type)
         text = _text(bound.tree)
         if text not in self._by_text:
-            name = bound.tree.name if isinstance(bound.tree, exp.Column) else f"group${len(self.group) + 1}"
-            self._by_text[text] = Named(name, bound)
+            partly = None if self.sets is None else self.sets.partly(place, bound)
+            is_column = isinstance(bound.tree, exp.Column) and partly is None
+            name = bound.tree.name if is_column else f"group${len(self.group) + 1}"
+            self._by_text[text] = Named(name, partly or bound)
+            self._kinds.add(type(bound.tree))
+            self._nulled |= set() if partly is None else {name}
             self.group.append(self._by_text[text])
 
     def _find_window(self) -> None:
@@ -149,7 +190,8 @@ class Grouping:
         """
         top = bound.tree.copy()
         passed = self.beside | {call.name for call in self.aggregates.calls.values()}
-        kinds = {type(named.expression.tree) for named in self.group}
+        kinds = self._kinds
+        nullable = bound.nullable
         pending = [top]
         while pending:
             node = pending.pop()
@@ -161,13 +203,14 @@ class Grouping:
             if found is None and isinstance(node, exp.Column):
                 place = self.scope.place(node) if node.this.meta else span
                 raise error("COLUMN_NOT_GROUPED", span=place, name=column_of(node.name))
+            nullable |= found is not None and found.name in self._nulled
             if found is None:
                 pending += reversed(list(node.iter_expressions()))
             elif node is top:
                 top = column(found.name)
             else:
                 node.replace(column(found.name))
-        return BoundExpression(top, bound.type, bound.nullable)
+        return BoundExpression(top, bound.type, nullable)
 
     def node(self, *, updates: bool) -> Aggregate | DeltaAggregate:
         """The aggregate, once all its calls are known. GROUP BY alone counts, so that there is something to keep."""

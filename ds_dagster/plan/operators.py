@@ -1,4 +1,4 @@
-"""``+ - * / %``: what operators are called, and how chains of them are bound."""
+"""``+ - * / %`` and STRUCT(…): what operators are called, and how chains of them are bound."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, INTEGERS, Scalar, common_type, decimal, is_temporal
+from ds_dagster.datatypes import BIGINT, INTEGERS, Scalar, StructField, StructType, common_type, decimal, is_temporal
 from ds_dagster.plan.arithmetic import arithmetic_type
 from ds_dagster.plan.bound_trees import Typed, widened
 from ds_dagster.plan.constants import check_divisor
@@ -37,6 +37,18 @@ MOST_PRODUCTS = 200
 def shown_type(value: Typed) -> str:
     """How messages call the type of a value."""
     return "NULL" if value.type is None else str(value.type)
+
+
+def bind_struct(binder: ExpressionBinder, node: exp.Expression) -> Typed:
+    """``STRUCT(value AS name, …)``."""
+    names = [str(item.alias) for item in node.expressions]
+    values = [binder.expression(item.this) for item in node.expressions]
+    made = [
+        exp.Alias(this=value.tree, alias=exp.Identifier(this=name, quoted=True))
+        for name, value in zip(names, values, strict=True)
+    ]
+    fields = tuple(StructField(name, value.type) for name, value in zip(names, values, strict=True))
+    return Typed(exp.Struct(expressions=made), StructType(fields), False)
 
 
 def bind_arithmetic(binder: ExpressionBinder, node: exp.Expression) -> Typed:

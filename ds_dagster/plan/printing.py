@@ -174,6 +174,11 @@ def _array(node: exp.Expression, printing: Printing) -> str:
     return f"ARRAY[{printing.joined(node.expressions)}]"
 
 
+def _struct(node: exp.Expression, printing: Printing) -> str:
+    fields = [f"{printing.text(field.this)} AS {field.alias}" for field in node.expressions]
+    return f"STRUCT({', '.join(fields)})"
+
+
 def _interval(node: exp.Expression, _printing: Printing) -> str:
     return f"INTERVAL '{node.this.this}' {node.args['unit'].name}"
 
@@ -207,6 +212,7 @@ PRINTERS: dict[type[exp.Expression], Printer] = {
     exp.Bracket: _bracket,
     FieldAccess: _field,
     exp.Array: _array,
+    exp.Struct: _struct,
     exp.Interval: _interval,
 }
 """Node → its text."""

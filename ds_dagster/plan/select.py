@@ -239,7 +239,7 @@ class SelectBinder:
         having = tree.args.get("having")
         above = [*tree.expressions, *([having] if having is not None else [])]
         node = self._with_values(node, self._values(filter(in_aggregate, scalar_queries(above)), scope))
-        grouping = Grouping(scope, tree, first, node)
+        grouping = Grouping(scope, tree, first, node, self.naming)
         self._made(grouping.bind)
         values = self._values((query for query in scalar_queries(above) if not in_aggregate(query)), scope)
         grouping.beside |= {value.name for value in values}
@@ -254,6 +254,7 @@ class SelectBinder:
         self.findings.collect(lambda: grouping.check_session(self.choices.updates))
         self.findings.collect(lambda: grouping.check_updates(self.choices.updates))
         self.findings.collect(grouping.check_values)
+        self.findings.collect(lambda: grouping.check_set(items, inner=inner))
         self._done()
         items = grouping.keyed(items, inner=inner)
         made = self._with_values(grouping.node(updates=self.choices.updates), values)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ds_dagster.datatypes import BIGINT, DATE, TIMESTAMP, TIMESTAMP_LTZ, VARCHAR
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ds_dagster.datatypes import BIGINT, DATE, TIMESTAMP, TIMESTAMP_LTZ, VARCHAR, DataType, Scalar
 from ds_dagster.plan.function import Example, Function, last, signature, simple
 
 TIME_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
@@ -14,6 +17,13 @@ EXTRACT_UNITS = (*TIME_UNITS, "DOY", "DOW", "ISODOW", "EPOCH")
 def _part(name: str, meaning: str, gives: str) -> Function:
     example = (f"{name}(TIMESTAMP '2024-02-03 14:15:16')", gives)
     return simple(name, "temporal", BIGINT, meaning, example)
+
+
+def _other_time(types: Sequence[DataType]) -> DataType:
+    """TIMESTAMP ↔ TIMESTAMP_LTZ, with as many digits."""
+    time = types[0]
+    assert isinstance(time, Scalar)
+    return replace(time, name="TIMESTAMP" if time.name == "TIMESTAMP_LTZ" else "TIMESTAMP_LTZ")
 
 
 TIME_FUNCTIONS: tuple[Function, ...] = (
@@ -73,6 +83,17 @@ TIME_FUNCTIONS: tuple[Function, ...] = (
         "a text that begins yyyy-MM-dd HH:mm:ss of one time zone in another one; NULL when it is not such a text",
         ("CONVERT_TZ('2024-07-01 12:00:00', 'UTC', 'Europe/Berlin')", "'2024-07-01 14:00:00'"),
         nulls="always",
+    ),
+    Function(
+        "AT_TIME_ZONE",
+        (signature("timestamp text", _other_time),),
+        "`time AT TIME ZONE 'zone'`: a TIMESTAMP is taken for the clock of that zone and gives the moment, "
+        "TIMESTAMP_LTZ; a TIMESTAMP_LTZ gives what that clock shows, TIMESTAMP. Hours that a clock skips are read as "
+        "the clock before, hours that come twice are the first ones",
+        examples=(
+            Example("TIMESTAMP '2024-07-01 14:00:00' AT TIME ZONE 'Europe/Berlin'", "TO_TIMESTAMP_LTZ(1719835200, 0)"),
+            Example("TO_TIMESTAMP_LTZ(0, 3) AT TIME ZONE 'Asia/Tokyo'", "TIMESTAMP '1970-01-01 09:00:00'"),
+        ),
     ),
     simple(
         "CURRENT_TIMESTAMP",

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
 
 from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar, is_integer
+from ds_dagster.plan.derived_aggregates import literal_part
 from ds_dagster.questions import json_texts
 from ds_dagster.questions.calls import named
 from ds_dagster.questions.casts import EXACT, fitted
@@ -139,6 +141,31 @@ def _value_by(extreme: str) -> Callable[[AggregateCall], exp.Expression]:
     return made
 
 
+def _percentile(
+    choose: Callable[[list[Any], Fraction], Any], part: Fraction | None = None
+) -> Callable[[AggregateCall], exp.Expression]:
+    """A value at its place among all values in their order."""
+
+    def made(call: AggregateCall) -> exp.Expression:
+        wanted = part if part is not None else literal_part(call.arguments[1])
+        assert wanted is not None
+        values = named("list_sort", call.present(named("list", call.arguments[0].copy())))
+        types = [ArrayType(call.types[0])]
+        return call.compute(lambda values: choose(values, wanted) if values else None, [values], types, call.result)
+
+    return made
+
+
+def _between(values: list[Any], part: Fraction) -> float:
+    place, rest = divmod(part * (len(values) - 1), 1)
+    low = float(values[int(place)])
+    return low if rest == 0 else low + (float(values[int(place) + 1]) - low) * float(rest)
+
+
+def _at(values: list[Any], part: Fraction) -> Any:
+    return values[max(math.ceil(part * len(values)), 1) - 1]
+
+
 AGGREGATES: Mapping[str, Callable[[AggregateCall], exp.Expression]] = MappingProxyType(
     {
         "COUNT": _count,
@@ -157,6 +184,9 @@ AGGREGATES: Mapping[str, Callable[[AggregateCall], exp.Expression]] = MappingPro
         "ANY_VALUE": _plain("min"),
         "BOOL_AND": _plain("bool_and"),
         "BOOL_OR": _plain("bool_or"),
+        "PERCENTILE": _percentile(_between),
+        "PERCENTILE_DISC": _percentile(_at),
+        "MEDIAN": _percentile(_between, Fraction(1, 2)),
         "MIN_BY": _value_by("min"),
         "MAX_BY": _value_by("max"),
     }

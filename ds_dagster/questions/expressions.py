@@ -11,12 +11,13 @@ from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, common_type
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
 from ds_dagster.plan.calls import ONCE, ORDERED, aggregate_name
+from ds_dagster.plan.derived_aggregates import PERCENTILES, literal_part
 from ds_dagster.plan.expressions import ExpressionBinder, Typed, widened
 from ds_dagster.plan.function import FAMILIES, Signature
 from ds_dagster.plan.functions import FUNCTIONS
 from ds_dagster.plan.scope import Scope, Visible
 from ds_dagster.questions.aggregates import AGGREGATES, OF_ROWS
-from ds_dagster.questions.trees import Aggregated, noted
+from ds_dagster.questions.trees import Aggregated, GroupingCall, noted
 
 Columns = tuple[tuple[str, DataType], ...]
 SubSelect = Callable[[exp.Expression], tuple[exp.Query, Columns]]
@@ -82,11 +83,20 @@ class QuestionBinder(ExpressionBinder):
             return self._value(node)
         if isinstance(node, exp.In) and node.args.get("query"):
             return self._any_of(node)
+        if isinstance(node, exp.Anonymous) and str(node.this).upper() in ("GROUPING", "GROUPING_ID"):
+            return self._grouping(node)
         call = node.this if isinstance(node, exp.Filter) else node
         name = aggregate_name(call)
         if name is None or not self.allows_aggregates:
             return super().bind(node)
         return self._aggregate(node, call, name, self._inside(f"an aggregate ({name})", aggregates=False))
+
+    def _grouping(self, node: exp.Anonymous) -> Typed:
+        """GROUPING of what GROUP BY groups by; that it does is checked with the other columns."""
+        arguments = [self.expression(argument).tree for argument in node.expressions]
+        if not arguments or not self.allows_aggregates:
+            raise self.refuse("GROUPING_ARGUMENT", node, function=str(node.this), expression=self.shown(node))
+        return Typed(GroupingCall(expressions=arguments), BIGINT, nullable=False)
 
     def _inside(self, clause: str, *, aggregates: bool) -> QuestionBinder:
         return QuestionBinder(self.scope, clause, self.sub_select, allows_aggregates=aggregates)
@@ -129,6 +139,8 @@ class QuestionBinder(ExpressionBinder):
             arguments = [inner.bind(argument) for argument in written]
         signature = FUNCTIONS[name].signatures[0]
         self._check(node, name, signature, arguments, counts_rows=not arguments and name == "COUNT" and bool(written))
+        if name in PERCENTILES and literal_part(written[1]) is None:
+            raise self.refuse("PERCENTILE_PART", written[1], function=name)
         condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
         tree = Aggregated(
             this=name,

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from ds_dagster.datatypes import Scalar
 from ds_dagster.plan.json_functions import JSON_TEXTS
 from ds_dagster.questions import json_texts, times
 from ds_dagster.questions.calls import Call, Computed, Meaning, Native, named, native, nullable, strict
@@ -83,6 +84,12 @@ def _unix_timestamp(call: Call) -> Callable[..., Any]:
     return function if call.arguments else lambda: times.epoch_micros(datetime.now(timezone.utc)) // 1_000_000
 
 
+def _at_time_zone(call: Call) -> Callable[..., Any]:
+    """What a TIMESTAMP is by the clock of a zone, or what that clock shows at a TIMESTAMP_LTZ."""
+    is_moment = isinstance(call.result, Scalar) and call.result.name == "TIMESTAMP"
+    return times.clock_of if is_moment else times.moment_of
+
+
 def _part(unit: str) -> Computed:
     return strict(lambda moment: times.part(unit, moment))
 
@@ -98,6 +105,7 @@ TIME_FUNCTIONS: Mapping[str, Meaning] = MappingProxyType(
         "UNIX_TIMESTAMP": Computed(_unix_timestamp),
         "DATE_FORMAT": strict(_date_format),
         "CONVERT_TZ": strict(times.converted),
+        "AT_TIME_ZONE": Computed(_at_time_zone),
         "CURRENT_TIMESTAMP": native("now"),
         "CURRENT_DATE": native("today"),
         "EXTRACT": strict(times.part),

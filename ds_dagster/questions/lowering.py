@@ -23,7 +23,7 @@ from ds_dagster.questions.calls import Call, Computed, Native, named
 from ds_dagster.questions.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
 from ds_dagster.questions.duck_types import duck_type
 from ds_dagster.questions.functions import SCALARS
-from ds_dagster.questions.trees import Aggregated, type_of
+from ds_dagster.questions.trees import Aggregated, GroupingCall, type_of
 from ds_dagster.sql.expressions import FieldAccess, UserCall
 
 EASY_CASTS = frozenset(
@@ -206,11 +206,25 @@ class Lowering:
         type_ = type_of(node)
         return made if type_ is None else exp.Cast(this=made, to=duck_type(type_))
 
+    def visit_struct(self, node: exp.Expression) -> exp.Expression:
+        """A STRUCT of values with names."""
+        pairs = [
+            exp.PropertyEQ(this=field.args["alias"].copy(), expression=self.lower(field.this))
+            for field in node.expressions
+        ]
+        type_ = type_of(node)
+        made = exp.Struct(expressions=pairs)
+        return made if type_ is None else exp.Cast(this=made, to=duck_type(type_))
+
     # rows
 
     def visit_aggregate(self, node: exp.Expression) -> exp.Expression:
         """An aggregate over the rows of its group."""
         return self._aggregate(node, lambda call: call)
+
+    def visit_grouping(self, node: exp.Expression) -> exp.Expression:
+        """To which set of GROUP BY a row belongs."""
+        return named("grouping", *self.lowered(node.expressions))
 
     def visit_window(self, node: exp.Expression) -> exp.Expression:
         """``f() OVER (…)``."""
@@ -312,7 +326,9 @@ VISITORS: Mapping[type[exp.Expression], Visitor] = MappingProxyType(
         exp.Bracket: Lowering.visit_bracket,
         FieldAccess: Lowering.visit_field,
         exp.Array: Lowering.visit_array,
+        exp.Struct: Lowering.visit_struct,
         Aggregated: Lowering.visit_aggregate,
+        GroupingCall: Lowering.visit_grouping,
         exp.Window: Lowering.visit_window,
     }
 )

@@ -137,7 +137,7 @@ class BoundSelect:
         order: Mapping[exp.Expression, tuple[exp.Expression, exp.Expression]],
     ) -> None:
         if group:
-            made.set("group", exp.Group(expressions=list(group)))
+            made.set("group", _grouped(tree.args["group"], group))
         for _, condition in conditions:
             made.set("having", exp.Having(this=condition))
         if order:
@@ -290,6 +290,18 @@ class BoundSelect:
                 raise error("DUPLICATE_COLUMN", span=place, name=item.name, relation="the sub-select")
             seen.add(item.name)
         return [item.name for item in items]
+
+
+def _grouped(written: exp.Group, group: Sequence[exp.Expression]) -> exp.Group:
+    """GROUP BY of bound expressions, in the sets that were written."""
+    sets = written.args.get("grouping_sets")
+    if not sets:
+        return exp.Group(expressions=list(group))
+    tuples = [
+        exp.Tuple(expressions=[group[written.expressions.index(one)].copy() for one in part.expressions])
+        for part in sets
+    ]
+    return exp.Group(grouping_sets=[exp.GroupingSets(expressions=tuples)])
 
 
 def _aggregates(tree: exp.Expression) -> Iterator[bool]:

@@ -35,13 +35,15 @@ PARTS_OF_URL: Mapping[str, Callable[[Any], str | None]] = MappingProxyType(
 
 @lru_cache(maxsize=256)
 def expression(pattern: str) -> re.Pattern[str]:
-    """A Java regular expression as Python's: ``(?<name>…)``, possessive and Unicode classes as far as both have them.
+    r"""A Java regular expression as Python's: ``(?<name>…)``, ``\z``; possessive and Unicode classes as far as both
+    have them.
 
     Raises:
         ValueError: Python has it not.
     """
     try:
-        return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", pattern))
+        with_ends = re.sub(r"\\(.)", lambda found: "\\Z" if found[1] == "z" else found[0], pattern, flags=re.DOTALL)
+        return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", with_ends))
     except re.error as problem:
         raise ValueError(f"'{pattern}' is not a regular expression that a question can use: {problem}") from problem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -273,13 +273,34 @@ def part(unit: str, moment: Any) -> int:
     return PARTS[unit.upper()](_plain(moment))
 
 
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?")
+
+
+def _zone_named(name: str) -> tzinfo:
+    """A zone by its name or its offset from UTC."""
+    offset = _OFFSET.fullmatch(name)
+    if offset:
+        return timezone(zone_offset(f"{offset['sign']}{int(offset['hours']):02d}{offset['minutes'] or '00'}"))
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as problem:
+        raise ValueError(f"{problem} is not a known time zone") from problem
+
+
 def converted(text: str, source: str, target: str) -> str | None:
     """A text of one time zone in another one."""
     moment = parsed(text, whole=False)
-    try:
-        zones = ZoneInfo(source), ZoneInfo(target)
-    except (ZoneInfoNotFoundError, ValueError) as problem:
-        raise ValueError(f"{problem} is not a known time zone") from problem
+    zones = _zone_named(source), _zone_named(target)
     if moment is None:
         return None
     return moment.replace(tzinfo=zones[0]).astimezone(zones[1]).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def moment_of(clock: datetime, zone: str) -> datetime:
+    """The moment at which the clock of a zone shows that time."""
+    return in_utc(clock).replace(tzinfo=_zone_named(zone)).astimezone(timezone.utc)
+
+
+def clock_of(moment: datetime, zone: str) -> datetime:
+    """What the clock of a zone shows at a moment."""
+    return in_utc(moment).replace(tzinfo=timezone.utc).astimezone(_zone_named(zone)).replace(tzinfo=None)

@@ -23,6 +23,12 @@ class Aggregated(exp.Expression):
     arg_types: ClassVar[dict[str, Any]] = {"this": True, "expressions": False, "distinct": False, "condition": False}
 
 
+class GroupingCall(exp.Expression):
+    """``GROUPING(…)``; ``expressions``: those of GROUP BY it asks for."""
+
+    arg_types: ClassVar[dict[str, Any]] = {"expressions": True}
+
+
 def noted(tree: exp.Expression, type_: DataType | None) -> exp.Expression:
     """The node with its type noted."""
     if type_ is not None:

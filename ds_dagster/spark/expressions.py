@@ -197,6 +197,10 @@ class ExpressionCompiler:
         """An ARRAY of values."""
         return sf.array(*[self.compile(item) for item in node.expressions])
 
+    def visit_struct(self, node: exp.Expression) -> Column:
+        """A STRUCT of values with names."""
+        return sf.struct(*[self.compile(field.this).alias(field.alias) for field in node.expressions])
+
     def visit_call(self, node: exp.Expression) -> Column:
         """A function of the dialect."""
         arguments: Arguments = _Call(self, node)
@@ -303,6 +307,7 @@ VISITORS: Mapping[str, Visitor] = MappingProxyType(
         "Bracket": ExpressionCompiler.visit_bracket,
         "FieldAccess": ExpressionCompiler.visit_field,
         "Array": ExpressionCompiler.visit_array,
+        "Struct": ExpressionCompiler.visit_struct,
         "Anonymous": ExpressionCompiler.visit_call,
         "UserCall": ExpressionCompiler.visit_user_call,
     }

@@ -62,6 +62,13 @@ def _convert_tz(arguments: Arguments) -> Column:
     return sf.date_format(sf.from_utc_timestamp(moment, target), DEFAULT_PATTERN)
 
 
+def _at_time_zone(arguments: Arguments) -> Column:
+    time, zone = arguments.columns
+    if isinstance(arguments.type_of(0), spark_types.TimestampNTZType):
+        return sf.to_utc_timestamp(time.cast("timestamp"), zone)
+    return sf.from_utc_timestamp(time, zone).cast("timestamp_ntz")
+
+
 def _unit(arguments: Arguments) -> str:
     return str(arguments.literal(0)).upper()
 
@@ -120,6 +127,7 @@ TIME_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
         "UNIX_TIMESTAMP": _unix_timestamp,
         "DATE_FORMAT": _date_format,
         "CONVERT_TZ": _convert_tz,
+        "AT_TIME_ZONE": _at_time_zone,
         "CURRENT_TIMESTAMP": plain(sf.current_timestamp),
         "CURRENT_DATE": plain(sf.current_date),
         "EXTRACT": _extract,

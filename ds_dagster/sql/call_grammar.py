@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ds_dagster.sql.expressions import QueryTree
-from ds_dagster.sql.typetext import TypeParser, type_node
+from ds_dagster.datatypes import VARCHAR
+from ds_dagster.sql.expressions import FieldAccess, QueryTree
+from ds_dagster.sql.over_grammar import SUM, OverParser
+from ds_dagster.sql.typetext import type_node
 
-OR, AND, NOT, COMPARISON, SUM, PRODUCT = range(1, 7)
-"""How tight operators bind."""
 AGGREGATES: dict[str, type[exp.Expression]] = {
     "count": exp.Count,
     "sum": exp.Sum,
@@ -29,12 +29,8 @@ AGGREGATES: dict[str, type[exp.Expression]] = {
 }
 
 
-class CallParser(TypeParser):
+class CallParser(OverParser):
     """Calls; the operators between them are of :class:`~ds_dagster.sql.expression_grammar.ExpressionParser`."""
-
-    def expr(self, level: int = OR) -> exp.Expression:
-        """An expression; the grammar of expressions has it."""
-        raise NotImplementedError
 
     def query(self) -> QueryTree:
         """A SELECT; the grammar of queries has it."""
@@ -68,41 +64,28 @@ class CallParser(TypeParser):
             arguments.append(self.expr())
         return [exp.Distinct(expressions=arguments)] if distinct else arguments
 
+    def _within_group(self, call: exp.Anonymous) -> exp.Expression:
+        """``PERCENTILE_CONT(part) WITHIN GROUP (ORDER BY value)`` is a call with the value in front."""
+        self.need_symbol(TokenType.L_PAREN, "(")
+        token = self._curr
+        (term, *others) = self.order_by().expressions
+        if others or term.args.get("desc") or str(call.this) not in _WITHIN_GROUP:
+            known = ", ".join(_WITHIN_GROUP)
+            form = f"one value, upwards, and one of {known}: PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)"
+            raise self.refuse("FORM_INSTEAD", token, written="this form of WITHIN GROUP", instead=form)
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        call.set("expressions", [term.this, *call.expressions])
+        return call
+
     def _behind_call(self, call: exp.Expression) -> exp.Expression:
+        if isinstance(call, exp.Anonymous) and self.take("within", "group"):
+            call = self._within_group(call)
         if self.at("filter") and self.ahead().token_type is TokenType.L_PAREN:
             self._advance(2)
             self.need("where")
             call = exp.Filter(this=call, expression=exp.Where(this=self.expr()))
             self.need_symbol(TokenType.R_PAREN, "')'")
-        if self.at("over") and self.ahead().token_type is TokenType.VAR and isinstance(call, exp.Func):
-            raise self.refuse("FORM_INSTEAD", written="OVER name", instead="the window itself: OVER (PARTITION BY …)")
-        if self.at("over") and self.ahead().token_type is TokenType.L_PAREN:
-            call = self._over(call)
-        return call
-
-    def _over(self, call: exp.Expression) -> exp.Expression:
-        over = self.next_token()
-        self._advance()
-        partition: list[exp.Expression] = []
-        if self.take("partition", "by"):
-            partition = self.separated(self.expr)
-        order = self.order_by() if self.at("order") else None
-        frame = self._frame() if self.at("rows") or self.at("range") else None
-        self.need_symbol(TokenType.R_PAREN, "')'")
-        return placed(exp.Window(this=call, partition_by=partition, order=order, spec=frame, over="OVER"), over)
-
-    def _frame(self) -> exp.WindowSpec:
-        """``{ROWS | RANGE} [BETWEEN] {UNBOUNDED | n | INTERVAL 'n' unit} PRECEDING [AND CURRENT ROW]``."""
-        kind = self.next_token().text.upper()
-        between = self.take("between")
-        start: exp.Expression | str = "CURRENT ROW"
-        if not self.take("current", "row"):
-            start = "UNBOUNDED" if self.take("unbounded") else self.expr(SUM)
-            self.need("preceding")
-        if between:
-            self.need("and", "current", "row")
-        side = None if start == "CURRENT ROW" else "PRECEDING"
-        return exp.WindowSpec(kind=kind, start=start, start_side=side, end="CURRENT ROW")
+        return self.over(call) if self.at_over() else call
 
     def _case(self) -> exp.Expression:
         token = self.next_token()
@@ -234,20 +217,38 @@ class CallParser(TypeParser):
         return placed(exp.Anonymous(this="TIME_FLOOR", expressions=[exp.Literal.string(name), value]), token)
 
     def _json_value(self) -> exp.Expression:
-        """``JSON_VALUE(text, path [RETURNING type] [NULL ON EMPTY] [NULL ON ERROR])``."""
+        """``JSON_VALUE(text, path [RETURNING type] [{NULL | DEFAULT value} ON {EMPTY | ERROR}] …)``."""
         token = self.next_token()
         self.need_symbol(TokenType.L_PAREN, "(")
         arguments = self.separated(self.expr)
-        made = placed(exp.Anonymous(this="JSON_VALUE", expressions=arguments), token)
-        if self.take("returning"):
-            made = exp.TryCast(this=made, to=type_node(self.data_type()))
-        for on in ("empty", "error"):
-            if self.at("default") or self.at_words("error", "on"):
-                instead = "COALESCE(JSON_VALUE(text, path), value): NULL stands for what is not there"
-                raise self.refuse("FORM_INSTEAD", written="DEFAULT or ERROR in JSON_VALUE", instead=instead)
-            self.take("null", "on", on)
+        made = exp.Anonymous(this="JSON_VALUE", expressions=arguments)
+        made.update_positions(token)
+        type_ = type_node(self.data_type()) if self.take("returning") else None
+        instead: dict[str, exp.Expression | None] = {}
+        while self.at_any(_JSON_BEHAVIORS):
+            self._json_behavior(instead)
         self.need_symbol(TokenType.R_PAREN, "',' or ')'")
-        return made
+        value: exp.Expression = made if type_ is None else exp.TryCast(this=made, to=type_)
+        if not any(instead.values()) or len(arguments) != 2:
+            return value
+        type_ = type_ or type_node(VARCHAR)
+        typed = {on: exp.Cast(this=one or exp.Null(), to=type_.copy()) for on, one in instead.items()}
+        return placed(_json_value_or(made, value, typed), token)
+
+    def _json_behavior(self, instead: dict[str, exp.Expression | None]) -> None:
+        """``NULL ON EMPTY``, ``DEFAULT value ON ERROR``; ``instead``: what was written so far."""
+        token = self.next_token()
+        if token.text == "error":
+            form = "DEFAULT value ON ERROR: JSON_VALUE(text, path DEFAULT '?' ON ERROR)"
+            raise self.refuse("FORM_INSTEAD", token, written="ERROR in JSON_VALUE", instead=form)
+        value = self.expr() if token.text == "default" else None
+        self.need("on")
+        if not self.at("empty") and not self.at("error"):
+            raise self.expected("EMPTY or ERROR")
+        on = self.next_token().text
+        if on in instead:
+            raise self.refuse("CLAUSE_TWICE", token, clause=f"ON {on.upper()}")
+        instead[on] = value
 
     def _json_object(self) -> exp.Expression:
         """``JSON_OBJECT([KEY] name VALUE value, … [NULL|ABSENT ON NULL])`` or with commas."""
@@ -278,6 +279,25 @@ class CallParser(TypeParser):
         """What NULL becomes, empty where nobody says."""
         return next((word for word in ("null", "absent") if self.take(word, "on", "null")), "")
 
+    def _row(self) -> exp.Expression:
+        """``STRUCT(value AS name, …)``, ROW alike; a column and a field bring their names."""
+        token = self.next_token()
+        fields = self.listed(self._row_field)
+        names = [field.alias for field in fields]
+        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if twice is not None:
+            raise self.refuse("COLUMN_DEFINED_TWICE", token, name=twice, other="the same STRUCT")
+        return placed(exp.Struct(expressions=fields), token)
+
+    def _row_field(self) -> exp.Expression:
+        value = self.expr()
+        if self.take("as"):
+            return exp.Alias(this=value, alias=self.identifier("a field's name behind AS"))
+        if not isinstance(value, FieldAccess | exp.Column):
+            raise self.expected("AS and the name of the field")
+        name = value.expression if isinstance(value, FieldAccess) else value.this
+        return exp.Alias(this=value, alias=name.copy())
+
     def _coalesce(self) -> exp.Expression:
         token = self.next_token()
         first, *rest = self.listed(self.expr)
@@ -287,31 +307,6 @@ class CallParser(TypeParser):
         """``*``."""
         token = self.need_symbol(TokenType.STAR, "*")
         return placed(exp.Star(), token)
-
-    def separated(self, item: Callable[[], exp.Expression]) -> list[exp.Expression]:
-        """Items with commas between them, at least one."""
-        items = [item()]
-        while self.take_symbol(TokenType.COMMA):
-            items.append(item())
-        return items
-
-    def order_by(self) -> exp.Order:
-        """``ORDER BY e [ASC|DESC] [NULLS FIRST|LAST], …``."""
-        self.need("order", "by")
-        return exp.Order(expressions=self.separated(self._ordered))
-
-    def _ordered(self) -> exp.Expression:
-        this = self.expr()
-        descending = self.take("desc")
-        if not descending:
-            self.take("asc")
-        first = None
-        if self.take("nulls", "first"):
-            first = True
-        elif self.take("nulls", "last"):
-            first = False
-        nulls_first = first if first is not None else not descending
-        return exp.Ordered(this=this, desc=descending or None, nulls_first=nulls_first)
 
     def _inner_query(self) -> QueryTree:
         query = self.query()
@@ -325,6 +320,25 @@ def placed(node: exp.Expression, token: Token) -> exp.Expression:
     return node
 
 
+def _json_value_or(call: exp.Anonymous, value: exp.Expression, instead: Mapping[str, exp.Expression]) -> exp.Expression:
+    """A value of JSON, or what stands for it: ON ERROR where the text is not JSON or the value not of the type,
+    ON EMPTY where the path leads to nothing, to ``null``, to an object or an array."""
+
+    def is_null(tree: exp.Expression) -> exp.Expression:
+        return exp.Is(this=tree.copy(), expression=exp.Null())
+
+    text, path = call.expressions
+    error, empty = (instead.get(on) or exp.Null() for on in ("error", "empty"))
+    is_json = exp.Anonymous(this="IS_JSON", expressions=[text.copy()])
+    unknown = exp.Or(this=is_null(text), expression=is_null(path))
+    branches = [(unknown, exp.Null()), (exp.Not(this=is_json), error), (is_null(call), empty)]
+    if value is not call:
+        branches.append((is_null(value), error.copy()))
+    return exp.Case(ifs=[exp.If(this=test, true=made) for test, made in branches], default=value)
+
+
+_WITHIN_GROUP = ("PERCENTILE_CONT", "PERCENTILE_DISC")
+_JSON_BEHAVIORS = frozenset({"null", "default", "error"})
 _TRUNCATED_TO = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 CALL_PARSERS: dict[str, Callable[[CallParser], exp.Expression]] = {
     "extract": CallParser._extract,
@@ -339,6 +353,8 @@ CALL_PARSERS: dict[str, Callable[[CallParser], exp.Expression]] = {
     "overlay": CallParser._overlay,
     "substring": CallParser._substring,
     "date_trunc": CallParser._date_trunc,
+    "struct": CallParser._row,
+    "row": CallParser._row,
     "json_value": CallParser._json_value,
     "json_object": CallParser._json_object,
     "json_array": CallParser._json_array,

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ds_dagster.sql.call_grammar import AND, CALL_PARSERS, COMPARISON, NOT, OR, PRODUCT, SUM, CallParser, placed
+from ds_dagster.sql.call_grammar import CALL_PARSERS, CallParser, placed
 from ds_dagster.sql.cursor import MAX_DEPTH, NOTHING_RESERVED, RESERVED
 from ds_dagster.sql.expressions import CONNECTORS, FieldAccess, balanced
+from ds_dagster.sql.over_grammar import AND, COMPARISON, NOT, OR, PRODUCT, SUM
+from ds_dagster.sql.similar import similar_pattern
 from ds_dagster.sql.typetext import type_node
 
 
@@ -53,7 +55,7 @@ INTERVAL_UNITS = {
 }
 MAX_COLUMN_PARTS = 4
 _JSON_KINDS = frozenset({"object", "array", "scalar"})
-_ZONE = "CONVERT_TZ(text, 'UTC', 'Europe/Berlin'), which takes and gives texts such as '2024-01-31 13:45:00'"
+_SIMILAR = "REGEXP(text, CONCAT('^(', pattern, ')$')), with .* for % and . for _ in the pattern"
 QUERY_WORDS = frozenset({"select", "with"})
 """What a sub-select begins with."""
 
@@ -177,9 +179,25 @@ class ExpressionParser(CallParser):
             made.set("expression", exp.Literal.string(str(made.expression.this).lower()))
         return made
 
-    def _similar(self, _left: exp.Expression) -> exp.Expression:
-        instead = "REGEXP(text, '^(pattern)$'), a pattern of Java with . for _ and .* for %"
-        raise self.refuse("FORM_INSTEAD", self._prev, written="SIMILAR TO", instead=instead)
+    def _similar(self, left: exp.Expression) -> exp.Expression:
+        """``SIMILAR TO 'pattern' [ESCAPE 'c']`` is a regular expression; a pattern that is data has none to check."""
+        self.need("to")
+        token = self._curr
+        if not self.at_symbol(TokenType.STRING):
+            raise self.refuse("FORM_INSTEAD", written="SIMILAR TO of a pattern that is no literal", instead=_SIMILAR)
+        pattern, escape = str(self._text_literal().this), ""
+        if self.take("escape"):
+            escape = str(self._text_literal().this)
+            if len(escape) != 1:
+                written = f"SIMILAR TO … ESCAPE '{escape}'"
+                raise self.refuse("FORM_INSTEAD", self._prev, written=written, instead="one character: ESCAPE '!'")
+        try:
+            regex = similar_pattern(pattern, escape)
+        except ValueError as problem:
+            written, instead = f"SIMILAR TO '{pattern}' ({problem})", "the whole pattern: SIMILAR TO '[a-z]%'"
+            raise self.refuse("FORM_INSTEAD", token, written=written, instead=instead) from problem
+        literal = placed(exp.Literal.string(regex), token)
+        return placed(exp.Anonymous(this="REGEXP", expressions=[left, literal]), token)
 
     def _unary(self) -> exp.Expression:
         if self.take_symbol(TokenType.DASH):
@@ -201,7 +219,9 @@ class ExpressionParser(CallParser):
                 token = self._prev
                 this = placed(exp.Cast(this=this, to=type_node(self.data_type())), token)
             elif self.at_words("at", "time", "zone"):
-                raise self.refuse("FORM_INSTEAD", written="AT TIME ZONE", instead=_ZONE)
+                token = self._curr
+                self._advance(3)
+                this = placed(exp.Anonymous(this="AT_TIME_ZONE", expressions=[this, self._primary()]), token)
             else:
                 return this
         raise self.refuse("SYNTAX_TOO_DEEP", limit=MAX_DEPTH)

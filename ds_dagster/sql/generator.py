@@ -108,6 +108,8 @@ class DeltaStreamGenerator(Generator):
         exp.Not: lambda self, node: self.negation_sql(node),
         exp.Trim: lambda self, node: self.trim_sql(node),
         exp.Array: lambda self, node: f"ARRAY[{self.expressions(node, flat=True)}]",
+        exp.Group: lambda self, node: self.group_sql(node),
+        exp.Struct: lambda self, node: f"STRUCT({self.expressions(node, flat=True)})",
         exp.Interval: lambda self, node: f"INTERVAL {self.sql(node, 'this')} {self.sql(node, 'unit')}",
     }
 
@@ -185,6 +187,14 @@ class DeltaStreamGenerator(Generator):
         columns = ", ".join(self.sql(name) for name in node.args.get("columns") or ())
         alias = self.sql(node.args["alias"].this) + (f"({columns})" if columns else "")
         return f"UNNEST({self.sql(node, 'this')}){number} AS {alias}"
+
+    def group_sql(self, expression: exp.Group) -> str:
+        """``GROUP BY …`` or ``GROUP BY GROUPING SETS ((…), …)``."""
+        sets = expression.args.get("grouping_sets")
+        if not sets:
+            return super().group_sql(expression)
+        shown = ", ".join(f"({self.expressions(part, flat=True)})" for part in sets)
+        return self.seg(f"GROUP BY GROUPING SETS ({shown})")
 
     def fieldaccess_sql(self, node: FieldAccess) -> str:
         """``struct->field``."""

@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.sql.cursor import RESERVED
 from ds_dagster.sql.expressions import RelationRef, WindowRef
+from ds_dagster.sql.group_grammar import GroupParser
 from ds_dagster.sql.join_grammar import JoinParser
 from ds_dagster.sql.match_grammar import MatchParser
 from ds_dagster.sql.mistakes import RefusedError
@@ -55,7 +56,6 @@ _REFUSED_SOURCES = frozenset({"lateral", "values"})
 REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
     "emit": ("EMIT_UNSUPPORTED", "clause", "EMIT"),
     "fetch": ("FETCH_UNSUPPORTED", "clause", "FETCH"),
-    "window": ("FORM_INSTEAD", "", ""),
     **{
         word: ("CLAUSE_UNSUPPORTED", "clause", word.upper())
         for word in (
@@ -64,17 +64,11 @@ REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
         )
     },
 }  # fmt: skip
-_OTHER_WORDS = frozenset({"semi", "anti", "asof", "straight", "match_recognize"})
-_INSTEAD = {
-    "window": "the window behind each OVER: SUM(v) OVER (PARTITION BY k ORDER BY rowtime())",
-    "rollup": "one SELECT per set of columns, told apart by a constant: SELECT 'by a' AS level, a, COUNT(*) AS n … "
-    "GROUP BY a UNION ALL SELECT 'all' AS level, CAST(NULL AS VARCHAR) AS a, COUNT(*) AS n …",
-}
-"""Word of another dialect → what to write."""
+_OTHER_WORDS = frozenset({"semi", "anti", "asof", "straight", "match_recognize", "window"})
 _NO_ALIAS = RESERVED | frozenset(REFUSED_CLAUSES) | frozenset(SET_OPERATIONS) | _OTHER_WORDS
 
 
-class QueryParser(JoinParser, MatchParser):
+class QueryParser(JoinParser, MatchParser, GroupParser):
     """The grammar of SELECT."""
 
     def select_body(self) -> SelectBody:
@@ -140,10 +134,14 @@ class QueryParser(JoinParser, MatchParser):
         return self.expected("',' or FROM")
 
     def _clauses(self, tree: exp.Select) -> None:
+        windows: dict[str, exp.Window] = {}
         for words, (argument, parse) in _CLAUSES.items():
+            if argument == "order":
+                windows = self.window_clause()
             if self.take(*words):
                 self._finite |= argument in ASKED_ONCE
                 tree.set(argument, parse(self))
+        self.replace_names(tree, windows)
         if self._curr.token_type is TokenType.VAR:
             self._refuse_clause()
 
@@ -151,9 +149,6 @@ class QueryParser(JoinParser, MatchParser):
         refused = REFUSED_CLAUSES.get(self._curr.text)
         if refused:
             condition, parameter, shown = refused
-            if condition == "FORM_INSTEAD":
-                instead = _INSTEAD[self._curr.text]
-                raise self.refuse(condition, written=self._curr.text.upper(), instead=instead)
             params: dict[str, str] = {parameter: shown}
             raise self.refuse(condition, None, related=(), **params)
 
@@ -272,12 +267,6 @@ class QueryParser(JoinParser, MatchParser):
     def _where(self) -> exp.Expression:
         return exp.Where(this=self.expr())
 
-    def _group(self) -> exp.Expression:
-        for word in ("rollup", "cube", "grouping"):
-            if self.at(word):
-                raise self.refuse("FORM_INSTEAD", written=f"GROUP BY {word.upper()}", instead=_INSTEAD["rollup"])
-        return exp.Group(expressions=self.separated(self.expr))
-
     def _having(self) -> exp.Expression:
         return exp.Having(this=self.expr())
 
@@ -383,9 +372,9 @@ _VALUE_KINDS: dict[TokenType, ValueKind] = {
     TokenType.VAR: "word",
     TokenType.IDENTIFIER: "identifier",
 }
-_CLAUSES: dict[tuple[str, ...], tuple[str, Callable[[QueryParser], exp.Expression]]] = {
+_CLAUSES: dict[tuple[str, ...], tuple[str, Callable[[QueryParser], exp.Expression | None]]] = {
     ("where",): ("where", QueryParser._where),
-    ("group", "by"): ("group", QueryParser._group),
+    ("group", "by"): ("group", QueryParser.group),
     ("having",): ("having", QueryParser._having),
     ("order", "by"): ("order", QueryParser._order),
     ("limit",): ("limit", QueryParser._limit),

@@ -161,8 +161,13 @@ BUILT_IN = {
 RAISES_BUILT_IN: Mapping[str, str] = {
     "__init__.py:__getattr__": "Python asks a module for a name it has not by AttributeError",
     "plan/node.py:output": "the base class of nodes has no fields of its own",
-    "sql/call_grammar.py:expr": "the grammar of expressions subclasses that of calls",
+    "sql/over_grammar.py:expr": "the grammar of expressions subclasses that of OVER",
+    "sql/over_grammar.py:identifier": "the same",
     "sql/call_grammar.py:query": "the grammar of queries subclasses that of expressions",
+    **dict.fromkeys(
+        ("sql/similar.py:_parts", "sql/similar.py:_end_of_class"),
+        "the grammar turns it into the refusal of the pattern",
+    ),
     "sql/match_grammar.py:duration": "the grammar of queries subclasses that of patterns",
     "sql/join_grammar.py:source_reference": "the grammar of queries subclasses that of joins",
     "sql/join_grammar.py:duration": "the same",
