@@ -126,7 +126,11 @@ def _located(part: str, text: str, start: int = 1) -> int:
     return text.find(part, start - 1) + 1 if start > 0 else 0
 
 
-def _translated(text: str, old: str, new: str) -> str:
+def _translated(text: str | None, old: str | None, new: str | None) -> str | None:
+    """NULL for the characters means none of them."""
+    if text is None:
+        return None
+    old, new = old or "", new or ""
     table: dict[int, str | None] = {}
     for position, letter in enumerate(old):
         table.setdefault(ord(letter), new[position] if position < len(new) else None)
@@ -240,7 +244,7 @@ TEXT_FUNCTIONS: Mapping[str, Meaning] = MappingProxyType(
         "CHAR_LENGTH": strict(len),
         "OCTET_LENGTH": strict(lambda text: len(text.encode())),
         "REPLACE": strict(lambda text, old, new: text.replace(old, new) if old else text),
-        "TRANSLATE": strict(_translated),
+        "TRANSLATE": nullable(_translated),
         "REPEAT": strict(lambda text, count: text * max(count, 0)),
         "REVERSE": strict(lambda text: text[::-1]),
         "POSITION": strict(_located),

@@ -55,6 +55,12 @@ def _regexp_replace(arguments: Arguments) -> Column:
     return sf.call_function("regexp_replace", text, pattern, replacement)
 
 
+def _translate(arguments: Arguments) -> Column:
+    """NULL for the characters means none of them."""
+    text, *characters = arguments.columns
+    return sf.call_function("translate", text, *[sf.coalesce(given, sf.lit("")) for given in characters])
+
+
 def _all_of(pattern: str) -> Scalar:
     """The whole text matches; FALSE for NULL."""
     return lambda arguments: sf.coalesce(sf.rlike(arguments.columns[0], sf.lit(pattern)), sf.lit(False))
@@ -120,7 +126,7 @@ TEXT_FUNCTIONS: Mapping[str, Scalar] = MappingProxyType(
         "CHAR_LENGTH": plain(sf.char_length),
         "OCTET_LENGTH": plain(sf.octet_length),
         "REPLACE": plain(sf.replace),
-        "TRANSLATE": named("translate"),
+        "TRANSLATE": _translate,
         "REPEAT": named("repeat"),
         "REVERSE": plain(sf.reverse),
         "POSITION": plain(sf.position),
