@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 TESTS_FAILED, NO_TESTS = 1, 5  # pytest's exit codes
+MEMORY = Path("/dev/shm")
+ROOM = 14 << 30
+"""Free memory, in bytes, with which temporary files are kept in it."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -31,17 +38,36 @@ class Tier(NamedTuple):
     second_run: str = "tests"
 
 
+TESTS = ROOT / "tests"
+
+
+def without(*folders: str) -> tuple[str, ...]:
+    """Arguments that leave out folders below tests/ which hold tests of dearer tiers only: to import them takes as long
+    as half a minute of tests."""
+    return tuple(f"--ignore={TESTS / folder}" for folder in folders)
+
+
+def only(folder: str) -> tuple[str, ...]:
+    """Arguments that leave out everything below tests/ but this folder."""
+    return without(*(path.name for path in sorted(TESTS.iterdir()) if path.name not in (folder, "conftest.py")))
+
+
 SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
 """These wait for batches half of the time; each side has servers and a session of its own."""
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 """The same, where the tests of a file share what is dear to set up."""
+ONE_FOLDER = ("conformance", "e2e", "browser")
+"""Tiers whose tests are below the folder of their name, as tests/conftest.py makes sure."""
 TIERS: dict[str, Tier] = {
-    "unit": Tier("unit", ("-n", "2"), second_run=""),
-    "spark": Tier("(spark or servers) and not (cases or conformance or e2e or browser or slow)", SIDE_BY_SIDE),
-    "cases": Tier("cases and not (conformance or e2e or browser or slow)", SIDE_BY_SIDE),
-    "conformance": Tier("conformance and not (e2e or browser or slow)", BY_FILE),
-    "e2e": Tier("e2e and not (browser or slow)", second_run="files"),
-    "browser": Tier("browser and not slow", second_run="files"),
+    "unit": Tier("unit", ("-n", "2", *without("spark", "cases", *ONE_FOLDER)), second_run=""),
+    "spark": Tier(
+        "(spark or servers) and not (cases or conformance or e2e or browser or slow)",
+        (*SIDE_BY_SIDE, *without("cases", *ONE_FOLDER)),
+    ),
+    "cases": Tier("cases and not (conformance or e2e or browser or slow)", (*SIDE_BY_SIDE, *without(*ONE_FOLDER))),
+    "conformance": Tier("conformance and not (e2e or browser or slow)", (*BY_FILE, *only("conformance"))),
+    "e2e": Tier("e2e and not (browser or slow)", only("e2e"), second_run="files"),
+    "browser": Tier("browser and not slow", only("browser"), second_run="files"),
     "long": Tier("slow", second_run="files"),
 }
 STANDARD = tuple(name for name in TIERS if name != "long")
@@ -74,13 +100,35 @@ def run(name: str, extra: list[str]) -> str:
     tier = TIERS[name]
     say(f"=== tier {name}: pytest -m '{tier.marks}'")
     command = [sys.executable, "-m", "pytest", "-q", "-m", tier.marks, *tier.arguments, *extra]
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
-    if code == TESTS_FAILED and tier.second_run:
-        say(f"=== tier {name}: what failed runs once more")
-        again = [*command, *_what_failed(tier.second_run)]
-        if subprocess.run(again, cwd=ROOT, check=False).returncode == 0:
-            return "second run"
+    with surroundings() as environment:
+        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        if code == TESTS_FAILED and tier.second_run:
+            say(f"=== tier {name}: what failed runs once more")
+            again = [*command, *_what_failed(tier.second_run)]
+            if subprocess.run(again, cwd=ROOT, env=environment, check=False).returncode == 0:
+                return "second run"
     return {0: "passed", NO_TESTS: "empty"}.get(code, "failed")
+
+
+@contextmanager
+def surroundings() -> Iterator[Mapping[str, str]]:
+    """The environment of one tier. Python keeps the byte code of the tests and of the package, also where the machine
+    says otherwise: hundreds of processes import them. Temporary files are in memory where there is much of it:
+    databases and checkpoints force every commit to the disk."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    if "TMPDIR" in environment or not _has_room(MEMORY):
+        yield environment
+        return
+    with tempfile.TemporaryDirectory(prefix="ds-tier-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        yield environment | {"TMPDIR": folder}
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether files of a tier fit, beside the memory that its processes need."""
+    if not folder.is_dir() or os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        return False
+    found = re.search(r"(?m)^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
+    return found is not None and min(int(found[1]) * 1024, shutil.disk_usage(folder).free) > ROOM
 
 
 def main(arguments: list[str]) -> int:

@@ -14,8 +14,10 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 """Of the drivers that tests and their child processes start; detached engines have it from ``tests.engines``."""
 
 COSTS = ("spark", "servers", "cases", "conformance", "e2e", "browser", "slow")
-FOLDERS = {"spark": "spark", "conformance": "conformance", "e2e": "e2e"}
+FOLDERS = {"spark": "spark", "conformance": "conformance", "e2e": "e2e", "browser": "browser"}
 """Folder below tests/ → mark of every test in it."""
+ONE_FOLDER = ("conformance", "e2e", "browser")
+"""Marks whose tier looks for tests in the folder of that name alone (scripts/tiers.py)."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,5 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("cases")
         elif below and below[0] in FOLDERS:
             item.add_marker(FOLDERS[below[0]])
+        strays = [mark for mark in ONE_FOLDER if item.get_closest_marker(mark) and mark not in below]
+        if strays and not item.get_closest_marker("slow"):
+            raise pytest.UsageError(f"{item.nodeid} is marked {strays[0]} and is not below tests/{strays[0]}")
         if not any(item.get_closest_marker(cost) for cost in COSTS):
             item.add_marker("unit")

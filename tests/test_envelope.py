@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import string
 
 import pytest
@@ -11,12 +12,24 @@ from hypothesis import strategies as st
 from ds_dagster.conditions import CONDITIONS
 from ds_dagster.envelope import from_wire, to_wire
 from ds_dagster.errors import DsError, error
+from tests.tables import check_every
 
 TEXTS = st.text(st.sampled_from("ab[]{}()\"'\\\n\r\t:,% ä漢\u2028") | st.characters(codec="utf-8"), max_size=20)
 VALUES = TEXTS | st.integers() | st.booleans() | st.none() | st.lists(TEXTS, max_size=3)
-AROUND = st.sampled_from(
-    ["", "[STREAM_FAILED] it ended: ", "[ds:", "[ds:x] {", "Job aborted due to\n\t{", "[ds:NO_SUCH] {} "]
+AROUND = ("", "[STREAM_FAILED] it ended: ", "[ds:", "[ds:x] {", "Job aborted due to\n\t{", "[ds:NO_SUCH] {} ")
+AWKWARD = (
+    "",
+    "[ds:INTERNAL] {}",
+    "\"}'\\",
+    "{a}\n\r\t:,% ",
+    "\u00e4\u6f22\u2028",
+    -1,
+    True,
+    None,
+    ["[", "\n", "{"],
+    "]}()",
 )
+"""Values that look like parts of an envelope, are escaped in JSON or are no texts."""
 
 
 def parameters_of(condition: str) -> list[str]:
@@ -25,18 +38,33 @@ def parameters_of(condition: str) -> list[str]:
     return sorted({name for _, name, _, _ in fields if name and name != "detail"})
 
 
-@pytest.mark.parametrize("condition", sorted(CONDITIONS))
-@settings(max_examples=5, deadline=None)
-@given(data=st.data())
-def test_every_condition_comes_back_with_all_it_was_raised_with(condition: str, data: st.DataObject) -> None:
-    names = parameters_of(condition)
-    params = data.draw(st.fixed_dictionaries(dict.fromkeys(names, VALUES)))
-    raised = DsError(condition, params, detail=data.draw(TEXTS))
-    before, behind = data.draw(AROUND), data.draw(AROUND)
+def check_comes_back(raised: DsError, before: str, behind: str) -> None:
     found = from_wire(before + to_wire(raised) + behind)
     assert found is not None
-    assert (found.condition, found.params, found.detail) == (condition, params, raised.detail)
+    assert (found.condition, found.params, found.detail) == (raised.condition, raised.params, raised.detail)
     assert (found.message, found.hint) == (raised.message, raised.hint)
+
+
+def test_every_condition_comes_back_with_all_it_was_raised_with() -> None:
+    def check_condition(condition: str) -> None:
+        turn = itertools.cycle(AWKWARD)
+        for before, behind in itertools.pairwise((*AROUND, AROUND[0])):
+            params = {name: next(turn) for name in parameters_of(condition)}
+            raised = DsError(condition, params, detail=str(next(turn)))
+            assert raised.params == params
+            check_comes_back(raised, before, behind)
+
+    check_every(sorted(CONDITIONS), check_condition)
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_any_condition_comes_back_with_anything(data: st.DataObject) -> None:
+    condition = data.draw(st.sampled_from(sorted(CONDITIONS)))
+    params = data.draw(st.fixed_dictionaries(dict.fromkeys(parameters_of(condition), VALUES)))
+    raised = DsError(condition, params, detail=data.draw(TEXTS))
+    assert raised.params == params
+    check_comes_back(raised, data.draw(st.sampled_from(AROUND)), data.draw(st.sampled_from(AROUND)))
 
 
 def test_a_value_without_json_is_told_as_a_message_tells_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ds_dagster import conditions
 from ds_dagster.conditions import CONDITIONS, Condition
 from ds_dagster.errors import CLASSES, FAULTS, InternalError, error
 from tests.architecture.trees import ROOT, modules, texts
+from tests.tables import check_every
 
 ALL = tuple(condition for topic in conditions.TOPICS for condition in topic.CONDITIONS)
 TESTED_BY = (".py", ".sql", ".yaml", ".java")
@@ -75,8 +77,11 @@ def test_every_kind_has_a_class_and_a_fault() -> None:
     assert issubclass(CLASSES["internal"], InternalError)
 
 
-@pytest.mark.parametrize("condition", ALL, ids=lambda condition: condition.name)
-def test_texts_are_fit_to_be_read(condition: Condition) -> None:
+def test_texts_are_fit_to_be_read() -> None:
+    check_every(ALL, fit_to_be_read, name=attrgetter("name"))
+
+
+def fit_to_be_read(condition: Condition) -> None:
     assert re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*", condition.name)
     first = condition.message.split(" ")[0].strip("`'\",:")
     assert first in PROPER_NAMES or not first[:2].istitle(), f"begins in lower case: {condition.message}"
@@ -86,8 +91,11 @@ def test_texts_are_fit_to_be_read(condition: Condition) -> None:
     assert not re.search(r"\b(error occurred|something went wrong|oops)\b", condition.message + condition.hint)
 
 
-@pytest.mark.parametrize("condition", ALL, ids=lambda condition: condition.name)
-def test_texts_render_with_their_own_parameters(condition: Condition) -> None:
+def test_texts_render_with_their_own_parameters() -> None:
+    check_every(ALL, renders_with_its_own_parameters, name=attrgetter("name"))
+
+
+def renders_with_its_own_parameters(condition: Condition) -> None:
     names = set(PARAMETER.findall(condition.message + condition.hint))
     given: dict[str, Any] = dict.fromkeys(names, "x")
     problem = error(condition.name, **given)

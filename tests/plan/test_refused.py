@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from ds_dagster.conditions import CONDITIONS, constants, patterns, query, rows, sets
+from ds_dagster.project import Project
 from tests.plan.conftest import Compile
+from tests.tables import check_every
 
 WARNINGS = ("PATTERN_STATE", "UNBOUNDED_STATE", "STATEMENT_SKIPPED")
 MARK = "‸"
@@ -37,10 +37,21 @@ def places(marked: str) -> tuple[str, list[tuple[int, int]]]:
     return text, found
 
 
-@pytest.mark.parametrize(("title", "sql"), CASES, ids=[f"{n}-{title.split()[0]}" for n, (title, _) in enumerate(CASES)])
-def test_condition_and_place(title: str, sql: str, compile_sql: Compile) -> None:
-    text, expected = places(sql)
-    project = compile_sql(text)
+def test_condition_and_place_and_a_broken_relation(compile_sql: Compile) -> None:
+    """Compiled once for both: a refused query is a broken relation too."""
+
+    def check_case(case: tuple[str, str]) -> None:
+        title, sql = case
+        text, expected = places(sql)
+        project = compile_sql(text)
+        check_condition_and_place(project, title, expected)
+        if title not in WARNINGS and "SELECT" in sql:
+            check_broken(project)
+
+    check_every(CASES, check_case, name=" ".join)
+
+
+def check_condition_and_place(project: Project, title: str, expected: list[tuple[int, int]]) -> None:
     found = project.diagnostics
     assert sorted(d.condition for d in found) == sorted(title.split()), [d.text() for d in found]
     assert sorted((d.span.line, d.span.column) for d in found if d.span) == sorted(expected)
@@ -54,9 +65,7 @@ def test_condition_and_place(title: str, sql: str, compile_sql: Compile) -> None
         assert bool(diagnostic.caused_by) == (diagnostic.condition == "UPSTREAM_FAILED")
 
 
-@pytest.mark.parametrize("sql", [sql for title, sql in CASES if title not in WARNINGS and "SELECT" in sql])
-def test_a_refused_query_is_a_broken_relation(sql: str, compile_sql: Compile) -> None:
-    project = compile_sql(places(sql)[0])
+def check_broken(project: Project) -> None:
     assert project.broken
     for broken in project.broken:
         assert broken.diagnostics

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-FOLDERS = {"parse_case": "parse", "refused_case": "refused/syntax"}
+FOLDERS = {"parse_case": "parse"}
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ds_dagster.conditions import CONDITIONS, syntax
@@ -11,8 +9,11 @@ from ds_dagster.errors import DsError, NotYetError, UnsupportedError, UserError
 from ds_dagster.sql import parse_file, parse_statement
 from ds_dagster.sql.parser import DeltaStreamParser
 from ds_dagster.sql.refusals import REFUSED, refused
+from tests.sql.conftest import Case, cases
+from tests.tables import check_every
 
 MARK = "‸"
+CASES = cases("refused/syntax")
 ELSEWHERE = {"TYPOGRAPHIC_QUOTE", "COMMENT_TAG_UNKNOWN"}  # warnings, in test_comments.py and test_quotes.py
 
 
@@ -26,10 +27,14 @@ def places(marked: str) -> tuple[str, list[tuple[int, int]]]:
     return text, found
 
 
-def test_condition_and_place(refused_case: Any) -> None:
-    text, expected = places(refused_case.sql)
+def test_condition_and_place() -> None:
+    check_every(CASES, check_condition_and_place)
+
+
+def check_condition_and_place(case: Case) -> None:
+    text, expected = places(case.sql)
     parsed = parse_file("a.sql", text)
-    named = refused_case.title.split()
+    named = case.title.split()
     assert [found.condition for found in parsed.diagnostics] == named
     shown = [(found.span.line, found.span.column) for found in parsed.diagnostics if found.span]
     assert shown == expected
@@ -39,9 +44,13 @@ def test_condition_and_place(refused_case: Any) -> None:
         assert found.hint and "{" not in found.message.replace("${", "") + found.hint.replace("${", ""), found
 
 
-def test_alone_it_is_an_exception_of_its_kind(refused_case: Any) -> None:
-    text, _ = places(refused_case.sql)
-    first = refused_case.title.split()[0]
+def test_alone_it_is_an_exception_of_its_kind() -> None:
+    check_every(CASES, check_exception)
+
+
+def check_exception(case: Case) -> None:
+    text, _ = places(case.sql)
+    first = case.title.split()[0]
     kinds = {"user": UserError, "not_yet": NotYetError, "unsupported": UnsupportedError}
     with pytest.raises(DsError) as caught:
         parse_statement(text)
@@ -49,8 +58,11 @@ def test_alone_it_is_an_exception_of_its_kind(refused_case: Any) -> None:
     assert isinstance(caught.value, kinds[CONDITIONS[first].kind])
 
 
-@pytest.mark.parametrize("words", sorted(REFUSED), ids=" ".join)
-def test_every_known_form_is_refused_by_its_name(words: tuple[str, ...]) -> None:
+def test_every_known_form_is_refused_by_its_name() -> None:
+    check_every(sorted(REFUSED), check_refused_by_its_name, name=" ".join)
+
+
+def check_refused_by_its_name(words: tuple[str, ...]) -> None:
     text = " ".join(words).upper() + " something;\nCREATE DATABASE d;"
     parsed = parse_file("a.sql", text)
     found = parsed.diagnostics[0]
