@@ -5,6 +5,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
+DOCS := .cache/docs
 JAVA_SOURCES := $(shell find jvm -type f 2>/dev/null)
 
 .PHONY: help
@@ -78,6 +79,17 @@ format: setup ## rewrite the files as ruff formats them
 .PHONY: docs
 docs: setup ## write the pages of docs/ that are made from the code
 	@$(BIN)/python scripts/generate_docs.py
+
+.PHONY: docs-site
+docs-site: $(DOCS)/.done ## the documentation as a site in build/site, strictly (DS_DOCS_URL: where it will be)
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
+	@echo "build/site: $(DOCS)/bin/python -m mkdocs serve shows it" >&2
+
+$(DOCS)/.done: pyproject.toml
+	@scripts/venv.sh $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --group docs
+	@touch $@
 
 .PHONY: wheel
 wheel: setup ## a wheel in dist/, with the Java operators built in
