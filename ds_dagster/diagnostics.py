@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ds_dagster.documentation.address import condition_url
+
 Severity = Literal["error", "warning"]
 
 
@@ -50,7 +52,7 @@ class Diagnostic:
     related: tuple[Span, ...] = field(default=())
 
     def text(self) -> str:
-        """What a person reads, up to four lines: place and message, fragment, detail, hint."""
+        """What a person reads: place and message, fragment, detail, hint, address of the condition's page if any."""
         place = f"{self.span}: " if self.span else ""
         lines = [f"{place}{self.severity}: {self.message} [{self.condition}]"]
         if self.fragment and self.span:
@@ -60,7 +62,14 @@ class Diagnostic:
             lines.append(f"  detail: {self.detail}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
+        if self.url:
+            lines.append(f"  see: {self.url}")
         return "\n".join(lines)
+
+    @property
+    def url(self) -> str:
+        """Address of the condition's page; empty while the documentation is not published."""
+        return condition_url(self.condition)
 
     def json(self) -> Mapping[str, object]:
         """The shape ``ds check --json`` prints."""
@@ -69,6 +78,7 @@ class Diagnostic:
             "severity": self.severity,
             "message": self.message,
             "hint": self.hint,
+            "url": self.url or None,
             "file": self.span.file if self.span else None,
             "line": self.span.line if self.span else None,
             "column": self.span.column if self.span else None,

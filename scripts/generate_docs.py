@@ -6,6 +6,7 @@ Usage: python scripts/generate_docs.py [--check]        --check: write nothing, 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from ds_dagster.catalog.secret_properties import SECRET
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
+from ds_dagster.documentation.conditions import EXAMPLES, HEADINGS, KINDS
 from ds_dagster.plan.function import Function, Signature
 from ds_dagster.plan.functions import FUNCTIONS, KNOWN_LATER
 from ds_dagster.settings import EngineSettings, Settings
@@ -75,49 +77,13 @@ def codes(texts: Iterable[object]) -> str:
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
-KINDS: Mapping[str, str] = {
-    "user": "the project, the SQL or the environment; never retried",
-    "not_yet": "legal in the dialect, not built yet; the hint says what works today",
-    "unsupported": "refused for good; the hint says what works instead",
-    "external": "a server, the network or the disk; a job tries again with growing pauses",
-    "unreachable": "a server or the network does not answer; a job tries again for as long as it takes",
-    "busy": "the machine has too much to do; a job tries again every few seconds",
-    "waiting": "another job has to work first; the job waits for it, which is no failure",
-    "internal": "a bug of ours; please report it",
-}
-TOPICS: Mapping[str, str] = {
-    "applications": "Applications",
-    "syntax": "Statements and their text",
-    "project": "Projects and settings",
-    "catalog": "Stores, relations and properties",
-    "query": "Queries",
-    "patterns": "Patterns",
-    "sets": "Set operations, ranks and OVER",
-    "stores": "Looking at and writing into stores",
-    "secret": "Secrets and updates",
-    "cdc": "Changes of database tables",
-    "files": "Files",
-    "functions": "Functions of your own",
-    "row_logs": "Rows left out, and their logs",
-    "constants": "Constants in expressions",
-    "rows": "Totals, UNNEST and sub-selects as values",
-    "registry": "Schema registries, descriptors and their formats",
-    "spark": "Spark, Kafka and Kinesis while a job runs",
-    "runtime": "Jobs, engine and journal",
-    "orchestration": "Dagster",
-    "local": "Jars, Java and local servers",
-    "testing": "SQL test cases",
-    "command": "Commands",
-}
-"""Topic file → heading."""
-
 
 def errors_page() -> str:
     """Every condition with its texts."""
     parts = [
         "Everything that can go wrong has a name that stays the same from version to version. It stands in brackets "
         "behind the message, in `--json` output as `condition`, in the journal, in logs and in Dagster's events. `{…}` "
-        "are values of the case at hand.",
+        "are values of the case at hand. `ds errors NAME` explains one in a terminal, without a network.",
         table(["Whose fault", "Means"], [(code(kind), text) for kind, text in KINDS.items()]),
     ]
     for topic in conditions.TOPICS:
@@ -130,9 +96,37 @@ def errors_page() -> str:
             )
             for c in sorted(topic.CONDITIONS, key=lambda c: c.name)
         ]
-        heading = TOPICS[topic.__name__.rpartition(".")[2]]
+        heading = HEADINGS[topic.__name__.rpartition(".")[2]]
         parts += [f"## {heading}", table(["Condition", "Whose fault", "Says", "What to do"], rows)]
     return page("Errors", "ds_dagster/conditions/", *parts)
+
+
+MARK = "‸"
+"""Points at the place of a mistake in the fixtures of refused statements."""
+REFUSED = Path(__file__).parent.parent / "tests" / "fixtures" / "refused"
+
+
+def example_texts() -> str:
+    """Condition → the shortest refused statement of the tests that raises it alone, as JSON."""
+    shortest: dict[str, str] = {}
+    for path in sorted(REFUSED.rglob("*.sql")):
+        for part in path.read_text(encoding="utf-8").split("-- case: ")[1:]:
+            title, _, statement = part.partition("\n")
+            name, sql = title.strip(), statement.strip("\n")
+            if name in conditions.CONDITIONS and len(sql) < len(shortest.get(name, sql + " ")):
+                shortest[name] = sql
+    shown = {name: with_caret(sql) for name, sql in sorted(shortest.items())}
+    return json.dumps(shown, ensure_ascii=False, indent=0) + "\n"
+
+
+def with_caret(marked: str) -> str:
+    """A statement with a caret in a line of its own below the marked place."""
+    lines: list[str] = []
+    for line in marked.split("\n"):
+        lines.append(line.replace(MARK, ""))
+        if MARK in line:
+            lines.append(" " * line.index(MARK) + "^")
+    return "\n".join(lines)
 
 
 # --- stores -----------------------------------------------------------------------------------------------------------
@@ -362,6 +356,8 @@ VARIABLES: Mapping[str, str] = {
     "DS_PROFILE": "a file of store properties used instead of `<state>/local.toml`; `none`: no such file at all",
     "DS_LOG_LEVEL": "`debug`: the engine logs every batch",
     "DS_CACHE": "folder of downloaded jars and programs; default: `ds-dagster` in the user's cache folder",
+    "DS_DOCS_URL": "address of the documentation as a site; messages then end with the address of their page. Default: "
+    "the project URL `Documentation` of the installed package, none where it has none",
     "DS_IVY_SETTINGS": "an Ivy settings file for the download of jars (a company's own repository)",
 }
 """Environment variables beside the settings' own."""
@@ -474,12 +470,15 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
 }
 """File in docs/ → what makes it."""
+DATA: Mapping[Path, Callable[[], str]] = {EXAMPLES: example_texts}
+"""File that the package carries → what makes it."""
 
 
-def stale() -> dict[str, str]:
-    """Pages that differ from what the code says now, with their new text."""
-    made = {name: make() for name, make in PAGES.items()}
-    return {name: text for name, text in made.items() if _read(DOCS / name) != text}
+def stale() -> dict[Path, str]:
+    """Files that differ from what the code says now, with their new text."""
+    generated = {**{DOCS / name: make for name, make in PAGES.items()}, **DATA}
+    texts = {path: make() for path, make in generated.items()}
+    return {path: text for path, text in texts.items() if _read(path) != text}
 
 
 def _read(path: Path) -> str:
@@ -488,15 +487,14 @@ def _read(path: Path) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write or check; the exit code."""
-    found = stale()
-    if "--check" in arguments:
-        for name in found:
-            print(f"docs/{name} is not what the code says: run `make docs`", file=sys.stderr)
-        return int(bool(found))
-    for name, text in found.items():
-        (DOCS / name).write_text(text, encoding="utf-8")
-        print(f"docs/{name} written", file=sys.stderr)
-    return 0
+    for path, text in (changed := stale()).items():
+        shown = path.relative_to(DOCS.parent)
+        if "--check" in arguments:
+            print(f"{shown} is not what the code says: run `make docs`", file=sys.stderr)
+            continue
+        path.write_text(text, encoding="utf-8")
+        print(f"{shown} written", file=sys.stderr)
+    return int("--check" in arguments and bool(changed))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "check": "project_commands",
     "explain": "project_commands",
     "lineage": "project_commands",
+    "errors": "errors_command",
     "ls": "project_commands",
     "init": "project_commands",
     "plan": "job_commands",

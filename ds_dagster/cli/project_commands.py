@@ -51,7 +51,8 @@ def check_command(paths: tuple[Path, ...], online: bool, project: Path | None, a
         counts = (len(loaded.catalog.relations), len(loaded.queries))
         note(f"{loaded.statements} statements, {counts[0]} relations, {counts[1]} queries: ok")
     else:
-        note(f"{count} mistake{'s' if count != 1 else ''} in {loaded.statements} statements")
+        mistakes = f"{count} mistake{'s' if count != 1 else ''}"
+        note(f"{mistakes} in {loaded.statements} statements; `ds errors NAME` explains one")
     return 0 if ok else 1
 
 

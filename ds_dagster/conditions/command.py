@@ -150,6 +150,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "DESCRIBE QUERY {name} shows more, `ds logs {name}` its log",
     ),
     Condition(
+        "CONDITION_UNKNOWN",
+        "user",
+        "no condition is called {name}",
+        "did you mean {nearest}? `ds errors` lists all of them",
+    ),
+    Condition(
         "FOLDER_NOT_EMPTY",
         "user",
         "{file} is there already, nothing was written",

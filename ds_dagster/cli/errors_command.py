@@ -1,0 +1,62 @@
+"""``ds errors``: what a condition means and what to do, without a network and without a project."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import asdict
+
+import click
+
+from ds_dagster.cli.output import emit_json, json_option, table
+from ds_dagster.conditions import CONDITIONS
+from ds_dagster.documentation.address import condition_url
+from ds_dagster.documentation.conditions import Explained, explained
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean
+
+WIDTH = 100
+
+
+@click.command("errors")
+@click.argument("name", required=False)
+@json_option
+def errors_command(name: str | None, as_json: bool) -> int:
+    """Explain the condition NAME, the word in brackets behind a message; without NAME list all of them.
+
+    NAME is read in any case, with or without its brackets.
+    """
+    if name is None:
+        return _all(as_json)
+    condition = name.strip("[]").upper()
+    if condition not in CONDITIONS:
+        raise error("CONDITION_UNKNOWN", name=name, nearest=did_you_mean(condition, CONDITIONS))
+    found = explained(condition)
+    if as_json:
+        emit_json({**asdict(found), "url": condition_url(condition) or None})
+        return 0
+    for line in _lines(found):
+        click.echo(line)
+    return 0
+
+
+def _all(as_json: bool) -> int:
+    every = [explained(name) for name in sorted(CONDITIONS)]
+    if as_json:
+        emit_json([asdict(found) for found in every])
+    else:
+        table(["condition", "topic", "message"], [(found.name, found.topic, found.message) for found in every])
+    return 0
+
+
+def _lines(found: Explained) -> list[str]:
+    lines = [found.name, *_wrapped(found.message), "", *_wrapped(f"{found.meaning}. Topic: {found.topic}.")]
+    lines += ["", "What to do:", *_wrapped(found.hint or "report it with the text of the message")]
+    if found.example:
+        lines += ["", "A statement that raises it:", *(f"    {line}" for line in found.example.split("\n"))]
+    if url := condition_url(found.name):
+        lines += ["", f"  {url}"]
+    return lines
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ")

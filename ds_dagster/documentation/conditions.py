@@ -1,0 +1,116 @@
+"""A condition explained: what `ds errors NAME` prints and the condition's page of the documentation shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ds_dagster.conditions import CONDITIONS, TOPICS, render
+
+KINDS: Mapping[str, str] = {
+    "user": "the project, the SQL or the environment is at fault; never retried",
+    "not_yet": "legal in the dialect, not built yet; the hint says what works today",
+    "unsupported": "refused for good; the hint says what works instead",
+    "external": "a server, the network or the disk is at fault; a job retries with growing pauses",
+    "unreachable": "a server or the network does not answer; a job retries for as long as it takes",
+    "busy": "the machine has too much to do; a job retries every few seconds",
+    "waiting": "another job has to work first; the job waits for it, which is not a failure",
+    "internal": "a bug of ours; please report it",
+}
+"""Kind of a condition → what that means for the reader."""
+
+HEADINGS: Mapping[str, str] = {
+    "applications": "Applications",
+    "syntax": "Statements and their text",
+    "project": "Projects and settings",
+    "catalog": "Stores, relations and properties",
+    "query": "Queries",
+    "patterns": "Patterns",
+    "sets": "Set operations, ranks and OVER",
+    "stores": "Looking at and writing into stores",
+    "secret": "Secrets and updates",
+    "cdc": "Changes of database tables",
+    "files": "Files",
+    "functions": "Functions of your own",
+    "row_logs": "Rows left out, and their logs",
+    "constants": "Constants in expressions",
+    "rows": "Totals, UNNEST and sub-selects as values",
+    "registry": "Schema registries, descriptors and their formats",
+    "spark": "Spark, Kafka and Kinesis while a job runs",
+    "runtime": "Jobs, engine and journal",
+    "orchestration": "Dagster",
+    "local": "Jars, Java and local servers",
+    "testing": "SQL test cases",
+    "command": "Commands",
+}
+"""File of :mod:`ds_dagster.conditions` → heading of its conditions."""
+
+EXAMPLES = Path(__file__).with_name("examples.json")
+"""Condition → a statement that raises it, with a caret below the place. ``scripts/generate_docs.py`` writes the file
+from the statements that the tests compile, so each of them is known to be refused with that condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Everything known of a condition, as texts for people.
+
+    Attributes:
+        name: the condition.
+        kind: key of :data:`KINDS`.
+        meaning: who is at fault and whether a retry helps.
+        topic: heading the condition is listed under.
+        message: template of the message; ``{name}`` stands for a value of the case at hand.
+        hint: template of what to do; empty for bugs.
+        example: a statement that raises it; empty where no statement alone does.
+    """
+
+    name: str
+    kind: str
+    meaning: str
+    topic: str
+    message: str
+    hint: str
+    example: str
+
+
+def explained(name: str) -> Explained:
+    """One condition.
+
+    Raises:
+        KeyError: no condition has this name.
+    """
+    condition = CONDITIONS[name]
+    meaning = KINDS[condition.kind]
+    return Explained(
+        name=name,
+        kind=condition.kind,
+        meaning=meaning[0].upper() + meaning[1:],
+        topic=HEADINGS[topic_of(name)],
+        message=render(condition.message, {}),
+        hint=render(condition.hint, {}),
+        example=examples().get(name, ""),
+    )
+
+
+@lru_cache(maxsize=1)
+def _topics() -> Mapping[str, str]:
+    return {c.name: topic.__name__.rpartition(".")[2] for topic in TOPICS for c in topic.CONDITIONS}
+
+
+def topic_of(name: str) -> str:
+    """Name of the file of :mod:`ds_dagster.conditions` that defines a condition.
+
+    Raises:
+        KeyError: no condition has this name.
+    """
+    return _topics()[name]
+
+
+@lru_cache(maxsize=1)
+def examples() -> Mapping[str, str]:
+    """Condition → statement, for those a statement alone can raise."""
+    loaded: dict[str, str] = json.loads(EXAMPLES.read_text(encoding="utf-8"))
+    return loaded
