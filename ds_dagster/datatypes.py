@@ -125,6 +125,18 @@ def is_temporal(type_: DataType) -> bool:
     return isinstance(type_, Scalar) and type_.name in ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
+def holds_timestamp(type_: DataType) -> bool:
+    """TIMESTAMP, TIMESTAMP_LTZ, or an ARRAY, MAP or STRUCT with one inside."""
+    inside: tuple[DataType, ...] = ()
+    if isinstance(type_, ArrayType):
+        inside = (type_.element,)
+    elif isinstance(type_, MapType):
+        inside = (type_.key, type_.value)
+    elif isinstance(type_, StructType):
+        inside = tuple(field.type for field in type_.fields)
+    return is_temporal(type_) or any(map(holds_timestamp, inside))
+
+
 def is_primitive(type_: DataType) -> bool:
     """Anything but ARRAY, MAP and STRUCT."""
     return isinstance(type_, Scalar)

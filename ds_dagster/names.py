@@ -44,6 +44,21 @@ def nearest(name: str, known: Iterable[str], count: int = 3, cutoff: float = 0.5
     return tuple(by_fold[key] for key in found)
 
 
+def meant(word: str, known: Iterable[str], shortest: int = 3) -> str:
+    """The keyword that a word is nearly, empty for none: one with its letters in another order, or, from ``shortest``
+    letters on, one letter more, less or other."""
+    found = [one for one in known if one != word and _is_nearly(word, one, shortest)]
+    return max(found, key=lambda one: difflib.SequenceMatcher(None, word, one).ratio(), default="")
+
+
+def _is_nearly(word: str, known: str, shortest: int) -> bool:
+    if sorted(word) == sorted(known):
+        return True
+    blocks = difflib.SequenceMatcher(None, word, known, autojunk=False).get_matching_blocks()
+    other = max(len(word), len(known)) - sum(block.size for block in blocks)
+    return len(known) >= shortest and other <= 1 < len(word)
+
+
 NO_NAMES = "(none)"
 """Stands for names where there are none to choose from; a part of a hint that would show it is left out."""
 

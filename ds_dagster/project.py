@@ -14,10 +14,11 @@ from ds_dagster.catalog.builder import declare
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declared import Declared, qualify
-from ds_dagster.catalog.inference import delivery, shared_entities
+from ds_dagster.catalog.inference import delivery
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties import PropertySpec, property_index
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.shared_entities import shared_entities
 from ds_dagster.catalog.store import StoreAdmin, StoreDefinition, StoreKind
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic, Span
@@ -174,11 +175,10 @@ def compile_texts(texts: Sequence[tuple[str, str]], settings: Settings) -> Proje
 def slice_of(project: Project, query: BoundQuery) -> tuple[SliceStatement, ...]:
     """Everything the query needs to compile alone: its stores, the relations it reads as declarations (a relation
     made by another query is carried as the DDL that inference arrived at), its own statement. No secret, no
-    connection value of the
-    overlay: what of a store travels stands in ``plan/slices.py``."""
+    connection value of the overlay: what of a store travels stands in ``plan/slices.py``."""
+    pieces = slice_pieces(query, project.catalog, property_index(KINDS))
     return tuple(
-        SliceStatement(text, span.file, span.line, span.column, context.database, context.schema, context.store)
-        for text, span, context in slice_pieces(query, project.catalog, property_index(KINDS))
+        SliceStatement(text, at.file, at.line, at.column, c.database, c.schema, c.store) for text, at, c in pieces
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ds_dagster.catalog.name_rules import ANY_NAME, NameRule
 from ds_dagster.datatypes import StructType
 
 WAREHOUSE_LOOKUP_MILLIS = 60_000
@@ -48,7 +49,8 @@ class Capabilities:
         entity_parts: WITH properties that name the entity, in order, each with its default (empty = the relation's
         own name);
             no parts at all: the qualified name of the relation.
-        entity_rule: regular expression that names of entities match as a whole, and the rule in words; empty for any.
+        entity_rule: which names its entities have; where properties name an entity in parts, each of them.
+        column_rule: which names the columns of its tables and views have.
         entity_list: WITH property that names several entities at once, instead of the parts.
         required_parts: those of them that have to be written, each with an example.
         row_metadata: type of ``rowmetadata()``, None where a record has no such thing.
@@ -69,7 +71,8 @@ class Capabilities:
     required_counts: tuple[str, ...] = ()
     entity_settings_prefix: str = ""
     counts_unless: tuple[str, str] | None = None
-    entity_rule: tuple[str, str] = ("", "")
+    entity_rule: NameRule = ANY_NAME
+    column_rule: NameRule = ANY_NAME
     stream_delivery: Delivery = "at_least_once"
     changelog_delivery: Delivery = "at_least_once"
     table_delivery: Delivery = "at_least_once"

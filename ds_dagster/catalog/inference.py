@@ -8,7 +8,7 @@ sizes only where it stands on the same kind of store; the key of a changelog is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +23,7 @@ from ds_dagster.catalog.records import (
     Draft,
     Findings,
     check_columns,
+    check_timestamp_format,
     event_time,
     record_key,
     value_format,
@@ -31,6 +32,7 @@ from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation, 
 from ds_dagster.catalog.relation_schemas import check_schemas, default_format, descriptors
 from ds_dagster.catalog.relations_declared import (
     check_holds,
+    check_names,
     check_parts,
     check_upsert_mode,
     entity_of,
@@ -197,6 +199,8 @@ def infer_sink(
 
 def _check_made(made: Relation, draft: Draft, kind: StoreKind, findings: Findings) -> None:
     findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
+    findings.collect(lambda: check_timestamp_format(made, draft.values))
+    check_names(kind, made, findings)
     findings.extend(relation_problems(kind, made))
 
 
@@ -358,7 +362,10 @@ def delivery(relation: RelationKind, values: Mapping[str, PropertyValue], kind: 
 
 
 def resolve_source(
-    relation: Relation, properties: Sequence[Property], kinds: Mapping[str, StoreKind] | None = None
+    relation: Relation,
+    properties: Sequence[Property],
+    kinds: Mapping[str, StoreKind] | None = None,
+    store_kind: str | None = None,
 ) -> tuple[ReadChoices, Sequence[Diagnostic]]:
     """How a query reads a relation: its own defaults, overridden by WITH behind the source.
 
@@ -366,14 +373,16 @@ def resolve_source(
         relation: the source.
         properties: of WITH behind it, or behind the window around it.
         kinds: store kinds, for the properties of kinds that others registered.
+        store_kind: of the relation's store, whose properties may stand there; None: those of any kind.
     """
     findings = Findings()
-    pulled = property_index(kinds or {}).pull(properties, "source")
+    pulled = property_index(kinds or {}).pull(properties, "source", store_kind)
     findings.extend(pulled.diagnostics)
     draft = Draft(
         str(relation.name), relation.kind, relation.columns, relation.primary_key, pulled.values, relation.span
     )
     time = findings.collect(lambda: event_time(draft, relation.event_time)) or relation.event_time
+    findings.collect(lambda: check_timestamp_format(relation, pulled.values))
     start = findings.collect(lambda: starting_point(pulled.values, relation.start, relation.span)) or relation.start
     choices = ReadChoices(
         start=start,
@@ -419,24 +428,3 @@ def _temporal_mode(values: Mapping[str, PropertyValue]) -> Literal["event_time",
     if found is None:
         return None
     return "immediate" if found.value == "immediate" else "event_time"
-
-
-def shared_entities(relations: Iterable[Relation]) -> Sequence[Diagnostic]:
-    """ENTITY_SHARED for every two relations of CREATE … AS that would write the same entity."""
-    findings = Findings()
-    writers: dict[tuple[str, str], Relation] = {}
-    for relation in relations:
-        if relation.declared:
-            continue
-        first = writers.setdefault((relation.store, relation.entity), relation)
-        if first is not relation:
-            problem = error(
-                "ENTITY_SHARED",
-                span=relation.span,
-                relation=str(relation.name),
-                other=str(first.name),
-                entity=relation.entity,
-                store=relation.store,
-            )
-            findings.add(problem, first.span)
-    return findings.diagnostics

@@ -5,6 +5,7 @@ The one table of all properties is ``catalog/property_table.py``; a store kind p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-PropertyType = Literal["text", "word", "integer", "boolean", "name", "names", "type", "millis", "moment", "file"]
+PropertyType = Literal[
+    "text", "word", "integer", "boolean", "name", "names", "type", "millis", "moment", "file", "ratio"
+]
 Place = Literal["store", "registry", "secret", "relation", "sink", "source", "query", "entity", "descriptor_source",
               "function_source", "function"]  # fmt: skip
 
@@ -65,7 +68,10 @@ class PropertySpec:
         secret: never shown.
         aliases: older spellings.
         not_yet: reason it is refused for now, empty when built.
+        choice_aliases: (word, the choice it means) of other spellings.
         choices_not_yet: legal words that are refused for now, with the reason.
+        entries: of a name with ``*``, what may stand there: a value is checked as its entry says and kept as text.
+        other_entries: beginnings of names that may stand there too, whatever their values.
     """
 
     name: str
@@ -78,6 +84,17 @@ class PropertySpec:
     aliases: tuple[str, ...] = ()
     not_yet: str = ""
     choices_not_yet: tuple[tuple[str, str], ...] = ()
+    choice_aliases: tuple[tuple[str, str], ...] = ()
+    entries: tuple[PropertySpec, ...] = ()
+    other_entries: tuple[str, ...] = ()
+
+    def entry(self, name: str) -> PropertySpec | None:
+        """What the value behind a whole name has to be: the spec itself where nothing more is known, None for a name
+        that may not stand there."""
+        suffix = name[len(self.name) - 1 :]
+        if not self.entries or suffix.startswith(self.other_entries):
+            return self
+        return next((one for one in self.entries if one.name == suffix), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +164,9 @@ class PropertyIndex:
             NotYetError: PROPERTY_NOT_YET.
         """
         spec = self.find(item.name)
-        if spec is None:
-            nearest = did_you_mean(item.name, self.names_at(place, kind))
+        if spec is None or spec.entry(item.name) is None:
+            among = self.names_at(place, kind) if spec is None else [spec.name[:-1] + one.name for one in spec.entries]
+            nearest = did_you_mean(item.name, among)
             raise error("UNKNOWN_PROPERTY", span=item.span, name=item.name, place=PLACES[place], nearest=nearest)
         if place not in spec.places:
             belongs = " or ".join(PLACES[p] for p in spec.places)
@@ -201,6 +219,9 @@ def convert(spec: PropertySpec, item: Property, place: Place) -> str | int | boo
         if place not in (*CONNECTIONS, "secret") or spec.type not in ("text", "file"):
             raise error("REFERENCE_NOT_HERE", span=item.value_span, name=item.name)
         return item.value
+    entry = spec.entry(item.name)
+    if entry is not None and entry is not spec:
+        CONVERTERS[entry.type](entry, item)
     return CONVERTERS[spec.type](spec, item)
 
 
@@ -227,6 +248,7 @@ def _text(spec: PropertySpec, item: Property) -> str:
 
 def _word(spec: PropertySpec, item: Property) -> str:
     word = _text(spec, item).lower()
+    word = dict(spec.choice_aliases).get(word, word)
     if word in spec.choices:
         return word
     for name, reason in spec.choices_not_yet:
@@ -243,7 +265,7 @@ def _integer(spec: PropertySpec, item: Property) -> int:
     if (
         isinstance(item.value, bool)
         or not text.isascii()
-        or not text.isdigit()
+        or not text.removeprefix("-").isdigit()
         or int(text) < least
         or int(text) > 2**63 - 1
     ):
@@ -256,6 +278,13 @@ def _boolean(spec: PropertySpec, item: Property) -> bool:
     if text not in ("true", "false"):
         raise invalid(spec, item, "TRUE, FALSE")
     return text == "true"
+
+
+def _ratio(spec: PropertySpec, item: Property) -> str:
+    text = str(item.value).strip()
+    if not re.fullmatch(r"0(\.[0-9]+)?|\.[0-9]+|1(\.0+)?", text):
+        raise invalid(spec, item, "a number from 0 to 1")
+    return text
 
 
 def _name(spec: PropertySpec, item: Property) -> str:
@@ -281,6 +310,8 @@ def _names(spec: PropertySpec, item: Property) -> str:
     parts = [part.strip() for part in _text(spec, item).split(",")]
     if not all(parts):
         raise invalid(spec, item, "names with commas between them")
+    if spec.choices and not all(part.lower() in spec.choices for part in parts):
+        raise invalid(spec, item, f"one or several of {', '.join(spec.choices)} with commas between them")
     return ",".join(parts)
 
 
@@ -296,6 +327,7 @@ CONVERTERS: Mapping[PropertyType, Callable[[PropertySpec, Property], str | int |
         "millis": _integer,
         "moment": _moment,
         "file": _text,
+        "ratio": _ratio,
     }
 )
 

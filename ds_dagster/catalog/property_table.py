@@ -8,8 +8,10 @@ belong to it (:func:`specs`); a property that some kinds list is refused on the 
 
 from __future__ import annotations
 
+from ds_dagster.catalog.kafka_properties import KAFKA
 from ds_dagster.catalog.properties import Place, PropertySpec
 from ds_dagster.catalog.secret_properties import SECRET
+from ds_dagster.catalog.topic_settings import OTHERS, TOPIC_SETTINGS
 
 _ENTITY: tuple[Place, ...] = ("relation", "sink", "entity")
 _WRITTEN: tuple[Place, ...] = ("relation", "sink")
@@ -26,14 +28,14 @@ STORE: tuple[PropertySpec, ...] = (
         _CONNECTION,
         "addresses: bootstrap servers, endpoint URL, postgresql://host:port/db, folder or s3://bucket/prefix, URLs of "
         "a schema registry",
-        aliases=("url",),
+        aliases=("url", "bootstrap.servers"),
     ),
     PropertySpec(
         "access_region",
         "text",
         _CLOUD,
         "cloud region of the store, or of the service that keeps a secret",
-        aliases=("availability_zone", "kinesis.region"),
+        aliases=("availability_zone", "kinesis.region", "access.region"),
     ),
     PropertySpec(
         "config_file", "file", ("store",), "file with further properties of the store, relative to the project"
@@ -51,14 +53,41 @@ STORE: tuple[PropertySpec, ...] = (
     PropertySpec("tls.disabled", "boolean", ("store",), "connect without TLS"),
     PropertySpec("tls.verify_server_hostname", "boolean", ("store",), "compare the server's name with its certificate"),
     PropertySpec(
-        "tls.ca_cert_file", "file", _CONNECTION, "PEM file of the authority that signed the server's certificate"
+        "tls.ca_cert_file",
+        "file",
+        _CONNECTION,
+        "PEM file of the authority that signed the server's certificate",
+        aliases=("ssl.ca.location",),
     ),
-    PropertySpec("tls.ca_cert", "text", ("store",), "the same certificate as PEM text"),
-    PropertySpec("tls.client.cert_file", "file", ("store",), "PEM file of the client's own certificate and its chain"),
-    PropertySpec("tls.client.cert", "text", ("store",), "the same certificate as PEM text"),
-    PropertySpec("tls.client.key_file", "file", ("store",), "PEM file (PKCS #8) of the key of that certificate"),
-    PropertySpec("tls.client.key", "text", ("store",), "the same key as PEM text", secret=True),
-    PropertySpec("tls.client.key_password", "text", ("store",), "password of that key", secret=True),
+    PropertySpec("tls.ca_cert", "text", ("store",), "the same certificate as PEM text", aliases=("ssl.ca.pem",)),
+    PropertySpec(
+        "tls.client.cert_file",
+        "file",
+        ("store",),
+        "PEM file of the client's own certificate and its chain",
+        aliases=("ssl.certificate.location",),
+    ),
+    PropertySpec(
+        "tls.client.cert", "text", ("store",), "the same certificate as PEM text", aliases=("ssl.certificate.pem",)
+    ),
+    PropertySpec(
+        "tls.client.key_file",
+        "file",
+        ("store",),
+        "PEM file (PKCS #8) of the key of that certificate",
+        aliases=("ssl.key.location",),
+    ),
+    PropertySpec(
+        "tls.client.key", "text", ("store",), "the same key as PEM text", secret=True, aliases=("ssl.key.pem",)
+    ),
+    PropertySpec(
+        "tls.client.key_password",
+        "text",
+        ("store",),
+        "password of that key",
+        secret=True,
+        aliases=("ssl.key.password",),
+    ),
     PropertySpec(
         "tls.cipher_suites", "names", ("store",), "cipher suites that may be used, by their registered (IANA) names"
     ),
@@ -67,36 +96,7 @@ STORE: tuple[PropertySpec, ...] = (
         "names",
         ("store",),
         "TLS versions the queries' connections may use: TLSv1.2, TLSv1.3; control connections take the best both know",
-    ),
-    PropertySpec(
-        "kafka.profile",
-        "word",
-        ("store",),
-        "service whose usual login and TLS hold where nothing is written; CONFLUENT_CLOUD for type CONFLUENT_KAFKA",
-        choices=("none", "msk", "confluent_cloud", "redpanda"),
-    ),
-    PropertySpec(
-        "kafka.sasl.hash_function",
-        "word",
-        ("store",),
-        "how to log in to the brokers",
-        choices=("none", "plain", "sha256", "sha512", "oauthbearer", "aws_msk_iam"),
-    ),
-    PropertySpec("kafka.sasl.username", "text", ("store",), "user of the brokers"),
-    PropertySpec("kafka.sasl.password", "text", ("store",), "password of that user", secret=True),
-    PropertySpec("kafka.sasl.oauth.token_endpoint_url", "text", ("store",), "where OAUTHBEARER gets its tokens (OIDC)"),
-    PropertySpec("kafka.sasl.oauth.client_id", "text", ("store",), "client that asks for tokens"),
-    PropertySpec("kafka.sasl.oauth.client_secret", "text", ("store",), "secret of that client", secret=True),
-    PropertySpec("kafka.sasl.oauth.scope", "text", ("store",), "scope that is asked for"),
-    PropertySpec(
-        "kafka.sasl.oauth.extensions",
-        "text",
-        ("store",),
-        "SASL extensions, name=value with commas between them (logicalCluster, identityPoolId of Confluent Cloud)",
-    ),
-    PropertySpec("kafka.msk.iam_role_arn", "text", ("store",), "role to assume for AWS_MSK_IAM; default: the engine's"),
-    PropertySpec(
-        "kafka.msk.aws_region", "text", ("store",), "region of MSK; default: the one in access_region or in uris"
+        aliases=("ssl.enabled.protocols",),
     ),
     PropertySpec(
         "schema_registry.name",
@@ -229,7 +229,15 @@ ENTITY: tuple[PropertySpec, ...] = (
     PropertySpec(
         "topic.shards", "integer", _ENTITY, "shards of the Kinesis stream", minimum=1, aliases=("kinesis.shards",)
     ),
-    PropertySpec("kafka.topic.*", "text", _ENTITY, "setting of a new topic, passed through"),
+    PropertySpec(
+        "kafka.topic.*",
+        "text",
+        _ENTITY,
+        "setting of a new topic by Kafka's own name, `kafka.topic.retention.ms`; settings that begin with `confluent.` "
+        "or `redpanda.` are passed through",
+        entries=TOPIC_SETTINGS,
+        other_entries=OTHERS,
+    ),
     PropertySpec(
         "kinesis.stream.mode",
         "word",
@@ -547,7 +555,7 @@ QUERY: tuple[PropertySpec, ...] = (
 )
 
 PROPERTIES: tuple[PropertySpec, ...] = (
-    *STORE, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *FUNCTION, *QUERY,
+    *STORE, *KAFKA, *REGISTRY, *SECRET, *DATABRICKS, *ENTITY, *FILES, *RELATION, *SOURCE, *FUNCTION, *QUERY,
 )  # fmt: skip
 _BY_NAME = {spec.name: spec for spec in PROPERTIES}
 

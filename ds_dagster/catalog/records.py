@@ -10,9 +10,17 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from ds_dagster.catalog.properties import split_names
-from ds_dagster.catalog.relation import Column, EventTime, KeyFormat, RecordKey, TimestampFormat, ValueFormat
+from ds_dagster.catalog.relation import (
+    Column,
+    EventTime,
+    KeyFormat,
+    RecordKey,
+    Relation,
+    TimestampFormat,
+    ValueFormat,
+)
 from ds_dagster.catalog.values import PropertyValue
-from ds_dagster.datatypes import DataType, StructType, is_primitive, is_temporal
+from ds_dagster.datatypes import DataType, StructType, holds_timestamp, is_primitive, is_temporal
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
@@ -45,6 +53,8 @@ KEY_FORMATS: Mapping[str, KeyFormat] = MappingProxyType(
     }
 )
 """Format of keys by what is written, else by the format of the value."""
+BINARY_FORMATS = frozenset(("avro", "protobuf", "parquet"))
+"""Formats in which a timestamp is a number, not a text."""
 PRIMITIVE_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "TINYINT", "FLOAT", "BOOLEAN", "VARBINARY")
 
 
@@ -186,7 +196,7 @@ def record_key(draft: Draft, default: ValueFormat) -> RecordKey:
     """
     type_ = _key_type(draft)
     columns = _key_columns(draft)
-    if type_ is None and not columns and draft.written and "key.format" in draft.values:
+    if type_ is None and not columns and "key.format" in draft.values:
         raise error("KEY_FORMAT_WITHOUT_KEY", span=draft.span_of("key.format"), relation=draft.name)
     if type_ is None and not columns:
         _refuse_exclusion(draft, ())
@@ -277,6 +287,26 @@ def _refuse_exclusion(draft: Draft, key: Sequence[Column]) -> tuple[str, ...]:
 def _contradiction(draft: Draft, first: str, second: str, reason: str, fix: str) -> DsError:
     span = draft.span_of(first)
     return error("KEY_CONTRADICTS", span=span, first=first, second=second, relation=draft.name, reason=reason, fix=fix)
+
+
+def check_timestamp_format(relation: Relation, values: Mapping[str, PropertyValue]) -> None:
+    """``timestamp.format`` is the text of timestamps: there have to be some that are written as text.
+
+    Raises:
+        UserError: TIMESTAMP_FORMAT_UNUSED.
+    """
+    written = values.get("timestamp.format")
+    if written is None:
+        return
+    formats = {relation.value_format, relation.key.format} - {"none"}
+    reason = ""
+    if not any(holds_timestamp(column.type) for column in relation.columns):
+        reason = "no column holds a TIMESTAMP or TIMESTAMP_LTZ"
+    elif formats <= BINARY_FORMATS:
+        reason = f"{relation.value_format} has a type of its own for them"
+    if reason:
+        span = written.span or relation.span
+        raise error("TIMESTAMP_FORMAT_UNUSED", span=span, relation=relation.name.name, reason=reason)
 
 
 def event_time(draft: Draft, default: EventTime | None = None) -> EventTime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,12 +11,14 @@ from typing import TYPE_CHECKING
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declared import KIND_WORDS, current_store
 from ds_dagster.catalog.file_formats import check_files
+from ds_dagster.catalog.name_rules import refused_columns, refused_entity
 from ds_dagster.catalog.properties import Place, PropertyIndex
 from ds_dagster.catalog.records import (
     NULLABLE_KEY,
     Draft,
     Findings,
     check_columns,
+    check_timestamp_format,
     event_time,
     record_key,
     value_format,
@@ -44,6 +45,10 @@ from ds_dagster.sql.statements import ColumnDefinition, CreateAsSelect, CreateRe
 
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreKind
+
+
+TABLES: tuple[RelationKind, ...] = ("table", "materialized_view")
+"""Kinds whose columns are columns of a table in their store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +149,16 @@ def entity_of(kind: StoreKind, name: QualifiedName, values: Mapping[str, Propert
     return ".".join(chosen)
 
 
-def check_entity(kind: StoreKind, store: str, entity: str, span: Span) -> None:
-    """Raises: UserError ENTITY_NAME_INVALID for a name the kind of store refuses."""
-    pattern, rule = kind.capabilities.entity_rule
-    if pattern and not re.fullmatch(pattern, entity):
-        shown = entity if len(entity) <= 60 else f"{entity[:60]}…"
-        raise error("ENTITY_NAME_INVALID", span=span, entity=shown, store=store, allowed=rule)
+def check_names(kind: StoreKind, relation: Relation, findings: Findings) -> None:
+    """The store takes the names of the relation's entity and, of a table or view, of its columns."""
+    able, values = kind.capabilities, relation.properties
+    own = relation.name.name
+    named = [str(values[p].value) if p in values else (default or own) for p, default in able.entity_parts]
+    parts = named if len(named) > 1 and able.entity_list not in values else [relation.entity]
+    wrong = refused_entity(able.entity_rule, relation.store, parts, relation.span)
+    columns = refused_columns(able.column_rule, kind.name, relation) if relation.kind in TABLES else None
+    for problem in filter(None, (wrong, columns)):
+        findings.add(problem)
 
 
 def declared_relation(
@@ -169,7 +178,6 @@ def declared_relation(
     span = values["store"].span or statement.name.span if "store" in values else statement.name.span
     findings.collect(lambda: check_holds(kind, statement.kind, store, span, written=False))
     entity = entity_of(kind, name, values)
-    findings.collect(lambda: check_entity(kind, store.name, entity, statement.name.span))
     values = {**ground.entities.get((store.name, entity), {}), **values}
     draft = Draft(str(name), statement.kind, columns, primary_key, values, statement.name.span)
     check_columns(draft, findings)
@@ -202,6 +210,8 @@ def declared_relation(
     if not findings.failed:
         findings.collect(lambda: check_schemas(made, kind, store, draft))
     findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
+    findings.collect(lambda: check_timestamp_format(made, values))
+    check_names(kind, made, findings)
     findings.extend(relation_problems(kind, made))
     return made
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ds_dagster.catalog.name_rules import refused_entity
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import TIMESTAMP_LTZ, VARBINARY, VARCHAR, DataType, Scalar
@@ -118,13 +119,16 @@ def check_log(
         records: records that cannot be read are kept, not rows of the query.
 
     Raises:
-        UserError: UNKNOWN_STORE, STORE_REFUSED, ROW_LOG_NOT_HERE, ROW_LOG_WITHOUT_RECORDS, ROW_LOG_IS_SOURCE,
-            ROW_LOG_COLUMNS.
+        UserError: UNKNOWN_STORE, STORE_REFUSED, ENTITY_NAME_INVALID, ROW_LOG_NOT_HERE, ROW_LOG_WITHOUT_RECORDS,
+            ROW_LOG_IS_SOURCE, ROW_LOG_COLUMNS.
     """
     kind = kinds[catalog.store(log.store, log.span).kind]
     if not kind.capabilities.keeps_row_logs:
         name = STORE if records else ERROR_STORE
         raise error("ROW_LOG_NOT_HERE", span=log.span, store=log.store, kind=kind.name, property=name)
+    wrong = refused_entity(kind.capabilities.entity_rule, log.store, [log.entity], log.span)
+    if wrong is not None:
+        raise wrong
     read = kinds[catalog.store(source.store).kind]
     if records and not read.capabilities.record_keys:
         raise error("ROW_LOG_WITHOUT_RECORDS", span=log.span, relation=source.name.name, kind=read.name)

@@ -39,7 +39,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "KEY_FORMAT_WITHOUT_KEY",
         "user",
         "'key.format' of {relation} has no effect, its records have no key",
-        "name the key with PARTITION BY or 'key.columns', or leave 'key.format' out",
+        "name the key with PARTITION BY, 'key.columns' or, of records that others write, 'key.type'; or leave "
+        "'key.format' out",
     ),
     Condition(
         "DUPLICATE_RELATION",
@@ -265,6 +266,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "the event time of {relation} cannot be {name} of type {type}",
         "use a column of type BIGINT (epoch milliseconds), TIMESTAMP or TIMESTAMP_LTZ",
+    ),
+    Condition(
+        "TIMESTAMP_FORMAT_UNUSED",
+        "user",
+        "'timestamp.format' of {relation} has no effect: {reason}",
+        "leave it out; a BIGINT event time is in milliseconds since 1970 and has no format",
     ),
     Condition(
         "COLUMNS_MISSING",

@@ -212,7 +212,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "TARGET_COLUMN_NAME_INVALID",
         "user",
         "{relation} cannot be kept as a table of type {type}: column names {names}",
-        "rename with AS: no spaces, no signs of {forbidden}, no two names that differ in upper and lower case only",
+        "rename with AS: {allowed}",
     ),
     Condition(
         "TARGET_GONE",

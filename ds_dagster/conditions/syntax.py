@@ -175,7 +175,14 @@ QUERIES: tuple[Condition, ...] = (
         "0A000",
     ),
     Condition("CTE_TWICE", "user", "WITH names {name} twice", "give each query of WITH a name of its own", "42712"),
-    Condition("CTE_UNUSED", "user", "WITH names {name}, which nothing reads", "remove it, or read it in FROM", "42601"),
+    Condition(
+        "CTE_UNUSED",
+        "user",
+        "WITH names {name}, which nothing reads",
+        "remove it, or read it in FROM: what nothing reads is not checked",
+        "42601",
+    ),
+    Condition("BRACKET_OPEN", "user", "this bracket is never closed", "write ) {place}", "42601"),
     Condition(
         "CTE_TOO_LARGE",
         "user",

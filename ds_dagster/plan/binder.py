@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Literal, cast
 
@@ -12,7 +13,6 @@ from ds_dagster.catalog.inference import QueryChoices, check_insert_kind, infer_
 from ds_dagster.catalog.io_spec import RefreshMode
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Column, Relation
-from ds_dagster.catalog.relations_declared import check_entity
 from ds_dagster.datatypes import ArrayType, DataType, StructType, is_primitive
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
@@ -26,7 +26,7 @@ from ds_dagster.plan.grouping import window_of
 from ds_dagster.plan.insert_columns import in_columns
 from ds_dagster.plan.late_rows import keeps_late
 from ds_dagster.plan.lineage import column_lineage
-from ds_dagster.plan.nodes import BoundExpression, Named, Project, Sink
+from ds_dagster.plan.nodes import BoundExpression, Named, Project, Scan, Sink
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.repeatable import not_repeatable
 from ds_dagster.plan.rewrites import rewrite
@@ -146,10 +146,6 @@ class _Binder:
             world.kinds,
         )
         self.findings.extend(diagnostics)
-        if relation is not None:
-            kind = world.kinds[world.catalog.stores[relation.store].kind]
-            span = statement.name.span
-            self.findings.collect(lambda: check_entity(kind, relation.store, relation.entity, span))
         if relation is None or self.findings.failed:
             return None
         return Sink(_folded(made), relation, tuple(item.name for item in selected.items))
@@ -253,6 +249,7 @@ class _Binder:
         for problem in not_repeatable(root, self.statement.body.span):
             self.findings.add(problem)
         log = self.findings.collect(lambda: row_error_log(root, choices, self.world))
+        self._check_stores(root, refresh)
         if self.findings.failed:
             return None
         store_kinds = {store.name: store.kind for store in self.world.catalog.stores.values()}
@@ -269,6 +266,18 @@ class _Binder:
             settings=MappingProxyType(settings),
             error_log=log,
         )
+
+    def _check_stores(self, root: Sink, refresh: RefreshMode) -> None:
+        """What stores refuse to read or to write is known before a query starts."""
+        catalog, kinds = self.world.catalog, self.world.kinds
+        sink, found = catalog.store(root.relation.store), Findings()
+        found.collect(lambda: kinds[sink.kind].write_spec(sink, root.relation, refresh))
+        for scan in (node for node in root.walk() if isinstance(node, Scan)):
+            store = catalog.store(scan.relation.store)
+            read = partial(kinds[store.kind].read_spec, store, scan.relation, scan.reading, None)
+            found.collect(read)
+        span = self.statement.body.span
+        self.findings.extend(replace(one, span=one.span or span) for one in found.diagnostics)
 
 
 def _outside(made: Project) -> Literal["append", "upsert"]:

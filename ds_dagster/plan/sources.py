@@ -155,9 +155,9 @@ class SourceBinder:
         lookup = next((item for item in properties if item.name == "lookup.cache.millis"), None)
         if lookup is not None:
             raise error("LOOKUP_PROPERTY_OF_STREAM", span=lookup.span, relation=relation.name.name)
-        choices, diagnostics = resolve_source(relation, properties, self.world.kinds)
-        self.findings.extend(diagnostics)
         store = self.world.kinds[self.world.catalog.store(relation.store).kind]
+        choices, diagnostics = resolve_source(relation, properties, self.world.kinds, store.name)
+        self.findings.extend(diagnostics)
         self.findings.extend(check_reading(store, choices, self._place(node)))
         if choices.log is not None:
             check_log(choices.log, relation, self.world.catalog, self.world.kinds)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ds_dagster.diagnostics import Span
-from ds_dagster.names import fold, nearest
+from ds_dagster.diagnostics import Severity, Span
+from ds_dagster.names import fold, meant, nearest
 from ds_dagster.sql.mistakes import Mistake, RefusedError
 from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import WrittenName
@@ -206,10 +207,16 @@ class CursorParser(Parser):
         return RefusedError(self._mistake(condition, token, related, params))
 
     def note(
-        self, condition: str, token: Token | None = None, *, related: tuple[Span, ...] = (), **params: object
+        self,
+        condition: str,
+        token: Token | None = None,
+        *,
+        related: tuple[Span, ...] = (),
+        severity: Severity = "error",
+        **params: object,
     ) -> None:
         """Remember a mistake and read on."""
-        self.notes.append(self._mistake(condition, token, related, params))
+        self.notes.append(replace(self._mistake(condition, token, related, params), severity=severity))
 
     def _mistake(
         self, condition: str, token: Token | None, related: tuple[Span, ...], params: dict[str, object]
@@ -227,12 +234,13 @@ class CursorParser(Parser):
         expected = str(params.get("expected", ""))
         if self._curr.token_type is TokenType.STRING and expected.endswith("number"):
             return "write it without quotes: SIZE 1 MINUTE"
-        for token in (self._prev, self._curr):
+        words = [word.lower() for word in re.findall(r"\b[A-Z]{2,}\b", expected)]
+        for token, known in ((self._curr, words), (self._prev, KEYWORDS), (self._curr, KEYWORDS)):
             if token.token_type is not TokenType.VAR or token.text in KEYWORDS:
                 continue
-            near = nearest(token.text, KEYWORDS, 1, cutoff=0.7)
-            if near:
-                return f"did you mean {near[0].upper()} instead of {token.text.upper()}?"
+            near = meant(token.text, known) or next(iter(nearest(token.text, KEYWORDS, 1, cutoff=0.7)), "")
+            if near and near in KEYWORDS | set(words):
+                return f"did you mean {near.upper()} instead of {token.text.upper()}?"
         return f"write {expected} there" if expected else "remove it, or end the statement in front of it"
 
     def expected(self, what: str) -> RefusedError:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from ds_dagster.names import meant
 from ds_dagster.sql.call_grammar import placed
 from ds_dagster.sql.expressions import StreamJoin, UnnestRef
+from ds_dagster.sql.mistakes import RefusedError
 from ds_dagster.sql.set_grammar import SetOperationParser
 
 JOINS: dict[tuple[str, ...], dict[str, str]] = {
@@ -28,6 +30,7 @@ _REFUSED_JOINS: tuple[tuple[str, ...], ...] = (
         for words in ((side, "join"), (side, "outer", "join"), (side, "left", "join"), (side, "inner", "join"))
     ),
 )
+_SIDES = frozenset(("inner", "left", "right", "full"))
 _JOIN_WORDS = frozenset(words[0] for words in (*JOINS, *_REFUSED_JOINS))
 
 
@@ -60,6 +63,9 @@ class JoinParser(SetOperationParser):
             words = next((words for words in JOINS if self.take(*words)), None)
             if words is None:
                 self._refuse_join()
+                if self.at_any(_SIDES):
+                    self._advance()
+                    raise self.expected("JOIN")
                 return joins
             joins.append(self._join(words))
 
@@ -101,13 +107,25 @@ class JoinParser(SetOperationParser):
         if self.at("using"):
             raise self.refuse("JOIN_USING_UNSUPPORTED")
         if not self.take("on"):
-            raise self.refuse("JOIN_WITHOUT_ON", token, name=source.alias)
+            raise self._without_on(token, source)
         condition = self.expr()
+        if self.at("within"):
+            raise self.refuse("SYNTAX_UNEXPECTED", found="WITHIN", fix="write it in front of ON: WITHIN n unit ON …")
         node = StreamJoin(this=source, on=condition, **JOINS[words])
         if within is not None:
             node.set("within", within)
         node.update_positions(token)
         return node
+
+    def _without_on(self, token: Token, source: exp.Expression) -> RefusedError:
+        """A join whose ON is missing, or misspelt so that it was read as an alias."""
+        for word in (self._prev, self._curr) if not self.ended else ():
+            near = meant(word.text, ("on", "within"), shortest=2) if word.token_type is TokenType.VAR else ""
+            if near:
+                found = word.text.upper()
+                fix = f"did you mean {near.upper()} instead of {found}?"
+                return self.refuse("SYNTAX_EXPECTED", word, expected=near.upper(), found=found, fix=fix)
+        return self.refuse("JOIN_WITHOUT_ON", token, name=source.alias)
 
 
 def _is_unnest(token: Token) -> bool:

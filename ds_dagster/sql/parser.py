@@ -282,7 +282,9 @@ class DeltaStreamParser(QueryParser):
 
     def _primary_key(self) -> tuple[WrittenName, ...]:
         self.need("primary", "key")
-        return tuple(self.listed(lambda: self.simple_name("a column's name")))
+        names = tuple(self.listed(lambda: self.simple_name("a column's name")))
+        self.take("not", "enforced")
+        return names
 
     def _column_definition(self, columns: dict[str, ColumnDefinition]) -> None:
         token = self.name_token("a column's name")

@@ -7,7 +7,6 @@ question asked once has. That difference is judged behind the grammar, in :mod:`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -21,6 +20,7 @@ from ds_dagster.sql.match_grammar import MatchParser
 from ds_dagster.sql.mistakes import RefusedError
 from ds_dagster.sql.set_grammar import ASKED_ONCE, SET_OPERATIONS
 from ds_dagster.sql.statements import Property, SelectBody, ValueKind, WrittenName
+from ds_dagster.sql.window_forms import WINDOWS, WindowForm, window_words
 
 UNITS: dict[str, int] = {
     name: millis
@@ -37,21 +37,6 @@ MOST_MILLIS = 100_000 * 86_400_000
 """The longest duration; time in Spark ends not far behind."""
 _SHOWN_UNITS = "MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS"
 
-
-@dataclass(frozen=True, slots=True)
-class WindowForm:
-    """What stands between the parentheses of a window function: the words before its durations."""
-
-    size: tuple[str, ...]
-    step: tuple[str, ...] = ()
-
-
-WINDOWS: dict[str, WindowForm] = {
-    "tumble": WindowForm(("size",)),
-    "hop": WindowForm(("size",), ("advance", "by")),
-    "cumulate": WindowForm(("size",), ("step",)),
-    "session": WindowForm(("gap",)),
-}
 _REFUSED_SOURCES = frozenset({"lateral", "values"})
 REFUSED_CLAUSES: dict[str, tuple[str, str, str]] = {
     "emit": ("EMIT_UNSUPPORTED", "clause", "EMIT"),
@@ -138,9 +123,12 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         for words, (argument, parse) in _CLAUSES.items():
             if argument == "order":
                 windows = self.window_clause()
-            if self.take(*words):
-                self._finite |= argument in ASKED_ONCE
-                tree.set(argument, parse(self))
+            if self.at(words[0]) and words[0] in RESERVED:
+                self.need(*words)
+            elif not self.take(*words):
+                continue
+            self._finite |= argument in ASKED_ONCE
+            tree.set(argument, parse(self))
         self.replace_names(tree, windows)
         if self._curr.token_type is TokenType.VAR:
             self._refuse_clause()
@@ -183,6 +171,8 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         if token.token_type is TokenType.IDENTIFIER:
             return True
         if token.token_type is not TokenType.VAR or token.text in _NO_ALIAS:
+            return False
+        if self.ahead().token_type is TokenType.NUMBER or self.at_words("advance", "by"):
             return False
         return not (token.text == "query" and self.ahead().text == "with")
 
@@ -227,19 +217,26 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
             inner = self.source_reference()
         size: int | None = None
         step: int | None = None
-        while self.take_symbol(TokenType.COMMA):
+        while self._parts_left(form):
             if size is None and self.take(*form.size):
                 size = self.duration()
             elif form.step and step is None and self.take(*form.step):
                 step = self.duration()
             else:
-                raise self.expected(_window_words(form, size, step))
+                raise self.expected(window_words(form, size, step))
         if size is None or (form.step and step is None):
-            raise self.expected("', " + _window_words(form, size, step) + "'")
+            raise self.expected("', " + window_words(form, size, step) + "'")
         self.need_symbol(TokenType.R_PAREN, "')'")
         node = WindowRef(this=inner, function=token.text.upper(), size_millis=size, step_millis=step)
         node.update_positions(token)
         return self._alias_and_properties(node, inner.args["alias"].this.copy())
+
+    def _parts_left(self, form: WindowForm) -> bool:
+        """Whether another duration comes next; without the comma in front of it, it is refused."""
+        if self.at_words(*form.size) or (form.step and self.at_words(*form.step)):
+            word = self.found()
+            raise self.refuse("SYNTAX_EXPECTED", expected="','", found=word, fix=f"write a comma in front of {word}")
+        return self.take_symbol(TokenType.COMMA)
 
     def _alias_and_properties(self, node: exp.Expression, default: exp.Identifier) -> exp.Expression:
         alias = self.identifier("an alias") if self.take("as") or self.at_alias() else default.copy()
@@ -360,11 +357,6 @@ def _turn_round(tree: exp.Select) -> None:
 def _number(text: str, negative: bool) -> int | float:
     value = int(text) if text.isdecimal() else float(text)
     return -value if negative else value
-
-
-def _window_words(form: WindowForm, size: int | None, step: int | None) -> str:
-    missing = [words for words, given in ((form.size, size), (form.step, step)) if words and given is None]
-    return ", ".join(" ".join(words).upper() + " n unit" for words in missing) or "')'"
 
 
 _VALUE_KINDS: dict[TokenType, ValueKind] = {

@@ -16,6 +16,7 @@ from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.sql.application_script import OpenApplication, added, begins, closed, opened
+from ds_dagster.sql.brackets import unclosed
 from ds_dagster.sql.comments import comment_above
 from ds_dagster.sql.dialect import DeltaStream
 from ds_dagster.sql.idioms import idiom
@@ -125,8 +126,9 @@ def _one(text: str, path: str, read: Callable[[DeltaStreamParser], T]) -> T:
         parser.nothing_left()
     except RefusedError as refusal:
         raise refusal.mistake.exception() from None
-    if parser.notes:
-        raise parser.notes[0].exception()
+    wrong = next((note for note in parser.notes if note.severity == "error"), None)
+    if wrong is not None:
+        raise wrong.exception()
     return made
 
 
@@ -179,7 +181,9 @@ def _begin(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
         file.application.mistakes.append(nested)
         return
     file.application, rest = opened(parser, file.source, piece, file.context, _comment(file, piece))
-    if rest is not None:
+    if rest is not None and begins(rest, "end", "application"):
+        _end(parser, file, rest)
+    elif rest is not None:
         _read(parser, file, rest)
 
 
@@ -206,11 +210,13 @@ def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
     try:
         statement = parser.statement(origin)
     except RefusedError as refusal:
-        mistakes = [_of_other_dialect(source, piece.tokens) or refusal.mistake]
+        wrong = refusal.mistake
+        mistakes = [_of_other_dialect(source, piece.tokens) or unclosed(piece.tokens, wrong) or wrong]
     lexical = _lexical(source, piece)
     mistakes = [lexical] if lexical else [*parser.notes, *mistakes]
     found = file if application is None else application
     found.mistakes.extend(mistakes)
+    mistakes = [mistake for mistake in mistakes if mistake.severity == "error"]
     if mistakes or statement is None:
         found.broken.append(BrokenStatement(origin, mistakes[0].condition, parser.kind, parser.name))
         return

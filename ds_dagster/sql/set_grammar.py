@@ -43,7 +43,7 @@ class SetOperationParser(ExpressionParser):
         tree = self._set_operation(1)
         for name, named in self._named.items():
             if name not in outer and not named.readers:
-                raise self.refuse("CTE_UNUSED", named.token, name=name)
+                self.note("CTE_UNUSED", named.token, severity="warning", name=name)
         self._named = outer
         self._depth -= 1
         return tree

@@ -24,7 +24,9 @@ _QUOTED_RUN = re.compile(
 _LINE_RUN = re.compile(r"""--[^\r\n]*|/\*.*?\*/|'(?:[^'\n]|'')*'|"(?:[^"\n]|"")*"|`[^`\n]*`|[;'"`]|/\*""", re.DOTALL)
 _COMMENTS = re.compile(r"--[^\r\n]*|/\*.*?\*/|/\*", re.DOTALL)
 _CLOSING = {"'": "'", '"': '"', "`": "`", "/*": "*/"}
-_SENSITIVE = re.compile(r"(?i)(password|secret|token|passphrase|private|credential|api.?key|access_key)[^=\n]*=\s*")
+_SENSITIVE = re.compile(
+    r"(?i)(password|secret|token|passphrase|private|credential|api.?key|access_key|key\.pem|client\.key|jaas)[^=\n]*=\s*"
+)
 
 
 @dataclass(frozen=True, slots=True)

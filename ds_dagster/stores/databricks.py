@@ -6,6 +6,7 @@ Loads through ``databricks_loader.py``, control through ``databricks_admin.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from ds_dagster.catalog.capabilities import WAREHOUSE_LOOKUP_MILLIS, Capabilitie
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.inference import delivery
 from ds_dagster.catalog.io_spec import Options, ReadSpec, RefreshMode, Resolver, WriteSpec
+from ds_dagster.catalog.name_rules import NameRule
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.property_table import specs
 from ds_dagster.catalog.relation import Relation
@@ -24,8 +26,8 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
 from ds_dagster.files.address import is_lake_url
 from ds_dagster.stores.databricks_connection import ALLOWED_URIS, WorkspaceAddress, is_workspace_url
-from ds_dagster.stores.delta import ENDPOINT, KEY, SECRET, TOKEN, check_columns, check_keys
-from ds_dagster.stores.delta_tables import native_type
+from ds_dagster.stores.delta import ENDPOINT, KEY, SECRET, TOKEN, check_keys
+from ds_dagster.stores.delta_tables import COLUMN_RULE, native_type
 from ds_dagster.stores.options import (
     flag,
     host_part,
@@ -52,6 +54,14 @@ DEFAULT_CATALOG, DEFAULT_SCHEMA = "main", "default"
 ALLOWED_LOCATION = "'s3://bucket/folder'"
 
 
+NAME_RULE = NameRule(
+    "names of objects in Databricks are up to 255 characters, without dots, blanks, slashes and control characters",
+    r"[^. /\x00-\x1f\x7f]+",
+    characters=255,
+)
+"""Unity Catalog's rule for catalogs, schemas and tables."""
+
+
 class Databricks:
     """A workspace with a SQL warehouse, and a bucket that is an external location of it."""
 
@@ -67,6 +77,8 @@ class Databricks:
         dagster_kinds=("databricks", "deltalake", "table"),
         storage_kind="databricks",
         entity_parts=((NAMES[0], DEFAULT_CATALOG), (NAMES[1], DEFAULT_SCHEMA), (NAMES[2], "")),
+        entity_rule=NAME_RULE,
+        column_rule=replace(COLUMN_RULE, characters=255),
         not_built=(
             ("source of streams", "read the topic its query reads"),
             ("tables managed by Unity Catalog, in mode delta", "write 'databricks.mode' = 'warehouse'"),
@@ -112,7 +124,6 @@ class Databricks:
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
         """Each batch in one commit with its ledger; the name is registered once."""
-        check_columns(self.name, relation)
         path = _path(relation)
         options = {**connection(store), **_mode(store, relation, path)}
         return WriteSpec(

@@ -12,6 +12,7 @@ from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.inference import delivery
 from ds_dagster.catalog.io_spec import Options, ReadSpec, RefreshMode, Resolver, WriteSpec
+from ds_dagster.catalog.name_rules import FOLDERS
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.property_table import specs
 from ds_dagster.catalog.relation import Relation
@@ -21,13 +22,12 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
 from ds_dagster.files.address import ALLOWED_URIS, is_lake_url
 from ds_dagster.stores.delta_connection import LakeAddress
-from ds_dagster.stores.delta_tables import FORBIDDEN, bad_columns, native_type
+from ds_dagster.stores.delta_tables import COLUMN_RULE, native_type
 from ds_dagster.stores.options import invalid_address, is_literal, make_options, missing, target_table, word
 
 LOADER = "ds_dagster.stores.delta_loader:open_loader"
 KEY, SECRET, TOKEN = "aws.access_key_id", "aws.secret_access_key", "aws.session_token"
 ENDPOINT = "aws.endpoint_url"
-TABLE_RULE = "folder names with / between them, none empty, none beginning with . or _"
 
 
 class Delta:
@@ -44,6 +44,8 @@ class Delta:
         dagster_kinds=("deltalake", "table"),
         storage_kind="deltalake",
         entity_parts=(("delta.table.name", ""),),
+        entity_rule=FOLDERS,
+        column_rule=COLUMN_RULE,
         not_built=(
             ("source of streams", "read the topic its query reads"),
             ("compaction and VACUUM", "run them as an asset of your own on `DeltaStoreResource.table()`"),
@@ -75,8 +77,7 @@ class Delta:
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:
         """Each batch in one commit with its ledger."""
-        check_columns(self.name, relation)
-        path = self._path(store, relation)
+        path = tuple(relation.entity.split("/"))
         return WriteSpec(
             kind="batch",
             entity=f"{store.name}.{'/'.join(path)}",
@@ -106,19 +107,6 @@ class Delta:
         address = LakeAddress.of(store.name, settings)
         return {"root": address.root, "storage_options": address.storage_options()}
 
-    def _path(self, store: StoreDefinition, relation: Relation) -> tuple[str, ...]:
-        """Folders of the table below the store's."""
-        parts = tuple(relation.entity.split("/"))
-        if not all(part and not part.startswith((".", "_")) for part in parts):
-            raise error(
-                "ENTITY_NAME_INVALID",
-                span=relation.span,
-                entity=relation.entity,
-                store=store.name,
-                allowed=TABLE_RULE,
-            )
-        return parts
-
 
 def check_keys(store: StoreDefinition) -> Sequence[Diagnostic]:
     """A key and its secret together; an endpoint with its scheme."""
@@ -138,24 +126,6 @@ def check_keys(store: StoreDefinition) -> Sequence[Diagnostic]:
         )
         found.append(wrong.diagnostic())
     return found
-
-
-def check_columns(kind: str, relation: Relation) -> None:
-    """Names that a Delta table can have.
-
-    Raises:
-        UserError: TARGET_COLUMN_NAME_INVALID.
-    """
-    wrong = bad_columns([column.name for column in relation.columns])
-    if wrong:
-        raise error(
-            "TARGET_COLUMN_NAME_INVALID",
-            span=relation.span,
-            relation=str(relation.name),
-            type=kind,
-            names=wrong,
-            forbidden=" ".join(FORBIDDEN.split()),
-        )
 
 
 def connection(store: StoreDefinition) -> Options:

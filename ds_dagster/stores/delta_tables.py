@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.catalog.name_rules import NameRule
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
 from ds_dagster.stores.table_sink import DELETED, column_difference
 
@@ -41,8 +41,13 @@ PROTOCOL_TYPES: Mapping[str, str] = MappingProxyType(
     {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 )
 """Names of the Delta protocol that differ from SQL's."""
-FORBIDDEN = " ,;{}()\n\t="
-"""Signs no column name of a Delta table without column mapping may hold (Delta protocol; Spark refuses them)."""
+COLUMN_RULE = NameRule(
+    "no spaces, commas, semicolons, braces, parentheses and equals signs, no two names that differ in upper and lower "
+    "case alone",
+    r"[^ ,;{}()\n\t=]+",
+    folds_case=True,
+)
+"""Column names of a Delta table without column mapping (Delta protocol; Spark refuses others)."""
 NEW = "_ds_new_"
 """Begins the folder a full refresh loads into. Readers and VACUUM pass over folders that begin with ``_``."""
 ROWS, STAGED = "r", "s"
@@ -60,12 +65,6 @@ def native_type(type_: DataType) -> str:
     if type_.name == "DECIMAL":
         return f"decimal({type_.precision},{type_.scale})"
     return NATIVE_TYPES[type_.name]
-
-
-def bad_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Names a Delta table cannot have: forbidden signs, or the same as another one in other letters."""
-    folded = Counter(name.lower() for name in names)
-    return tuple(name for name in names if folded[name.lower()] > 1 or any(sign in name for sign in FORBIDDEN))
 
 
 def arrow_schema(columns: Sequence[TableColumn]) -> pyarrow.Schema:

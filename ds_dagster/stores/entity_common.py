@@ -228,7 +228,7 @@ def _ours(node: exp.DataType) -> DataType | None:
 
 
 def _number(parts: Sequence[int]) -> DataType:
-    """A number without bounds is DOUBLE."""
-    if not parts:
-        return DOUBLE
-    return decimal(min(parts[0], MAX_PRECISION), parts[1] if len(parts) > 1 else 0)
+    """A number without bounds, or with more digits than DECIMAL has, is text: no number of ours keeps its digits."""
+    if not parts or parts[0] > MAX_PRECISION:
+        return VARCHAR
+    return decimal(parts[0], parts[1] if len(parts) > 1 else 0)

@@ -13,6 +13,7 @@ from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.inference import delivery
 from ds_dagster.catalog.io_spec import Envelope, ReadSpec, RefreshMode, Resolver, TimeAuthority, WriteSpec
+from ds_dagster.catalog.name_rules import NameRule
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.property_table import RECORDS, specs
 from ds_dagster.catalog.relation import Relation
@@ -25,6 +26,7 @@ from ds_dagster.stores.kafka_profiles import PROFILE, profiled
 from ds_dagster.stores.kafka_security import (
     HASH_FUNCTION,
     LOGIN_PROPERTIES,
+    PROTOCOL,
     TLS_PROPERTIES,
     check_security,
     client_connection,
@@ -54,11 +56,11 @@ NOT_INHERITED = (f"{SETTINGS_PREFIX}message.timestamp.type", f"{SETTINGS_PREFIX}
 FETCH_WAIT_MILLIS = 50
 """How long a fetch waits for more: Spark only asks for offsets that exist, so waiting is pure latency."""
 
-ENTITY_RULE = (
-    r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}",
+ENTITY_RULE = NameRule(
     "topic names are up to 249 letters, digits, dots, underscores and hyphens",
+    r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}",
 )
-"""What the broker takes as the name of a topic, as a regular expression and in words."""
+"""What the broker takes as the name of a topic."""
 
 
 class Kafka:
@@ -89,6 +91,7 @@ class Kafka:
     )
     store_properties: tuple[PropertySpec, ...] = specs(
         "uris", "access_region", "config_file", "description", "tls.disabled", PROFILE, HASH_FUNCTION,
+        PROTOCOL, "sasl.jaas.config",
         *LOGIN_PROPERTIES, *TLS_PROPERTIES, "schema_registry.name",
     )  # fmt: skip
     relation_properties: tuple[PropertySpec, ...] = specs(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -94,8 +93,8 @@ class KafkaAdmin:
         Raises:
             UserError: ENTITY_MISSING, ENTITY_COUNT_DIFFERS, ENTITY_NAME_INVALID, ENTITY_REFUSED.
         """
-        if not re.fullmatch(ENTITY_RULE[0], plan.name):
-            raise error("ENTITY_NAME_INVALID", entity=plan.name, store=self.store, allowed=ENTITY_RULE[1])
+        if not ENTITY_RULE.takes(plan.name):
+            raise error("ENTITY_NAME_INVALID", entity=plan.name, store=self.store, allowed=ENTITY_RULE.words)
         found = self.describe(plan.name)
         if found is None:
             plan = self._completed(plan)

@@ -15,7 +15,7 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
 from ds_dagster.stores.options import flag, make_options, missing, word
 
-HASH_FUNCTION = "kafka.sasl.hash_function"
+HASH_FUNCTION, PROTOCOL = "kafka.sasl.hash_function", "security.protocol"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MSK_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
@@ -113,7 +113,9 @@ CIPHER_SUITES: Mapping[str, str] = MappingProxyType(
 
 def security_protocol(store: StoreDefinition) -> str:
     """TLS is on where something of it is configured or a login is sent, unless ``tls.disabled`` says otherwise: a
-    password never travels in the clear unasked."""
+    password never travels in the clear unasked. Who writes Kafka's own word has asked."""
+    if PROTOCOL in store.properties:
+        return word(store, PROTOCOL).upper()
     login = word(store, HASH_FUNCTION) in LOGINS
     disabled = flag(store, "tls.disabled")
     configured = any(name in store.properties for name in TLS_PROPERTIES)
@@ -126,7 +128,7 @@ def security_protocol(store: StoreDefinition) -> str:
 
 def check_security(store: StoreDefinition) -> Iterator[Diagnostic]:
     """Login complete, nothing of another login, TLS not contradictory."""
-    for check in (_login_complete, _login_alone, _tls_wanted, _certificates, _words):
+    for check in (_protocol, _login_complete, _login_alone, _tls_wanted, _certificates, _words):
         yield from check(store)
 
 
@@ -136,6 +138,25 @@ def contradiction(store: StoreDefinition, first: str, second: str, reason: str, 
     return error(
         "STORE_PROPERTIES_CONTRADICT", span=span, store=store.name, first=first, second=second, reason=reason, fix=fix
     ).diagnostic()
+
+
+def _protocol(store: StoreDefinition) -> Iterator[Diagnostic]:
+    """Kafka's word for login and TLS agrees with what else is written of them."""
+    protocol = word(store, PROTOCOL)
+    if not protocol:
+        return
+    login = word(store, HASH_FUNCTION) in LOGINS
+    if protocol.startswith("sasl_") and not login:
+        yield missing(store, HASH_FUNCTION, f"{PROTOCOL} is {protocol.upper()}", "'PLAIN'")
+    elif login and not protocol.startswith("sasl_"):
+        fix = f"write '{PROTOCOL}' = 'SASL_{protocol.upper()}', or remove it"
+        yield contradiction(store, PROTOCOL, HASH_FUNCTION, "it has no login", fix)
+    disabled, tls = flag(store, "tls.disabled"), protocol.endswith("ssl")
+    if disabled is tls:
+        yield contradiction(store, PROTOCOL, "tls.disabled", "one of them says TLS", "remove one of the two")
+    for name in TLS_PROPERTIES if not tls else ():
+        if name in store.properties:
+            yield contradiction(store, PROTOCOL, name, "TLS is off", "remove one of the two")
 
 
 def _login_complete(store: StoreDefinition) -> Iterator[Diagnostic]:

@@ -11,6 +11,7 @@ from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.inference import delivery
 from ds_dagster.catalog.io_spec import Envelope, ReadSpec, RefreshMode, Resolver, WriteSpec
+from ds_dagster.catalog.name_rules import NameRule
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.property_table import RECORDS, specs
 from ds_dagster.catalog.relation import Relation
@@ -65,9 +66,8 @@ class Kinesis:
         reads_streams=True,
         writes_streams=True,
         record_keys=True,
-        entity_rule=(
-            r"[A-Za-z0-9_.-]{1,128}",
-            "names of streams are up to 128 letters, digits, dots, underscores and hyphens",
+        entity_rule=NameRule(
+            "names of streams are up to 128 letters, digits, dots, underscores and hyphens", r"[A-Za-z0-9_.-]{1,128}"
         ),
         count_properties=COUNTS,
         required_counts=COUNTS,
@@ -88,7 +88,7 @@ class Kinesis:
         "uris", "access_region", "config_file", "description", KEY, SECRET, TOKEN, PROFILE, ROLE,
         EXTERNAL_ID, STS, "kinesis.account.id", "tls.disabled",
     )  # fmt: skip
-    relation_properties: tuple[PropertySpec, ...] = specs(*RECORDS, *COUNTS, MODE, RETENTION)
+    relation_properties: tuple[PropertySpec, ...] = specs(*RECORDS, *COUNTS, MODE, RETENTION, "kinesis.read.mode")
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """A region or an endpoint; a key and its secret together."""

@@ -61,7 +61,8 @@ class Memory:
     )
     store_properties: tuple[PropertySpec, ...] = ()
     relation_properties: tuple[PropertySpec, ...] = specs(
-        *RECORDS, "topic.partitions", "topic.replicas", "topic.shards", "kafka.topic.*", "postgresql.db.name",
+        *RECORDS, "topic.partitions", "topic.replicas", "topic.shards", "kafka.topic.*", "kinesis.read.mode",
+        "postgresql.db.name",
         "postgresql.schema.name", "postgresql.table.name", "postgresql.cdc.table.list", "postgresql.slot.name",
         "snowflake.db.name", "snowflake.schema.name",
         "snowflake.table.name", "snowflake.buffer.millis", "delta.table.name", "databricks.catalog.name",

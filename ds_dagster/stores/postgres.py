@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.inference import delivery
 from ds_dagster.catalog.io_spec import Options, ReadSpec, RefreshMode, Resolver, WriteSpec
+from ds_dagster.catalog.name_rules import NameRule
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.property_table import specs
 from ds_dagster.catalog.relation import Relation
@@ -66,6 +68,15 @@ CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
 """Connection option → argument of psycopg2."""
 
 
+NAME_RULE = NameRule("names in PostgreSQL are up to 63 bytes, longer ones would be cut off", bytes=63)
+"""NAMEDATALEN of PostgreSQL's own builds, less the byte that ends a name."""
+COLUMN_RULE = replace(
+    NAME_RULE,
+    words="names in PostgreSQL are up to 63 bytes, and not one of its system columns (ctid, xmin, tableoid, …)",
+    reserved=("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"),
+)
+
+
 class Postgres:
     """A Postgres database."""
 
@@ -84,6 +95,8 @@ class Postgres:
         dagster_kinds=("postgres", "table"),
         storage_kind="postgres",
         entity_parts=(("postgresql.schema.name", DEFAULT_SCHEMA), ("postgresql.table.name", "")),
+        entity_rule=NAME_RULE,
+        column_rule=COLUMN_RULE,
     )
     store_properties: tuple[PropertySpec, ...] = specs(
         "uris", "access_region", "description", "config_file", "postgres.username", "postgres.password",

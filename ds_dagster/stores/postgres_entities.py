@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, RawRecord
@@ -157,7 +158,7 @@ class PostgresEntities(TableOperations):
         statement = sql.SQL("SELECT row_to_json(r)::text FROM (SELECT * FROM {} LIMIT {}) r").format(
             sql.Identifier(*path[1:]), sql.Literal(limit)
         )
-        return [row_record(json.loads(text)) for (text,) in self._query(path[0], statement)]
+        return [row_record(json.loads(text, parse_float=Decimal)) for (text,) in self._query(path[0], statement)]
 
     def close(self) -> None:
         """Close the connections."""

@@ -24,6 +24,7 @@ from ds_dagster.catalog.io_spec import (
     TableTarget,
     WriteSpec,
 )
+from ds_dagster.catalog.name_rules import FOLDERS
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.property_table import specs
 from ds_dagster.catalog.relation import Relation
@@ -50,7 +51,6 @@ ENVELOPE = Envelope(
 )
 """The folder is one ordered part: by modification time, name of the file and row in it."""
 ROLE, EXTERNAL_ID = "aws.iam_role_arn", "aws.iam_external_id"
-FOLDER_RULE = "folder names with / between them, none empty, none beginning with . or _"
 LOOK_MILLIS: Mapping[bool, int] = MappingProxyType({True: 1_000, False: 10_000})
 """Whether it is a local folder → pause between looks for new files; a look at a bucket costs a request per 1000."""
 FAMILIES: Mapping[str, Family] = MappingProxyType(
@@ -79,6 +79,7 @@ class S3:
         reads_streams=True,
         writes_streams=True,
         record_keys=True,
+        entity_rule=FOLDERS,
         stream_delivery="exactly_once",
         record_time="producer",
         file_formats=("json", "csv", "parquet"),
@@ -119,7 +120,7 @@ class S3:
         """Our data source: rows as JSON, stamped with the file's modification time.
 
         Raises:
-            UserError: ENTITY_NAME_INVALID. UnsupportedError: FILES_BATCH_BOUND.
+            UnsupportedError: FILES_BATCH_BOUND.
         """
         if options.max_records_per_batch is not None:
             raise error("FILES_BATCH_BOUND", span=relation.span, relation=str(relation.name))
@@ -132,7 +133,7 @@ class S3:
             options=make_options(
                 {
                     **connection(store),
-                    "folder": folder_of(store, relation),
+                    "folder": relation.entity,
                     "format": relation.value_format,
                     "columns": columns_json([(column.name, family(column.type)) for column in relation.columns]),
                     "header": relation.option("csv.header") is not False,
@@ -148,7 +149,7 @@ class S3:
         """Each batch in files of its own, named by job and batch.
 
         Raises:
-            UserError: ENTITY_NAME_INVALID, FILES_PARTITION_TYPE, FILES_COMPRESSION_INVALID.
+            UserError: FILES_PARTITION_TYPE, FILES_COMPRESSION_INVALID.
         """
         _check_partitions(relation)
         return WriteSpec(
@@ -158,7 +159,7 @@ class S3:
             options=make_options(
                 {
                     **connection(store),
-                    "folder": folder_of(store, relation),
+                    "folder": relation.entity,
                     "format": relation.value_format,
                     "compression": _compression(relation),
                     "header": relation.option("csv.header") is not False,
@@ -208,20 +209,6 @@ def connection(store: StoreDefinition) -> Options:
             "external_id": store.properties.get(EXTERNAL_ID),
         }
     )
-
-
-def folder_of(store: StoreDefinition, relation: Relation) -> str:
-    """Folders of the entity below the store's.
-
-    Raises:
-        UserError: ENTITY_NAME_INVALID.
-    """
-    parts = relation.entity.split("/")
-    if not all(part and not part.startswith((".", "_")) for part in parts):
-        raise error(
-            "ENTITY_NAME_INVALID", span=relation.span, entity=relation.entity, store=store.name, allowed=FOLDER_RULE
-        )
-    return relation.entity
 
 
 def family(type_: DataType) -> Family:

@@ -14,6 +14,7 @@ from ds_dagster.catalog.capabilities import WAREHOUSE_LOOKUP_MILLIS, Capabilitie
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.inference import delivery
 from ds_dagster.catalog.io_spec import Options, ReadSpec, RefreshMode, Resolver, WriteSpec
+from ds_dagster.catalog.name_rules import NameRule
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.property_table import specs
 from ds_dagster.catalog.relation import Relation
@@ -61,6 +62,9 @@ BUFFER_MILLIS = 10_000
 """How long rows of a continuous load wait for the next batch: every batch wakes the warehouse."""
 
 
+NAME_RULE = NameRule("names in Snowflake are up to 255 characters", characters=255)
+
+
 class Snowflake:
     """A Snowflake account, used through one warehouse and one role."""
 
@@ -81,6 +85,8 @@ class Snowflake:
             ("snowflake.table.name", ""),
         ),
         required_parts=(("snowflake.db.name", "'ANALYTICS'"),),
+        entity_rule=NAME_RULE,
+        column_rule=NAME_RULE,
         not_built=(
             ("materialized views", "keep them in the embedded store or in a POSTGRESQL store"),
             ("login in a browser, MFA", "an engine has nobody to ask; use a key pair or a token"),

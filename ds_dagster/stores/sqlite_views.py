@@ -15,6 +15,7 @@ from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.inference import delivery
 from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpec
+from ds_dagster.catalog.name_rules import NameRule
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
@@ -27,6 +28,8 @@ from ds_dagster.stores.options import make_options, target_table, word
 LOADER = "ds_dagster.stores.sqlite_loader:open_loader"
 FOLDER = "folder"
 SUFFIX = ".db"
+LONGEST_FILE = 240
+"""Characters of a file's name: file systems take 255, SQLite adds `-journal`."""
 NATIVE_TYPES: Mapping[str, str] = MappingProxyType(
     {
         "BOOLEAN": "INTEGER",
@@ -65,6 +68,7 @@ class SqliteViews:
         dagster_kinds=("sqlite", "view"),
         storage_kind="sqlite",
         entity_parts=(),
+        column_rule=NameRule("no two names that differ in upper and lower case alone", folds_case=True),
         embedded=True,
     )
     store_properties: tuple[PropertySpec, ...] = ()
@@ -98,6 +102,18 @@ class SqliteViews:
             loader=LOADER,
             table=target_table(self, relation, refresh, (file_name(relation.name), relation.name.name), "TEXT"),
         )
+
+    def check_relation(self, relation: Relation) -> Sequence[Diagnostic]:
+        """The view's file and table can have its name."""
+        name = relation.name.name
+        if len(file_name(relation.name)) <= LONGEST_FILE and not name.lower().startswith("sqlite_"):
+            return ()
+        allowed = (
+            f"not sqlite_…, and with its database and schema up to {LONGEST_FILE} characters; other signs than plain "
+            "letters, digits, _ and - count several times"
+        )
+        span, store = relation.span, relation.store
+        return [error("ENTITY_NAME_INVALID", span=span, entity=name, store=store, allowed=allowed).diagnostic()]
 
     def entity_plan(self, relation: Relation) -> EntityPlan:
         """The loader makes the file."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Diagnostic, Span
-from ds_dagster.errors import UserError
-from ds_dagster.names import fold
+from ds_dagster.errors import UserError, error
+from ds_dagster.names import QualifiedName, did_you_mean, fold
 from ds_dagster.project import Project, compile_texts
 from ds_dagster.settings import Overlay, Settings, find_project, load_settings
 from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.script import parse_file
 from ds_dagster.sql.statements import CreateStore, Origin, Property, WrittenName
-from ds_dagster.testing.case import Case, ExpectedError, Failure
+from ds_dagster.testing.case import Case, Expectation, ExpectedError, Failure, Look
 
 _STORES = "stores"
 
@@ -39,7 +40,22 @@ def compile_case(case: Case, state: Path) -> CompiledCase:
     """
     settings = case_settings(case, state)
     project = compile_texts([*case.texts, *_missing_stores(case)], settings)
-    return CompiledCase(case, project, _failures(case, project))
+    return CompiledCase(case, project, _failures(case, project) or _unknown(case, project))
+
+
+def expected_relation(project: Project, expectation: Expectation) -> Relation:
+    """The relation an ``expect`` names: qualified, or by its last parts where they are unique.
+
+    Raises:
+        UserError: UNKNOWN_RELATION.
+    """
+    relations, settings = project.catalog.relations, project.settings
+    exact = QualifiedName.parse(expectation.relation, settings.database, settings.schema)
+    found = [exact] if exact in relations else [n for n in relations if str(n).endswith("." + expectation.relation)]
+    if len(found) != 1:
+        nearest = did_you_mean(expectation.relation, [name.name for name in relations])
+        raise error("UNKNOWN_RELATION", span=expectation.span, name=expectation.relation, nearest=nearest)
+    return relations[found[0]]
 
 
 def case_settings(case: Case, state: Path) -> Settings:
@@ -85,6 +101,21 @@ def _failures(case: Case, project: Project) -> tuple[Failure, ...]:
         return tuple(others)
     place = f" in line {expected.line}" if expected.line else ""
     return (Failure(f"expected the mistake {expected.condition}{place}", expected.span), *others)
+
+
+def _unknown(case: Case, project: Project) -> tuple[Failure, ...]:
+    """Every ``expect`` of a relation that the case does not have."""
+    if case.error and not case.error.query:
+        return ()
+    looks = (step.expectations for step in case.steps if isinstance(step, Look))
+    found: list[Failure] = []
+    for expectation in (*(one for look in looks for one in look), *case.expectations):
+        try:
+            if expectation.relation:
+                expected_relation(project, expectation)
+        except UserError as problem:
+            found.append(Failure(str(problem), problem.span))
+    return tuple(found)
 
 
 def _is_expected(diagnostic: Diagnostic, expected: ExpectedError) -> bool:

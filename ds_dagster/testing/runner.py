@@ -28,7 +28,7 @@ from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
-from ds_dagster.names import QualifiedName, did_you_mean
+from ds_dagster.names import did_you_mean
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.static_nodes import StaticScan
@@ -49,7 +49,7 @@ from ds_dagster.testing.case import (
     Step,
     Wait,
 )
-from ds_dagster.testing.compiling import compile_case
+from ds_dagster.testing.compiling import compile_case, expected_relation
 from ds_dagster.testing.contents import changes_of, folded, without_values
 from ds_dagster.testing.diff import compare
 from ds_dagster.testing.format import load_case
@@ -280,7 +280,7 @@ class CaseRun:
     def _types(self, expectation: Expectation) -> Mapping[str, DataType]:
         if expectation.topic:
             return {}
-        return {column.name: column.type for column in self._relation(expectation).columns}
+        return {column.name: column.type for column in expected_relation(self.project, expectation).columns}
 
     def _records(self, expectation: Expectation) -> tuple[list[Row], Sequence[str]]:
         topic = self._topic_named(expectation.topic, expectation.store, expectation.span)
@@ -291,7 +291,7 @@ class CaseRun:
 
     def _rows(self, expectation: Expectation) -> tuple[list[Row], Sequence[str]]:
         """What a relation holds, and its key."""
-        relation = self._relation(expectation)
+        relation = expected_relation(self.project, expectation)
         key = () if expectation.history else relation.primary_key
         if relation.kind in _TABLES:
             place = (f"{self.name}/{relation.store}", relation.entity)
@@ -302,16 +302,6 @@ class CaseRun:
         if relation.is_changelog and not expectation.history:
             return folded(changes, relation.primary_key), key
         return changes, key
-
-    def _relation(self, expectation: Expectation) -> Relation:
-        relations = self.project.catalog.relations
-        settings = self.project.settings
-        exact = QualifiedName.parse(expectation.relation, settings.database, settings.schema)
-        found = [exact] if exact in relations else [n for n in relations if str(n).endswith("." + expectation.relation)]
-        if len(found) != 1:
-            nearest = did_you_mean(expectation.relation, [name.name for name in relations])
-            raise error("UNKNOWN_RELATION", span=expectation.span, name=expectation.relation, nearest=nearest)
-        return relations[found[0]]
 
 
 _STEPS: Mapping[type[Any], Callable[[CaseRun, Any], None]] = MappingProxyType(

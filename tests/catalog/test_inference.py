@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ds_dagster.catalog.declared import Declared
-from ds_dagster.catalog.inference import resolve_query_properties, resolve_source, shared_entities
+from ds_dagster.catalog.inference import resolve_query_properties, resolve_source
+from ds_dagster.catalog.shared_entities import shared_entities
 from ds_dagster.catalog.starting import StartingPoint
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.diagnostics import Span

@@ -14,7 +14,8 @@ from tests.tables import check_every
 
 MARK = "‸"
 CASES = cases("refused/syntax")
-ELSEWHERE = {"TYPOGRAPHIC_QUOTE", "COMMENT_TAG_UNKNOWN"}  # warnings, in test_comments.py and test_quotes.py
+ELSEWHERE = {"TYPOGRAPHIC_QUOTE", "COMMENT_TAG_UNKNOWN", "CTE_UNUSED"}
+"""Warnings, in test_comments.py, test_quotes.py and test_hints.py."""
 
 
 def places(marked: str) -> tuple[str, list[tuple[int, int]]]:

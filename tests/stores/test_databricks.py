@@ -112,11 +112,11 @@ def test_stores_that_cannot_be(tmp_path: Path, dbx: str, condition: str, part: s
 
 def test_a_table_needs_a_place(tmp_path: Path) -> None:
     without = f"{ADDRESS}, {LOGIN}, {WAREHOUSE_ID}"
-    assert refused(lambda: write_spec(compiled(tmp_path, without))).condition == "STORE_PROPERTY_MISSING"
+    assert [one.condition for one in compiled(tmp_path, without).errors] == ["STORE_PROPERTY_MISSING"]
     local = ", 'table.data.file.location' = 'file:///data/account'"
-    assert refused(lambda: write_spec(compiled(tmp_path, more=local))).condition == "PROPERTY_INVALID"
+    assert [one.condition for one in compiled(tmp_path, more=local).errors] == ["PROPERTY_INVALID"]
     whole = ", 'table.data.file.location' = 's3://bucket'"
-    assert refused(lambda: write_spec(compiled(tmp_path, more=whole))).condition == "PROPERTY_INVALID"
+    assert [one.condition for one in compiled(tmp_path, more=whole).errors] == ["PROPERTY_INVALID"]
 
 
 def test_a_table_is_no_stream(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_table_of_the_warehouse_needs_no_place(tmp_path: Path) -> None:
     assert (spec.loader.rpartition(":")[2], spec.delivery) == ("open_warehouse_loader", "exactly_once")
     assert "location" not in spec.options
     written = ", 'table.data.file.location' = 's3://lake/visits'"
-    problem = refused(lambda: write_spec(compiled(tmp_path, by_warehouse, written)))
+    (problem,) = compiled(tmp_path, by_warehouse, written).errors
     assert problem.condition == "STORE_PROPERTIES_CONTRADICT"
 
 

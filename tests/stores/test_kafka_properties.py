@@ -105,6 +105,23 @@ STORES: tuple[tuple[str, str, Mapping[str, str], Mapping[str, str]], ...] = (
         {"kafka.sasl.mechanism": "PLAIN", "kafka.security.protocol": "SASL_SSL"},
         {"sasl.mechanisms": "PLAIN", "sasl.username": "ana"},
     ),
+    (
+        "KAFKA",
+        "'bootstrap.servers'='a:1','security.protocol'=SASL_SSL,'sasl.mechanism'='SCRAM-SHA-512',"
+        "'sasl.username'='${USER}','sasl.password'='${SECRET}','access.region'='us-east-1'",
+        {
+            "kafka.bootstrap.servers": "a:1",
+            "kafka.sasl.mechanism": "SCRAM-SHA-512",
+            "kafka.security.protocol": "SASL_SSL",
+        },
+        {"sasl.mechanisms": "SCRAM-SHA-512", "sasl.username": "ana", "sasl.password": "hidden"},
+    ),
+    (
+        "KAFKA",
+        f"'uris'='a:1','security.protocol'='SASL_PLAINTEXT','sasl.mechanisms'=PLAIN,{LOGIN}",
+        {"kafka.sasl.mechanism": "PLAIN", "kafka.security.protocol": "SASL_PLAINTEXT"},
+        {"security.protocol": "sasl_plaintext"},
+    ),
     ("CONFLUENT_KAFKA", "'uris'='a:1'", {"kafka.security.protocol": "SSL"}, {"security.protocol": "ssl"}),
     ("CONFLUENT_KAFKA", "'uris'='a:1','tls.disabled'=TRUE", {"kafka.security.protocol": "PLAINTEXT"}, {}),
     ("CONFLUENT_KAFKA", "'uris'='a:1','kafka.profile'=NONE", {"kafka.security.protocol": "PLAINTEXT"}, {}),
@@ -167,6 +184,17 @@ def test_local_servers_need_no_login_whatever_the_service(tmp_path: Path) -> Non
 
 
 WRONG: tuple[tuple[str, str, str], ...] = (
+    ("'uris'='a:1','security.protocol'=SASL_SSL", "STORE_PROPERTY_MISSING", "kafka.sasl.hash_function"),
+    (f"'uris'='a:1','security.protocol'=SSL,'sasl.mechanism'=PLAIN,{LOGIN}", "STORE_PROPERTIES_CONTRADICT", "SASL_SSL"),
+    ("'uris'='a:1','security.protocol'=SSL,'tls.disabled'=TRUE", "STORE_PROPERTIES_CONTRADICT", "tls.disabled"),
+    (
+        "'uris'='a:1','security.protocol'=PLAINTEXT,'ssl.ca.location'='c.pem'",
+        "STORE_PROPERTIES_CONTRADICT",
+        "TLS is off",
+    ),
+    ("'uris'='a:1','sasl.mechanism'='GSSAPI'", "PROPERTY_INVALID", "plain"),
+    ("'uris'='a:1','sasl.username'='a','kafka.sasl.username'='b'", "PROPERTY_TWICE", "sasl.username"),
+    ("'uris'='a:1','sasl.jaas.config'='${JAAS}'", "PROPERTY_NOT_YET", "sasl.password"),
     ("'uris'='a:1','kafka.sasl.hash_fuction'=PLAIN", "UNKNOWN_PROPERTY", "kafka.sasl.hash_function"),
     ("'uris'='a:1','kafka.sasl.hash_function'=MD5", "PROPERTY_INVALID", "plain"),
     ("'uris'='a:1','kafka.profile'=AIVEN", "PROPERTY_INVALID", "confluent_cloud"),

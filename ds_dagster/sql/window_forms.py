@@ -1,0 +1,27 @@
+"""The windows of FROM: which words stand in front of their durations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WindowForm:
+    """What stands between the parentheses of a window function: the words before its durations."""
+
+    size: tuple[str, ...]
+    step: tuple[str, ...] = ()
+
+
+WINDOWS: dict[str, WindowForm] = {
+    "tumble": WindowForm(("size",)),
+    "hop": WindowForm(("size",), ("advance", "by")),
+    "cumulate": WindowForm(("size",), ("step",)),
+    "session": WindowForm(("gap",)),
+}
+
+
+def window_words(form: WindowForm, size: int | None, step: int | None) -> str:
+    """What is still missing between the parentheses, for messages."""
+    missing = [words for words, given in ((form.size, size), (form.step, step)) if words and given is None]
+    return ", ".join(" ".join(words).upper() + " n unit" for words in missing) or "')'"
