@@ -1,4 +1,4 @@
-"""Run the test tiers one after another, each with pytest's own summary; fails when one fails or holds no test.
+"""Run the test tiers, each with pytest's own summary; fails when one fails or holds no test.
 
 Usage: python scripts/tiers.py [TIER…] [-- pytest arguments]        without names: all but long
 
@@ -15,16 +15,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 TESTS_FAILED, NO_TESTS = 1, 5  # pytest's exit codes
 MEMORY = Path("/dev/shm")
 ROOM = 14 << 30
-"""Free memory, in bytes, with which temporary files are kept in it."""
+"""Free memory, in bytes, with which a tier keeps temporary files in it, or runs beside another one."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -71,6 +72,11 @@ TIERS: dict[str, Tier] = {
     "long": Tier("slow", second_run="files"),
 }
 STANDARD = tuple(name for name in TIERS if name != "long")
+BESIDE = "cases"
+"""It only computes, has no servers and waits for nobody: at the lowest priority it takes what time of the processors
+the tiers below leave."""
+WAITING = ("spark", "conformance", "e2e", "browser")
+"""Tiers that wait for servers, batches and Dagster in a fifth to a half of their time."""
 
 
 def ensure_browser() -> str:
@@ -91,21 +97,56 @@ def ensure_browser() -> str:
     return ""
 
 
-def run(name: str, extra: list[str]) -> str:
-    """Run one tier: ``passed``, ``second run`` (passed then), ``failed``, ``empty`` or ``skipped: reason``."""
+class Result(NamedTuple):
+    """What became of a tier: ``passed``, ``second run`` (passed then), ``failed``, ``empty`` or ``skipped: reason``."""
+
+    name: str
+    outcome: str
+    seconds: float
+
+
+def run_all(names: Sequence[str], extra: list[str]) -> list[Result]:
+    """One tier after the other; :data:`BESIDE` runs beside those that wait, where it fits."""
+    apart = BESIDE in names and not set(WAITING).isdisjoint(names) and _available() > ROOM
+    results: list[Result] = []
+    with ThreadPoolExecutor(1) as other, tempfile.TemporaryFile("w+") as output:
+        begun: Future[Result] | None = None
+        for name in names:
+            if apart and begun is None and name in WAITING:
+                say(f"=== tier {BESIDE} begins beside the others, its output follows at the end")
+                begun = other.submit(run, BESIDE, extra, output)
+            if not (apart and name == BESIDE):
+                results.append(run(name, extra))
+        if begun is not None:
+            results.append(begun.result())
+            output.seek(0)
+            shutil.copyfileobj(output, sys.stdout)
+    return results
+
+
+def run(name: str, extra: list[str], output: IO[str] | None = None) -> Result:
+    """Run one tier; with ``output``, where pytest's goes then, at the lowest priority."""
+    start = time.monotonic()
+    outcome = _outcome(name, extra, output)
+    return Result(name, outcome, time.monotonic() - start)
+
+
+def _outcome(name: str, extra: list[str], output: IO[str] | None) -> str:
     reason = ensure_browser() if name == "browser" else ""
     if reason:
         say(f"browser tier: {reason}")
         return "failed" if os.environ.get("CI") else f"skipped: {reason}"
     tier = TIERS[name]
     say(f"=== tier {name}: pytest -m '{tier.marks}'")
-    command = [sys.executable, "-m", "pytest", "-q", "-m", tier.marks, *tier.arguments, *extra]
+    cache = f".pytest_cache/{name}"
+    command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", "-m", tier.marks]
+    command = [*(["nice", "-n", "19"] if output else []), *command, *tier.arguments, *extra]
     with surroundings() as environment:
-        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        code = subprocess.run(command, cwd=ROOT, env=environment, stdout=output, check=False).returncode
         if code == TESTS_FAILED and tier.second_run:
             say(f"=== tier {name}: what failed runs once more")
-            again = [*command, *_what_failed(tier.second_run)]
-            if subprocess.run(again, cwd=ROOT, env=environment, check=False).returncode == 0:
+            again = [*command, *_what_failed(tier.second_run, cache)]
+            if subprocess.run(again, cwd=ROOT, env=environment, stdout=output, check=False).returncode == 0:
                 return "second run"
     return {0: "passed", NO_TESTS: "empty"}.get(code, "failed")
 
@@ -127,8 +168,14 @@ def _has_room(folder: Path) -> bool:
     """Whether files of a tier fit, beside the memory that its processes need."""
     if not folder.is_dir() or os.statvfs(folder).f_flag & os.ST_NOEXEC:
         return False
-    found = re.search(r"(?m)^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
-    return found is not None and min(int(found[1]) * 1024, shutil.disk_usage(folder).free) > ROOM
+    return min(_available(), shutil.disk_usage(folder).free) > ROOM
+
+
+def _available() -> int:
+    """Memory that processes may take, in bytes; 0 where the machine does not say."""
+    figures = Path("/proc/meminfo")
+    found = re.search(r"(?m)^MemAvailable: +(\d+) kB", figures.read_text()) if figures.exists() else None
+    return int(found[1]) * 1024 if found else 0
 
 
 def main(arguments: list[str]) -> int:
@@ -138,20 +185,19 @@ def main(arguments: list[str]) -> int:
     if unknown:
         say(f"no tier {', '.join(unknown)}; known: {', '.join(TIERS)}")
         return 2
-    results: list[tuple[str, str, float]] = []
-    for name in names or STANDARD:
-        start = time.monotonic()
-        results.append((name, run(name, extra), time.monotonic() - start))
-    for name, result, seconds in results:
-        say(f"{name:12} {result:10} {seconds:6.0f} s")
-    return int(any(result in ("failed", "empty") for _, result, _ in results))
+    start = time.monotonic()
+    results = run_all(names or STANDARD, extra)
+    for result in results:
+        say(f"{result.name:12} {result.outcome:10} {result.seconds:6.0f} s")
+    say(f"{'all':12} {'':10} {time.monotonic() - start:6.0f} s")
+    return int(any(result.outcome in ("failed", "empty") for result in results))
 
 
-def _what_failed(unit: str) -> list[str]:
+def _what_failed(unit: str, cache: str) -> list[str]:
     """Arguments for pytest that choose the tests that failed in the last run, or their files."""
     if unit == "tests":
         return ["--last-failed", "--last-failed-no-failures=none"]
-    failed = json.loads((ROOT / ".pytest_cache/v/cache/lastfailed").read_text())
+    failed = json.loads((ROOT / cache / "v/cache/lastfailed").read_text())
     return sorted({file for test in failed if (ROOT / (file := test.partition("::")[0])).exists()})
 
 
