@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 DOCS := .cache/docs
+LOCKED := $(CI)
+CONSTRAINTS := $(if $(LOCKED),constraints.txt)
 JAVA_SOURCES := $(shell find jvm -type f 2>/dev/null)
 
 .PHONY: help
@@ -15,10 +17,10 @@ help: ## list the commands
 .PHONY: setup
 setup: $(STAMP) ## make .venv, fetch jars, build the Java operators, record their classes (nothing to do the second time)
 
-$(STAMP): pyproject.toml ds_dagster/jars.lock.json ds_dagster/local/kinesalite/package-lock.json $(JAVA_SOURCES)
+$(STAMP): pyproject.toml ds_dagster/jars.lock.json ds_dagster/local/kinesalite/package-lock.json $(JAVA_SOURCES) $(CONSTRAINTS)
 	@scripts/venv.sh $(VENV)
 	@echo "installing Python packages (about 600 MB the first time)" >&2
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -e '.[dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on $(addprefix -c ,$(CONSTRAINTS)) -e '.[dev]'
 	@$(BIN)/python -m pip check
 	@$(BIN)/python scripts/prepare.py
 	@touch $@
@@ -70,6 +72,10 @@ up: setup ## start the local servers
 .PHONY: down
 down: setup ## stop the local servers
 	@$(BIN)/ds down
+
+.PHONY: lock
+lock: setup ## write constraints.txt, the versions that continuous integration installs, from .venv
+	@$(BIN)/python -m pip freeze --exclude-editable | awk '/==/ {print $$1 "; python_version >= \"3.11\""}' >constraints.txt
 
 .PHONY: format
 format: setup ## rewrite the files as ruff formats them
