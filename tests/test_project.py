@@ -119,6 +119,10 @@ def test_slices_of_every_case_compile_alone(folder: str, tmp_path: Path) -> None
                 assert_compiles_alone(project, alone)
 
 
+def test_most_cases_are_seen() -> None:
+    assert len([path for path in CASES if path.parent.name != "refused"]) > 200
+
+
 def test_a_slice_holds_nothing_that_is_not_needed(tmp_path: Path) -> None:
     project, _ = example(tmp_path)
     text = "\n".join(statement.text for statement in slice_of(project, project.queries["desktop_clicks"]))
