@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Column, Relation
-from ds_dagster.datatypes import BIGINT, DOUBLE, INTEGERS, VARCHAR, DataType, MapType, Scalar, StructType
+from ds_dagster.datatypes import VARCHAR, DataType, Scalar
 from ds_dagster.questions.casts import cast
+from ds_dagster.questions.json_records import Json, JsonMistakeError, compact, read_object, value_of_json
 
 FLOATS: Mapping[str, str] = MappingProxyType({"FLOAT": ">f", "DOUBLE": ">d"})
 WIDTHS: Mapping[str, int] = MappingProxyType({"TINYINT": 1, "SMALLINT": 2, "INTEGER": 4, "BIGINT": 8})
 """Primitive whole numbers are big-endian bytes of this width."""
 MISSING = "null"
-_Reader = Callable[[Any, Scalar], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,8 @@ class Decoded:
 
 
 def shown_part(part: bytes | None, type_: DataType | None = None) -> str:
-    """A key or value as text: compact JSON where it is JSON, else plain text, else ``0x…``; none is ``null``.
+    """A key or value as text: JSON without blanks where it is valid JSON, else plain text, else ``0x…``; none is
+    ``null``.
 
     Args:
         part: raw bytes.
@@ -54,10 +53,8 @@ def shown_part(part: bytes | None, type_: DataType | None = None) -> str:
         text = part.decode("utf-8")
     except UnicodeDecodeError:
         return f"0x{part.hex()}"
-    try:
-        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
-    except ValueError:
-        return text
+    made = compact(text)
+    return text if made is None else made
 
 
 def primitive_types(relation: Relation | None) -> tuple[DataType | None, DataType | None]:
@@ -100,10 +97,7 @@ def _value_columns(relation: Relation, value: bytes) -> dict[str, Any]:
     inside = [column for column in relation.columns if column.name not in relation.key.exclude]
     if relation.value_format == "primitive":
         return {inside[0].name: _part(value, inside[0].type)}
-    found = json.loads(value)
-    if not isinstance(found, dict):
-        raise ValueError("the value is no JSON object")
-    return {column.name: _column(found.get(column.name), column) for column in inside}
+    return _columns(read_object(value), inside)
 
 
 def _key_values(relation: Relation, key: bytes | None, text_keys: bool) -> dict[str, Any]:
@@ -116,8 +110,7 @@ def _key_values(relation: Relation, key: bytes | None, text_keys: bool) -> dict[
     text = key.decode("utf-8")
     if len(columns) == 1 and not text.lstrip().startswith("{"):
         return {columns[0].name: cast(text, VARCHAR, columns[0].type)}
-    found = json.loads(text)
-    return {column.name: _column(found.get(column.name), column) for column in columns}
+    return _columns(read_object(key), columns)
 
 
 def _part(part: bytes, type_: DataType) -> Any:
@@ -142,77 +135,18 @@ def _primitive(part: bytes, type_: Scalar) -> Any:
     return int.from_bytes(part, "big", signed=True) if len(part) == width else None
 
 
-def _column(value: Any, column: Column) -> Any:
-    """A JSON value as a column of that type.
+def _columns(found: Json, columns: Iterable[Column]) -> dict[str, Any]:
+    """The columns of a JSON object.
 
     Raises:
-        ValueError: it is of another type.
+        ValueError: one of another type, or NULL where it may not be.
     """
-    if value is None:
-        return None
-    type_ = column.type
-    try:
-        if isinstance(type_, Scalar):
-            return _scalar(value, type_)
-        if isinstance(value, dict if isinstance(type_, StructType | MapType) else list):
-            return value
-    except (ValueError, ArithmeticError) as problem:
-        raise ValueError(f"column {column.name} is no {type_}") from problem
-    raise ValueError(f"column {column.name} is no {type_}")
-
-
-def _scalar(value: Any, type_: Scalar) -> Any:
-    if type_.name in INTEGERS:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError
-        return cast(value, BIGINT, type_)
-    read: _Reader = _READERS.get(type_.name, _text)
-    return read(value, type_)
-
-
-def _text(value: Any, _: Scalar) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _truth(value: Any, _: Scalar) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
-
-
-def _number(value: Any, type_: Scalar) -> Any:
-    if isinstance(value, bool | list | dict):
-        raise ValueError
-    return cast(value, DOUBLE if isinstance(value, float) else BIGINT, type_)
-
-
-def _time(value: Any, type_: Scalar) -> Any:
-    return cast(_known_text(value), VARCHAR, type_)
-
-
-def _bytes(value: Any, _: Scalar) -> bytes:
-    try:
-        return base64.b64decode(_known_text(value), validate=True)
-    except binascii.Error as problem:
-        raise ValueError from problem
-
-
-def _known_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError
-    return value
-
-
-_READERS: Mapping[str, _Reader] = MappingProxyType(
-    {
-        "BOOLEAN": _truth,
-        "FLOAT": _number,
-        "DOUBLE": _number,
-        "DECIMAL": _number,
-        "TIMESTAMP": _time,
-        "TIMESTAMP_LTZ": _time,
-        "DATE": _time,
-        "TIME": _time,
-        "VARBINARY": _bytes,
-    }
-)
+    values = {}
+    for column in columns:
+        try:
+            values[column.name] = value_of_json(found.members.get(column.name), column.type)
+        except JsonMistakeError as problem:
+            raise ValueError(f"the JSON has another type for: {column.name} {column.type}") from problem
+        if values[column.name] is None and not column.nullable:
+            raise ValueError(f"column {column.name} is NULL")
+    return values

@@ -16,10 +16,13 @@ from ds_dagster.datatypes import BIGINT, BOOLEAN, INTEGER, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.project import Project, load_project
+from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.following import RecordTable, check_endless
+from ds_dagster.questions.json_records import JsonMistakeError, read_object, value_of_json
 from ds_dagster.questions.records import decode, primitive_types, shown_part
-from ds_dagster.sql.script import parse_select
+from ds_dagster.sql.script import parse_select, parse_type
+from tests.scalars import answer_of, same_answer
 
 
 @pytest.fixture
@@ -43,6 +46,8 @@ def record(value: object, key: object = None) -> RawRecord:
     [
         (None, None, "null"),
         (b'{"a": 1,  "b": [1, 2]}', None, '{"a":1,"b":[1,2]}'),
+        (b'{"a": 1.10, "a": 1e3}', None, '{"a":1.10,"a":1e3}'),
+        (b'{"a": NaN}', None, '{"a": NaN}'),
         (b"plain text", None, "plain text"),
         ("Grüße".encode(), None, "Grüße"),
         (b"\xff\x00", None, "0xff00"),
@@ -71,19 +76,21 @@ def test_typed_columns_of_a_value(loaded: Project) -> None:
     assert found.problem == ""
     assert found.values == {
         "at": datetime(2024, 1, 31, 12, 0, 1, 500_000, timezone.utc), "url": "./x", "device": None, "userid": None,
-        "price": Decimal("1.25"), "paid": True, "tags": ["a"], "place": {"city": "B"},
+        "price": Decimal("1.25"), "paid": True, "tags": ["a"], "place": {"city": "B", "zip": None},
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (b"no json", "Expecting value: line 1 column 1 (char 0)"),
-        ([1], "the value is no JSON object"),
-        ({"paid": "yes"}, "column paid is no BOOLEAN"),
-        ({"at": 5}, "column at is no TIMESTAMP_LTZ(3)"),
-        ({"tags": {}}, "column tags is no ARRAY<VARCHAR>"),
-        ({"price": "x"}, "column price is no DECIMAL(10,2)"),
+        (b"no json", "the value is not valid JSON"),
+        (b'{"price": NaN}', "the value is not valid JSON"),
+        (b'{"price": 1} more', "text goes on behind the JSON object"),
+        ([1], "the value is not a JSON object"),
+        ({"paid": "yes"}, "the JSON has another type for: paid BOOLEAN"),
+        ({"at": 5}, "the JSON has another type for: at TIMESTAMP_LTZ(3)"),
+        ({"tags": {}}, "the JSON has another type for: tags ARRAY<VARCHAR>"),
+        ({"price": "x"}, "the JSON has another type for: price DECIMAL(10,2)"),
         (None, "it has no value"),
     ],
 )
@@ -168,3 +175,22 @@ def test_what_has_no_end_is_refused_with_the_view_to_write(loaded: Project, text
     assert caught.value.condition == "QUESTION_WITHOUT_END"
     assert caught.value.params["what"] == what
     assert f"AS {text}" in caught.value.hint
+
+
+TABLE = Path(__file__).parents[1] / "fixtures" / "json_input.tsv"
+BAD = "BAD"
+
+
+def test_json_is_read_by_the_table_of_json_input() -> None:
+    lines = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines() if line[0] != "#"]
+    wrong = []
+    for name, written, expected in lines:
+        type_ = parse_type(name)
+        try:
+            read = value_of_json(read_object(f'{{"c": {written}}}'.encode()).members["c"], type_)
+            found = answer_of(value_of(read, type_), type_)
+        except JsonMistakeError:
+            found = BAD
+        if not same_answer(found, expected):
+            wrong.append(f"{name} {written}: {found}, expected {expected}")
+    assert not wrong, "\n".join(wrong)
