@@ -25,6 +25,7 @@ from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
+from ds_dagster.python_code import PythonCode
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import CreateFunction, CreateFunctionSource, Origin
 
@@ -94,6 +95,11 @@ class UserFunction:
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(str(type_) for type_ in self.types)})"
+
+    def code(self) -> PythonCode:
+        """The text of its module as it is now, of a Python function."""
+        text = Path(self.file).read_text(encoding="utf-8")
+        return PythonCode(str(self), self.root, self.file, text, self.entry)
 
     @property
     def meaning(self) -> str:

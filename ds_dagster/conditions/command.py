@@ -58,8 +58,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "QUESTION_FUNCTION_NOT_THERE",
         "not_yet",
-        "{name} cannot be used in a query that is asked once",
-        "select the plain columns and compute it outside, or compute it in the query that fills the relation",
+        "{name} runs in Spark alone and cannot be used in a query that is asked once",
+        "compute it in the query that fills the relation, or write it as LANGUAGE PYTHON",
         "0A000",
     ),
     Condition(

@@ -39,7 +39,7 @@ def bind_unnest(scope: Scope, node: Node, join: StreamJoin, naming: Naming) -> N
         node = weighted(node)
     value = binder.expression(ref.this)
     outer = join.args.get("side") == "LEFT"
-    columns = _columns(ref, value.type, binder, outer=outer)
+    columns = element_columns(ref, value.type, binder, outer=outer)
     internal = naming.alias(ref.alias)
     fields = [Field(field_name(internal, name), type_, nullable) for name, type_, nullable in columns]
     ordinal = fields.pop() if ref.args.get("ordinality") else None
@@ -49,10 +49,14 @@ def bind_unnest(scope: Scope, node: Node, join: StreamJoin, naming: Naming) -> N
     return made
 
 
-def _columns(
+def element_columns(
     ref: UnnestRef, type_: DataType, binder: ExpressionBinder, *, outer: bool
 ) -> Sequence[tuple[str, DataType, bool]]:
-    """Name, type and whether it may be NULL, of what an element has; the number last."""
+    """Name, type and whether it may be NULL, of what an element has; the number last.
+
+    Raises:
+        UserError: UNNEST_TYPE, UNNEST_COLUMNS, DUPLICATE_COLUMN.
+    """
     if isinstance(type_, ArrayType) and isinstance(type_.element, StructType):
         parts: list[tuple[str, DataType, bool]] = [(part.name, part.type, True) for part in type_.element.fields]
     elif isinstance(type_, ArrayType):

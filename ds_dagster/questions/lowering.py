@@ -14,7 +14,18 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, FLOATS, INTEGERS, MAX_DECIMAL_PRECISION, DataType, MapType, Scalar
+from ds_dagster.catalog.user_function import UserFunction
+from ds_dagster.datatypes import (
+    BIGINT,
+    FLOATS,
+    INTEGERS,
+    MAX_DECIMAL_PRECISION,
+    ArrayType,
+    DataType,
+    MapType,
+    Scalar,
+    StructType,
+)
 from ds_dagster.errors import error
 from ds_dagster.plan.expressions import cast_type
 from ds_dagster.questions.aggregates import AGGREGATES, OF_ROWS, AggregateCall
@@ -23,7 +34,8 @@ from ds_dagster.questions.calls import Call, Computed, Native, named
 from ds_dagster.questions.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
 from ds_dagster.questions.duck_types import duck_type
 from ds_dagster.questions.functions import SCALARS
-from ds_dagster.questions.trees import Aggregated, GroupingCall, type_of
+from ds_dagster.questions.python_functions import user_function
+from ds_dagster.questions.trees import Aggregated, Elements, GroupingCall, type_of
 from ds_dagster.sql.expressions import FieldAccess, UserCall
 
 EASY_CASTS = frozenset(
@@ -64,6 +76,7 @@ class Lowering:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
+        self._made: dict[str, exp.Expression] = {}
 
     def question(self, question: Question) -> exp.Expression:
         """A whole question; its columns have the types the binder said."""
@@ -84,11 +97,22 @@ class Lowering:
     def lower(self, node: exp.Expression) -> exp.Expression:
         """One node and those below it."""
         visit = VISITORS.get(type(node))
+        if isinstance(node, REGISTERING):
+            return self._once(node)
         if visit is not None:
             return visit(self, node)
         for child in list(node.iter_expressions()):
             child.replace(self.lower(child))
         return node
+
+    def _once(self, node: exp.Expression) -> exp.Expression:
+        """What may need a Python function: the same tree is the same call, as GROUP BY and ORDER BY need it."""
+        key = repr(node)
+        if key not in self._made:
+            self._made[key] = VISITORS[type(node)](self, node)
+        made = self._made[key].copy()
+        assert isinstance(made, exp.Expression)
+        return made
 
     def lowered(self, nodes: Sequence[exp.Expression]) -> list[exp.Expression]:
         """Several."""
@@ -123,8 +147,13 @@ class Lowering:
         )
 
     def visit_user_call(self, node: exp.Expression) -> exp.Expression:
-        """A function of the user runs in Spark."""
-        raise error("QUESTION_FUNCTION_NOT_THERE", name=node.args["function"].name)
+        """A Python function of the user is called here; a class of a jar runs in Spark alone."""
+        function: UserFunction = node.args["function"]
+        if function.language != "python":
+            raise error("QUESTION_FUNCTION_NOT_THERE", name=function.name)
+        arguments = self.lowered(node.expressions)
+        called = user_function(function)
+        return self.registry.computed(called, arguments, function.types, function.returns, takes_nulls=True)
 
     def visit_cast(self, node: exp.Expression) -> exp.Expression:
         """CAST and TRY_CAST."""
@@ -217,6 +246,26 @@ class Lowering:
         return made if type_ is None else exp.Cast(this=made, to=duck_type(type_))
 
     # rows
+
+    def visit_elements(self, node: exp.Expression) -> exp.Expression:
+        """UNNEST: every column takes its part of each element."""
+        type_, listed = type_of(node.this), self.lower(node.this)
+        if isinstance(type_, MapType):
+            parts, listed = ["key", "value"], named("map_entries", listed)
+        else:
+            element = type_.element if isinstance(type_, ArrayType) else None
+            parts = [part.name for part in element.fields] if isinstance(element, StructType) else []
+        element_rows = named("unnest", listed)
+        values = [named("struct_extract", element_rows.copy(), exp.Literal.string(part)) for part in parts]
+        values = values or [element_rows]
+        if node.args.get("ordinality"):
+            values.append(named("generate_subscripts", listed.copy(), exp.Literal.number(1)))
+        made = exp.Select(
+            expressions=[
+                exp.alias_(value, name.name, quoted=True) for value, name in zip(values, node.expressions, strict=True)
+            ]
+        )
+        return exp.Lateral(this=exp.Subquery(this=made), alias=node.args["alias"].copy())
 
     def visit_aggregate(self, node: exp.Expression) -> exp.Expression:
         """An aggregate over the rows of its group."""
@@ -311,6 +360,8 @@ def _known_type(node: exp.Expression) -> DataType:
 
 
 Visitor = Callable[[Lowering, exp.Expression], exp.Expression]
+REGISTERING = (exp.Anonymous, UserCall, exp.Cast, exp.TryCast, exp.Div, exp.Mul, exp.Add, exp.Sub)
+"""Nodes whose meaning may be a Python function."""
 VISITORS: Mapping[type[exp.Expression], Visitor] = MappingProxyType(
     {
         exp.Anonymous: Lowering.visit_call,
@@ -327,6 +378,7 @@ VISITORS: Mapping[type[exp.Expression], Visitor] = MappingProxyType(
         FieldAccess: Lowering.visit_field,
         exp.Array: Lowering.visit_array,
         exp.Struct: Lowering.visit_struct,
+        Elements: Lowering.visit_elements,
         Aggregated: Lowering.visit_aggregate,
         GroupingCall: Lowering.visit_grouping,
         exp.Window: Lowering.visit_window,

@@ -16,10 +16,11 @@ from ds_dagster.plan.calls import aggregate_name
 from ds_dagster.plan.expressions import Typed, widened
 from ds_dagster.plan.nodes import Field
 from ds_dagster.plan.scope import Source, Visible, visible
+from ds_dagster.plan.unnesting import element_columns
 from ds_dagster.project import Project
 from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder, ordered
 from ds_dagster.questions.relations import ROWTIME, resolve_relation, table_name
-from ds_dagster.questions.trees import Aggregated, noted
+from ds_dagster.questions.trees import Elements, aggregates_in, noted, ungrouped
 from ds_dagster.sql.expressions import FieldAccess, MatchRef, RelationRef, UnnestRef, WindowRef
 from ds_dagster.sql.lowering import own_span
 
@@ -184,13 +185,31 @@ class BoundSelect:
 
     def _join(self, join: exp.Expression) -> exp.Expression:
         if isinstance(join.this, UnnestRef):
-            raise error("QUESTION_CLAUSE", span=self.scope.place(join), clause="UNNEST")
+            return self._unnest(join, join.this)
         if join.args.get("within") is not None:
             raise error("QUESTION_CLAUSE", span=self.scope.place(join), clause="WITHIN")
         source = self._source(join.this)
         condition = self._condition(join.args["on"], "ON")
         side = str(join.args.get("side") or "")
         return exp.Join(this=source, on=condition, **({"side": side} if side else {}))
+
+    def _unnest(self, join: exp.Expression, ref: UnnestRef) -> exp.Expression:
+        """The elements of an array or map of the rows so far."""
+        binder, on = self._binder("UNNEST"), join.args.get("on")
+        if on is not None and not (isinstance(on, exp.Boolean) and on.this):
+            raise binder.refuse("UNNEST_CONDITION", on)
+        value, outer = binder.expression(ref.this), join.args.get("side") == "LEFT"
+        columns = element_columns(ref, value.type, binder, outer=outer)
+        alias, names = str(ref.alias), [name for name, *_ in columns]
+        elements = Elements(
+            this=noted(self._placed(value.tree), value.type),
+            expressions=[exp.to_identifier(name, quoted=True) for name in names],
+            ordinality=bool(ref.args.get("ordinality")),
+            alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)),
+        )
+        fields = [(name, Field(f"{alias}${name}", type_, nullable)) for name, type_, nullable in columns]
+        self._add(ref, Source(alias, alias, visible(fields), is_part_of_row=True), names)
+        return exp.Join(this=elements, on=exp.Boolean(this=True), side="LEFT" if outer else None)
 
     # expressions
 
@@ -272,11 +291,11 @@ class BoundSelect:
         self, group: Sequence[exp.Expression], outputs: Sequence[tuple[exp.Expression, exp.Expression]]
     ) -> None:
         """Where rows are grouped, every column is grouped by or inside an aggregate."""
-        if not group and not any(any(_aggregates(tree)) for _, tree in outputs):
+        if not group and not any(any(aggregates_in(tree)) for _, tree in outputs):
             return
-        grouped = {_text(tree) for tree in group}
+        grouped = {repr(tree) for tree in group}
         for node, tree in outputs:
-            lost = next(_ungrouped(tree, grouped), None)
+            lost = next(ungrouped(tree, grouped), None)
             if lost is not None:
                 if isinstance(node, exp.Star) or isinstance(node.this, exp.Star):
                     raise error("STAR_WITH_GROUP", span=self.scope.place(node))
@@ -302,31 +321,6 @@ def _grouped(written: exp.Group, group: Sequence[exp.Expression]) -> exp.Group:
         for part in sets
     ]
     return exp.Group(grouping_sets=[exp.GroupingSets(expressions=tuples)])
-
-
-def _aggregates(tree: exp.Expression) -> Iterator[bool]:
-    """True for each aggregate over a group: not those with OVER, but those inside of them."""
-    if isinstance(tree, exp.Query):
-        return
-    if isinstance(tree, Aggregated) and not isinstance(tree.parent, exp.Window):
-        yield True
-    for child in tree.iter_expressions():
-        yield from _aggregates(child)
-
-
-def _ungrouped(tree: exp.Expression, grouped: set[str]) -> Iterator[exp.Column]:
-    is_over = isinstance(tree.parent, exp.Window)
-    if isinstance(tree, exp.Query) or _text(tree) in grouped or (isinstance(tree, Aggregated) and not is_over):
-        return
-    if isinstance(tree, exp.Column):
-        yield tree
-        return
-    for child in tree.iter_expressions():
-        yield from _ungrouped(child, grouped)
-
-
-def _text(tree: exp.Expression) -> str:
-    return repr(tree)
 
 
 def _with_types(tree: exp.Query, columns: Columns, wanted: Columns) -> exp.Query:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -29,6 +30,16 @@ class GroupingCall(exp.Expression):
     arg_types: ClassVar[dict[str, Any]] = {"expressions": True}
 
 
+class Elements(exp.Expression):
+    """The elements of an array or map of the rows to the left, as rows.
+
+    Args: ``this`` the bound array or map, ``expressions`` the names of the columns (identifiers), ``ordinality``: the
+    last of them is the number of the element.
+    """
+
+    arg_types: ClassVar[dict[str, Any]] = {"this": True, "expressions": True, "ordinality": False, "alias": True}
+
+
 def noted(tree: exp.Expression, type_: DataType | None) -> exp.Expression:
     """The node with its type noted."""
     if type_ is not None:
@@ -50,3 +61,25 @@ def type_of(node: exp.Expression) -> DataType | None:
     if isinstance(node, exp.IntDiv):
         return BIGINT
     return BOOLEAN if isinstance(node, exp.Boolean | exp.Predicate | exp.Connector | exp.Not) else None
+
+
+def aggregates_in(tree: exp.Expression) -> Iterator[bool]:
+    """True for each aggregate over a group: not those with OVER, but those inside of them."""
+    if isinstance(tree, exp.Query):
+        return
+    if isinstance(tree, Aggregated) and not isinstance(tree.parent, exp.Window):
+        yield True
+    for child in tree.iter_expressions():
+        yield from aggregates_in(child)
+
+
+def ungrouped(tree: exp.Expression, grouped: set[str]) -> Iterator[exp.Column]:
+    """Columns of an output that GROUP BY does not group by; ``grouped``: texts of what it groups by."""
+    is_over = isinstance(tree.parent, exp.Window)
+    if isinstance(tree, exp.Query) or repr(tree) in grouped or (isinstance(tree, Aggregated) and not is_over):
+        return
+    if isinstance(tree, exp.Column):
+        yield tree
+        return
+    for child in tree.iter_expressions():
+        yield from ungrouped(child, grouped)

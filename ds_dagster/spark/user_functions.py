@@ -6,11 +6,7 @@ the query was compiled, once, and finds other modules of the project beside it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, cast
 
 import pyarrow
@@ -21,7 +17,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 
 from ds_dagster.catalog.user_function import UserFunction
-from ds_dagster.errors import DsError, error
+from ds_dagster.python_code import by_row, vectorized
 from ds_dagster.spark.crossing import enveloped
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.typemap import spark_sql, to_spark
@@ -53,21 +49,9 @@ def user_call(spark: SparkSession, function: UserFunction, arguments: Sequence[C
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PythonCode:
-    """A function in the text of a module: ``shown`` in messages, ``root`` where it imports from."""
-
-    shown: str
-    root: str
-    file: str
-    text: str
-    entry: str
-
-
 def _python(function: UserFunction, result: spark_types.DataType) -> Callable[..., Any]:
     """What a worker calls with an Arrow array per argument."""
-    text = Path(function.file).read_text(encoding="utf-8")
-    code = PythonCode(str(function), function.root, function.file, text, function.entry)
+    code = function.code()
     call = vectorized if function.vectorized else by_row
     type_ = to_arrow_type(result)
 
@@ -76,65 +60,3 @@ def _python(function: UserFunction, result: spark_types.DataType) -> Callable[..
             return call(code, columns, type_)
 
     return run
-
-
-def by_row(code: PythonCode, columns: Sequence[pyarrow.Array], type_: pyarrow.DataType) -> pyarrow.Array:
-    """The function's result for every row; NULL is None."""
-    function = loaded(code)
-    rows = zip(*[column.to_pylist() for column in columns], strict=True)
-    return _array(code, _called(code, lambda: [function(*row) for row in rows]), type_)
-
-
-def vectorized(code: PythonCode, columns: Sequence[pyarrow.Array], type_: pyarrow.DataType) -> pyarrow.Array:
-    """One call for all rows of a batch."""
-    function = loaded(code)
-    made = _called(code, lambda: function(*columns))
-    if isinstance(made, pyarrow.ChunkedArray):
-        made = made.combine_chunks()
-    if not isinstance(made, pyarrow.Array) or len(made) != len(columns[0]):
-        raise error("FUNCTION_FAILED", function=code.shown, reason="it gave no Arrow array of one element per row")
-    return made if made.type == type_ else _array(code, made.to_pylist(), type_)
-
-
-def _called(code: PythonCode, call: Callable[[], Any]) -> Any:
-    """The result of user code; its exception is told by class and line, since its text may hold data."""
-    try:
-        return call()
-    except Exception as problem:  # noqa: BLE001, whatever the code of the user raises
-        raise error("FUNCTION_FAILED", function=code.shown, reason=_place(code, problem)) from None
-
-
-def _place(code: PythonCode, problem: Exception) -> str:
-    line, trace = None, problem.__traceback__
-    while trace is not None:
-        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == code.file else line
-        trace = trace.tb_next
-    where = f" in line {line}" if line is not None else ""
-    return f"{type(problem).__name__}{where} of {Path(code.file).name}"
-
-
-def _array(code: PythonCode, values: Sequence[object], type_: pyarrow.DataType) -> pyarrow.Array:
-    try:
-        return pyarrow.array(values, type=type_)
-    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
-        raise error("FUNCTION_FAILED", function=code.shown, reason=f"it gave a value that is no {type_}") from None
-
-
-@lru_cache(maxsize=256)
-def loaded(code: PythonCode) -> Callable[..., Any]:
-    """The function, its module run once per worker process.
-
-    Raises:
-        UserError: FUNCTION_FAILED.
-    """
-    if code.root not in sys.path:
-        sys.path.append(code.root)
-    names: dict[str, Any] = {"__name__": Path(code.file).stem, "__file__": code.file}
-    try:
-        exec(compile(code.text, code.file, "exec"), names)
-    except DsError:
-        raise
-    except Exception as problem:  # noqa: BLE001, whatever the code of the user raises
-        raise error("FUNCTION_FAILED", function=code.shown, reason=_place(code, problem)) from None
-    function: Callable[..., Any] = names[code.entry]
-    return function

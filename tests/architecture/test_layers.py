@@ -31,6 +31,7 @@ BASE = frozenset(
         "jars",
         "class_archive",
         "kinesis_aggregates",
+        "python_code",
         "redaction",
         "version",
     }
@@ -66,6 +67,7 @@ LAYERS: Mapping[str, Layer] = {
     "settings": layer(third="tomli"),
     "aws_session": layer(inside="boto3 botocore"),
     "kinesis_aggregates": layer(inside="google"),
+    "python_code": layer(inside="pyarrow", typing="pyarrow"),
     "sql": layer(third="sqlglot"),
     "catalog": layer("sql", third="sqlglot", inside="google", typing="pyarrow"),
     "files": layer(inside="orjson pyarrow", typing="pyarrow"),

@@ -212,8 +212,8 @@ BROAD: Mapping[str, str] = {
     "runtime/worker.py": "one job's boundary inside the engine: its failure, never another job's",
     "runtime/worker_watch.py:round": "one look beside a query: told, the query runs on",
     "runtime/step.py:run": "one load's boundary inside a Dagster step: its failure, recorded",
-    "spark/user_functions.py:_called": "code of the user: whatever it raises is its failure, told without its text",
-    "spark/user_functions.py:loaded": "the same, while its module is run",
+    "python_code.py:_called": "code of the user: whatever it raises is its failure, told without its text",
+    "python_code.py:loaded": "the same, while its module is run",
     "stores/postgres_loader.py:_transaction": "the transaction is rolled back, then the exception goes on",
 }
 """Where everything may be caught, and why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -28,8 +29,16 @@ ROOT = Path(__file__).parents[2]
 SQL = """
 CREATE STORE m WITH ('type' = MEMORY);
 CREATE STREAM s (k VARCHAR, n INTEGER, b BIGINT, d DECIMAL(10,2), f DOUBLE, t TIMESTAMP_LTZ(3), tags ARRAY<VARCHAR>,
-  place STRUCT<city VARCHAR, zip INTEGER>, counts MAP<VARCHAR, INTEGER>, day DATE) WITH ('store' = 'm', 'topic' = 's');
+  place STRUCT<city VARCHAR, zip INTEGER>, counts MAP<VARCHAR, INTEGER>, day DATE,
+  items ARRAY<STRUCT<sku VARCHAR, n INTEGER>>) WITH ('store' = 'm', 'topic' = 's');
 CREATE FUNCTION slug(text VARCHAR) RETURNS VARCHAR LANGUAGE PYTHON WITH ('module' = 'tests.cases.user_functions.code');
+CREATE FUNCTION doubled(n INTEGER) RETURNS INTEGER LANGUAGE PYTHON
+  WITH ('module' = 'tests.cases.user_functions.code', 'vectorized' = TRUE);
+CREATE FUNCTION share(a DECIMAL(10,2), b DECIMAL(11,2)) RETURNS DOUBLE LANGUAGE PYTHON
+  WITH ('module' = 'tests.cases.user_functions.code');
+CREATE FUNCTION wrong(n INTEGER) RETURNS INTEGER LANGUAGE PYTHON WITH ('module' = 'tests.cases.user_functions.code');
+CREATE FUNCTION_SOURCE jar WITH ('file' = '{jar}');
+CREATE FUNCTION in_java(text VARCHAR) RETURNS VARCHAR LANGUAGE JAVA WITH ('source.name' = jar, 'class.name' = 'acme.F');
 """
 ROW = {
     "k": "key", "n": 7, "b": -3, "d": Decimal("2.50"), "f": 0.5,
@@ -48,8 +57,13 @@ NOT_ONCE = {"FIRST_VALUE", "LAST_VALUE"}
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     folder: Path = tmp_path_factory.mktemp("functions")
-    made = compile_texts([("a.sql", SQL)], Settings(root=ROOT, sql=folder, state=folder, store="m"))
-    assert not made.errors
+    with zipfile.ZipFile(folder / "f.jar", "w") as jar:
+        jar.writestr("acme/F.class", b"")
+    made = compile_texts(
+        [("a.sql", SQL.replace("{jar}", str(folder / "f.jar")))],
+        Settings(root=ROOT, sql=folder, state=folder, store="m"),
+    )
+    assert not made.errors, made.errors[0].text()
     return made
 
 
@@ -151,10 +165,94 @@ def test_what_fails_says_why(project: Project, call: str, reason: str) -> None:
     assert reason.lower() in str(caught.value).lower()
 
 
-def test_functions_of_the_user_run_in_spark_alone(project: Project) -> None:
+def test_python_functions_of_the_user_are_called(project: Project) -> None:
+    rows = [{"k": "A b", "n": 2, "d": Decimal("1.00")}, {"k": None, "n": None, "d": None}]
+    text = "SELECT slug(k) AS x, doubled(n) AS y, share(d, d) AS z FROM s ORDER BY n DESC"
+    assert ask(project, text, *rows) == [{"x": "a-b", "y": 4, "z": 1.0}, {"x": None, "y": None, "z": -1.0}]
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [("share(d, d - d)", "DivisionByZero in line"), ("wrong(n)", "it gave a value that is no int")],
+)
+def test_a_function_of_the_user_that_fails_is_named(project: Project, call: str, reason: str) -> None:
     with pytest.raises(DsError) as caught:
-        ask(project, "SELECT slug(k) AS x FROM s")
+        ask(project, f"SELECT {call} AS x FROM s")
+    assert caught.value.condition == "QUESTION_FAILED"
+    assert reason in str(caught.value)
+
+
+def test_classes_of_the_user_run_in_spark_alone(project: Project) -> None:
+    with pytest.raises(DsError) as caught:
+        ask(project, "SELECT in_java(k) AS x FROM s")
     assert caught.value.condition == "QUESTION_FUNCTION_NOT_THERE"
+
+
+def test_elements_of_arrays_and_maps_are_rows(project: Project) -> None:
+    rows = [
+        {"k": "a", "tags": ["x", None, "x"], "counts": {"p": 1}, "items": [{"sku": "s", "n": 2}, None]},
+        {"k": "b", "tags": [], "counts": {}, "items": []},
+        {"k": "c", "tags": None, "counts": None, "items": None},
+    ]
+
+    def of(text: str) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for row in ask(project, text, *rows)]
+
+    assert of("SELECT k, t.x FROM s CROSS JOIN UNNEST(tags) AS t(x) ORDER BY x") == [
+        ("a", None),
+        ("a", "x"),
+        ("a", "x"),
+    ]
+    numbered = "SELECT k, x, pos FROM s LEFT JOIN UNNEST(tags) WITH ORDINALITY AS t(x, pos) ON TRUE ORDER BY k, pos"
+    assert of(numbered) == [("a", "x", 1), ("a", None, 2), ("a", "x", 3), ("b", None, None), ("c", None, None)]
+    assert of("SELECT k, key, value + 1 AS v FROM s, UNNEST(counts) AS e") == [("a", "p", 2)]
+    structs = "SELECT sku, i.n, ordinality FROM s CROSS JOIN UNNEST(items) WITH ORDINALITY AS i ORDER BY ordinality"
+    assert of(structs) == [("s", 2, 1), (None, None, 2)]
+    assert of("SELECT x, COUNT(*) AS c FROM s CROSS JOIN UNNEST(tags) AS t(x) GROUP BY x ORDER BY x") == [
+        (None, 1),
+        ("x", 2),
+    ]
+    assert of("SELECT y FROM s CROSS JOIN UNNEST(ARRAY[ARRAY[1, 2], ARRAY[3]]) AS t(x) CROSS JOIN UNNEST(x) AS u(y) "
+              "WHERE k = 'a' ORDER BY y") == [(1,), (2,), (3,)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("SELECT x FROM s CROSS JOIN UNNEST(k) AS t(x)", "UNNEST_TYPE"),
+        ("SELECT x FROM s CROSS JOIN UNNEST(tags) AS t(x, y)", "UNNEST_COLUMNS"),
+        ("SELECT x FROM s LEFT JOIN UNNEST(tags) AS t(x) ON x = 'a'", "UNNEST_CONDITION"),
+        ("SELECT k, GROUPING(n) AS g FROM s GROUP BY ROLLUP (k)", "COLUMN_NOT_GROUPED"),
+        ("SELECT k FROM s WHERE GROUPING(k) = 1", "GROUPING_ARGUMENT"),
+        ("SELECT PERCENTILE(n, n) AS p FROM s", "PERCENTILE_PART"),
+    ],
+)
+def test_refused_forms(project: Project, text: str, condition: str) -> None:
+    with pytest.raises(DsError) as caught:
+        ask(project, text)
+    assert caught.value.condition == condition
+
+
+def test_sets_of_groups_percentiles_and_named_windows(project: Project) -> None:
+    rows = [{"k": "a", "n": 1, "b": 1}, {"k": "a", "n": 2, "b": 2}, {"k": None, "n": 2, "b": 7}]
+
+    def of(text: str) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for row in ask(project, text, *rows)]
+
+    rolled = "SELECT k, n, GROUPING_ID(k, n) AS g, COUNT(*) AS c FROM s GROUP BY ROLLUP (k, n) ORDER BY g, k, n"
+    assert of(rolled) == [
+        (None, 2, 0, 1), ("a", 1, 0, 1), ("a", 2, 0, 1), (None, None, 1, 1), ("a", None, 1, 2), (None, None, 3, 3)
+    ]  # fmt: skip
+    parts = (
+        "SELECT MEDIAN(b) AS m, PERCENTILE(b, 0.25) AS p, PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY k) AS d FROM s"
+    )
+    assert of(parts) == [(2.0, 1.5, "a")]
+    windows = "SELECT b, SUM(b) OVER w AS t FROM s WINDOW w AS (ORDER BY b) ORDER BY b"
+    assert of(windows) == [(1, 1), (2, 3), (7, 10)]
+    made = "SELECT STRUCT(k, b AS more) AS st FROM s WHERE b = 7"
+    assert of(made) == [({"k": None, "more": 7},)]
+    by_call = "SELECT JSON_STRING(n) AS j, COUNT(*) AS c FROM s GROUP BY JSON_STRING(n) ORDER BY j"
+    assert of(by_call) == [("1", 1), ("2", 2)]
 
 
 def test_aggregates_mean_what_the_dialect_says(project: Project) -> None:
