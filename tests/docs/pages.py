@@ -10,14 +10,21 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
+FENCE = re.compile(r"^(?:<!-- refused: (\w+) -->\n)?( *)```(\w*)\n(.*?)^\2```$", re.MULTILINE | re.DOTALL)
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: language, text, and the line it begins on."""
+    """A fenced block: language, text, the line it begins on, and the condition a comment in front of it names.
+
+    ``<!-- refused: CONDITION -->`` in the line above says that the statement is shown because it is refused.
+    """
 
     page: str
     language: str
     text: str
     line: int
+    refused: str = ""
 
     @property
     def place(self) -> str:
@@ -34,10 +41,10 @@ def blocks(*languages: str) -> list[Block]:
     """Fenced blocks of these languages, in all pages."""
     found = []
     for page, text in pages().items():
-        for match in re.finditer(r"^( *)```(\w*)\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL):
-            if match[2] in languages:
-                line = text.count("\n", 0, match.start()) + 2
-                found.append(Block(page, match[2], match[3], line))
+        for match in FENCE.finditer(text):
+            if match[3] in languages:
+                line = text.count("\n", 0, match.start(3)) + 2
+                found.append(Block(page, match[3], match[4], line, match[1] or ""))
     return found
 
 
