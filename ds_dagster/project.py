@@ -84,11 +84,10 @@ class Project:
         broken: relations that could not be built.
         statements: how many were read.
         downstream: relation → names of the queries that read it (a relation that re-declares an entity counts as a
-        reader of
-            the relation whose query writes that entity, see ``depends_on``).
+            reader of the relation whose query writes that entity, see ``depends_on``).
+        asked: SELECTs in the files, which nobody runs.
         depends_on: relation → relations its data comes from (sources of its queries; for a declared relation, the
-        relation
-            whose query writes the same entity).
+            relation whose query writes the same entity).
     """
 
     settings: Settings
@@ -99,6 +98,7 @@ class Project:
     statements: int = 0
     downstream: Mapping[QualifiedName, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     depends_on: Mapping[QualifiedName, tuple[QualifiedName, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    asked: tuple[Interactive, ...] = ()
     _filling: Mapping[QualifiedName, tuple[tuple[BoundQuery, BoundQuery], ...]] = field(
         init=False, repr=False, compare=False
     )
@@ -126,9 +126,7 @@ class Project:
 
 
 def load_project(root: Path, *, settings: Settings | None = None, strict: bool = False) -> Project:
-    """Load the project in a folder.
-
-    What is compiled is kept in the state folder and taken from there while nothing changed (``project_cache.py``).
+    """Load the project in a folder, from what was kept of it while nothing changed (``project_cache.py``).
 
     Args:
         root: folder with settings (its ``sql`` folder holds the statements).
@@ -303,6 +301,7 @@ def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str
         statements=sum(len(file.statements) + len(file.broken) for file in files),
         downstream=assembled.downstream,
         depends_on=assembled.depends_on,
+        asked=tuple(one for file in files for one in file.statements if isinstance(one, Interactive) and one.body),
     )
 
 

@@ -25,6 +25,10 @@ def check_command(paths: tuple[Path, ...], online: bool, project: Path | None, a
     """Compile everything offline and list all mistakes. PATHS narrows what is shown."""
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
+    if loaded.asked:
+        from ds_dagster.questions.checking import question_mistakes
+
+        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *question_mistakes(loaded)))
     if online:
         from ds_dagster.cli.online import store_findings
         from ds_dagster.cli.schema_commands import online_findings

@@ -11,8 +11,10 @@ from typing import Literal, cast
 from ds_dagster.catalog.declared import NamedQuery
 from ds_dagster.catalog.inference import QueryChoices, check_insert_kind, infer_sink, resolve_query_properties
 from ds_dagster.catalog.io_spec import RefreshMode
+from ds_dagster.catalog.properties import property_index
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.catalog.relations_declared import pull_for_store
 from ds_dagster.datatypes import ArrayType, DataType, StructType, is_primitive
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
@@ -105,6 +107,7 @@ class _Binder:
         try:
             selected = binder.bind(cast("QueryTree", body.tree))
         except RefusedSelectError:
+            self._check_properties()
             return None
         self._check_emit(choices, selected)
         if isinstance(self.statement, CreateAsSelect):
@@ -119,6 +122,13 @@ class _Binder:
             return None
         warn_unbounded(kept, self.findings, self.statement.body.span)
         return self._query(kept, choices)
+
+    def _check_properties(self) -> None:
+        """What is wrong with WITH of CREATE … AS, whose SELECT is refused already."""
+        statement, world = self.statement, self.world
+        if isinstance(statement, CreateAsSelect):
+            index = property_index(world.kinds)
+            pull_for_store(statement, "sink", self.target, world.settings, world.catalog, index, self.findings)
 
     def _check_emit(self, choices: QueryChoices, selected: Selected) -> None:
         if "emit.mode" in choices.values and window_of(selected.node) is None:

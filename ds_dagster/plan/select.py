@@ -14,6 +14,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.check_joins import check_weights
 from ds_dagster.plan.delta_nodes import DeltaAggregate
+from ds_dagster.plan.every_mistake import every_mistake, unknown_relations
 from ds_dagster.plan.expressions import ExpressionBinder, column
 from ds_dagster.plan.field_names import alias_of, column_of, field_name, is_total_key
 from ds_dagster.plan.grouping import Grouping, is_grouped, key_names, window_of
@@ -108,6 +109,15 @@ class SelectBinder:
 
     def _select(self, tree: exp.Select, *, inner: bool) -> Selected:
         scope = Scope(self.span, functions=self.world.catalog.functions)
+        try:
+            return self._in_scope(tree, scope, inner)
+        except RefusedSelectError:
+            if len(scope.sources) == 1 + len(tree.args.get("joins") or ()):
+                for problem in every_mistake(tree, scope, self.findings.diagnostics):
+                    self.findings.add(problem)
+            raise
+
+    def _in_scope(self, tree: exp.Select, scope: Scope, inner: bool) -> Selected:
         first, node = self._from(tree, scope)
         node = self._where(tree, scope, node)
         if is_grouped(tree):
@@ -169,6 +179,8 @@ class SelectBinder:
                 )
         except DsError as problem:
             self.findings.add(problem)
+            for other in unknown_relations(tree, sources, self.findings.diagnostics):
+                self.findings.add(other)
             raise RefusedSelectError from problem
         return first, node
 

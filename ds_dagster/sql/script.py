@@ -22,6 +22,7 @@ from ds_dagster.sql.dialect import DeltaStream
 from ds_dagster.sql.idioms import idiom
 from ds_dagster.sql.mistakes import Mistake, RefusedError
 from ds_dagster.sql.parser import DeltaStreamParser
+from ds_dagster.sql.rewriting import rewritten
 from ds_dagster.sql.source import Piece, Source, plain_quotes, split
 from ds_dagster.sql.statements import (
     BrokenStatement,
@@ -233,8 +234,25 @@ def _of_other_dialect(source: Source, tokens: Sequence[Token]) -> Mistake | None
     if found is None:
         return None
     first, last, fix = found
+    own = rewritten(source, tokens)
+    if own and _is_read(own):
+        fix = f"{fix}. This statement: {own}"
     params = {"shown": source.text[first.start : last.end + 1], "fix": fix}
     return Mistake(source, first.start, last.end + 1, "SYNTAX_OF_OTHER_DIALECT", params)
+
+
+def _is_read(text: str) -> bool:
+    """Whether a text is one statement that can be read."""
+    source = Source("<rewritten>", text)
+    pieces = split(source)
+    parser = _parser()
+    try:
+        for piece in pieces:
+            parser.begin(source, piece.tokens)
+            parser.statement(Origin(source.span(piece.start, piece.end), text))
+    except RefusedError:
+        return False
+    return len(pieces) == 1 and not any(note.severity == "error" for note in parser.notes)
 
 
 def _comment(file: _File, piece: Piece) -> Comment:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ds_dagster.errors import DsError
@@ -45,3 +47,19 @@ def test_a_key_that_is_not_enforced_is_a_key() -> None:
     written = "CREATE CHANGELOG s (k VARCHAR, PRIMARY KEY (k){}) WITH ('topic' = 's')"
     one, other = (parse_statement(written.format(words)) for words in (" NOT ENFORCED", ""))
     assert print_statement(one) == print_statement(other)
+
+
+def rewritten_cases() -> list[tuple[str, str]]:
+    """Statements of other dialects with the same in ours; empty for those that get the form alone."""
+    text = (Path(__file__).parents[1] / "fixtures" / "rewritten.sql").read_text(encoding="utf-8")
+    return [tuple(part.split("-- here:\n")) for part in text.split("-- case:\n")[1:]]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("sql", "ours"), rewritten_cases())
+def test_a_statement_of_another_dialect_is_written_as_one_of_ours(sql: str, ours: str) -> None:
+    with pytest.raises(DsError) as caught:
+        parse_statement(sql)
+    _, _, shown = caught.value.hint.partition(". This statement: ")
+    assert shown == ours.strip()
+    assert not ours or parse_statement(ours)
+    assert "hunter2" not in caught.value.hint + caught.value.message
