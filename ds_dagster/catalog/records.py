@@ -19,6 +19,7 @@ from ds_dagster.catalog.relation import (
     TimestampFormat,
     ValueFormat,
 )
+from ds_dagster.catalog.reserved_columns import CORRUPT, RESERVED_COLUMNS
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType, StructType, holds_timestamp, is_primitive, is_temporal
 from ds_dagster.diagnostics import Diagnostic, Span
@@ -157,9 +158,12 @@ class Draft:
 
 
 def check_columns(draft: Draft, findings: Findings) -> None:
-    """Every column name once."""
+    """Every column name once, none of ours."""
+    reserved = RESERVED_COLUMNS if draft.written else {CORRUPT}
     seen: dict[str, Column] = {}
     for column in draft.columns:
+        if column.name in reserved:
+            findings.add(error("COLUMN_NAME_RESERVED", span=column.span or draft.span, name=column.name))
         if column.name in seen:
             problem = error("DUPLICATE_COLUMN", span=column.span or draft.span, name=column.name, relation=draft.name)
             other = seen[column.name].span

@@ -268,6 +268,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "use a column of type BIGINT (epoch milliseconds), TIMESTAMP or TIMESTAMP_LTZ",
     ),
     Condition(
+        "COLUMN_NAME_RESERVED",
+        "user",
+        "a column cannot be called {name}, a column of ours has that name",
+        "write … AS another_name, or declare the column under another name",
+    ),
+    Condition(
         "TIMESTAMP_FORMAT_UNUSED",
         "user",
         "'timestamp.format' of {relation} has no effect: {reason}",

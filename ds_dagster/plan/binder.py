@@ -15,6 +15,7 @@ from ds_dagster.catalog.properties import property_index
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.catalog.relations_declared import pull_for_store
+from ds_dagster.catalog.reserved_columns import RESERVED_COLUMNS
 from ds_dagster.datatypes import ArrayType, DataType, StructType, is_primitive
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
@@ -214,6 +215,8 @@ class _Binder:
         placed: dict[str, str] = {}
         for position, (item, target) in enumerate(zip(selected.items, relation.columns, strict=True), start=1):
             self._check_type(position, item, target, relation)
+            if target.name in RESERVED_COLUMNS:
+                self.findings.add(error("COLUMN_NAME_RESERVED", span=target.span, name=target.name))
             columns.append(Named(target.name, _as(item.expression, target.type)))
             placed.setdefault(item.name, target.name)
         if self.findings.failed:

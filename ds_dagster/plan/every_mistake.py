@@ -71,9 +71,14 @@ def _in_clause(clause: exp.Expression | None, scope: Scope, aliases: frozenset[s
         return
     binder = ExpressionBinder(scope, "the SELECT")
     for node in clause.walk(prune=lambda node: isinstance(node, exp.Query)):
-        is_column = isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier)
-        if (is_column and (node.table or node.name not in aliases)) or isinstance(node, exp.Anonymous):
+        if isinstance(node, exp.Column) and (isinstance(node.this, exp.Star) or _is_alias(node, aliases)):
+            continue
+        if isinstance(node, exp.Column | exp.Anonymous):
             yield from _refused(binder, node)
+
+
+def _is_alias(node: exp.Column, aliases: frozenset[str]) -> bool:
+    return not node.table and node.name in aliases
 
 
 def _refused(binder: ExpressionBinder, node: exp.Expression) -> Iterator[DsError]:

@@ -19,6 +19,7 @@ from pyspark.sql import types as spark_types
 
 from ds_dagster.catalog.io_spec import Envelope, RowSource, SchemaPart, SchemaSpec
 from ds_dagster.catalog.relation import Column, Relation, TimestampFormat
+from ds_dagster.catalog.reserved_columns import CORRUPT
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
@@ -33,7 +34,6 @@ from ds_dagster.spark.row_logs import RowLogs, bad_record
 from ds_dagster.spark.schemas import Part, Raw, ResolvedSchemas, decoded_part, encoded, framed, payload
 from ds_dagster.spark.typemap import to_spark
 
-_CORRUPT = "__corrupt"
 _VALUE = "__value"
 _KEY = "__key"
 _FRAMED = "__framed"
@@ -138,7 +138,7 @@ def _decoded_value(source: SourceFrame, scan: Scan) -> SparkColumn:
         )
         return sf.struct(decoded.alias(column.name))
     if source.schemas is not None and source.format_of("value") in _BINARY:
-        return decoded_part(source.raw("value"), source.schemas, _read_from_value(scan), _CORRUPT)
+        return decoded_part(source.raw("value"), source.schemas, _read_from_value(scan), CORRUPT)
     if source.format_of("value") == "json_schema":
         value = sf.col(_FRAMED).getField("payload")
     return _from_json(value, _read_from_value(scan), "value")
@@ -152,10 +152,10 @@ def _only_column(relation: Relation, entity: str) -> Column:
 
 
 def _from_json(part: SparkColumn, inside: Sequence[Column], kind: Part) -> SparkColumn:
-    """A struct of the columns and of :data:`_CORRUPT`. A key's columns may be NULL here: who needs them tests them."""
+    """A struct of the columns and of :data:`CORRUPT`. A key's columns may be NULL here: who needs them tests them."""
     fields = [spark_types.StructField(c.name, to_spark(c.type), c.nullable or kind == "key") for c in inside]
     types = [str(column.type) for column in inside]
-    return json_columns(part, spark_types.StructType(fields), types, reason=_CORRUPT, kind=kind)
+    return json_columns(part, spark_types.StructType(fields), types, reason=CORRUPT, kind=kind)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def _decoded_key(source: SourceFrame, relation: Relation) -> SparkColumn:
     inside = key_columns(relation)
     raw = sf.expr(source.envelope.key)
     if source.schemas is not None and source.format_of("key") in _BINARY:
-        return decoded_part(source.raw("key"), source.schemas, inside, _CORRUPT)
+        return decoded_part(source.raw("key"), source.schemas, inside, CORRUPT)
     if source.format_of("key") == "json_schema":
         raw = sf.col(_FRAMED_KEY).getField("payload")
     text = raw.cast("string")
@@ -276,7 +276,7 @@ def _key_reasons(source: SourceFrame) -> list[SparkColumn]:
     format_ = source.format_of("key")
     if format_ == "json_schema":
         return [sf.col(_FRAMED_KEY).getField("reason")]
-    return [sf.col(_KEY).getField(_CORRUPT)] if format_ in _BINARY else []
+    return [sf.col(_KEY).getField(CORRUPT)] if format_ in _BINARY else []
 
 
 def _any(conditions: Sequence[SparkColumn]) -> SparkColumn:
@@ -293,7 +293,7 @@ def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
         text = sf.lit(f"the value is no {only.type} in big-endian bytes")
         return [sf.when(value.getField(only.name).isNull(), text)]
     unframed = [sf.col(_FRAMED).getField("reason")] if source.format_of("value") == "json_schema" else []
-    return [*unframed, value.getField(_CORRUPT)]
+    return [*unframed, value.getField(CORRUPT)]
 
 
 # --- the scan's columns -----------------------------------------------------------------------------------------------

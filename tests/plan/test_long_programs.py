@@ -42,13 +42,13 @@ def program(kind: str, count: int) -> str:
 
 
 COUNTS = {"or": 10_000, "sum": 10_000, "union": 10_000, "columns": 10_000}
-"""Lengths that are promised; the other kinds are a third of it."""
+"""Lengths that are promised; the other kinds share their code, a tenth of it shows that they are read the same way."""
 KINDS = ("or", "and", "having", "sum", "sum of sums", "differences", "like", "union", "columns")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_long_program_compiles_and_comes_back(kind: str, compile_sql: Compile) -> None:
-    project = compile_sql(program(kind, COUNTS.get(kind, 3_000)))
+    project = compile_sql(program(kind, COUNTS.get(kind, 1_000)))
     assert not project.errors, [d.text()[:500] for d in project.errors]
     (query,) = project.queries.values()
     assert explain_plan(query)
@@ -69,7 +69,7 @@ def test_time_grows_with_the_length(kind: str, compile_sql: Compile) -> None:
         return time.process_time() - started
 
     base = min(seconds(10) for _ in range(3))
-    short, long = min(seconds(300) for _ in range(3)), seconds(3_000)
+    short, long = min(seconds(200) for _ in range(3)), seconds(2_000)
     assert long - base < 60 * max(short - base, 0.01), (base, short, long)
 
 
