@@ -66,7 +66,8 @@ OVER: tuple[Condition, ...] = (
         "OVER_FUNCTION",
         "not_yet",
         "{function} OVER (…) is not built yet",
-        "COUNT, SUM, AVG, MIN, MAX, FIRST_VALUE, LAST_VALUE, LAG, ROW_NUMBER, RANK and DENSE_RANK are",
+        "COUNT, SUM, AVG, MIN, MAX, FIRST_VALUE, LAST_VALUE, LAG, ROW_NUMBER, RANK and DENSE_RANK are; for the row "
+        "behind (LEAD) look back from it: SELECT LAG(x) OVER (PARTITION BY k ORDER BY rowtime()) AS x, x AS next_x",
         _ZERO,
     ),
     Condition(
@@ -126,7 +127,16 @@ SUB_SELECTS: tuple[Condition, ...] = (
         "EXISTS_WITHOUT_EQUALITY",
         "unsupported",
         "a sub-select that is not tied to the outer query by equalities",
-        "write WHERE inner.column = outer.column in it, joined by AND, without GROUP BY or DISTINCT",
+        "write WHERE inner.column = outer.column in it, joined by AND, without GROUP BY or DISTINCT; for another "
+        "comparison join the extreme value: LEFT JOIN (SELECT k, MAX(v) AS most FROM t GROUP BY k) x ON x.k = o.k "
+        "WHERE x.most IS NULL OR x.most <= o.v",
+        _ZERO,
+    ),
+    Condition(
+        "SCALAR_CORRELATED",
+        "unsupported",
+        "a sub-select as a value that names {name} of the query around it",
+        "group it by the column and join it: LEFT JOIN (SELECT k, MAX(v) AS most FROM t GROUP BY k) x ON x.k = o.k",
         _ZERO,
     ),
     Condition(

@@ -24,7 +24,7 @@ from ds_dagster.plan.scope import Scope
 from ds_dagster.plan.selected import Selected
 from ds_dagster.plan.sources import Naming
 from ds_dagster.plan.weights import weighted
-from ds_dagster.sql.expressions import QueryTree
+from ds_dagster.sql.expressions import MatchRef, QueryTree, UnnestRef, WindowRef
 
 
 def scalar_queries(trees: Iterable[exp.Expression]) -> Iterator[exp.Subquery]:
@@ -67,10 +67,11 @@ def bind_scalars(
         naming: internal names of the query.
 
     Raises:
-        UserError: SCALAR_COLUMNS, SCALAR_ROWS, and what sub-selects raise.
+        UserError: SCALAR_COLUMNS, SCALAR_ROWS, SCALAR_CORRELATED, and what sub-selects raise.
     """
     made = []
     for query in queries:
+        _check_alone(query, scope)
         span, selected = scope.place(query), bind(_with_name(query.this))
         if len(selected.items) != 1:
             raise error("SCALAR_COLUMNS", span=span, count=len(selected.items))
@@ -84,6 +85,16 @@ def bind_scalars(
         scope.values[id(query)] = Typed(column(value.name), item.type, nullable=True)
         made.append(ScalarValue(row, value.name, key.name, span))
     return made
+
+
+def _check_alone(query: exp.Subquery, scope: Scope) -> None:
+    """Raises: UnsupportedError SCALAR_CORRELATED for a column of a source around the sub-select."""
+    sources = (exp.Table, exp.Subquery, WindowRef, MatchRef, UnnestRef)
+    own = {node.alias for node in query.this.find_all(*sources)}
+    outer = {source.alias for source in scope.sources} - own
+    found = next((node for node in query.this.find_all(exp.Column) if node.table in outer), None)
+    if found is not None:
+        raise error("SCALAR_CORRELATED", span=scope.place(found), name=f"{found.table}.{found.name}")
 
 
 def _with_name(tree: QueryTree) -> QueryTree:

@@ -1,0 +1,131 @@
+"""What a refusal says to write instead is accepted: the text is taken out of the hint, its names are put in, and it is
+compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.plan.conftest import Compile
+
+
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """A refused statement, the text its hint shows, and a statement that holds this text.
+
+    ``names``: word of the hint → what stands there in the statement.
+    """
+
+    refused: str
+    text: str
+    statement: str
+    names: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def written(self) -> str:
+        """The statement with the hint's text in the place of ``{}``."""
+        made = self.text
+        for word, name in self.names:
+            made = made.replace(word, name)
+        return self.statement.replace("{}", made)
+
+
+KEYED = (("o.k", "u.userid"), ("x.k", "x.userid"), ("o.v", "u.at"), ("(v)", "(at)"), (" k,", " userid,"),
+         ("BY k", "BY userid"), ("FROM t ", "FROM views "))  # fmt: skip
+OVER = "OVER (PARTITION BY userid ORDER BY rowtime())"
+CASES = (
+    Instead(
+        f"CREATE STREAM s AS SELECT LEAD(url) {OVER} AS n FROM clicks",
+        "SELECT LAG(x) OVER (PARTITION BY k ORDER BY rowtime()) AS x, x AS next_x",
+        "CREATE STREAM s AS {} FROM clicks",
+        (("(x)", "(url)"), (" x AS", " url AS"), ("BY k", "BY userid")),
+    ),
+    Instead(
+        "CREATE CHANGELOG s AS SELECT userid FROM users u WHERE NOT EXISTS (SELECT at FROM views v WHERE v.at > u.at)",
+        "LEFT JOIN (SELECT k, MAX(v) AS most FROM t GROUP BY k) x ON x.k = o.k WHERE x.most IS NULL OR x.most <= o.v",
+        "CREATE CHANGELOG s AS SELECT u.userid FROM users u {}",
+        KEYED,
+    ),
+    Instead(
+        "CREATE CHANGELOG s AS SELECT name, (SELECT MAX(at) FROM views v WHERE v.userid = u.userid) AS n FROM users u",
+        "LEFT JOIN (SELECT k, MAX(v) AS most FROM t GROUP BY k) x ON x.k = o.k",
+        "CREATE CHANGELOG s AS SELECT u.userid, x.most FROM users u {}",
+        KEYED,
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT url FROM clicks WHERE url SIMILAR TO userid",
+        "REGEXP(text, CONCAT('^(', pattern, ')$'))",
+        "CREATE STREAM s AS SELECT url FROM clicks WHERE {}",
+        (("text", "url"), ("pattern", "userid")),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT JSON_VALUE(url, '$.x' ERROR ON EMPTY) AS n FROM clicks",
+        "JSON_VALUE(text, path DEFAULT '?' ON ERROR)",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+        (("text", "url"), ("path", "'$.x'")),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT url IS JSON OBJECT AS n FROM clicks",
+        "JSON_QUERY(text, '$') IS NOT NULL",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+        (("text", "url"),),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT DATE_TRUNC('century', seen) AS n FROM clicks",
+        "FLOOR(time TO unit)",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+        (("time", "seen"), ("unit", "YEAR")),
+    ),
+    Instead(
+        "CREATE CHANGELOG s AS SELECT userid, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY at DESC) AS n FROM clicks "
+        "GROUP BY userid",
+        "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)",
+        "CREATE CHANGELOG s AS SELECT userid, {} AS n FROM clicks GROUP BY userid",
+        (("BY x", "BY at"),),
+    ),
+    Instead(
+        "CREATE CHANGELOG s AS SELECT userid, APPROX_PERCENTILE(at, 0.9) AS n FROM clicks GROUP BY userid",
+        "PERCENTILE(x, 0.9)",
+        "CREATE CHANGELOG s AS SELECT userid, {} AS n FROM clicks GROUP BY userid",
+        (("(x", "(at"),),
+    ),
+    Instead(
+        "CREATE CHANGELOG s AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY GROUPING SETS ((url), (url))",
+        "GROUP BY GROUPING SETS ((a, b), (a), ())",
+        "CREATE CHANGELOG s AS SELECT url, userid, GROUPING_ID(url, userid) AS g, COUNT(*) AS n FROM clicks {}",
+        (("a, b", "url, userid"), ("(a)", "(url)")),
+    ),
+    Instead(
+        "CREATE CHANGELOG s AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY ROLLUP (url)",
+        "GROUPING_ID(url) AS grouping_set",
+        "CREATE CHANGELOG s AS SELECT url, {}, COUNT(*) AS n FROM clicks GROUP BY ROLLUP (url)",
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT DATEDIFF(seen, seen) AS n FROM clicks",
+        "TIMESTAMPDIFF(DAY, first, second)",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+        (("first", "seen"), ("second", "seen")),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT DATE_ADD(seen, 1) AS n FROM clicks",
+        "TIMESTAMPADD(DAY, n, time)",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+        ((" n,", " 2,"), ("time", "seen")),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT EXPLODE(tags) AS n FROM people",
+        "CROSS JOIN UNNEST(array) AS t(name)",
+        "CREATE STREAM s AS SELECT name FROM people {}",
+        (("array", "tags"),),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.text for case in CASES])
+def test_the_text_of_the_hint_is_accepted(case: Instead, compile_sql: Compile) -> None:
+    refused = compile_sql(case.refused + ";").errors
+    assert any(case.text in found.hint for found in refused), [found.text() for found in refused]
+    accepted = compile_sql(case.written + ";")
+    assert not accepted.errors, [found.text() for found in accepted.errors]
+    assert "s" in accepted.queries
