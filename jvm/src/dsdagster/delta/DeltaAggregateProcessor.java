@@ -2,6 +2,7 @@ package dsdagster.delta;
 
 import dsdagster.Keyed;
 import dsdagster.OperatorFault;
+import dsdagster.state.Buckets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -17,6 +18,7 @@ import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
@@ -24,15 +26,19 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * One group at a time. State: one value with the totals and the last result, and per argument whose values must be known
- * one by one a map of value → how often.
+ * one by one a map of value → how often; in a large group those of extremes are also kept in their order.
  *
  * <p>Rules: weights of a value are summed within a batch before the map is touched; only what changed the visible result
- * leaves; an extreme that went is looked up anew among the values. Where state is forgotten after a while, a group by
+ * leaves; an extreme that went is looked up anew among the values: in a large group it is the first of those in order, which
+ * are written down when the first extreme goes. Where state is forgotten after a while, a group by
  * its last change and each value by its own, a row that goes and is not known is left out; what remains of the group is
  * what came since.
  */
 final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
+
+  /** About: a group is large when a bucket of rows with such values would be full. */
+  private static final int BYTES_OF_VALUE = 32;
 
   private final ArrayList<Call> calls;
   private final int keys;
@@ -44,6 +50,9 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final boolean[] valued;
   private transient ValueState<Row> stored;
   private transient List<MapState<Row, Long>> values;
+  /** By call; null where nothing is looked up or the values have no order that the state store knows. */
+  private transient List<SortedValues> sorted;
+  private transient int large;
 
   DeltaAggregateProcessor(
       List<Call> calls,
@@ -80,6 +89,22 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
               ? getHandle().getMapState("values" + i, Encoders.row(value), Encoders.LONG(), expiry.config())
               : null);
     }
+    sorted = new ArrayList<>();
+    for (int i = 0; i < calls.size(); i++) {
+      sorted.add(isSortable(calls.get(i)) ? sorted(i) : null);
+    }
+    large = Buckets.usualLimit() / BYTES_OF_VALUE;
+  }
+
+  private boolean isSortable(Call call) {
+    boolean isLookedUp = call.function().isExtreme() && call.needsValues(appendOnly);
+    return isLookedUp && SortKey.isOrdered(arguments.fields()[call.argument()].dataType());
+  }
+
+  private SortedValues sorted(int call) {
+    int argument = calls.get(call).argument();
+    DataType type = arguments.fields()[argument].dataType();
+    return new SortedValues(getHandle(), "sorted" + call, calls.get(call), type, expiry);
   }
 
   @Override
@@ -116,6 +141,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
     if (expiry.isSet()) {
       values.stream().filter(Objects::nonNull).forEach(MapState::clear);
+      sorted.stream().filter(Objects::nonNull).forEach(SortedValues::clear);
     }
   }
 
@@ -223,13 +249,55 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       } else {
         kept.updateValue(value, now);
       }
+      if (group.isSorted && (before == 0 || now == 0 || expiry.isSet())) {
+        sort(argument, value, now > 0);
+      }
       if (before == 0 || now == 0) {
         turned(argument, value.get(0), now > 0, group, extremes, lost);
       }
     }
     for (int i = 0; i < lost.length; i++) {
       if (lost[i] && group.rows > 0) {
-        extremes[i] = best(calls.get(i), kept);
+        extremes[i] = lookUp(i, kept, group);
+      }
+    }
+  }
+
+  /** Brings the values in order up to date. */
+  private void sort(int argument, Row value, boolean isThere) {
+    for (int i = 0; i < sorted.size(); i++) {
+      if (sorted.get(i) == null || calls.get(i).argument() != argument) {
+        continue;
+      }
+      if (isThere) {
+        sorted.get(i).put(value);
+      } else {
+        sorted.get(i).remove(value);
+      }
+    }
+  }
+
+  /** The extreme among the values that are kept. */
+  private Object lookUp(int index, MapState<Row, Long> kept, Group group) {
+    Call call = calls.get(index);
+    if (sorted.get(index) == null || !group.isSorted && group.rows <= large) {
+      return best(call, kept);
+    }
+    if (!group.isSorted) {
+      group.isSorted = true;
+      sortAll();
+    }
+    return sorted.get(index)
+        .best(value -> !expiry.isSet() || kept.containsKey(value), (value, other) -> isBetter(call, value, other));
+  }
+
+  private void sortAll() {
+    for (int i = 0; i < sorted.size(); i++) {
+      if (sorted.get(i) != null) {
+        Iterator<Row> all = values.get(calls.get(i).argument()).keys();
+        while (all.hasNext()) {
+          sorted.get(i).put(all.next());
+        }
       }
     }
   }

@@ -15,9 +15,13 @@ import java.util.List;
  * <p>Rule: all of it is one value in the state store; the layout carries a number, an unknown one is refused.
  */
 final class Group {
-  private static final byte LAYOUT = 1;
+  private static final byte LAYOUT = 2;
+  /** Nothing said whether values are sorted: none were. */
+  private static final byte WITHOUT_SORTED = 1;
 
   long rows;
+  /** The values of extremes are also kept in their order. */
+  boolean isSorted;
   final Total[] totals;
 
   private Group(int calls) {
@@ -39,11 +43,12 @@ final class Group {
   static Group decode(byte[] bytes, List<Call> calls) {
     try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
       byte layout = in.readByte();
-      if (layout != LAYOUT) {
+      if (layout != LAYOUT && layout != WITHOUT_SORTED) {
         throw new OperatorFault("STATE_LAYOUT_UNKNOWN", "aggregate state has layout " + layout);
       }
       Group group = new Group(calls.size());
       group.rows = in.readLong();
+      group.isSorted = layout == LAYOUT && in.readBoolean();
       for (int i = 0; i < calls.size(); i++) {
         group.totals[i] = isTotal(calls.get(i)) ? Total.read(in, calls.get(i)) : null;
       }
@@ -58,6 +63,7 @@ final class Group {
     try (DataOutputStream out = new DataOutputStream(bytes)) {
       out.writeByte(LAYOUT);
       out.writeLong(rows);
+      out.writeBoolean(isSorted);
       for (int i = 0; i < calls.size(); i++) {
         if (totals[i] != null) {
           totals[i].write(out, calls.get(i));

@@ -63,6 +63,10 @@ final class Ranking implements Comparator<Candidate>, Serializable {
     return terms.size();
   }
 
+  List<Term> order() {
+    return terms;
+  }
+
   /** How many different rows a partition shows at most, unless several are equal. */
   long limit() {
     return limit;

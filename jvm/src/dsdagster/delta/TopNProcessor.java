@@ -1,13 +1,15 @@
 package dsdagster.delta;
 
-import dsdagster.Keyed;
 import dsdagster.OperatorFault;
+import dsdagster.state.Buckets;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.function.LongPredicate;
+import java.util.stream.Stream;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -26,7 +28,8 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * One partition at a time. State: the first rows with their copies as one value; where rows may go, also the rest, row by
- * row, from which the first are filled up when they become too few.
+ * row, from which the first are filled up when they become too few. A long rest is also kept in its order, from the first
+ * time on that it fills: then the number of its rows is stored with a minus.
  *
  * <p>Rules: every kept first row sorts before every row of the rest. Rows that only come need no rest, since what is once
  * out never comes back. A partition that forgets is one value as a whole, so that it is forgotten as a whole.
@@ -34,6 +37,8 @@ import scala.jdk.javaapi.CollectionConverters;
 final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
   private static final long serialVersionUID = 1L;
   private static final int SPARE = 16;
+  /** About: a rest is long when a bucket of such rows would be full. */
+  private static final int BYTES_OF_ROW = 32;
 
   private final Ranking ranking;
   private final int keys;
@@ -44,6 +49,10 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
   private final Expiry expiry;
   private transient ValueState<Row> first;
   private transient MapState<byte[], Row> rest;
+  /** Null where the state store does not know the order. */
+  private transient SortedRows sorted;
+  private transient boolean isSorted;
+  private transient int longRest;
 
   TopNProcessor(
       Ranking ranking,
@@ -77,6 +86,9 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     if (hasRest()) {
       StructType other = new StructType().add("order", order).add("copies", DataTypes.LongType);
       rest = getHandle().getMapState("rest", Encoders.BINARY(), Encoders.row(other), expiry.config());
+      boolean isSortable = SortKey.isOrdered(order.fields()[0].dataType());
+      sorted = isSortable ? new SortedRows(getHandle(), ranking, order) : null;
+      longRest = Buckets.usualLimit() / BYTES_OF_ROW;
     }
   }
 
@@ -88,7 +100,8 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
   public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues times) {
     Row stored = whole ? null : first.get();
     TreeMap<Candidate, Long> kept = read(stored);
-    long resting = stored == null ? 0 : stored.getLong(1);
+    long resting = stored == null ? 0 : Math.abs(stored.getLong(1));
+    isSorted = stored != null && stored.getLong(1) < 0;
     List<Ranking.Shown> before = ranking.shown(kept);
     if (appendOnly) {
       come(rows, kept);
@@ -101,7 +114,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
       }
       store(stored, kept, resting);
     }
-    return Keyed.iterator(output(before, ranking.shown(kept)));
+    return CollectionConverters.asScala(output(before, ranking.shown(kept)));
   }
 
   private TreeMap<Candidate, Long> read(Row stored) {
@@ -124,7 +137,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     }
     List<Row> rows = new ArrayList<>(kept.size());
     kept.forEach((row, copies) -> rows.add(RowFactory.create(row.order(), row.row(), copies)));
-    first.update(RowFactory.create(CollectionConverters.asScala(rows.iterator()).toSeq(), resting));
+    first.update(RowFactory.create(CollectionConverters.asScala(rows.iterator()).toSeq(), isSorted ? -resting : resting));
   }
 
   private Candidate candidate(Row row) {
@@ -203,11 +216,25 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     Row known = rest.getValue(candidate.row());
     long now = now(known == null ? 0 : known.getLong(1), change);
     if (now == 0) {
-      rest.removeKey(candidate.row());
+      takeAway(candidate);
       return -1;
     }
-    rest.updateValue(candidate.row(), RowFactory.create(candidate.order(), now));
+    putAway(candidate, now, known == null);
     return known == null ? 1 : 0;
+  }
+
+  private void putAway(Candidate candidate, long copies, boolean isNew) {
+    rest.updateValue(candidate.row(), RowFactory.create(candidate.order(), copies));
+    if (isSorted && isNew) {
+      sorted.put(candidate);
+    }
+  }
+
+  private void takeAway(Candidate candidate) {
+    rest.removeKey(candidate.row());
+    if (isSorted) {
+      sorted.remove(candidate);
+    }
   }
 
   /** Fills the first rows up where they may be too few, puts some away where they are too many. */
@@ -215,55 +242,70 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     long found = resting;
     long spare = Math.min(ranking.limit(), 1 << 20) + SPARE;
     while (found > 0 && !ranking.isFull(kept)) {
+      sort(found);
       found -= fill(kept, spare);
     }
     if (kept.size() > 2 * spare) {
       long needed = ranking.shown(kept).stream().map(Ranking.Shown::candidate).distinct().count() + 1;
       while (kept.size() > Math.max(spare, needed)) {
         Map.Entry<Candidate, Long> last = kept.pollLastEntry();
-        rest.updateValue(last.getKey().row(), RowFactory.create(last.getKey().order(), last.getValue()));
+        putAway(last.getKey(), last.getValue(), true);
         found++;
       }
     }
     return found;
   }
 
-  /** Takes the first of the rest, at most {@code count}; gives how many it took. */
-  private long fill(TreeMap<Candidate, Long> kept, long count) {
-    TreeMap<Candidate, Long> best = new TreeMap<>(ranking);
+  /** Writes a long rest down in its order, once. */
+  private void sort(long resting) {
+    if (isSorted || sorted == null || resting <= longRest) {
+      return;
+    }
+    isSorted = true;
     Iterator<Tuple2<byte[], Row>> rows = rest.iterator();
     while (rows.hasNext()) {
       Tuple2<byte[], Row> row = rows.next();
-      Candidate candidate = new Candidate(row._2().getStruct(0), row._1());
-      if (best.size() < count || ranking.compare(candidate, best.lastKey()) < 0) {
-        best.put(candidate, row._2().getLong(1));
-        if (best.size() > count) {
-          best.pollLastEntry();
-        }
-      }
+      sorted.put(new Candidate(row._2().getStruct(0), row._1()));
+    }
+  }
+
+  /** Takes the first of the rest, at most {@code count}; gives how many it took. */
+  private long fill(TreeMap<Candidate, Long> kept, long count) {
+    TreeMap<Candidate, Long> best = new TreeMap<>(ranking);
+    if (isSorted) {
+      sorted.first(count).forEach(row -> choose(best, row, rest.getValue(row), count));
+    } else {
+      CollectionConverters.asJava(rest.iterator()).forEachRemaining(row -> choose(best, row._1(), row._2(), count));
     }
     best.forEach((candidate, copies) -> {
       kept.put(candidate, copies);
-      rest.removeKey(candidate.row());
+      takeAway(candidate);
     });
     return best.size();
   }
 
+  private void choose(TreeMap<Candidate, Long> best, byte[] row, Row other, long count) {
+    Candidate candidate = new Candidate(other.getStruct(0), row);
+    if (best.size() < count || ranking.compare(candidate, best.lastKey()) < 0) {
+      best.put(candidate, other.getLong(1));
+      if (best.size() > count) {
+        best.pollLastEntry();
+      }
+    }
+  }
+
   /** What differs between two lists of rows that count: rows that go, then rows that come. */
-  private List<Row> output(List<Ranking.Shown> before, List<Ranking.Shown> after) {
+  private java.util.Iterator<Row> output(List<Ranking.Shown> before, List<Ranking.Shown> after) {
     Map<Place, Long> net = new LinkedHashMap<>();
     before.forEach(shown -> net.merge(place(shown), -shown.copies(), Long::sum));
     after.forEach(shown -> net.merge(place(shown), shown.copies(), Long::sum));
-    List<Row> gone = new ArrayList<>();
-    List<Row> come = new ArrayList<>();
-    net.forEach((place, weight) -> {
-      Row row = RowFactory.create(place.row().array(), place.rank(), weight);
-      if (weight != 0) {
-        (weight < 0 ? gone : come).add(row);
-      }
-    });
-    gone.addAll(come);
-    return gone;
+    return Stream.concat(rows(net, weight -> weight < 0), rows(net, weight -> weight > 0)).iterator();
+  }
+
+  private static Stream<Row> rows(Map<Place, Long> net, LongPredicate isAsked) {
+    return net.entrySet().stream()
+        .filter(change -> isAsked.test(change.getValue()))
+        .map(change -> RowFactory.create(change.getKey().row().array(), change.getKey().rank(), change.getValue()));
   }
 
   private Place place(Ranking.Shown shown) {

@@ -23,14 +23,19 @@ public final class Buckets {
   private static final String WHAT = "rows of a key";
 
   private final MapState<Long, byte[]> stored;
-  private final int limit = Integer.getInteger(LIMIT, USUAL_LIMIT);
+  private final int limit = usualLimit();
 
   public Buckets(StatefulProcessorHandle handle) {
     stored = handle.getMapState("buckets", Encoders.LONG(), Encoders.BINARY(), TTLConfig.NONE());
   }
 
+  /** {@link #limit} of every operator. */
+  public static int usualLimit() {
+    return Integer.getInteger(LIMIT, USUAL_LIMIT);
+  }
+
   /** Bytes of rows after which a bucket is split; a list that is not larger is no bucket at all. */
-  int limit() {
+  public int limit() {
     return limit;
   }
 

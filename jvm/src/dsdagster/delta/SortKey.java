@@ -1,0 +1,174 @@
+package dsdagster.delta;
+
+import java.io.Serializable;
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import java.math.RoundingMode;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.sql.Timestamp;
+import java.time.Instant;
+import java.time.LocalDate;
+import java.time.LocalDateTime;
+import java.time.ZoneOffset;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Keys of a map in the state store that are read in the order of values.
+ *
+ * <p>Rules, of Spark 4.2: the keys that a map has under one grouping key are read in the order of their bytes, and numbers
+ * are stored with the lowest byte first. So a key is a row of numbers whose bytes are turned: the begin of the values, then
+ * a digest of what else is different. Keys whose begins differ are in the order of their values; those with one begin are
+ * in any order.
+ */
+final class SortKey implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  /** Numbers that hold the begin of the values, and the digest. */
+  private static final int BEGIN = 4;
+  private static final int DIGEST = 2;
+  private static final int BYTES = BEGIN * Long.BYTES;
+  static final StructType TYPE = type();
+
+  private final ArrayList<DataType> types;
+  private final ArrayList<Ranking.Term> terms;
+
+  /** @param terms how the value of each type is sorted */
+  SortKey(List<DataType> types, List<Ranking.Term> terms) {
+    this.types = new ArrayList<>(types);
+    this.terms = new ArrayList<>(terms);
+  }
+
+  private static StructType type() {
+    StructType found = new StructType();
+    for (int i = 0; i < BEGIN + DIGEST; i++) {
+      found = found.add("p" + i, DataTypes.LongType, false);
+    }
+    return found;
+  }
+
+  /** Whether keys say anything of the order of such values. */
+  static boolean isOrdered(DataType type) {
+    return !(type instanceof StructType || type instanceof ArrayType || type instanceof MapType);
+  }
+
+  /** Whether different values have different begins. */
+  static boolean isExact(DataType type) {
+    return isOrdered(type) && !(type instanceof StringType || type instanceof BinaryType);
+  }
+
+  /**
+   * The key of values.
+   *
+   * @param identity different for keys that have to differ though their values begin alike; null where none do
+   */
+  Row of(Row values, byte[] identity) {
+    ByteBuffer begin = ByteBuffer.allocate(BYTES);
+    for (int i = 0; i < types.size() && begin.hasRemaining(); i++) {
+      boolean goesOn = put(begin, values.get(i), types.get(i), terms.get(i));
+      if (!goesOn) {
+        break;
+      }
+    }
+    Object[] found = new Object[BEGIN + DIGEST];
+    Arrays.fill(found, 0L);
+    for (int i = 0; i < BEGIN; i++) {
+      found[i] = Long.reverseBytes(begin.getLong(i * Long.BYTES));
+    }
+    if (identity != null) {
+      ByteBuffer digest = ByteBuffer.wrap(digest(identity));
+      found[BEGIN] = digest.getLong();
+      found[BEGIN + 1] = digest.getLong();
+    }
+    return RowFactory.create(found);
+  }
+
+  /** Whether two keys begin alike, so that their order says nothing. */
+  static boolean beginAlike(Row left, Row right) {
+    for (int i = 0; i < BEGIN; i++) {
+      if (left.getLong(i) != right.getLong(i)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Writes as much of a value as there is room for; whether the next value may follow. */
+  private static boolean put(ByteBuffer out, Object value, DataType type, Ranking.Term term) {
+    if (value == null) {
+      out.put((byte) (term.nullsFirst() ? 0 : 2));
+      return true;
+    }
+    out.put((byte) 1);
+    byte[] bytes = isOrdered(type) ? bytes(value, type) : new byte[0];
+    byte[] begin = Arrays.copyOf(bytes, isExact(type) ? Math.min(bytes.length, out.remaining()) : out.remaining());
+    for (byte one : begin) {
+      out.put((byte) (term.descending() ? ~one : one));
+    }
+    return out.hasRemaining();
+  }
+
+  /** Bytes in the order of {@link Values#compare}. */
+  private static byte[] bytes(Object value, DataType type) {
+    if (value instanceof String text) {
+      return text.getBytes(StandardCharsets.UTF_8);
+    }
+    if (value instanceof byte[] bytes) {
+      return bytes;
+    }
+    if (value instanceof BigDecimal number) {
+      BigInteger digits = number.setScale(((DecimalType) type).scale(), RoundingMode.FLOOR).unscaledValue();
+      return signed(digits.shiftRight(Long.SIZE).longValue(), digits.longValue());
+    }
+    if (value instanceof Timestamp time) {
+      return signed(time.getTime(), time.getNanos());
+    }
+    if (value instanceof Instant time) {
+      return signed(time.getEpochSecond(), time.getNano());
+    }
+    if (value instanceof LocalDateTime time) {
+      return signed(time.toEpochSecond(ZoneOffset.UTC), time.getNano());
+    }
+    return ByteBuffer.allocate(Long.BYTES).putLong(number(value) ^ Long.MIN_VALUE).array();
+  }
+
+  private static byte[] signed(long high, long low) {
+    return ByteBuffer.allocate(2 * Long.BYTES).putLong(high ^ Long.MIN_VALUE).putLong(low).array();
+  }
+
+  private static long number(Object value) {
+    if (value instanceof Double || value instanceof Float) {
+      long bits = Double.doubleToLongBits(((Number) value).doubleValue());
+      return bits < 0 ? bits ^ Long.MAX_VALUE : bits;
+    }
+    if (value instanceof Number number) {
+      return number.longValue();
+    }
+    if (value instanceof Boolean truth) {
+      return truth ? 1 : 0;
+    }
+    return value instanceof LocalDate day ? day.toEpochDay() : ((java.util.Date) value).getTime();
+  }
+
+  private static byte[] digest(byte[] identity) {
+    try {
+      return MessageDigest.getInstance("SHA-256").digest(identity);
+    } catch (NoSuchAlgorithmException failure) {
+      throw new IllegalStateException(failure); // every Java has it
+    }
+  }
+}
