@@ -1,15 +1,22 @@
 package dsdagster.join;
 
 import dsdagster.alarm.AlarmedProcessor;
+import dsdagster.state.Buckets;
+import dsdagster.state.Parts;
+import dsdagster.state.TimedRow;
+import dsdagster.state.TimedRows;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
+import java.util.stream.Stream;
+import java.util.stream.StreamSupport;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.ListState;
 import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -18,48 +25,56 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Rules: while time has not passed the end the rows of both sides wait in state; when it has, all pairs leave and the
  * state is gone. Rows that come in that very batch, as those of a closing step below do, join those that waited without
- * going through the state.
+ * going through the state, as long as there are not many.
  */
 final class WindowJoinProcessor extends AlarmedProcessor {
   private static final long serialVersionUID = 1L;
   private static final long MICROS_PER_MILLI = 1000;
+  private static final int LEFT = 0;
+  private static final int RIGHT = 1;
 
   private final int sideColumn;
-  private final boolean lonelyLeft;
-  private final boolean lonelyRight;
-  private transient ListState<byte[]> left;
-  private transient ListState<byte[]> right;
+  private final boolean[] lonely;
+  private transient ValueState<byte[]> stored;
+  private transient Buckets buckets;
+  /** By side: where the rows of windows are that were open before there were buckets. */
+  private transient List<ListState<byte[]>> once;
 
   WindowJoinProcessor(StructType keyType, boolean lonelyLeft, boolean lonelyRight) {
     super(keyType, true);
     this.sideColumn = keyType.size();
-    this.lonelyLeft = lonelyLeft;
-    this.lonelyRight = lonelyRight;
+    this.lonely = new boolean[] {lonelyLeft, lonelyRight};
   }
 
   @Override
   protected void open() {
-    left = getHandle().getListState("left", Encoders.BINARY(), TTLConfig.NONE());
-    right = getHandle().getListState("right", Encoders.BINARY(), TTLConfig.NONE());
+    once = List.of(list("left"), list("right"));
+    stored = getHandle().getValueState("rows", Encoders.BINARY(), TTLConfig.NONE());
+    buckets = new Buckets(getHandle());
+  }
+
+  private ListState<byte[]> list(String name) {
+    return getHandle().getListState(name, Encoders.BINARY(), TTLConfig.NONE());
   }
 
   @Override
   protected Iterator<Row> look(Row key, Iterator<Row> rows, long watermark) {
-    List<byte[]> newLeft = new ArrayList<>();
-    List<byte[]> newRight = new ArrayList<>();
+    byte[] before = stored.get();
+    WindowState state = WindowState.decode(before, buckets);
+    boolean isKnown = before != null || takeOnce(state);
     while (rows.hasNext()) {
       Row row = rows.next();
-      (row.getInt(sideColumn) == 0 ? newLeft : newRight).add(row.getAs(sideColumn + 1));
+      state.add(row.getInt(sideColumn), row.getAs(sideColumn + 1));
     }
     long end = endMillis(key);
     if (watermark >= end) {
-      return close(key, newLeft, newRight);
+      Closing closing = new Closing(key, state, before != null);
+      return new Parts(closing::next);
     }
-    if (!left.exists() && !right.exists()) {
+    if (!isKnown) {
       alarm(end);
     }
-    keep(left, newLeft);
-    keep(right, newRight);
+    stored.update(state.encode());
     return Collections.emptyIterator();
   }
 
@@ -68,27 +83,19 @@ final class WindowJoinProcessor extends AlarmedProcessor {
     return -Math.floorDiv(-key.getLong(0), MICROS_PER_MILLI);
   }
 
-  private static void keep(ListState<byte[]> side, List<byte[]> rows) {
-    if (!rows.isEmpty()) {
-      side.appendList(rows.toArray(new byte[0][]));
+  /** Takes what was kept before there were buckets; whether anything was. */
+  private boolean takeOnce(WindowState state) {
+    boolean isAny = false;
+    for (int side = LEFT; side <= RIGHT; side++) {
+      ListState<byte[]> known = once.get(side);
+      if (known.exists()) {
+        isAny = true;
+        int taken = side;
+        CollectionConverters.asJava(known.get()).forEachRemaining(row -> state.add(taken, row));
+        known.clear();
+      }
     }
-  }
-
-  private Iterator<Row> close(Row key, List<byte[]> newLeft, List<byte[]> newRight) {
-    List<byte[]> lefts = taken(left, newLeft);
-    List<byte[]> rights = taken(right, newRight);
-    Object end = key.get(0);
-    if (isMatchable(key) && !lefts.isEmpty() && !rights.isEmpty()) {
-      return lefts.stream().flatMap(l -> rights.stream().map(r -> RowFactory.create(end, l, r))).iterator();
-    }
-    List<Row> lonely = new ArrayList<>();
-    if (lonelyLeft) {
-      lefts.forEach(row -> lonely.add(RowFactory.create(end, row, null)));
-    }
-    if (lonelyRight) {
-      rights.forEach(row -> lonely.add(RowFactory.create(end, null, row)));
-    }
-    return lonely.iterator();
+    return isAny;
   }
 
   private boolean isMatchable(Row key) {
@@ -100,11 +107,63 @@ final class WindowJoinProcessor extends AlarmedProcessor {
     return true;
   }
 
-  private static List<byte[]> taken(ListState<byte[]> side, List<byte[]> more) {
-    List<byte[]> rows = new ArrayList<>();
-    CollectionConverters.asJava(side.get()).forEachRemaining(rows::add);
-    rows.addAll(more);
-    side.clear();
-    return rows;
+  /** A window while its rows leave: so many of the left side at a time meet all of the right side. */
+  private final class Closing {
+    private final Object end;
+    private final List<TimedRows> sides;
+    private final boolean areMatched;
+    private final boolean existed;
+    private int alone;
+
+    Closing(Row key, WindowState state, boolean existed) {
+      this.end = key.get(0);
+      this.sides = state.sides;
+      this.areMatched = isMatchable(key) && !sides.get(LEFT).isEmpty() && !sides.get(RIGHT).isEmpty();
+      this.existed = existed;
+    }
+
+    Iterator<Row> next() {
+      if (areMatched && !sides.get(LEFT).isEmpty()) {
+        return pairs(some(sides.get(LEFT)));
+      }
+      if (!areMatched && alone <= RIGHT) {
+        return alone(alone++);
+      }
+      sides.forEach(TimedRows::clear);
+      if (existed) {
+        stored.clear();
+      }
+      return null;
+    }
+
+    /** The next rows of a side, taken out: at least one, and then as many as a bucket holds. */
+    private List<byte[]> some(TimedRows side) {
+      List<byte[]> found = new ArrayList<>();
+      long bytes = 0;
+      do {
+        byte[] row = side.removeFirst().payload();
+        found.add(row);
+        bytes += row.length;
+      } while (!side.isEmpty() && bytes < buckets.limit());
+      return found;
+    }
+
+    private Iterator<Row> pairs(List<byte[]> lefts) {
+      return all(RIGHT).flatMap(right -> lefts.stream().map(left -> RowFactory.create(end, left, right))).iterator();
+    }
+
+    private Iterator<Row> alone(int side) {
+      if (!lonely[side]) {
+        return Collections.emptyIterator();
+      }
+      return all(side)
+          .map(row -> side == LEFT ? RowFactory.create(end, row, null) : RowFactory.create(end, null, row))
+          .iterator();
+    }
+
+    private Stream<byte[]> all(int side) {
+      Iterable<TimedRow> rows = () -> sides.get(side).between(Long.MIN_VALUE, Long.MAX_VALUE);
+      return StreamSupport.stream(rows.spliterator(), false).map(TimedRow::payload);
+    }
   }
 }
