@@ -157,7 +157,10 @@ public final class TimedRowsModel {
       TimedRow row = model.get(i);
       if (row.ts() >= from && row.ts() <= until) {
         same(found.next(), row);
-        if (order == TimedRow.BY_TIME && dice.nextInt(3) == 0) {
+        if (dice.nextInt(4) == 0) {
+          found.remove();
+          model.remove(i--);
+        } else if (order == TimedRow.BY_TIME && dice.nextInt(3) == 0) {
           model.set(i, new TimedRow(row.ts(), new byte[0], row.payload()));
           found.replace(model.get(i));
         }

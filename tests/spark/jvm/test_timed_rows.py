@@ -1,4 +1,5 @@
-"""Rows of a key in buckets: random operations give what a plain sorted list gives, and nothing stays in the store."""
+"""What operators keep of a key, without Spark around: random operations on rows in buckets give what a plain sorted list
+gives, and nothing stays in the store; what earlier versions wrote is read on."""
 
 from __future__ import annotations
 
@@ -13,15 +14,24 @@ from tests.testing.seeds import seed
 
 pytestmark = pytest.mark.spark
 
-MODEL = Path(__file__).with_name("TimedRowsModel.java")
 SEED = seed(1)
 
 
-def test_buckets_equal_a_sorted_list(tmp_path: Path) -> None:
+def run_model(folder: Path, name: str, *arguments: str, package: str = "") -> str:
+    """What a Java program beside this file prints."""
     spark = (jars.pyspark_home() / "jars").glob("*.jar")
-    class_path = os.pathsep.join(map(str, (jars.operator_jar(), *spark, tmp_path)))
+    class_path = os.pathsep.join(map(str, (jars.operator_jar(), *spark, folder)))
+    source = str(Path(__file__).with_name(f"{name}.java"))
     compiler = jars._compiler(None)[1]
-    subprocess.run([*compiler, "-nowarn", "-cp", class_path, "-d", str(tmp_path), str(MODEL)], check=True)
-    command = [jars.java_command(), "-cp", class_path, "TimedRowsModel", str(SEED), "200"]
+    subprocess.run([*compiler, "-nowarn", "-cp", class_path, "-d", str(folder), source], check=True)
+    command = [jars.java_command(), "-cp", class_path, package + name, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.stdout.split() == ["equal"], ended.stderr[-4000:]
+    return ended.stdout.strip() or ended.stderr[-4000:]
+
+
+def test_buckets_equal_a_sorted_list(tmp_path: Path) -> None:
+    assert run_model(tmp_path, "TimedRowsModel", str(SEED), "200") == "equal"
+
+
+def test_patterns_of_earlier_versions_are_read_on(tmp_path: Path) -> None:
+    assert run_model(tmp_path, "EarlierPatterns", package="dsdagster.match.") == "equal"

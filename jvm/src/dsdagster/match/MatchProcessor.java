@@ -3,9 +3,11 @@ package dsdagster.match;
 import dsdagster.Conditions;
 import dsdagster.alarm.AlarmedProcessor;
 import dsdagster.state.Buckets;
+import dsdagster.state.Parts;
 import dsdagster.state.TimedRow;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.Comparator;
 import java.util.Iterator;
 import java.util.List;
@@ -80,7 +82,7 @@ final class MatchProcessor extends AlarmedProcessor {
   }
 
   private Object field(TimedRow row, int field, DataType type) {
-    UnsafeRow fields = new MatchRow(row.ts(), row.payload()).fields(rowType.size());
+    UnsafeRow fields = new MatchRow(0, row.ts(), row.payload()).fields(rowType.size());
     return fields.isNullAt(field) ? null : fields.get(field, type);
   }
 
@@ -91,10 +93,9 @@ final class MatchProcessor extends AlarmedProcessor {
       Row row = rows.next();
       arrived.add(new TimedRow(row.getLong(keys), row.getAs(keys + 1), row.getAs(keys + 2)));
     }
-    List<Row> output = new ArrayList<>();
     byte[] before = stored.get();
     if (before == null && arrived.isEmpty()) {
-      return output.iterator();
+      return Collections.emptyIterator();
     }
     KeyState state = KeyState.decode(before, buckets, order);
     if (state.alarm <= watermark) {
@@ -104,10 +105,8 @@ final class MatchProcessor extends AlarmedProcessor {
       }
     }
     state.await(arrived, order);
-    advance(key, state, time(watermark), output);
-    setAlarm(state);
-    store(state, before != null);
-    return output.iterator();
+    Visit visit = new Visit(key, state, time(watermark), before != null);
+    return new Parts(visit::next);
   }
 
   /** All rows before it are there. */
@@ -120,44 +119,71 @@ final class MatchProcessor extends AlarmedProcessor {
     return Math.max(1, Math.floorDiv(micros + MICROS_PER_MILLI - 1, MICROS_PER_MILLI));
   }
 
-  /** Looks at the rows that are due, from one silence after which the key is forgotten to the next. */
-  private void advance(Row key, KeyState state, long time, List<Row> output) {
-    List<MatchRow> due = state.takeDue(time);
-    int from = 0;
-    do {
-      int to = from;
-      long until = forgottenAt(state.rows);
-      while (to < due.size() && due.get(to).ts < until) {
-        until = forgottenAt(due.subList(from, ++to));
-      }
-      long known = to < due.size() ? due.get(to).ts : time;
-      look(key, state, due.subList(from, to), Math.min(known, until), output);
-      if (until <= known) {
-        state.forget();
-      }
-      from = to;
-    } while (from < due.size());
-  }
+  /** A key while its matches leave, from one silence after which it is forgotten to the next; then it is stored. */
+  private final class Visit {
+    private final Row key;
+    private final KeyState state;
+    private final long time;
+    private final boolean existed;
+    private boolean isSearching;
+    private boolean isForgotten;
+    private boolean isLast;
 
-  private void look(Row key, KeyState state, List<MatchRow> rows, long time, List<Row> output) {
-    int started = state.rows.size();
-    state.rows.addAll(rows);
-    boolean isOver = !state.searches.isEmpty() && time >= end(state);
-    if (!rows.isEmpty() || isOver) {
-      matcher.run(state, started, time, path -> output.add(made(key, path)));
+    /** @param time rows before it are looked at */
+    Visit(Row key, KeyState state, long time, boolean existed) {
+      this.key = key;
+      this.state = state;
+      this.time = time;
+      this.existed = existed;
+    }
+
+    Iterator<Row> next() {
+      do {
+        Path found = isSearching ? matcher.next() : null;
+        if (found != null) {
+          return List.of(made(key, found)).iterator();
+        }
+        if (isForgotten) {
+          state.forget();
+        }
+      } while (goOn());
+      setAlarm(state);
+      store(state, existed);
+      return null;
+    }
+
+    /** Takes the rows up to the next silence and begins to search them; whether there is anything left to look at. */
+    private boolean goOn() {
+      if (isLast) {
+        return false;
+      }
+      long started = state.rows.end();
+      long until = forgottenAt(state);
+      while (state.waiting.firstTime() < Math.min(time, until)) {
+        state.takeNext();
+        until = forgottenAt(state);
+      }
+      long known = Math.min(state.waiting.firstTime(), time);
+      long passed = Math.min(known, until);
+      isSearching = state.rows.end() > started || !state.searches.isEmpty() && passed >= end(state);
+      if (isSearching) {
+        matcher.begin(state, started, passed);
+      }
+      isForgotten = until <= known;
+      isLast = state.waiting.firstTime() >= time;
+      return true;
     }
   }
 
-  /** When a key is forgotten whose last row is the last of these. */
-  private long forgottenAt(List<MatchRow> rows) {
-    boolean never = rows.isEmpty() || !settings.forgets();
-    return never ? Long.MAX_VALUE : rows.get(rows.size() - 1).ts + settings.ttlMicros();
+  /** When a key is forgotten without another row. */
+  private long forgottenAt(KeyState state) {
+    boolean never = state.rows.isEmpty() || !settings.forgets();
+    return never ? Long.MAX_VALUE : state.rows.lastTime() + settings.ttlMicros();
   }
 
+  /** When WITHIN of the first search ends. */
   private long end(KeyState state) {
-    return settings.isLimited()
-        ? state.rows.get(state.searches.get(0).start).ts + settings.withinMicros()
-        : Long.MAX_VALUE;
+    return settings.isLimited() ? state.rows.firstTime() + settings.withinMicros() : Long.MAX_VALUE;
   }
 
   private Row made(Row key, Path path) {
@@ -186,7 +212,7 @@ final class MatchProcessor extends AlarmedProcessor {
       next = Math.min(next, millisBehind(end(state) - 1));
     }
     if (!state.rows.isEmpty() && settings.forgets()) {
-      next = Math.min(next, millisBehind(forgottenAt(state.rows) - 1));
+      next = Math.min(next, millisBehind(forgottenAt(state) - 1));
     }
     if (next < state.alarm) {
       alarm(next);

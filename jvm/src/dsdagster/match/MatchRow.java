@@ -2,13 +2,15 @@ package dsdagster.match;
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
-/** A row of one key: event time in microseconds and its packed fields. */
+/** A row of one key: its number, event time in microseconds and its packed fields. */
 final class MatchRow {
+  final long number;
   final long ts;
-  final byte[] payload;
+  private final byte[] payload;
   private UnsafeRow fields;
 
-  MatchRow(long ts, byte[] payload) {
+  MatchRow(long number, long ts, byte[] payload) {
+    this.number = number;
     this.ts = ts;
     this.payload = payload;
   }

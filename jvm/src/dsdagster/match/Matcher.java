@@ -1,13 +1,11 @@
 package dsdagster.match;
 
 import dsdagster.Conditions;
-import dsdagster.match.KeyState.Search;
-import java.util.ArrayList;
+import dsdagster.state.TimedRow;
+import dsdagster.state.TimedRows;
 import java.util.Arrays;
 import java.util.HashSet;
-import java.util.List;
 import java.util.Set;
-import java.util.function.Consumer;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.StructType;
 
@@ -36,6 +34,13 @@ final class Matcher {
   private final Set<Long> failed = new HashSet<>();
   private int[] states = new int[17];
   private short[] choices = new short[16];
+  private KeyState state;
+  private long time;
+  /** The searches that waited, where each row begins one; then the next row that begins one. */
+  private TimedRows.Cursor open;
+  private long fresh;
+  /** The one search, where the next one begins behind it. */
+  private Search only;
 
   Matcher(MatchSettings settings, Conditions conditions, StructType row) {
     this.settings = settings;
@@ -46,55 +51,81 @@ final class Matcher {
   }
 
   /**
-   * Searches as far as the rows go.
+   * Begins with a key; {@link #next} then searches as far as the rows go.
    *
-   * @param started rows that searches have begun at before, from the first on; only matters where matches overlap
+   * @param started number of the first row that no search has begun at before; only matters where matches overlap
    * @param time all rows before it are there
-   * @param found is given the path of each match, valid during the call
    */
-  void run(KeyState state, int started, long time, Consumer<Path> found) {
-    if (settings.skip() == MatchSettings.Skip.TO_NEXT) {
-      together(state, started, time, found);
-    } else {
-      oneByOne(state, time, found);
+  void begin(KeyState state, long started, long time) {
+    this.state = state;
+    this.time = time;
+    fresh = started;
+    open = state.searches.between(Long.MIN_VALUE, Long.MAX_VALUE);
+    if (settings.skip() != MatchSettings.Skip.TO_NEXT) {
+      only = open.hasNext() ? Search.read(open.next()) : new Search(state.rows.first());
     }
-    state.trim();
+  }
+
+  /** Goes on to the next match, whose path is valid until the next call; null when no more is found. */
+  Path next() {
+    boolean isFound = settings.skip() == MatchSettings.Skip.TO_NEXT ? nextTogether() : nextAlone();
+    if (!isFound) {
+      state.trim();
+    }
+    return isFound ? path : null;
   }
 
   /** Every row begins a search, none depends on another. */
-  private void together(KeyState state, int started, long time, Consumer<Path> found) {
-    for (int start = started; start < state.rows.size(); start++) {
-      state.searches.add(new Search(start));
-    }
-    List<Search> waiting = new ArrayList<>();
-    for (Search search : state.searches) {
-      Outcome outcome = search(state.rows, search, time);
-      if (outcome == Outcome.WAITS) {
-        waiting.add(search);
-      } else if (outcome == Outcome.MATCH) {
-        found.accept(path);
+  private boolean nextTogether() {
+    while (open.hasNext()) {
+      TimedRow known = open.next();
+      Search search = Search.read(known);
+      Outcome outcome = search(search);
+      if (outcome != Outcome.WAITS) {
+        open.remove();
+      } else if (!search.isWrittenAs(known)) {
+        open.replace(search.written());
+      }
+      if (outcome == Outcome.MATCH) {
+        return true;
       }
     }
-    state.searches.clear();
-    state.searches.addAll(waiting);
+    while (fresh < state.rows.end()) {
+      Search search = new Search(fresh++);
+      Outcome outcome = search(search);
+      if (outcome == Outcome.MATCH) {
+        return true;
+      }
+      if (outcome == Outcome.WAITS) {
+        state.searches.add(search.written());
+      }
+    }
+    return false;
   }
 
   /** Where the next search begins depends on what this one finds. */
-  private void oneByOne(KeyState state, long time, Consumer<Path> found) {
-    Search search = state.searches.isEmpty() ? new Search(0) : state.searches.get(0);
-    state.searches.clear();
-    while (search.start < state.rows.size()) {
-      Outcome outcome = search(state.rows, search, time);
+  private boolean nextAlone() {
+    while (only.start < state.rows.end()) {
+      state.rows.forgetBefore(only.start);
+      Outcome outcome = search(only);
       if (outcome == Outcome.WAITS) {
-        state.searches.add(search);
-        return;
+        waitFor(only);
+        return false;
       }
-      int next = search.start + 1;
+      only = new Search(only.start + (outcome == Outcome.MATCH ? skipped() : 1));
       if (outcome == Outcome.MATCH) {
-        found.accept(path);
-        next = search.start + skipped();
+        return true;
       }
-      search = new Search(next);
+    }
+    state.searches.clear();
+    return false;
+  }
+
+  private void waitFor(Search search) {
+    TimedRow known = state.searches.first();
+    if (known == null || !search.isWrittenAs(known)) {
+      state.searches.clear();
+      state.searches.add(search.written());
     }
   }
 
@@ -108,8 +139,9 @@ final class Matcher {
   }
 
   /** Goes on with a search; on MATCH the path holds its rows, on WAITS the search the way it is on. */
-  private Outcome search(List<MatchRow> rows, Search search, long time) {
-    resume(rows, search);
+  private Outcome search(Search search) {
+    MatchRows rows = state.rows;
+    resume(search);
     long end = settings.isLimited() ? rows.get(search.start).ts + settings.withinMicros() : Long.MAX_VALUE;
     int choice = 0;
     while (true) {
@@ -120,7 +152,7 @@ final class Matcher {
         if (variable == MatchSettings.ACCEPT) {
           return Outcome.MATCH;
         }
-        if (path.next() >= rows.size()) {
+        if (path.next() >= rows.end()) {
           if (time < end) {
             search.choices = Arrays.copyOf(choices, path.length());
             return Outcome.WAITS;
@@ -143,8 +175,8 @@ final class Matcher {
     }
   }
 
-  private void resume(List<MatchRow> rows, Search search) {
-    path.begin(rows, search.start);
+  private void resume(Search search) {
+    path.begin(state.rows, search.start);
     failed.clear();
     states[0] = 0;
     for (short choice : search.choices) {
@@ -167,7 +199,7 @@ final class Matcher {
 
   /** Takes the row if it is one of the variable; leads to a state from which this search has not failed. */
   private boolean fits(MatchRow row, int variable, int to, long end) {
-    if (row.ts >= end || !failed.isEmpty() && failed.contains(place(to, path.next() + 1))) {
+    if (row.ts >= end || !failed.isEmpty() && failed.contains(place(to, path.length() + 1))) {
       return false;
     }
     MatchSettings.Test test = settings.tests().get(variable);
@@ -196,11 +228,11 @@ final class Matcher {
   /** No way leads from here to the end. Only where tests look at their row alone that holds however one came here. */
   private void remember() {
     if (isPlain) {
-      failed.add(place(states[path.length()], path.next()));
+      failed.add(place(states[path.length()], path.length()));
     }
   }
 
-  private static long place(int state, int row) {
-    return (long) state << Integer.SIZE | row;
+  private static long place(int state, int position) {
+    return (long) state << Integer.SIZE | position;
   }
 }

@@ -18,8 +18,8 @@ final class Path {
   private final int[][] places;
   private final int[] counts;
   private final Object[][] states;
-  private List<MatchRow> rows;
-  private int start;
+  private MatchRows rows;
+  private long start;
   private int length;
   private int[] mapped = new int[16];
 
@@ -46,8 +46,8 @@ final class Path {
   }
 
   /** Begins anew. */
-  void begin(List<MatchRow> found, int first) {
-    rows = found;
+  void begin(MatchRows known, long first) {
+    rows = known;
     start = first;
     length = 0;
     Arrays.fill(counts, 0);
@@ -57,8 +57,8 @@ final class Path {
     return length;
   }
 
-  /** Place in the key's rows of the one that comes next. */
-  int next() {
+  /** Number of the row that comes next. */
+  long next() {
     return start + length;
   }
 

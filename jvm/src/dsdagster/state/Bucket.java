@@ -118,12 +118,16 @@ final class Bucket {
     return row;
   }
 
-  TimedRow removeLast() {
-    TimedRow row = rows.remove(rows.size() - 1);
+  TimedRow remove(int index) {
+    TimedRow row = rows.remove(from + index);
     count--;
     bytes -= row.size();
     changed();
     return row;
+  }
+
+  TimedRow removeLast() {
+    return remove(count - 1);
   }
 
   private void changed() {

@@ -231,7 +231,7 @@ public final class TimedRows {
   }
 
   private void forget(Bucket bucket) {
-    buckets.remove(bucket == buckets.get(0) ? 0 : buckets.size() - 1);
+    buckets.remove(bucket == buckets.get(0) ? 0 : buckets.lastIndexOf(bucket));
     if (bucket.id != Bucket.UNSAVED) {
       store.remove(bucket.id);
     }
@@ -291,7 +291,7 @@ public final class TimedRows {
     new Cursor(row.ts()).set(row);
   }
 
-  /** A way through the rows; while it is used none is added or removed. */
+  /** A way through the rows; while it is used none is added or removed by others. */
   public final class Cursor implements Iterator<TimedRow> {
     private final long until;
     private int at;
@@ -359,9 +359,16 @@ public final class TimedRows {
       return found;
     }
 
-    /** Replaces the row that {@link #next} gave by one of its time. */
+    /** Replaces the row that {@link #next} has just given by one of its time. */
     public void replace(TimedRow row) {
       hold(buckets.get(at)).set(index - 1, row);
+    }
+
+    /** Removes the row that {@link #next} has just given. */
+    @Override
+    public void remove() {
+      Bucket bucket = hold(buckets.get(at));
+      removed(bucket, bucket.remove(--index));
     }
   }
 

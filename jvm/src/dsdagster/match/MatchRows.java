@@ -1,0 +1,78 @@
+package dsdagster.match;
+
+import dsdagster.state.TimedRow;
+import dsdagster.state.TimedRows;
+
+/**
+ * Rows of one key by number, counted since the key came: those that a search may still need. Some of those that were
+ * asked for last are at hand.
+ */
+final class MatchRows {
+  /** A power of two. */
+  private static final int MOST_NEAR = 1024;
+
+  private final TimedRows rows;
+  private long first;
+  private MatchRow[] near = new MatchRow[4];
+
+  /** @param first number of the first of these rows */
+  MatchRows(TimedRows rows, long first) {
+    this.rows = rows;
+    this.first = first;
+  }
+
+  /** What is written down of it, beside {@link #first}. */
+  TimedRows list() {
+    return rows;
+  }
+
+  /** Number of the first row. */
+  long first() {
+    return first;
+  }
+
+  /** Number behind that of the last row. */
+  long end() {
+    return first + rows.size();
+  }
+
+  boolean isEmpty() {
+    return rows.isEmpty();
+  }
+
+  long firstTime() {
+    return rows.firstTime();
+  }
+
+  /** Time of the last row. */
+  long lastTime() {
+    return rows.last().ts();
+  }
+
+  void add(long ts, byte[] payload) {
+    rows.add(new TimedRow(ts, null, payload));
+  }
+
+  MatchRow get(long number) {
+    MatchRow found = near[(int) number & near.length - 1];
+    return found != null && found.number == number ? found : read(number);
+  }
+
+  private MatchRow read(long number) {
+    if (near.length < Math.min(rows.size(), MOST_NEAR)) {
+      near = new MatchRow[(int) Math.min(MOST_NEAR, 2 * Long.highestOneBit(rows.size()))];
+    }
+    TimedRow row = rows.get(number - first);
+    MatchRow found = new MatchRow(number, row.ts(), row.payload());
+    near[(int) number & near.length - 1] = found;
+    return found;
+  }
+
+  /** Forgets the rows before a number. */
+  void forgetBefore(long number) {
+    if (number > first) {
+      rows.removeFirst(number - first);
+      first = number;
+    }
+  }
+}
