@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from ds_dagster.spark.faults import SPARK_ERRORS
+from tests.buckets import buckets_of
 from tests.spark.test_state_ttl import ORDERS, Clock
 from tests.testing.seeds import seed
 
@@ -353,6 +354,12 @@ def test_a_query_forgets_as_the_model_does(question: str, bench: Any) -> None:
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_over_longer_histories(question: str, seed: int, bench: Any) -> None:
     check(bench, question, SEED + seed, 60)
+
+
+def test_a_large_group_forgets_as_the_model_does(bench: Any) -> None:
+    """Of two rows a group is large here: its values are kept in their order, and forgotten there too."""
+    with buckets_of(bench.spark, 32):
+        check(bench, "groups", SEED, 24)
 
 
 def test_the_model_without_time_is_a_plain_query() -> None:

@@ -60,7 +60,7 @@ final class Matcher {
     this.state = state;
     this.time = time;
     fresh = started;
-    open = state.searches.between(Long.MIN_VALUE, Long.MAX_VALUE);
+    open = state.searches.between(Long.MIN_VALUE, started - 1);
     if (settings.skip() != MatchSettings.Skip.TO_NEXT) {
       only = open.hasNext() ? Search.read(open.next()) : new Search(state.rows.first());
     }
