@@ -18,14 +18,17 @@ import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
-import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
 
 /**
  * Keys of a map in the state store that are read in the order of values.
@@ -63,12 +66,13 @@ final class SortKey implements Serializable {
 
   /** Whether keys say anything of the order of such values. */
   static boolean isOrdered(DataType type) {
-    return !(type instanceof StructType || type instanceof ArrayType || type instanceof MapType);
+    return isExact(type) || type instanceof StringType || type instanceof BinaryType;
   }
 
   /** Whether different values have different begins. */
   static boolean isExact(DataType type) {
-    return isOrdered(type) && !(type instanceof StringType || type instanceof BinaryType);
+    return type instanceof NumericType || type instanceof BooleanType || type instanceof DateType
+        || type instanceof TimestampType || type instanceof TimestampNTZType;
   }
 
   /**
