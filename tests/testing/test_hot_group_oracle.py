@@ -33,6 +33,10 @@ QUESTIONS = {
         NULLABLE,
         "SELECT g, MIN(price) FILTER (WHERE small > 0) AS lo, MAX(DISTINCT name) AS hi, COUNT(DISTINCT name) AS n FROM items GROUP BY g",
     ),
+    "latest": (
+        NULLABLE,
+        "SELECT g, MAX_BY(name, id) AS newest, MIN_BY(whole, id) AS oldest, MAX_BY(id, price) AS dearest FROM items WHERE name <> 'x' AND whole <> 1 AND price <> 1 GROUP BY g",
+    ),
     "newest": ("", FIRST.format("ROW_NUMBER()", "moment DESC NULLS LAST, id")),
     "smallest": ("", FIRST.format("ROW_NUMBER()", "small NULLS FIRST, price DESC NULLS LAST, id")),
     "texts": ("", FIRST.format("ROW_NUMBER()", "name DESC NULLS LAST, id")),

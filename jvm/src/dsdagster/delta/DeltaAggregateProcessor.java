@@ -18,7 +18,6 @@ import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
@@ -50,8 +49,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
   private final boolean[] valued;
   private transient ValueState<Row> stored;
   private transient List<MapState<Row, Long>> values;
-  /** By call; null where nothing is looked up or the values have no order that the state store knows. */
-  private transient List<SortedValues> sorted;
+  private transient SortedCalls sorted;
   private transient int large;
 
   DeltaAggregateProcessor(
@@ -89,22 +87,8 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
               ? getHandle().getMapState("values" + i, Encoders.row(value), Encoders.LONG(), expiry.config())
               : null);
     }
-    sorted = new ArrayList<>();
-    for (int i = 0; i < calls.size(); i++) {
-      sorted.add(isSortable(calls.get(i)) ? sorted(i) : null);
-    }
+    sorted = new SortedCalls(getHandle(), calls, arguments, appendOnly, expiry);
     large = Buckets.usualLimit() / BYTES_OF_VALUE;
-  }
-
-  private boolean isSortable(Call call) {
-    boolean isLookedUp = call.function().isExtreme() && call.needsValues(appendOnly);
-    return isLookedUp && SortKey.isOrdered(arguments.fields()[call.argument()].dataType());
-  }
-
-  private SortedValues sorted(int call) {
-    int argument = calls.get(call).argument();
-    DataType type = arguments.fields()[argument].dataType();
-    return new SortedValues(getHandle(), "sorted" + call, calls.get(call), type, expiry);
   }
 
   @Override
@@ -141,7 +125,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
     if (expiry.isSet()) {
       values.stream().filter(Objects::nonNull).forEach(MapState::clear);
-      sorted.stream().filter(Objects::nonNull).forEach(SortedValues::clear);
+      sorted.clear();
     }
   }
 
@@ -250,7 +234,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
         kept.updateValue(value, now);
       }
       if (group.isSorted && (before == 0 || now == 0 || expiry.isSet())) {
-        sort(argument, value, now > 0);
+        sorted.change(argument, value, now > 0);
       }
       if (before == 0 || now == 0) {
         turned(argument, value.get(0), now > 0, group, extremes, lost);
@@ -263,43 +247,18 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     }
   }
 
-  /** Brings the values in order up to date. */
-  private void sort(int argument, Row value, boolean isThere) {
-    for (int i = 0; i < sorted.size(); i++) {
-      if (sorted.get(i) == null || calls.get(i).argument() != argument) {
-        continue;
-      }
-      if (isThere) {
-        sorted.get(i).put(value);
-      } else {
-        sorted.get(i).remove(value);
-      }
-    }
-  }
-
   /** The extreme among the values that are kept. */
   private Object lookUp(int index, MapState<Row, Long> kept, Group group) {
     Call call = calls.get(index);
-    if (sorted.get(index) == null || !group.isSorted && group.rows <= large) {
+    if (!sorted.has(index) || !group.isSorted && group.rows <= large) {
       return best(call, kept);
     }
     if (!group.isSorted) {
       group.isSorted = true;
-      sortAll();
+      sorted.takeAll(values);
     }
-    return sorted.get(index)
-        .best(value -> !expiry.isSet() || kept.containsKey(value), (value, other) -> isBetter(call, value, other));
-  }
-
-  private void sortAll() {
-    for (int i = 0; i < sorted.size(); i++) {
-      if (sorted.get(i) != null) {
-        Iterator<Row> all = values.get(calls.get(i).argument()).keys();
-        while (all.hasNext()) {
-          sorted.get(i).put(all.next());
-        }
-      }
-    }
+    return sorted.best(
+        index, value -> !expiry.isSet() || kept.containsKey(value), (value, other) -> isBetter(call, value, other));
   }
 
   /** A value goes that was forgotten: an extreme that it was has to be looked up, nothing else knows of it. */

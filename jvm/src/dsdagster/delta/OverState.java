@@ -44,7 +44,7 @@ final class OverState {
   /** Adds rows that have just come; sorts them. */
   void await(List<TimedRow> arrived) {
     arrived.sort(TimedRow.BY_PAYLOAD);
-    waiting.addAll(arrived);
+    arrived.forEach(waiting::add);
   }
 
   /** Reads what {@link #encode} wrote; null for nothing. */

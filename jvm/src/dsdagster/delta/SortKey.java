@@ -35,8 +35,8 @@ import org.apache.spark.sql.types.TimestampType;
  *
  * <p>Rules, of Spark 4.2: the keys that a map has under one grouping key are read in the order of their bytes, and numbers
  * are stored with the lowest byte first. So a key is a row of numbers whose bytes are turned: the begin of the values, then
- * a digest of what else is different. Keys whose begins differ are in the order of their values; those with one begin are
- * in any order.
+ * a digest of all of them. Keys whose begins differ are in the order of their values; those with one begin are in any
+ * order.
  */
 final class SortKey implements Serializable {
   private static final long serialVersionUID = 1L;
@@ -66,7 +66,8 @@ final class SortKey implements Serializable {
 
   /** Whether keys say anything of the order of such values. */
   static boolean isOrdered(DataType type) {
-    return isExact(type) || type instanceof StringType || type instanceof BinaryType;
+    boolean begins = type instanceof StructType struct && struct.size() > 0 && isOrdered(struct.fields()[0].dataType());
+    return begins || isExact(type) || type instanceof StringType || type instanceof BinaryType;
   }
 
   /** Whether different values have different begins. */
@@ -82,11 +83,9 @@ final class SortKey implements Serializable {
    */
   Row of(Row values, byte[] identity) {
     ByteBuffer begin = ByteBuffer.allocate(BYTES);
-    for (int i = 0; i < types.size() && begin.hasRemaining(); i++) {
-      boolean goesOn = put(begin, values.get(i), types.get(i), terms.get(i));
-      if (!goesOn) {
-        break;
-      }
+    boolean goesOn = true;
+    for (int i = 0; i < types.size() && goesOn; i++) {
+      goesOn = put(begin, values.get(i), types.get(i), terms.get(i));
     }
     Object[] found = new Object[BEGIN + DIGEST];
     Arrays.fill(found, 0L);
@@ -115,15 +114,28 @@ final class SortKey implements Serializable {
   private static boolean put(ByteBuffer out, Object value, DataType type, Ranking.Term term) {
     if (value == null) {
       out.put((byte) (term.nullsFirst() ? 0 : 2));
-      return true;
+      return out.hasRemaining();
     }
     out.put((byte) 1);
+    if (type instanceof StructType struct) {
+      return putAll(out, (Row) value, struct, term.descending());
+    }
     byte[] bytes = isOrdered(type) ? bytes(value, type) : new byte[0];
     byte[] begin = Arrays.copyOf(bytes, isExact(type) ? Math.min(bytes.length, out.remaining()) : out.remaining());
     for (byte one : begin) {
       out.put((byte) (term.descending() ? ~one : one));
     }
     return out.hasRemaining();
+  }
+
+  /** A struct by its fields, as {@link Values#compare} has them. */
+  private static boolean putAll(ByteBuffer out, Row values, StructType type, boolean descending) {
+    Ranking.Term term = new Ranking.Term(descending, !descending);
+    boolean goesOn = out.hasRemaining();
+    for (int i = 0; i < type.size() && goesOn; i++) {
+      goesOn = put(out, values.get(i), type.fields()[i].dataType(), term);
+    }
+    return goesOn;
   }
 
   /** Bytes in the order of {@link Values#compare}. */

@@ -81,7 +81,7 @@ final class KeyState {
   /** Adds rows that have just come; sorts them. */
   void await(List<TimedRow> rows) {
     rows.sort(TimedRow.BY_ORDER);
-    waiting.addAll(rows);
+    rows.forEach(waiting::add);
   }
 
   /**

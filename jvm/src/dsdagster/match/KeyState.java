@@ -49,7 +49,7 @@ final class KeyState {
   /** Adds rows that have just come; sorts them. */
   void await(List<TimedRow> arrived, Comparator<TimedRow> order) {
     arrived.sort(order);
-    waiting.addAll(arrived);
+    arrived.forEach(waiting::add);
   }
 
   /** The next row that has waited is now among those that are searched. */

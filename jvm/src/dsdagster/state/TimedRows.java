@@ -144,11 +144,6 @@ public final class TimedRows {
     return found;
   }
 
-  /** Adds rows, in their order. */
-  public void addAll(List<TimedRow> rows) {
-    rows.forEach(this::add);
-  }
-
   /** Adds a row behind those that do not come after it. */
   public void add(TimedRow row) {
     if (isEmpty()) {
@@ -252,7 +247,6 @@ public final class TimedRows {
     }
   }
 
-  /** Removes all rows. */
   public void clear() {
     removeFirst(size);
   }
