@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ds_dagster.aws_session import AwsLogin, aws_session
+from ds_dagster.durable import write_whole
 from ds_dagster.errors import DsError, error
 from ds_dagster.files.layout import is_hidden
 from ds_dagster.redaction import redact
@@ -194,7 +194,7 @@ class FileStore:
         """Make a file or replace it; it appears as a whole or not at all."""
         with self.guarded("write a file", place):
             if self.address.is_local:
-                _write_local(Path(place), content)
+                write_whole(Path(place), memoryview(content))
                 return
             stream = self.system().open_output_stream(place, compression=None)
             try:
@@ -301,16 +301,6 @@ class _Guard:
             raise self._store.failure(problem, self._action, self._place) from None
         if problem is not None and type(problem).__module__.startswith("botocore"):
             raise self._store.failure(problem, f"take the role {self._store.address.role_arn}") from None
-
-
-def _write_local(path: Path, content: bytes | pyarrow.Buffer) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with staged.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    staged.replace(path)
 
 
 def is_lake_url(url: str) -> bool:

@@ -25,6 +25,7 @@ BASE = frozenset(
         "conditions",
         "diagnostics",
         "documentation",
+        "durable",
         "names",
         "datatypes",
         "settings",
