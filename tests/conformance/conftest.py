@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
@@ -23,6 +24,7 @@ from ds_dagster.catalog.io_spec import BatchLoader, SinkIdentity, TableColumn, T
 from ds_dagster.catalog.ledger import CheckpointTip
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, VARCHAR
 from ds_dagster.errors import DsError
+from ds_dagster.files.address import FilesAddress, FileStore
 from ds_dagster.jars import driver_jars
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
@@ -38,6 +40,7 @@ from ds_dagster.stores.delta_loader import DeltaLoader
 from ds_dagster.stores.memory_loader import MemoryLoader
 from ds_dagster.stores.postgres_connection import PostgresAddress
 from ds_dagster.stores.postgres_loader import PostgresLoader
+from ds_dagster.stores.s3_loader import FilesLoader, WrittenFormat
 from ds_dagster.stores.snowflake_connection import SnowflakeAddress
 from ds_dagster.stores.snowflake_loader import SnowflakeLoader
 from ds_dagster.stores.sqlite_loader import SqliteLoader
@@ -97,6 +100,7 @@ class Sink:
             "postgres": ("text", "bigint", "timestamp with time zone"),
             "snowflake": ("VARCHAR", "NUMBER(38,0)", "TIMESTAMP_LTZ(9)"),
             "memory": ("VARCHAR", "BIGINT", "TIMESTAMP_LTZ"),
+            **dict.fromkeys(("files", "files_s3"), ("", "", "")),
             "delta": ("string", "bigint", "timestamp"),
             "delta_s3": ("string", "bigint", "timestamp"),
             "databricks": ("string", "bigint", "timestamp"),
@@ -274,6 +278,11 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
         made = snowflake_sink(request.getfixturevalue("snowflake_address"))
     elif request.param == "delta_s3":
         made = _delta_s3(request.getfixturevalue("s3_settings"))
+    elif request.param == "files_s3":
+        settings = request.getfixturevalue("s3_settings")
+        made = _files("files_s3", {**settings, "store": "lake", "url": f"s3://lake/{uuid.uuid4().hex}"})
+    elif request.param == "files":
+        made = _files("files", {"store": "lake", "url": (tmp_path / "files").as_uri()})
     elif request.param == "databricks":
         made = _databricks(request.getfixturevalue("dbx"))
     elif request.param == "databricks_warehouse":
@@ -331,6 +340,18 @@ def _delta_s3(settings: Mapping[str, str]) -> Iterator[Sink]:
         lambda: read_lake(address, place),
         remove=lambda: address.remove_folder(address.root, table),
     )
+
+
+def _files(kind: str, settings: Mapping[str, str]) -> Iterator[Sink]:
+    """Parquet files in a folder or a bucket, appended to. Not one of the :data:`KINDS`: they hold no table."""
+    store = FileStore(FilesAddress.of(settings))
+
+    def read() -> list[dict[str, Any]]:
+        places = (store.address.place("visits", found.path) for found in store.listed(store.address.place("visits")))
+        contents = (pyarrow.BufferReader(store.read(place)) for place in places)
+        return [row for content in contents for row in parquet.read_table(content).to_pylist()]
+
+    yield Sink(kind, ("visits",), lambda t, i: FilesLoader(store, "visits", t, WrittenFormat("parquet"), i), read)
 
 
 @pytest.fixture(scope="session")

@@ -22,15 +22,28 @@ from tests.spark.conftest import Bench, Disk
 
 pytestmark = [pytest.mark.conformance, pytest.mark.spark]
 LONG = pytest.mark.slow
+SERVERS = pytest.mark.servers
 CASES = (
-    pytest.param("sqlite", 5, False, id="sqlite"),
-    pytest.param("sqlite", 7, True, id="sqlite, names are kept"),
-    pytest.param("sqlite", 1, False, id="sqlite, every step", marks=LONG),
-    pytest.param("sqlite", 1, True, id="sqlite, every step, names are kept", marks=LONG),
-    pytest.param("delta", 3, False, id="delta", marks=LONG),
-    pytest.param("postgres", 3, False, id="postgres", marks=[LONG, pytest.mark.servers]),
+    pytest.param("sqlite", "upsert", 5, False, id="sqlite"),
+    pytest.param("sqlite", "upsert", 7, True, id="sqlite, names are kept"),
+    pytest.param("files", "append", 5, True, id="files, names are kept"),
+    pytest.param("files", "append", 1, False, id="files, every step", marks=LONG),
+    pytest.param("sqlite", "upsert", 1, False, id="sqlite, every step", marks=LONG),
+    pytest.param("sqlite", "upsert", 1, True, id="sqlite, every step, names are kept", marks=LONG),
+    pytest.param("delta", "upsert", 3, False, id="delta", marks=LONG),
+    *(
+        pytest.param(kind, mode, 3, False, id=kind, marks=[LONG, SERVERS])
+        for kind, mode in (
+            ("postgres", "upsert"),
+            ("snowflake", "append"),
+            ("databricks", "append"),
+            ("databricks_warehouse", "upsert"),
+            ("files_s3", "append"),
+        )
+    ),
 )
-"""Kind of sink, how many steps more the next attempt takes, whether names are kept that were not forced."""
+"""Kind of sink, how rows come into it, how many steps more the next attempt takes, whether names are kept that were
+not forced. An appended row that comes twice shows at once, state that goes back shows in counts."""
 
 
 @dataclass
@@ -55,10 +68,10 @@ class Powered(Crashing):
 
 
 @pytest.fixture
-def powered(spark: SparkSession, sink: Any, tmp_path: Path) -> Iterator[Powered]:
+def powered(request: pytest.FixtureRequest, spark: SparkSession, sink: Any, tmp_path: Path) -> Iterator[Powered]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    made = Powered(Bench(spark, folder, disk="losing:"), sink, "upsert", Crashes(), disk=Disk(spark, folder))
+    made = Powered(Bench(spark, folder, disk="losing:"), sink, request.param, Crashes(), disk=Disk(spark, folder))
     made.bench.compile(SQL)
     made.disk.lose()
     yield made
@@ -66,7 +79,7 @@ def powered(spark: SparkSession, sink: Any, tmp_path: Path) -> Iterator[Powered]
     made.bench.stop()
 
 
-@pytest.mark.parametrize(("sink", "stride", "names"), CASES, indirect=["sink"])
+@pytest.mark.parametrize(("sink", "powered", "stride", "names"), CASES, indirect=["sink", "powered"])
 def test_nothing_is_lost_or_doubled(powered: Powered, stride: int, names: bool) -> None:
     dice = random.Random(SEED)
     sent: list[tuple[int, str | None]] = []
@@ -79,5 +92,5 @@ def test_nothing_is_lost_or_doubled(powered: Powered, stride: int, names: bool) 
         while not powered.attempt(steps, names=names):
             failures += 1
             steps += stride
-        assert powered.sink.rows() == model("upsert", sent)
+        assert powered.sink.rows() == model(powered.mode, sent)
     assert failures >= 20 / stride
