@@ -7,7 +7,8 @@ Option values may hold ``${NAME}`` references and file references; they are reso
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -301,6 +302,10 @@ class SinkIdentity:
         """Ledger key and marker group."""
         return f"{self.job}/v{self.version}"
 
+    def of_member(self, query: str) -> SinkIdentity:
+        """Who writes one sink of an application: ledgers and transactions of its sinks never meet."""
+        return replace(self, job=f"{self.job}/{query}")
+
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
@@ -338,6 +343,18 @@ class BatchLoader(Protocol):
 
 
 @runtime_checkable
+class LedgerReader(Protocol):
+    """A loader that tells where its ledger ends."""
+
+    def tip(self) -> Tip | None:
+        """The newest batch of this job and version, None for none; makes nothing but the ledger.
+
+        Raises:
+            DsError: as ``prepare``.
+        """
+
+
+@runtime_checkable
 class ExpiringLoader(Protocol):
     """A loader whose view may lose rows by their age (``TableTarget.retention_millis``)."""
 
@@ -359,3 +376,14 @@ class LoaderFactory(Protocol):
 
     def __call__(self, spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> BatchLoader:
         """Open the loader; connects lazily or at once."""
+
+
+def open_loader(write: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> BatchLoader:
+    """The loader of a table or view sink.
+
+    Raises:
+        DsError: what its factory refuses.
+    """
+    module, _, name = write.loader.partition(":")
+    factory: LoaderFactory = getattr(import_module(module), name)
+    return factory(write, identity, resolve)

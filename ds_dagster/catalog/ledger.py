@@ -7,7 +7,7 @@ with other offsets is not taken for the one that was written. Nothing here does 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -24,16 +24,24 @@ class Tip:
     Attributes:
         batch: its number, from 0.
         offsets: digest of its end offsets, hex; empty where an older ledger kept none.
+        ends: JSON object of the ``offsets`` themselves and of the ``sources`` they are of (name → what tells it from a
+            later one of its name), so that a checkpoint can be made that ends here; empty where a ledger keeps none.
     """
 
     batch: int
     offsets: str = ""
+    ends: str = field(default="", compare=False, repr=False)
 
     def is_same(self, other: Tip) -> bool:
         """Whether both are the same batch. A digest that is not known is not compared; of one that is kept in little
         room only the beginning is."""
         short, long = sorted((self.offsets, other.offsets), key=len)
         return self.batch == other.batch and long.startswith(short)
+
+
+def ends_text(offsets: str, sources: str) -> str:
+    """:attr:`Tip.ends` of two JSON texts. They are taken as they are: the digest is of the text of the offsets."""
+    return f'{{"offsets":{offsets},"sources":{sources}}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +52,13 @@ class CheckpointTip:
         committed: the last finished batch, None before the first. The batch before a planned one is finished, whatever
             the log of commits has kept.
         planned: the one batch that was begun and not finished, None for none.
+        is_older: it has not been held against its sinks yet: a version of the package wrote it whose sinks of streams
+            kept no ledger while no row came.
     """
 
     committed: Tip | None = None
     planned: Tip | None = None
+    is_older: bool = False
 
     def __post_init__(self) -> None:
         if self.committed and self.planned and self.planned.batch != self.committed.batch + 1:

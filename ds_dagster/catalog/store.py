@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpec
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.properties import PropertySpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schema_registry import RegistryDefinition
@@ -91,6 +92,22 @@ class StoreAdmin(Protocol):
 
     def close(self) -> None:
         """Release the connection; never raises."""
+
+
+@runtime_checkable
+class MarkerReader(Protocol):
+    """An admin of a store whose transactional sink notes each batch of a job beside its entity."""
+
+    def marker(self, group: str, entity: str) -> Tip | None:
+        """The newest batch in an entity, None for none.
+
+        Args:
+            group: :attr:`SinkIdentity.ledger` of who writes it.
+            entity: that is written.
+
+        Raises:
+            DsError: the store cannot be asked.
+        """
 
 
 class StoreKind(Protocol):

@@ -30,7 +30,6 @@ from ds_dagster.runtime.host import HostContext, StartOrder
 from ds_dagster.runtime.worker_lag import WatchedSource
 from ds_dagster.runtime.worker_schemas import known_schemas, with_schemas
 from ds_dagster.settings import load_overlay
-from ds_dagster.spark.application import sink_identity
 from ds_dagster.spark.application_query import prepare_application
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.query import PreparedQuery, prepare
@@ -204,7 +203,7 @@ def fence(spark: SparkSession, job: Compiled) -> None:
     for part in job.query.parts:
         store, kind, _ = job.store(part.sink)
         if kind.write_spec(store, part.sink, part.refresh).transactional:
-            writer = sink_identity(own, part) if job.query.members else own
+            writer = own.of_member(part.name) if job.query.members else own
             _fence(spark, job, part.sink, writer.job)
     for log in job.query.logs:
         _fence(spark, job, log, transactional_id(log_name(log), own))

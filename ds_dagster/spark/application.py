@@ -7,15 +7,14 @@ batch's number, so that a batch that is repeated because a later sink failed is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
-from importlib import import_module
 from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.catalog.io_spec import BatchLoader, Resolver, SinkIdentity, WriteSpec
+from ds_dagster.catalog.io_spec import BatchLoader, Resolver, SinkIdentity, WriteSpec, open_loader
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.batch_writers import BatchWriter
@@ -54,11 +53,6 @@ class SinkPlan:
     identity: SinkIdentity
     writer: Prepared
     frame: DataFrame
-
-
-def sink_identity(identity: SinkIdentity, query: BoundQuery) -> SinkIdentity:
-    """Who writes one sink of an application: ledgers and transactions of its sinks never meet."""
-    return replace(identity, job=f"{identity.job}/{query.name}")
 
 
 class StreamWriter:
@@ -179,8 +173,4 @@ def table_writer(
     """The writer of a table or view sink over its loader."""
     if write.table is None:
         raise error("INTERNAL", where=f"a table sink without table: {write.entity}")
-    if loader is None:
-        module, _, name = write.loader.partition(":")
-        loader = getattr(import_module(module), name)(write, identity, resolve)
-    assert loader is not None
-    return BatchWriter(loader, write.table, query.sink.event_time.format)
+    return BatchWriter(loader or open_loader(write, identity, resolve), write.table, query.sink.event_time.format)

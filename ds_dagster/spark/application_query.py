@@ -20,7 +20,6 @@ from ds_dagster.spark.application import (
     SinkPlan,
     StreamWriter,
     combined,
-    sink_identity,
     stream_options,
     table_writer,
 )
@@ -86,7 +85,7 @@ def prepare_application(
             undo.callback(kept.close)
         sinks = []
         for part in query.members:
-            write, own = writes[part.name], sink_identity(identity, part)
+            write, own = writes[part.name], identity.of_member(part.name)
             frame = plan_frame(session, part, write, job_name, logged, look_up, shared=shared, logs=kept)
             loader, capture = (loaders or {}).get(part.name), (captures or {}).get(part.name)
             sinks.append(_sink(part, write, own, resolve, frame, loader, capture, undo))

@@ -54,7 +54,7 @@ class BatchWriter:
         Raises:
             DsError: what the loader refuses.
         """
-        self._tip_of = partial(batch_tip, account.session, account.checkpoint)
+        self._tip_of = partial(batch_tip, account.session, account.checkpoint, account.sources)
         self.loader.prepare(account.tip)
 
     def planned(self, stream: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from ds_dagster.catalog.ledger import CheckpointTip, Tip
+from ds_dagster.catalog.ledger import CheckpointTip, Tip, ends_text
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.gateway import package
 
@@ -31,22 +31,26 @@ def checkpoint_tip(session: SparkSession, checkpoint: str) -> CheckpointTip:
     """
     with _classified():
         found = json.loads(package(session, _PACKAGE).BatchLog.tip(session._jsparkSession, checkpoint))
-    committed, planned = found["committed"], found["planned"]
-    return CheckpointTip(Tip(**committed) if committed else None, Tip(**planned) if planned else None)
+    committed, planned = (
+        Tip(batch["batch"], batch["offsets"]) if (batch := found[name]) else None for name in ("committed", "planned")
+    )
+    return CheckpointTip(committed, planned)
 
 
-def batch_tip(session: SparkSession, checkpoint: str, epoch: int) -> Tip:
-    """A batch that runs or has run.
+def batch_tip(session: SparkSession, checkpoint: str, sources: str, epoch: int) -> Tip:
+    """A batch that runs or has run, with where it ends.
 
     Args:
         session, checkpoint: as above.
+        sources: JSON object, what tells each source from a later one of its name.
         epoch: number of the batch; Spark has planned it.
 
     Raises:
         ExternalError: CHECKPOINT_UNREADABLE.
     """
     with _classified():
-        return Tip(**json.loads(package(session, _PACKAGE).BatchLog.batch(session._jsparkSession, checkpoint, epoch)))
+        found = json.loads(package(session, _PACKAGE).BatchLog.batch(session._jsparkSession, checkpoint, epoch))
+    return Tip(found["batch"], found["offsets"], ends_text(found["ends"], sources))
 
 
 def read_text(session: SparkSession, checkpoint: str, name: str) -> str | None:

@@ -43,7 +43,7 @@ from ds_dagster.spark.session import active, in_pool, job_session
 from ds_dagster.spark.shared_rows import SharedRows
 from ds_dagster.spark.sink_account import Account
 from ds_dagster.spark.sinks import encode_records
-from ds_dagster.spark.source_identity import check_identities
+from ds_dagster.spark.source_identity import check_identities, identities
 from ds_dagster.spark.sources import (
     SourceProvider,
     register_provider,
@@ -225,7 +225,8 @@ def start(prepared: PreparedQuery, checkpoint: str, trigger: Trigger = "continuo
 def _settled(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip) -> PreparedQuery:
     """The same with its sinks held against the checkpoint."""
     entities = entities_of(prepared.query, prepared.write)
-    account = Account.of(prepared.session, checkpoint, tip, prepared.targets, entities)
+    sources = identities(prepared.reads)
+    account = Account.of(prepared.session, checkpoint, tip, prepared.targets, entities, sources)
     with active(prepared.session):
         if prepared.application is not None:
             prepared.application.settle(account)

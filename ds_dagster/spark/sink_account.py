@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
@@ -20,6 +21,9 @@ from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.gateway import package
 from ds_dagster.spark.jvm import NO_REPLAY
 from ds_dagster.spark.source_identity import TARGETS, remember, remembered
+
+HELD = "held"
+"""What a checkpoint remembers beside its targets (``store.entity``) once its sinks were held against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Account:
         targets: entity (``store.entity``) → what tells it from a later one of that name; without those nobody knows.
         before: the same, as the checkpoint remembers them.
         entities: what the job reads and writes, for messages.
+        sources: JSON object, what tells each source from a later one of its name.
     """
 
     session: SparkSession
@@ -41,6 +46,7 @@ class Account:
     targets: Mapping[str, str]
     before: Mapping[str, str]
     entities: str = ""
+    sources: str = "{}"
 
     @classmethod
     def of(
@@ -50,14 +56,17 @@ class Account:
         tip: CheckpointTip,
         targets: Mapping[str, str],
         entities: str = "",
+        sources: Mapping[str, str] = MappingProxyType({}),
     ) -> Account:
         """Reads what the checkpoint remembers.
 
         Raises:
             ExternalError: CHECKPOINT_UNREADABLE.
         """
-        before = remembered(session, checkpoint, TARGETS) if targets else {}
-        return cls(session, checkpoint, tip, targets, before, entities)
+        before = remembered(session, checkpoint, TARGETS)
+        tip = replace(tip, is_older=tip.committed is not None and HELD not in before)
+        told = json.dumps(dict(sources), sort_keys=True, separators=(",", ":"))
+        return cls(session, checkpoint, tip, targets, before, entities, told)
 
     def settle(self, write: WriteSpec, identity: SinkIdentity, options: Mapping[str, str]) -> Mapping[str, str]:
         """Options of a stream sink for this run.
@@ -71,7 +80,9 @@ class Account:
             DsError: CHECKPOINT_BEHIND_SINK, SINK_BEHIND_CHECKPOINT, TARGET_GONE; Kafka's conditions when the marker
                 cannot be read.
         """
-        settled = {**options, "checkpoint": self.checkpoint} if write.transactional else dict(options)
+        settled = dict(options)
+        if write.transactional:
+            settled |= {"checkpoint": self.checkpoint, "sources": self.sources}
         tip = self._marker(write.entity, settled) if write.transactional else self.tip.committed
         facts = SinkFacts(tip, identity.version if tip else None, exists=not self._is_other(write.entity))
         answer = decide(self.tip, facts, identity.version)
@@ -87,7 +98,7 @@ class Account:
         Raises:
             ExternalError: CHECKPOINT_UNREADABLE.
         """
-        remember(self.session, self.checkpoint, TARGETS, self.before, self.targets)
+        remember(self.session, self.checkpoint, TARGETS, self.before, {**self.targets, HELD: "by ledgers"})
 
     def _is_other(self, entity: str) -> bool:
         return self.before.get(entity, "") not in ("", self.targets.get(entity, ""))
@@ -95,9 +106,9 @@ class Account:
     def _marker(self, entity: str, options: Mapping[str, str]) -> Tip | None:
         """The last batch of the sink.
 
-        Two markers are as good as the checkpoint's own tip: one that expired with its consumer group while the job
-        rested (the topic is the same one and no batch was open), and one of an earlier version of the package, which
-        wrote none for batches without rows.
+        Two markers are as good as the checkpoint's own tip while no batch was open: one that expired with its consumer
+        group while the job rested (the topic is the same one), and one of an earlier version of the package, which
+        wrote none for batches without rows: it is behind, or missing where no row ever came.
         """
         found = _open_transaction(self.session, options, self.entities)
         marker, committed = Tip(**found) if found else None, self.tip.committed
@@ -105,7 +116,7 @@ class Account:
             return marker
         if marker is None:
             is_known = entity in self.targets and self.before.get(entity) == self.targets[entity]
-            return committed if is_known and self.tip.planned is None else None
+            return committed if (is_known or self.tip.is_older) and self.tip.planned is None else None
         return committed if not marker.offsets and marker.batch < committed.batch else marker
 
 

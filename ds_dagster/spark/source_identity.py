@@ -31,12 +31,17 @@ def check_identities(session: SparkSession, checkpoint: str, reads: Mapping[str,
     Raises:
         DsError: INPUT_RECREATED, CHECKPOINT_UNREADABLE.
     """
-    now = {name: spec.identity for name, spec in reads.items() if spec.identity}
+    now = identities(reads)
     before = remembered(session, checkpoint, SOURCES) if now else {}
     for name, identity in now.items():
         if before.get(name, identity) != identity:
             raise error("INPUT_RECREATED", entity=reads[name].entity)
     remember(session, checkpoint, SOURCES, before, now)
+
+
+def identities(reads: Mapping[str, ReadSpec]) -> Mapping[str, str]:
+    """What tells the sources from later ones of their names, of those where somebody knows."""
+    return {name: spec.identity for name, spec in reads.items() if spec.identity}
 
 
 def remembered(session: SparkSession, checkpoint: str, file: str) -> Mapping[str, str]:

@@ -67,6 +67,10 @@ class DatabricksLoader:
             self._register()
         return rows
 
+    def tip(self) -> Tip | None:
+        """See ``DeltaLoader.tip``."""
+        return self.files.tip()
+
     def close(self) -> None:
         """Nothing stays open between batches."""
         self.files.close()

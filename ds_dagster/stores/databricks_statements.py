@@ -15,6 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.stores.databricks_connection import DIALECT, table_of
 from ds_dagster.stores.delta_tables import ROWS, STAGED
 from ds_dagster.stores.table_sink import DELETED, PUBLISHED
@@ -22,8 +23,8 @@ from ds_dagster.stores.table_sink import DELETED, PUBLISHED
 VOLUME = "ds_staging"
 """Volume in the table's schema that batches are put into."""
 LEDGER = "ds_ledger"
-OFFSETS = "offsets"
-"""Digest of what a batch has read; ledgers of earlier versions of the package have no such column."""
+ADDED_COLUMNS = ("offsets", "ends")
+"""Digest and text of a batch's end offsets; ledgers of earlier versions of the package lack them."""
 LEDGER_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
         "job": "STRING",
@@ -31,7 +32,7 @@ LEDGER_COLUMNS: Mapping[str, str] = MappingProxyType(
         "version": "BIGINT",
         "epoch": "BIGINT",
         "loaded": "BIGINT",
-        OFFSETS: "STRING",
+        **dict.fromkeys(ADDED_COLUMNS, "STRING"),
     }
 )
 
@@ -82,9 +83,9 @@ class Statements:
         """Drop a table of ours."""
         return exp.Drop(tables=[table_of(name)], kind="TABLE", exists=True).sql(DIALECT)
 
-    def add_offsets(self) -> str:
-        """Digests from now on."""
-        added = exp.ColumnDef(this=_name(OFFSETS), kind=exp.DataType.build("STRING", dialect=DIALECT))
+    def add_column(self, name: str) -> str:
+        """One of :data:`ADDED_COLUMNS`, kept from now on."""
+        added = exp.ColumnDef(this=_name(name), kind=exp.DataType.build("STRING", dialect=DIALECT))
         place = table_of((*self.schema, LEDGER))
         return exp.Alter(this=place, kind="TABLE", actions=[exp.Schema(expressions=[added])]).sql(DIALECT)
 
@@ -123,7 +124,7 @@ class Statements:
     def batch(self, epoch: int) -> str:
         """Rows and offsets of a batch of this version."""
         found = self._ledger_select(
-            *(exp.alias_(exp.Max(this=exp.column(name)), name) for name in ("loaded", OFFSETS)),
+            *(exp.alias_(exp.Max(this=exp.column(name)), name) for name in ("loaded", *ADDED_COLUMNS)),
         )
         mine = exp.and_(
             exp.column("version").eq(_number(self.identity.version)), exp.column("epoch").eq(_number(epoch))
@@ -140,8 +141,8 @@ class Statements:
         """Rows of the target."""
         return exp.select(exp.alias_(exp.Count(this=exp.Star()), "found")).from_(self._target()).sql(DIALECT)
 
-    def note(self, epoch: int, loaded: int, offsets: str) -> str:
-        """The batch is loaded."""
+    def note(self, epoch: int, loaded: int, batch: Tip | None) -> str:
+        """The batch is loaded; None: it is not one of the source."""
         values = exp.Tuple(
             expressions=[
                 _text(self.identity.job),
@@ -149,7 +150,8 @@ class Statements:
                 _number(self.identity.version),
                 _number(epoch),
                 _number(loaded),
-                _text(offsets),
+                _text(batch.offsets if batch else ""),
+                _text(batch.ends if batch else ""),
             ]
         )
         return exp.insert(

@@ -17,7 +17,7 @@ from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.databricks_connection import WorkspaceAddress, WorkspaceSession
-from ds_dagster.stores.databricks_statements import LEDGER, OFFSETS, Statements
+from ds_dagster.stores.databricks_statements import ADDED_COLUMNS, LEDGER, Statements
 from ds_dagster.stores.delta_tables import shape_difference, storable
 from ds_dagster.stores.table_sink import PUBLISHED, Found, TableSink, tip_of
 
@@ -53,8 +53,10 @@ class WarehouseLoader(TableSink):
     def _look(self, work: Any) -> Found:  # noqa: ARG002
         self._run(self.statements.create_volume(), "make the volume of its batches")
         self._run(self.statements.create_ledger(), "make the ledger")
-        if OFFSETS not in (self._columns((*self.statements.schema, LEDGER)) or ()):
-            self._run(self.statements.add_offsets(), "extend the ledger")
+        columns = self._columns((*self.statements.schema, LEDGER)) or {}
+        for name in ADDED_COLUMNS:
+            if name not in columns:
+                self._run(self.statements.add_column(name), "extend the ledger")
         found, existing = self._state(), self._columns(self.target.path)
         known = found.facts.version is not None
         difference = "" if existing is None else shape_difference(existing, self.target)
@@ -114,7 +116,7 @@ class WarehouseLoader(TableSink):
     def _apply(self, work: Any, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:  # noqa: ARG002
         if staged.num_rows or replaces:
             self._write(staged, batch.batch, replaces)
-        self._run(self.statements.note(batch.batch, staged.num_rows, batch.offsets), "note a batch")
+        self._run(self.statements.note(batch.batch, staged.num_rows, batch), "note a batch")
         with suppress(DsError):  # what is left is overwritten or stays small
             self._run(self.statements.remove(batch.batch), "remove a batch's file")
 
@@ -135,7 +137,7 @@ class WarehouseLoader(TableSink):
         if state.published is None:
             self._admitted(CheckpointTip(state.facts.tip), self._look(None))
             self._run(self.statements.publish(), "publish the table")
-            self._run(self.statements.note(PUBLISHED, total, ""), "note that the table is published")
+            self._run(self.statements.note(PUBLISHED, total, None), "note that the table is published")
         with suppress(DsError):  # a later run drops it
             self._run(self.statements.drop(self.statements.new), "drop the new table")
         return total if state.published is None else state.published
@@ -147,7 +149,7 @@ class WarehouseLoader(TableSink):
         tip, rows = None, 0
         if row.epoch is not None:
             (noted,) = self._run(self.statements.batch(int(row.epoch)), "read the ledger")
-            tip, rows = tip_of(row.epoch, noted.offsets), int(noted.loaded or 0)
+            tip, rows = tip_of(row.epoch, noted.offsets, noted.ends), int(noted.loaded or 0)
         newest, published = (None if value is None else int(value) for value in (row.newest, row.published))
         return Found(SinkFacts(tip, newest), rows=rows, published=published if self.is_full else None)
 

@@ -80,6 +80,15 @@ class DeltaLoader(TableSink):
         """Whether the target is there: made by :meth:`prepare`, for a full refresh by :meth:`finish`."""
         return self._guarded("look at the table", lambda: self.address.table(self.place) is not None)
 
+    def _tip(self) -> Tip | None:
+        """The text of the offsets is in the commit of the batch, while the table's log keeps that."""
+        tip, table = super()._tip(), self.address.table(self.written)
+        if tip is None or table is None:
+            return None
+        noted = {"ds.ledger": self.identity.ledger, "ds.epoch": str(tip.batch)}
+        found = (commit for commit in table.history() if noted.items() <= commit.items())
+        return replace(tip, ends=next((str(commit.get("ds.ends", "")) for commit in found), ""))
+
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
         try:
             with _lock_of(self.place):
@@ -227,7 +236,13 @@ class DeltaLoader(TableSink):
         ledger = self.identity.ledger
         return self._commit(
             {f"{ledger}{name}": number for name, number in numbers.items()},
-            {"ds.ledger": ledger, "ds.epoch": str(batch.batch), "ds.offsets": batch.offsets, "ds.rows": str(rows)},
+            {
+                "ds.ledger": ledger,
+                "ds.epoch": str(batch.batch),
+                "ds.offsets": batch.offsets,
+                "ds.ends": batch.ends,
+                "ds.rows": str(rows),
+            },
         )
 
     def _commit(self, numbers: Mapping[str, int], shown: Mapping[str, str]) -> Any:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.lag import SourceLag
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores import kafka_faults, kafka_lag
 from ds_dagster.stores.kafka import ENTITY_RULE
+from ds_dagster.stores.kafka_marker import read_marker
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
@@ -193,12 +195,7 @@ class KafkaAdmin:
             consumer.close()
 
     def _polled(
-        self,
-        consumer: Any,
-        entity: str,
-        ends: Mapping[int, int] | None,
-        limit: int | None,
-        stopped: Callable[[], bool],
+        self, consumer: Any, entity: str, ends: Mapping[int, int] | None, limit: int | None, stopped: Callable[[], bool]
     ) -> Iterator[RawRecord]:
         """Records as they come; with ``ends`` until every partition was seen to its end. One that holds markers of
         transactions only behind its last record tells its end, and no record."""
@@ -221,8 +218,7 @@ class KafkaAdmin:
 
     def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
         """Records (transaction markers among them) between read positions and the end of committed data; partitions
-        without a
-        position count from their beginning."""
+        without a position count from their beginning."""
         consumer = self._consumer()
         try:
             behind = 0
@@ -250,6 +246,15 @@ class KafkaAdmin:
         found = self._metadata(entity).topics.get(entity)
         self._check_topic_error(entity, found)
         return "" if found is None or found.error is not None else self._topic_id(entity)
+
+    def marker(self, group: str, entity: str) -> Tip | None:
+        """See ``catalog.store.MarkerReader``."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return read_marker(self._admin(), group, entity, CALL_SECONDS)
+        except KafkaException as problem:
+            raise self._failure(problem.args[0], f"read the offsets of consumer group {group}") from problem
 
     def operations(self) -> EntityOperations:
         """Entity statements."""

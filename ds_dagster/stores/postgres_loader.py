@@ -21,7 +21,7 @@ from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.postgres_connection import PostgresAddress, is_conflict
 from ds_dagster.stores.postgres_shapes import Existing, casts, find_table, is_exact, is_kept, shape_difference
-from ds_dagster.stores.postgres_tables import LOCK_SPACE, STAGE, TableStatements, new_prefix
+from ds_dagster.stores.postgres_tables import ADDED_COLUMNS, LOCK_SPACE, STAGE, TableStatements, new_prefix
 from ds_dagster.stores.repeating import repeated
 from ds_dagster.stores.table_sink import (
     DELETED,
@@ -107,7 +107,9 @@ class PostgresLoader(TableSink):
             self._made = TableStatements(self._control, self.target, self.identity, self._casts)
         return self._made
 
-    def _prepare(self, tip: CheckpointTip) -> None:
+    @contextmanager
+    def _preparation(self) -> Iterator[Any]:
+        """On the control connection, one preparation at a time; with the ledger, extended if it is an older one."""
         statements = self._statements()
         with self._control, self._control.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_SPACE, self.table))
@@ -116,12 +118,12 @@ class PostgresLoader(TableSink):
                 raise error("TARGET_SCHEMA_MISSING", schema=self.target.path[0], store=self.address.store)
             cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext('ds_ledger'))", (LOCK_SPACE,))
             cursor.execute(statements.create_ledger())
-            cursor.execute(statements.has_offsets())
-            if not cursor.fetchone()[0]:
-                cursor.execute(statements.add_offsets())
-            found = self._look(cursor)
-            self._skip = self._admitted(tip, found).skip
-            self._make(cursor, found)
+            cursor.execute(statements.ledger_columns())
+            known = {name for (name,) in cursor.fetchall()}
+            for name in ADDED_COLUMNS:
+                if name not in known:
+                    cursor.execute(statements.add_column(name))
+            yield cursor
 
     def _look(self, cursor: Any) -> Found:
         statements = self._statements()
@@ -176,8 +178,8 @@ class PostgresLoader(TableSink):
         """What the ledger says of this job; ``below``: of batches before that one."""
         statements = self._statements()
         cursor.execute(statements.text(statements.newest(below)))
-        newest, batch, offsets, rows, published = cursor.fetchone()
-        facts = SinkFacts(tip_of(batch, offsets), None if newest is None else int(newest))
+        newest, batch, offsets, ends, rows, published = cursor.fetchone()
+        facts = SinkFacts(tip_of(batch, offsets, ends), None if newest is None else int(newest))
         is_published = self.is_full and published is not None
         return Found(facts, rows=int(rows or 0), published=int(published) if is_published else None)
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from psycopg2.sql import Composable
 
 LEDGER = "ds_ledger"
+ADDED_COLUMNS = ("offsets", "ends")
+"""Digest and text of a batch's end offsets; ledgers of earlier versions of the package lack them."""
 STAGE = "ds_stage"
 NULLS_NOT_DISTINCT_SINCE = 150_000
 STAMP_COMMENT = "when the row was written, for 'retention.millis'"
@@ -56,7 +58,7 @@ class TableStatements:
         return self.sql.SQL(
             "CREATE TABLE IF NOT EXISTS {} (job text NOT NULL, version bigint NOT NULL, epoch bigint NOT NULL, "
             "rows bigint NOT NULL, at timestamptz NOT NULL DEFAULT now(), target text NOT NULL, "
-            "offsets text NOT NULL DEFAULT '', "
+            "offsets text NOT NULL DEFAULT '', ends text NOT NULL DEFAULT '', "
             "PRIMARY KEY (job, version, epoch))"
         ).format(self.ledger)
 
@@ -108,16 +110,16 @@ class TableStatements:
             "WHERE {stamp} <= now() - {age} * interval '1 millisecond' FOR UPDATE SKIP LOCKED))"
         ).format(table=self.table, stamp=sql.Identifier(CHANGED_AT), age=sql.Literal(self.target.retention_millis))
 
-    def has_offsets(self) -> Composable:
-        """Whether the ledger keeps digests of offsets; those of earlier versions of the package do not."""
-        return self.sql.SQL(
-            "SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = {}::regclass AND attname = 'offsets')"
-        ).format(self.sql.Literal(self.text(self.ledger)))
+    def ledger_columns(self) -> Composable:
+        """Names of the ledger's columns."""
+        return self.sql.SQL("SELECT attname FROM pg_attribute WHERE attrelid = {}::regclass AND attnum > 0").format(
+            self.sql.Literal(self.text(self.ledger))
+        )
 
-    def add_offsets(self) -> Composable:
-        """Digests from now on."""
-        return self.sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS offsets text NOT NULL DEFAULT ''").format(
-            self.ledger
+    def add_column(self, name: str) -> Composable:
+        """One of :data:`ADDED_COLUMNS`, kept from now on."""
+        return self.sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} text NOT NULL DEFAULT ''").format(
+            self.ledger, self.sql.Identifier(name)
         )
 
     def claim(self, batch: Tip, rows: int) -> Composable:
@@ -136,20 +138,21 @@ class TableStatements:
             rows,
             self.target.path[1],
             batch.offsets if batch else "",
+            batch.ends if batch else "",
         )
-        return self.sql.SQL("INSERT INTO {} (job, version, epoch, rows, target, offsets) VALUES ({})").format(
+        return self.sql.SQL("INSERT INTO {} (job, version, epoch, rows, target, offsets, ends) VALUES ({})").format(
             self.ledger, self.sql.SQL(", ").join(map(self.sql.Literal, values))
         )
 
     def newest(self, below: int | None) -> Composable:
-        """Newest version of the job; newest batch of this version (before ``below``), its offsets and rows; rows that
-        were published. Each NULL for none."""
+        """Newest version of the job; newest batch of this version (before ``below``), its offsets, their text and its
+        rows; rows that were published. Each NULL for none."""
         sql = self.sql
         until = sql.SQL("" if below is None else " AND epoch < {}").format(sql.Literal(below))
         return sql.SQL(
-            "SELECT l.version, n.epoch, n.offsets, n.rows, l.published FROM (SELECT max(version) AS version, "
+            "SELECT l.version, n.epoch, n.offsets, n.ends, n.rows, l.published FROM (SELECT max(version) AS version, "
             "max(rows) FILTER (WHERE version = {version} AND epoch = {published}) AS published "
-            "FROM {ledger} WHERE job = {job}{others}) l LEFT JOIN (SELECT epoch, offsets, rows FROM {ledger} "
+            "FROM {ledger} WHERE job = {job}{others}) l LEFT JOIN (SELECT epoch, offsets, ends, rows FROM {ledger} "
             "WHERE job = {job} AND version = {version} AND epoch >= 0{until} ORDER BY epoch DESC LIMIT 1) n ON true"
         ).format(
             version=sql.Literal(self.identity.version),

@@ -56,7 +56,8 @@ class WrittenFormat:
 class Ledger:
     """What a job has written last. ``offsets``: digest of what the batch read, None in ledgers of earlier versions of
     the package, which did not note batches without rows; ``files``: of that batch; ``done``: all of them are there;
-    ``before``: digest of the batch before one that is not done."""
+    ``before``, ``ends_before``: digest and text of the end offsets of the batch before one that is not done; ``ends``:
+    text of this one's."""
 
     version: int
     epoch: int
@@ -65,6 +66,8 @@ class Ledger:
     rows: int
     files: tuple[str, ...] = ()
     before: str = ""
+    ends: str = ""
+    ends_before: str = ""
 
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> FilesLoader:
@@ -103,8 +106,10 @@ class FilesLoader(TableSink):
     def _prepare(self, tip: CheckpointTip) -> None:
         self.store.check_root()
         ledger, committed = self._ledger(), tip.committed
-        if ledger is not None and ledger.offsets is None and committed and ledger.epoch < committed.batch:
-            self._note(Ledger(ledger.version, committed.batch, committed.offsets, True, 0))
+        is_older = ledger.offsets is None if ledger is not None else tip.is_older
+        if is_older and committed and (ledger is None or ledger.epoch < committed.batch):
+            version = self.identity.version if ledger is None else ledger.version
+            self._note(Ledger(version, committed.batch, committed.offsets, True, 0))
         super()._prepare(tip)
 
     def _transaction(self) -> AbstractContextManager[Ledger | None]:
@@ -123,8 +128,8 @@ class FilesLoader(TableSink):
             return Found(SinkFacts(exists=False))
         if ledger.version != self.identity.version:
             return Found(SinkFacts(version=ledger.version))
-        previous = Tip(ledger.epoch - 1, ledger.before) if ledger.epoch else None
-        tip = Tip(ledger.epoch, ledger.offsets or "") if ledger.done else previous
+        previous = Tip(ledger.epoch - 1, ledger.before, ledger.ends_before) if ledger.epoch else None
+        tip = Tip(ledger.epoch, ledger.offsets or "", ledger.ends) if ledger.done else previous
         return Found(SinkFacts(tip, ledger.version), rows=ledger.rows)
 
     def _apply(self, ledger: Ledger | None, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:  # noqa: ARG002
@@ -137,9 +142,11 @@ class FilesLoader(TableSink):
             left = ledger.files
         before = self._state(ledger).facts.tip
         parts = self._parts(staged, batch.batch)
-        begun = Ledger(version, batch.batch, batch.offsets, False, rows, (*dict.fromkeys((*left, *parts)),))
+        named = (*dict.fromkeys((*left, *parts)),)
+        begun = Ledger(version, batch.batch, batch.offsets, False, rows, named, ends=batch.ends)
         if parts or left:
-            self._note(replace(begun, before=before.offsets if before else ""))
+            earlier = before or Tip(-1)
+            self._note(replace(begun, before=earlier.offsets, ends_before=earlier.ends))
         for path in left:
             if path not in parts:
                 self.store.delete(self._place(path))
@@ -186,7 +193,7 @@ class FilesLoader(TableSink):
                 bool(found["done"]),
                 int(found["rows"]),
                 tuple(map(str, found["files"])),
-                str(found.get("before", "")),
+                *(str(found.get(name, "")) for name in ("before", "ends", "ends_before")),
             )
         except (ValueError, KeyError, TypeError):
             entity = f"{self.store.address.store}.{self.folder}"

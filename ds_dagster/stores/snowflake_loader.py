@@ -24,7 +24,7 @@ from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.snowflake_connection import LOCK_SECONDS, LONG_SECONDS, SnowflakeAddress, driver
 from ds_dagster.stores.snowflake_names import column_name
-from ds_dagster.stores.snowflake_statements import DELETED_COLUMN, OFFSETS, TEXT_ONLY, Statements, neutral
+from ds_dagster.stores.snowflake_statements import ADDED_COLUMNS, DELETED_COLUMN, TEXT_ONLY, Statements, neutral
 from ds_dagster.stores.snowflake_tables import described, shape_difference
 from ds_dagster.stores.table_sink import (
     DELETED,
@@ -127,11 +127,10 @@ class SnowflakeLoader(TableSink):
 
     # --- before the first batch ---------------------------------------------------------------------------------------
 
-    def _prepare(self, tip: CheckpointTip) -> None:
-        cursor = self._cursor()
-        found = self._look(cursor)
-        self._skip = self._admitted(tip, found).skip
-        self._make(cursor, found)
+    @contextmanager
+    def _preparation(self) -> Iterator[Any]:
+        """Without a transaction: it makes things."""
+        yield self._cursor()
 
     def _look(self, cursor: Any) -> Found:
         statements, objects = self.statements, self._objects(cursor)
@@ -161,8 +160,10 @@ class SnowflakeLoader(TableSink):
                 cursor.execute(statement)
             return
         cursor.execute(statements.describe(statements.names.ledger))
-        if OFFSETS not in described(cursor).columns:
-            cursor.execute(statements.extend_ledger())
+        known = described(cursor).columns
+        for name in ADDED_COLUMNS:
+            if name not in known:
+                cursor.execute(statements.extend_ledger(name))
 
     def _make(self, cursor: Any, found: Found) -> None:
         names, objects = self.statements.names, found.target
@@ -226,11 +227,11 @@ class SnowflakeLoader(TableSink):
     def _state(self, cursor: Any, *_: Any) -> Found:
         cursor.execute(self.statements.state())
         newest, batch, published = (None if value is None else int(value) for value in cursor.fetchone())
-        offsets, rows = "", 0
+        offsets, ends, rows = "", "", 0
         if batch is not None:
-            offsets, rows = cursor.execute(self.statements.batch(batch)).fetchone()
+            offsets, ends, rows = cursor.execute(self.statements.batch(batch)).fetchone()
         published = published if self.is_full else None
-        return Found(SinkFacts(tip_of(batch, offsets), newest), rows=int(rows), published=published)
+        return Found(SinkFacts(tip_of(batch, offsets, ends), newest), rows=int(rows), published=published)
 
     def _upload(self, cursor: Any, rows: pyarrow.Table, epoch: int) -> None:
         """One file per million rows."""
@@ -249,7 +250,7 @@ class SnowflakeLoader(TableSink):
             cursor.execute(statements.clear(statements.names.target))
         if staged.num_rows:
             self._write(cursor, staged, epoch)
-        cursor.execute(statements.claim(epoch, staged.num_rows, batch.offsets))
+        cursor.execute(statements.claim(epoch, staged.num_rows, batch))
         if epoch and epoch % PRUNE_EVERY == 0 and not self.is_full:
             cursor.execute(statements.prune(epoch - KEPT_EPOCHS))
 
@@ -286,7 +287,7 @@ class SnowflakeLoader(TableSink):
             if not found.difference:
                 cursor.execute(statements.clear(statements.names.target))
                 cursor.execute(statements.publish(), timeout=LONG_SECONDS)
-            cursor.execute(statements.claim(PUBLISHED, rows, ""))
+            cursor.execute(statements.claim(PUBLISHED, rows, None))
         cursor.execute(statements.drop(statements.names.new))
         return rows
 

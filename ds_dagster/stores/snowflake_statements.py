@@ -14,6 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.stores.snowflake_names import column_name, identifier, table
 from ds_dagster.stores.snowflake_tables import Names, goes_direct
 from ds_dagster.stores.table_sink import PUBLISHED
@@ -28,8 +29,8 @@ TEXT_ONLY = ("TIME",)
 LEDGER_COLUMNS: Mapping[str, str] = MappingProxyType(
     {"JOB": "VARCHAR", "VERSION": "NUMBER(38,0)", "EPOCH": "NUMBER(38,0)", "LOADED": "NUMBER(38,0)"}
 )
-OFFSETS = "OFFSETS"
-"""Digest of what a batch has read; ledgers of earlier versions of the package have no such column."""
+ADDED_COLUMNS = ("OFFSETS", "ENDS")
+"""Digest and text of a batch's end offsets; ledgers of earlier versions of the package lack them."""
 COPY_OPTIONS = (
     "COPY INTO t FROM @s FILE_FORMAT = (TYPE=PARQUET USE_LOGICAL_TYPE=TRUE BINARY_AS_TEXT=FALSE) "
     "MATCH_BY_COLUMN_NAME = CASE_SENSITIVE ON_ERROR = ABORT_STATEMENT FORCE = TRUE PURGE = TRUE"
@@ -86,15 +87,15 @@ class Statements:
         ledger = self._table(self.names.ledger)
         columns = [_column(identifier(name), type_, required=True) for name, type_ in LEDGER_COLUMNS.items()]
         columns.append(_column(identifier("AT"), "TIMESTAMP_LTZ(9)", required=False))
-        columns.append(_column(identifier(OFFSETS), "VARCHAR", required=False))
+        columns += [_column(identifier(name), "VARCHAR", required=False) for name in ADDED_COLUMNS]
         count = exp.select(exp.alias_(exp.Count(this=exp.Star()), "N", quoted=True))
         locks = count.from_(ledger.copy()).where(_equals("EPOCH", LOCK)).subquery("L")
         row = exp.select(*(_literal(value) for value in ("", 0, LOCK, 0))).from_(locks).where(_equals("N", 0))
         return _print(_create(ledger, columns, kept=True)), _print(self._into(ledger, list(LEDGER_COLUMNS), row))
 
-    def extend_ledger(self) -> str:
-        """Digests from now on."""
-        added = _column(identifier(OFFSETS), "VARCHAR", required=False)
+    def extend_ledger(self, name: str) -> str:
+        """One of :data:`ADDED_COLUMNS`, kept from now on."""
+        added = _column(identifier(name), "VARCHAR", required=False)
         return _print(exp.Alter(this=self._table(self.names.ledger), kind="TABLE", actions=[added]))
 
     def create_table(self, name: str) -> str:
@@ -145,16 +146,17 @@ class Statements:
         return _print(found.from_(self._table(self.names.ledger)).where(_equals("JOB", self.identity.job)))
 
     def batch(self, epoch: int) -> str:
-        """Offsets and rows of a batch of this version."""
-        found = exp.select(exp.column(identifier(OFFSETS)), exp.column(identifier("LOADED")))
+        """Offsets, their text and rows of a batch of this version."""
+        found = exp.select(*(exp.column(identifier(name)) for name in (*ADDED_COLUMNS, "LOADED")))
         mine = exp.and_(self._own_version(), _equals("EPOCH", epoch))
         return _print(found.from_(self._table(self.names.ledger)).where(mine))
 
-    def claim(self, epoch: int, rows: int, offsets: str) -> str:
-        """The ledger row of a batch."""
-        values = [_literal(value) for value in (self.identity.job, self.identity.version, epoch, rows, offsets)]
+    def claim(self, epoch: int, rows: int, batch: Tip | None) -> str:
+        """The ledger row of a batch; None: it is not one of the source."""
+        ends = (batch.offsets, batch.ends) if batch else ("", "")
+        values = [_literal(value) for value in (self.identity.job, self.identity.version, epoch, rows, *ends)]
         row = exp.select(*values, exp.CurrentTimestamp())
-        return _print(self._into(self._table(self.names.ledger), [*LEDGER_COLUMNS, OFFSETS, "AT"], row))
+        return _print(self._into(self._table(self.names.ledger), [*LEDGER_COLUMNS, *ADDED_COLUMNS, "AT"], row))
 
     def total(self) -> str:
         """Rows of all batches of this version."""

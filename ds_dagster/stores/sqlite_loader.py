@@ -28,16 +28,24 @@ R = TypeVar("R")
 BUSY_SECONDS = 30.0
 META_STATEMENTS = (
     "CREATE TABLE IF NOT EXISTS ds_ledger (job TEXT NOT NULL, version INTEGER NOT NULL, epoch INTEGER NOT NULL, "
-    "rows INTEGER NOT NULL, at REAL NOT NULL, offsets TEXT NOT NULL DEFAULT '', PRIMARY KEY (job, version, epoch)) "
+    "rows INTEGER NOT NULL, at REAL NOT NULL, offsets TEXT NOT NULL DEFAULT '', "
+    "ends TEXT NOT NULL DEFAULT '', PRIMARY KEY (job, version, epoch)) "
     "WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS ds_columns (position INTEGER PRIMARY KEY, name TEXT NOT NULL, type TEXT NOT NULL, "
     "nullable INTEGER NOT NULL, key_position INTEGER)",
 )
-ADD_OFFSETS = "ALTER TABLE ds_ledger ADD COLUMN offsets TEXT NOT NULL DEFAULT ''"
-"""Ledgers of earlier versions of the package knew a batch by its number alone."""
+ADDED_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "offsets": "ALTER TABLE ds_ledger ADD COLUMN offsets TEXT NOT NULL DEFAULT ''",
+        "ends": "ALTER TABLE ds_ledger ADD COLUMN ends TEXT NOT NULL DEFAULT ''",
+    }
+)
+"""Digest and text of a batch's end offsets: ledgers of earlier versions of the package lack them."""
 NEWEST = "SELECT max(CASE WHEN job = ? THEN version END), count(*) FROM ds_ledger"
-NEWEST_BATCH = "SELECT epoch, offsets, rows FROM ds_ledger WHERE job = ? AND version = ? ORDER BY epoch DESC LIMIT 1"
-NOTE = "INSERT INTO ds_ledger (job, version, epoch, rows, at, offsets) VALUES (?, ?, ?, ?, ?, ?)"
+NEWEST_BATCH = (
+    "SELECT epoch, offsets, ends, rows FROM ds_ledger WHERE job = ? AND version = ? ORDER BY epoch DESC LIMIT 1"
+)
+NOTE = "INSERT INTO ds_ledger (job, version, epoch, rows, at, offsets, ends) VALUES (?, ?, ?, ?, ?, ?, ?)"
 PRUNE = "DELETE FROM ds_ledger WHERE job = ? AND version = ? AND epoch < ?"
 OTHERS = -1
 """Version that the rows of a job of another journal count as: the file is this folder's, so they are replaced."""
@@ -119,11 +127,15 @@ class SqliteLoader(TableSink):
             self._admitted(tip, Found(SinkFacts(exists=False)))
         super()._prepare(tip)
 
+    def _tip(self) -> Tip | None:
+        return super()._tip() if self.path.is_file() else None
+
     def _look(self, connection: sqlite3.Connection) -> Found:
         for statement in META_STATEMENTS:
             connection.execute(statement)
-        if not has_column(connection, "ds_ledger", "offsets"):
-            connection.execute(ADD_OFFSETS)
+        for name, statement in ADDED_COLUMNS.items():
+            if not has_column(connection, "ds_ledger", name):
+                connection.execute(statement)
         found = self._state(connection)
         columns = connection.execute("SELECT name, type, nullable, key_position FROM ds_columns ORDER BY position")
         existing, wanted = columns.fetchall(), self._meta_rows()
@@ -159,9 +171,10 @@ class SqliteLoader(TableSink):
     def _state(self, connection: sqlite3.Connection, *_: Any) -> Found:
         job, version = self.identity.job, self.identity.version
         newest, anybody = connection.execute(NEWEST, (job,)).fetchone()
-        batch, offsets, rows = connection.execute(NEWEST_BATCH, (job, version)).fetchone() or (None, None, 0)
+        found = connection.execute(NEWEST_BATCH, (job, version)).fetchone()
+        batch, offsets, ends, rows = found or (None, "", "", 0)
         earlier = OTHERS if newest is None and anybody else newest
-        return Found(SinkFacts(tip_of(batch, offsets), earlier), rows=rows)
+        return Found(SinkFacts(tip_of(batch, offsets, ends), earlier), rows=rows)
 
     def _apply(self, connection: sqlite3.Connection, rows: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
         if replaces:
@@ -169,7 +182,7 @@ class SqliteLoader(TableSink):
             connection.execute("DELETE FROM ds_ledger")
         self._write(connection, rows)
         job, version, epoch = self.identity.job, self.identity.version, batch.batch
-        connection.execute(NOTE, (job, version, epoch, rows.num_rows, time.time(), batch.offsets))
+        connection.execute(NOTE, (job, version, epoch, rows.num_rows, time.time(), batch.offsets, batch.ends))
         connection.execute(PRUNE, (job, version, epoch - KEPT_EPOCHS))
 
     def _write(self, connection: sqlite3.Connection, rows: pyarrow.Table) -> None:

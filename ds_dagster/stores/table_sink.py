@@ -84,6 +84,14 @@ class TableSink(ABC):
         """
         self._guarded("prepare the table", lambda: self._prepare(tip))
 
+    def tip(self) -> Tip | None:
+        """The newest batch in the ledger of this job and version, None for none; nothing is made but the ledger.
+
+        Raises:
+            ExternalError: the store cannot be reached.
+        """
+        return self._guarded("read the ledger", self._tip)
+
     def load(self, rows: pyarrow.Table, batch: Tip) -> LoadResult:
         """Apply one batch exactly once.
 
@@ -112,10 +120,14 @@ class TableSink(ABC):
     # --- the rules ----------------------------------------------------------------------------------------------------
 
     def _prepare(self, tip: CheckpointTip) -> None:
-        with self._transaction() as work:
+        with self._preparation() as work:
             found = self._look(work)
             self._skip = self._admitted(tip, found).skip
             self._make(work, found)
+
+    def _tip(self) -> Tip | None:
+        with self._preparation() as work:
+            return self._look(work).facts.tip
 
     def _load(self, rows: pyarrow.Table, batch: Tip) -> tuple[LoadResult, int]:
         """What the batch did, and how many rows of the run it stands for."""
@@ -165,6 +177,10 @@ class TableSink(ABC):
         """Around a look and what follows from it."""
         return nullcontext()
 
+    def _preparation(self) -> AbstractContextManager[Any]:
+        """Around the first look and what is made then."""
+        return self._transaction()
+
     @abstractmethod
     def _look(self, work: Any) -> Found:
         """Everything the decision wants to know; makes the ledger where there is none."""
@@ -197,9 +213,9 @@ def opened(spec: WriteSpec, resolve: Resolver) -> tuple[TableTarget, Mapping[str
     return spec.table, {name: resolve(value) for name, value in spec.options.items()}
 
 
-def tip_of(batch: Any, offsets: Any) -> Tip | None:
+def tip_of(batch: Any, offsets: Any, ends: Any = "") -> Tip | None:
     """A batch as a ledger's columns keep it, NULL for none."""
-    return None if batch is None else Tip(int(batch), offsets or "")
+    return None if batch is None else Tip(int(batch), offsets or "", ends or "")
 
 
 def column_difference(existing: Mapping[str, str], wanted: Mapping[str, str]) -> str:

@@ -17,7 +17,6 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark import query as face
-from ds_dagster.spark.application import sink_identity
 from ds_dagster.spark.application_query import prepare_application
 from ds_dagster.spark.clock import lateness_edge_millis
 from ds_dagster.spark.faults import SPARK_ERRORS
@@ -190,7 +189,7 @@ class RunningQuery:
         )
 
     def _prepared_application(self, identity: SinkIdentity) -> face.PreparedQuery:
-        owners = {part.name: sink_identity(identity, part) for part in self.query.members}
+        owners = {part.name: identity.of_member(part.name) for part in self.query.members}
         loaders = {name: self._loader(name, owner) for name, owner in owners.items()}
         captures = {name: self._capture(name, owner) for name, owner in owners.items()}
         return prepare_application(

@@ -10,7 +10,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +368,36 @@ def test_a_ledger_of_an_earlier_package_is_taken_over(local: World) -> None:
     made.loader.prepare(CheckpointTip(Tip(6, "cc")))
     assert made.loader.load(batch(2), Tip(7, "dd")).rows == 1
     assert refused(made.loader, CheckpointTip(Tip(6, "cc"))) == "CHECKPOINT_BEHIND_SINK"
+
+
+def test_an_earlier_package_left_no_ledger_where_no_row_came(local: World) -> None:
+    """A checkpoint of its: the sink goes on, and from now on its ledger may not be missing."""
+    made = loader(local)
+    older = CheckpointTip(Tip(6, "cc"), is_older=True)
+    for planned in (None, Tip(7, "dd")):
+        made.loader.prepare(replace(older, planned=planned))
+        (ledger,) = Path(local.place("_ds_dagster")).iterdir()
+        ledger.unlink()
+    made.loader.prepare(older)
+    assert made.loader.load(batch(2), Tip(7, "dd")).rows == 1
+    assert refused(made.loader, CheckpointTip(Tip(6, "cc"))) == "CHECKPOINT_BEHIND_SINK"
+
+
+def test_a_checkpoint_says_once_that_its_sinks_keep_ledgers(local: World) -> None:
+    """A query of an earlier package, over batches without rows, goes on, and not without its ledger."""
+    local.compile(EVENTS.format("json", "") + COPY.format("json", "", "id", " WHERE id > 5"))
+    local.send("a.jsonl", lines(1))
+    assert local.run() is None
+    shutil.rmtree(local.place("_ds_dagster"))
+    with pytest.raises(DsError) as problem:
+        local.run()
+    assert problem.value.condition == "TARGET_GONE"
+    (local.folder / "copy-v1" / "ds-targets.json").unlink()  # what an earlier package left
+    assert local.run() is None
+    shutil.rmtree(local.place("_ds_dagster"))
+    with pytest.raises(DsError) as problem:
+        local.run()
+    assert problem.value.condition == "TARGET_GONE"
 
 
 def test_a_part_that_is_cut_short_is_written_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.errors import DsError
 
 pytestmark = pytest.mark.conformance
 A, B, C = (letter * 64 for letter in "abc")
+ENDS = ('{"offsets":[{"t":{"0":4}}],"sources":{"s":"it\'s"}}', '{"offsets":[{"t":{"0":5}}],"sources":{}}')
 BEFORE = CheckpointTip(Tip(0, A))
 DONE = CheckpointTip(Tip(0, A), Tip(1, B))
 
@@ -83,6 +85,18 @@ def test_a_batch_without_rows_counts(sink: Any, batch: Any) -> None:
     sink.loader().load(batch([]), Tip(0, A))
     sink.loader(tip=BEFORE)
     assert refused(lambda: sink.loader(tip=CheckpointTip())) == "CHECKPOINT_BEHIND_SINK"
+
+
+def test_the_ledger_keeps_where_its_last_batch_ends(sink: Any, batch: Any) -> None:
+    """So that a checkpoint can be made from it; whoever asks makes nothing."""
+    loader = sink.loader()
+    loader.load(batch([("./a", 1)]), Tip(0, A, ENDS[0]))
+    assert loader.tip().ends == ENDS[0]
+    loader.load(batch([]), Tip(1, B, ENDS[1]))
+    found = sink.open_loader(sink.target(), SinkIdentity("test/j/q", 1)).tip()
+    assert found.is_same(Tip(1, B)) and found.ends == ENDS[1]
+    assert sink.open_loader(sink.target(), SinkIdentity("test/j/q", 2)).tip() is None
+    assert sink.rows() == [("./a", 1)]
 
 
 def test_a_target_that_was_removed_is_gone(loaded: Any, batch: Any) -> None:

@@ -262,7 +262,7 @@ def test_admin(postgres_settings: Mapping[str, str], address: PostgresAddress, s
 def test_a_ledger_of_an_earlier_package_is_taken_over(address: PostgresAddress, schema: str, cursor: Any) -> None:
     """It knew batches by number alone."""
     load(address, target(schema), 1, rows(("./a", 1)))
-    cursor.execute(f"ALTER TABLE {schema}.ds_ledger DROP COLUMN offsets")
+    cursor.execute(f"ALTER TABLE {schema}.ds_ledger DROP COLUMN offsets, DROP COLUMN ends")
     loader = Driven(PostgresLoader(address, target(schema), SinkIdentity("j", 1)))
     loader.prepare()
     assert loader.load(rows(("./a", 9)), Tip(0, "bb")).replayed, "compared by number"

@@ -17,6 +17,7 @@ import pytest
 
 from ds_dagster.catalog.builder import declare
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import (
@@ -353,13 +354,15 @@ GOLDEN_CALLS = {
     UPSERT.drop("X"): 'DROP TABLE IF EXISTS "D"."S"."X"',
     UPSERT.state(): 'SELECT MAX("VERSION"), MAX(CASE WHEN "VERSION" = 2 AND "EPOCH" >= 0 THEN "EPOCH" END), '
     f'MAX(CASE WHEN "VERSION" = 2 AND "EPOCH" = -1 THEN "LOADED" END) FROM {LEDGER} WHERE "JOB" = {JOB}',
-    UPSERT.batch(7): f'SELECT "OFFSETS", "LOADED" FROM {LEDGER} WHERE ("JOB" = {JOB} AND "VERSION" = 2) '
+    UPSERT.batch(7): f'SELECT "OFFSETS", "ENDS", "LOADED" FROM {LEDGER} WHERE ("JOB" = {JOB} AND "VERSION" = 2) '
     'AND "EPOCH" = 7',
-    UPSERT.extend_ledger(): f'ALTER TABLE {LEDGER} ADD "OFFSETS" VARCHAR',
+    UPSERT.extend_ledger("OFFSETS"): f'ALTER TABLE {LEDGER} ADD "OFFSETS" VARCHAR',
     UPSERT.replace(): 'CREATE OR REPLACE TABLE "D"."S"."T" ("URL" VARCHAR, "N" DECIMAL(38, 0) NOT NULL, '
     f'"TAGS" VARIANT) COPY GRANTS AS SELECT "URL", "N", "TAGS" FROM "D"."S"."{UPSERT.names.new}"',
-    UPSERT.claim(PUBLISHED, 3, ""): f'INSERT INTO {LEDGER} ("JOB", "VERSION", "EPOCH", "LOADED", "OFFSETS", "AT") '
-    f"SELECT {JOB}, 2, -1, 3, '', CURRENT_TIMESTAMP()",
+    UPSERT.claim(PUBLISHED, 3, None): f'INSERT INTO {LEDGER} ("JOB", "VERSION", "EPOCH", "LOADED", "OFFSETS", '
+    f"\"ENDS\", \"AT\") SELECT {JOB}, 2, -1, 3, '', '', CURRENT_TIMESTAMP()",
+    UPSERT.claim(7, 3, Tip(7, "aa", '{"it\'s":1}')): f'INSERT INTO {LEDGER} ("JOB", "VERSION", "EPOCH", "LOADED", '
+    f'"OFFSETS", "ENDS", "AT") SELECT {JOB}, 2, 7, 3, \'aa\', \'{{"it\\\'s":1}}\', CURRENT_TIMESTAMP()',
     UPSERT.prune(5): f'DELETE FROM {LEDGER} WHERE ("JOB" = {JOB} AND "VERSION" = 2) AND "EPOCH" BETWEEN 0 AND 5',
     UPSERT.put("/tmp/o'b/*.parquet", 7): "PUT 'file:///tmp/o\\'b/*.parquet' "
     f"@{UPSERT.names.stage}/v2_b7/ AUTO_COMPRESS=FALSE OVERWRITE=TRUE",

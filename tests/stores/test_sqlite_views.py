@@ -147,6 +147,7 @@ def test_a_ledger_of_an_earlier_package_is_taken_over(tmp_path: Path) -> None:
     made.close()
     with closing(sqlite3.connect(view_path(tmp_path, NAME))) as connection:
         connection.execute("ALTER TABLE ds_ledger DROP COLUMN offsets")
+        connection.execute("ALTER TABLE ds_ledger DROP COLUMN ends")
     again = loader(tmp_path)
     assert again.load(rows(("./a", 9)), Tip(0, "bb")).replayed, "compared by number"
     again.load(rows(("./b", 1)), Tip(1, "cc"))

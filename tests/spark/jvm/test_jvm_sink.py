@@ -327,7 +327,7 @@ def test_the_marker_tells_the_offsets_of_every_batch(lab: Any, broker: Any) -> N
     assert batch == 2
     offsets = [{origin: {"0": 30}}]
     canonical = json.dumps(offsets, separators=(",", ":")).encode()
-    assert metadata == {"digest": hashlib.sha256(canonical).hexdigest(), "offsets": offsets}
+    assert metadata == {"digest": hashlib.sha256(canonical).hexdigest(), "offsets": offsets, "sources": {}}
     mark(lab, broker, target, 1, json.dumps({"digest": "aa"}))
     with pytest.raises(DsError) as problem:
         write(lab, broker, frame, target)

@@ -38,7 +38,7 @@ public final class BatchLog {
     return new BatchLog(checkpoint, session.sessionState().newHadoopConf());
   }
 
-  /** JSON of {@code committed} and {@code planned}, each null or a batch with its {@code batch} and {@code offsets}. */
+  /** JSON of {@code committed} and {@code planned}, each null or a batch with its {@code batch}, {@code offsets} (digest) and {@code ends}. */
   public static String tip(SparkSession session, String checkpoint) {
     BatchLog log = of(session, checkpoint);
     long planned = newest(log.offsets, log.hadoop);
@@ -58,9 +58,11 @@ public final class BatchLog {
   }
 
   private Map<String, Object> described(long batch) {
+    EndOffsets end = endOffsets(batch);
     Map<String, Object> found = new LinkedHashMap<>();
     found.put("batch", batch);
-    found.put("offsets", endOffsets(batch).digest());
+    found.put("offsets", end.digest());
+    found.put("ends", end.json());
     return found;
   }
 

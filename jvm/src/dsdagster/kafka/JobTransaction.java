@@ -192,7 +192,7 @@ final class JobTransaction {
       return;
     }
     begin(epoch);
-    OffsetAndMetadata marker = Marker.of(epoch, endOffsets(epoch));
+    OffsetAndMetadata marker = Marker.of(epoch, endOffsets(epoch), settings.sources);
     try {
       producer.sendOffsetsToTransaction(
           Map.of(markerPartition(), marker), new ConsumerGroupMetadata(settings.markerGroup));

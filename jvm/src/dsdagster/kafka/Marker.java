@@ -14,9 +14,10 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
  * The last batch in a topic, as the offset of a consumer group: its number, and as the offset's metadata which offsets it
  * ends at.
  *
- * <p>The metadata is JSON: {@code digest} of the end offsets, and {@code offsets} themselves while both fit into what a
- * broker takes ({@code offset.metadata.max.bytes}, 4 kB unless changed). It is empty where the batch has no checkpoint, and
- * in markers of earlier versions of the package.
+ * <p>The metadata is JSON: {@code digest} of the end offsets, and, while all fits into what a broker takes
+ * ({@code offset.metadata.max.bytes}, 4 kB unless changed), the {@code offsets} themselves and the {@code sources} they
+ * are of: a job can go on from them when its checkpoint is lost. It is empty where the batch has no checkpoint, and in
+ * markers of earlier versions of the package.
  *
  * @param batch its number, -1 for none
  * @param digest of its end offsets, empty where nobody knows
@@ -45,14 +46,20 @@ record Marker(long batch, String digest) {
     throw new OperatorFault("KAFKA_MARKER_UNREADABLE", "the marker's metadata is not of this version: " + metadata);
   }
 
-  /** What is committed for a batch; null offsets where it has no checkpoint. */
-  static OffsetAndMetadata of(long batch, EndOffsets offsets) {
+  /**
+   * What is committed for a batch.
+   *
+   * @param offsets null where it has no checkpoint
+   * @param sources JSON object, what tells each source from a later one of its name
+   */
+  static OffsetAndMetadata of(long batch, EndOffsets offsets, String sources) {
     if (offsets == null) {
       return new OffsetAndMetadata(batch);
     }
     ObjectNode metadata = MAPPER.createObjectNode().put("digest", offsets.digest());
     String digest = metadata.toString();
-    String all = metadata.putRawValue("offsets", new RawValue(offsets.json())).toString();
+    metadata.putRawValue("offsets", new RawValue(offsets.json()));
+    String all = metadata.putRawValue("sources", new RawValue(sources)).toString();
     boolean fits = all.getBytes(StandardCharsets.UTF_8).length <= METADATA_BYTES;
     return new OffsetAndMetadata(batch, fits ? all : digest);
   }

@@ -18,6 +18,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * one); {@code marker.group} (job and checkpoint version, so that a new checkpoint meets no old marker);
  * {@code replay.epoch} (the one batch that may be in the topic already and is skipped then, -1 or left out for none);
  * {@code checkpoint} (where the batches' offsets are looked up for the marker; left out: the marker holds none);
+ * {@code sources} (JSON object for the marker, source to what tells it from a later one of its name);
  * {@code epoch} (the batch's number, where the sink is written inside a function called with every batch);
  * {@code row.log.job} (job whose row logs are written with each batch, none when left out); {@code kafka.*} for
  * producer and admin client. Columns: {@code value} binary, and if wanted {@code key} binary, {@code headers} array of
@@ -33,6 +34,7 @@ final class SinkSettings implements Serializable {
   final String transactionalId;
   final String markerGroup;
   final String checkpoint;
+  final String sources;
   final long replayEpoch;
   final String rowLogJob;
   private final long epoch;
@@ -48,6 +50,7 @@ final class SinkSettings implements Serializable {
     transactionalId = required(options, "transactional.id");
     markerGroup = options.getOrDefault("marker.group", transactionalId);
     checkpoint = options.getOrDefault("checkpoint", "");
+    sources = options.getOrDefault("sources", "{}");
     replayEpoch = options.getLong("replay.epoch", NO_REPLAY);
     rowLogJob = options.getOrDefault("row.log.job", "");
     epoch = options.getLong("epoch", EPOCH_UNKNOWN);

@@ -1,0 +1,56 @@
+"""The last batch that a job has committed into a topic, as its transactional sink notes it: see ``Marker.java``."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+from ds_dagster.catalog.ledger import Tip, ends_text
+from ds_dagster.errors import error
+
+ATTEMPTS = 10
+"""How often it is asked for while the client gives bytes that are no text, see :func:`_tip`."""
+
+
+def read_marker(admin: Any, group: str, topic: str, seconds: float) -> Tip | None:
+    """The batch in a consumer group's offset, None for none.
+
+    Args:
+        admin: client of librdkafka.
+        group: of the job and its checkpoint version.
+        topic: that it writes.
+        seconds: bound of the request.
+
+    Raises:
+        KafkaException: the brokers cannot be asked, or a transaction of the group is not decided yet.
+        ExternalError: KAFKA_MARKER_UNREADABLE.
+    """
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+    for _ in range(ATTEMPTS):
+        answers = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=seconds)
+        (found,) = answers[group].result(2 * seconds).topic_partitions
+        if found.error is not None:
+            raise KafkaException(found.error)
+        if found.offset < 0:
+            return None
+        with suppress(UnicodeDecodeError):
+            return _tip(found.offset, found.metadata or "")
+    raise error("KAFKA_MARKER_UNREADABLE", detail=f"the metadata of consumer group {group} is no text")
+
+
+def _tip(batch: int, metadata: str) -> Tip:
+    """Of JSON with anything behind it: the client ends the text at the next zero byte in memory, not where it ends."""
+    if not metadata:
+        return Tip(batch)
+    try:
+        noted, _ = json.JSONDecoder().raw_decode(metadata)
+        digest = str(noted["digest"])
+    except (ValueError, KeyError, TypeError):
+        raise error("KAFKA_MARKER_UNREADABLE", detail=f"the marker is not of this version: {metadata}") from None
+    if "sources" not in noted:
+        return Tip(batch, digest)
+    offsets, sources = (json.dumps(noted[name], separators=(",", ":")) for name in ("offsets", "sources"))
+    return Tip(batch, digest, ends_text(offsets, sources))
