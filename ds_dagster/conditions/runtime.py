@@ -215,6 +215,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "`ds repair {name}` lists the ways; `ds reset {name}` resets it all the same",
     ),
     Condition(
+        "REPAIR_FROM_SINK_REFUSED",
+        "user",
+        "{name} cannot go on from its sink: {reason}",
+        "put a newer copy of the checkpoint back; else `ds repair {name} --reset` resets it where that is exact, and "
+        "`ds reset {name}` in any case",
+    ),
+    Condition(
         "CHECKPOINT_UNKNOWN",
         "user",
         "the folder {path} exists, but the journal knows of no checkpoint of {name} there",

@@ -298,7 +298,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "{table} has {sink}, which is not the batch that the checkpoint ends at ({checkpoint})",
         "the checkpoint is older than its sink: a restored copy, or the end of it was lost with the machine; put the "
-        "newer checkpoint back, or `ds reset` the query",
+        "newer checkpoint back; `ds repair` lists what else is exact, going on from the sink among it",
     ),
     Condition(
         "SINK_BEHIND_CHECKPOINT",

@@ -62,7 +62,7 @@ class Control:
     _watch: EngineWatch = field(init=False)
 
     def __post_init__(self) -> None:
-        self._watch = EngineWatch(self.places, self.clock, self._shares_host(), self._heard)
+        self._watch = EngineWatch(self.places, self.clock, self.shares_host(), self._heard)
 
     @classmethod
     def open(
@@ -252,9 +252,8 @@ class Control:
     ) -> Sequence[JobStatus]:
         """Watch requests until each is answered, or ``timeout`` seconds are over; never raises for a job's failure.
 
-        A job is answered when the engine has acted on its generation and it is RUNNING (proved by a finished batch or
-        a source
-        seen empty), FAILED (with its condition), STOPPED or FINISHED. What is not answered is returned as it is.
+        A job is answered when the engine has acted on its generation and it is RUNNING (proved by a finished batch or a
+        source seen empty), FAILED (with its condition), STOPPED or FINISHED. What is not answered is returned as it is.
         """
         end = self.clock.monotonic() + timeout
         told: dict[str, tuple[str, str, int | None]] = {}
@@ -403,7 +402,8 @@ class Control:
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.places.checkpoints, self.journal.identity())
 
-    def _shares_host(self) -> bool:
+    def shares_host(self) -> bool:
+        """Whether the engine's files are on this machine."""
         return self.journal.local is not None or self.launcher.shares_host
 
     def _heard(self) -> Heard:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.errors import DsError
+from ds_dagster.runtime.checkpoint_files import EVOLUTION, put_checkpoint
 from ds_dagster.spark.checkpoint_tip import batch_tip, checkpoint_tip
 from tests.spark.conftest import elsewhere
 
@@ -54,8 +55,10 @@ def test_the_digest_is_of_the_offsets_alone(
     first = checkpoint(tmp_path / "a", {0: entry(*lines, version=version)}, 1)
     later = checkpoint(tmp_path / "b", {0: entry(*lines, version=version, meta='{"batchWatermarkMs":9}') + "\n"}, 1)
     expected = Tip(0, digest(canonical))
-    assert batch_tip(spark, first, 0) == expected
-    assert batch_tip(spark, later, 0) == expected
+    found = batch_tip(spark, first, '{"s":"id"}', 0)
+    assert found == expected
+    assert found.ends == f'{{"offsets":{canonical},"sources":{{"s":"id"}}}}'
+    assert batch_tip(spark, later, "{}", 0) == expected
 
 
 def test_the_tip_on_any_file_system(spark: SparkSession, tmp_path: Path) -> None:
@@ -86,6 +89,42 @@ def test_logs_that_spark_does_not_write(
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
+def test_spark_goes_on_from_a_checkpoint_of_ours(spark: SparkSession, tmp_path: Path, version: str) -> None:
+    """Made of the last batch alone, with nothing of the one that is lost: the next batch begins where that ended."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.streaming.offsetLog.formatVersion", version)
+    read: dict[int, list[int]] = {}
+
+    def run(place: Path, batches: int) -> None:
+        source = session.readStream.format("rate-micro-batch").name("beats").option("rowsPerBatch", 2).load()
+        query = (
+            source.writeStream.foreachBatch(
+                lambda rows, epoch: read.update({epoch: [row["value"] for row in rows.collect()]})
+            )
+            .option("checkpointLocation", place.as_uri())
+            .start()
+        )
+        while len(read) < batches:
+            assert query.isActive, query.exception()
+        query.stop()
+
+    lost = tmp_path / "lost"
+    run(lost, 3)
+    end = checkpoint_tip(session, str(lost)).committed
+    assert end is not None
+    made = tmp_path / "made"
+    named = session.conf.get(EVOLUTION) == "true"
+    put_checkpoint(made, batch_tip(session, str(lost), "{}", end.batch), named=named)
+    assert checkpoint_tip(session, str(made)) == CheckpointTip(end)
+    known = {epoch: rows for epoch, rows in read.items() if epoch <= end.batch}
+    read.clear()
+    run(made, 2)
+    assert min(read) == end.batch + 1, "no batch is run again"
+    values = [value for rows in (known | read).values() for value in rows]
+    assert sorted(values) == list(range(len(values)))
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
 def test_what_spark_itself_writes(spark: SparkSession, tmp_path: Path, version: str) -> None:
     """Both formats of the offset log; the second names its sources."""
     session = spark.newSession()
@@ -97,7 +136,7 @@ def test_what_spark_itself_writes(spark: SparkSession, tmp_path: Path, version: 
         assert query.isActive
     query.stop()
     tip = checkpoint_tip(session, place)
-    assert tip.committed == batch_tip(session, place, tip.committed.batch)
+    assert tip.committed == batch_tip(session, place, "{}", tip.committed.batch)
     text = (tmp_path / "cp" / "offsets" / "0").read_text()
     assert text.startswith(f"v{version}\n")
     assert ("beats:" in text) == (version == "2")

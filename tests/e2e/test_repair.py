@@ -1,0 +1,146 @@
+"""``ds repair`` of a job whose checkpoint lost its end, or is gone, while its sink has more: what it offers, what it
+does, and every row in the sink once, told by the server itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.feeding import WAIT, House, Row, until
+
+NUMBERS = count()
+COPIES = ("handed_on", "handed_rows", "handed_view", "handed_twice")
+WORDS = ("a", "b", "c")
+
+
+def rows_of(house: House, job: str) -> list[tuple[Any, ...]]:
+    """What the job's sink holds, by a plain client of its server."""
+    read: dict[str, Callable[[], list[Row]]] = {
+        "handed_on": lambda: [record.value or {} for record in house.records("handed_on")],
+        "handed_rows": lambda: house.table("SELECT id, word FROM handed_rows"),
+        "handed_view": lambda: house.view("handed_view"),
+        "handed_twice": lambda: [
+            *(record.value or {} for record in house.records("handed_left")),
+            *house.view("handed_right"),
+        ],
+    }
+    return sorted((row["id"], row["word"]) for row in read[job]())
+
+
+def wanted(house: House, job: str) -> list[tuple[Any, ...]]:
+    """The same from what the source's topic holds."""
+    values = [record.value or {} for record in house.records("handed")] * (2 if job == "handed_twice" else 1)
+    return sorted((row["id"], row["word"].upper() if job == "handed_on" else row["word"]) for row in values)
+
+
+def send(house: House, job: str, rows: int) -> None:
+    """So many records, in a batch or two; returns when they are in the sink."""
+    house.send("handed", [{"id": next(NUMBERS), "word": WORDS[number % len(WORDS)]} for number in range(rows)])
+    until(lambda: len(rows_of(house, job)) >= len(wanted(house, job)), f"{job} has its rows")
+
+
+def checkpoint(house: House, job: str) -> Path:
+    (found,) = (path for path in (house.state / "checkpoints").glob(f"*/{job}/v*") if path.name[1:].isdecimal())
+    return found
+
+
+def repair(house: House, job: str, *options: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, JSON and errors of ``ds repair``, in a process of its own."""
+    command = (Path(sys.executable).with_name("ds"), "repair", job, "--json", *options)
+    done = subprocess.run(command, cwd=house.root, capture_output=True, text=True, timeout=WAIT, env=os.environ)
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+@pytest.fixture
+def older(house: House, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Runs a job over two batches, and stops it; yields the checkpoint between them."""
+    started: list[str] = []
+
+    def make(job: str) -> Path:
+        started.append(job)
+        house.start(job)
+        send(house, job, 5)
+        house.stop(job)
+        copy = tmp_path / job
+        shutil.copytree(checkpoint(house, job), copy)
+        house.start(job)
+        send(house, job, 4)
+        send(house, job, 3)
+        house.stop(job)
+        return copy
+
+    yield make
+    house.stop(*started)
+
+
+def goes_on(house: House, job: str, condition: str) -> None:
+    """The job is refused by name; ``ds repair`` offers to go on from the sink and does it; every row is there once."""
+    found = house.run(job)[job]
+    assert (found.state, found.condition) == ("FAILED", condition), found
+    before = rows_of(house, job)
+    code, told, _ = repair(house, job)
+    way = told["ways"][0]
+    assert (code, way["name"], way["exact"]) == (0, "from-sink", True), way
+    assert f"ds repair {job} --from-sink" == way["command"] and "ends at batch" in way["does"], way
+    assert rows_of(house, job) == before, "to look changes nothing"
+    house.send("handed", [{"id": next(NUMBERS), "word": "late"}])
+    code, told, err = repair(house, job, "--from-sink")
+    assert (code, told["after"]) == (0, "RUNNING"), (told, err)
+    send(house, job, 6)
+    assert rows_of(house, job) == wanted(house, job)
+    house.stop(job)
+    house.start(job)
+    send(house, job, 2)
+    assert rows_of(house, job) == wanted(house, job), "the new checkpoint is one like any other"
+
+
+@pytest.mark.parametrize("job", COPIES)
+def test_an_older_checkpoint_follows_its_sink(house: House, older: Callable[[str], Path], job: str) -> None:
+    copy = older(job)
+    place = checkpoint(house, job)
+    shutil.rmtree(place)
+    shutil.copytree(copy, place)
+    goes_on(house, job, "CHECKPOINT_BEHIND_SINK")
+    assert len(list(place.parent.glob("v*-replaced-*"))) == 1, "the old one is kept"
+
+
+@pytest.mark.parametrize("job", COPIES)
+def test_a_lost_checkpoint_follows_its_sink(house: House, older: Callable[[str], Path], job: str) -> None:
+    older(job)
+    shutil.rmtree(checkpoint(house, job))
+    goes_on(house, job, "CHECKPOINT_MISSING")
+
+
+def test_state_is_not_made_up(house: House) -> None:
+    """A count goes on from its checkpoint alone: the way is refused with the reason, the view is reset."""
+    house.start("handed_words")
+    house.send("handed", [{"id": next(NUMBERS), "word": "a"}])
+    until(lambda: house.view("handed_words"), "a count")
+    house.stop("handed_words")
+    shutil.rmtree(checkpoint(house, "handed_words"))
+    assert house.run("handed_words")["handed_words"].condition == "CHECKPOINT_MISSING"
+    _, told, _ = repair(house, "handed_words")
+    assert told["ways"][0]["name"] == "from-sink" and not told["ways"][0]["exact"]
+    code, told, err = repair(house, "handed_words", "--from-sink")
+    assert (code, "REPAIR_FROM_SINK_REFUSED" in json.dumps(told) + err) == (1, True)
+    assert "keeps state" in json.dumps(told) + err and "--reset" in json.dumps(told) + err
+    code, told, err = repair(house, "handed_words", "--reset")
+    assert (code, told["after"]) == (0, "RUNNING"), err
+    words = [record.value or {} for record in house.records("handed")]
+    until(
+        lambda: (
+            {row["word"]: row["n"] for row in house.view("handed_words")}
+            == {word: sum(row["word"] == word for row in words) for word in {row["word"] for row in words}}
+        ),
+        "the counts",
+    )
+    house.stop("handed_words")
