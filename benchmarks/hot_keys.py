@@ -1,5 +1,5 @@
-"""What a batch costs when one key has few rows and when it has a million: the same batches of 100 and of 5,000 rows at
-the begin (the peer) and at the end. A ratio of 1.0 is flat; below 0.8 a batch costs what is kept.
+"""What a batch costs when one key has what a few batches bring and when it has a million rows: the same batches of 100
+and of 5,000 rows at the begin (the peer) and at the end. A ratio of 1.0 is flat; below 0.8 a batch costs what is kept.
 
 All rows have one key and stay kept: sources allow an hour of lateness, frames reach an hour back. In between the state
 is filled in batches of 50,000.
