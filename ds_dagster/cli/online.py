@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from functools import partial
 from ds_dagster.catalog.entity import ProbeResult
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.skew import TellsTime
 from ds_dagster.catalog.values import PropertyValue, secret_reference
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
@@ -94,6 +95,8 @@ def _probes(project: Project, redactor: Redactor) -> Iterator[tuple[str, Probe]]
         if store.origin.text:
             resolve = _resolver(project, store.name, redactor)
             yield f"store {store.name}", partial(_store, project, store.name, resolve)
+            if read := _read_streams(project, store.name):
+                yield f"clock of {store.name}", partial(_clock, project, store.name, read, resolve)
 
 
 def _resolver(project: Project, name: str, redactor: Redactor) -> Resolver:
@@ -122,6 +125,22 @@ def _registry(registry: RegistryDefinition, resolve: Resolver) -> ProbeResult:
 def _store(project: Project, name: str, resolve: Resolver) -> ProbeResult:
     with closing(store_admin(project, name, resolve)) as admin:
         return admin.probe()
+
+
+def _read_streams(project: Project, store: str) -> list[str]:
+    """Entities of a store that queries read as streams."""
+    scans = (scan.relation for query in project.queries.values() for scan in query.scans)
+    return sorted({relation.entity for relation in scans if relation.store == store})
+
+
+def _clock(project: Project, name: str, entities: Sequence[str], resolve: Resolver) -> ProbeResult:
+    """This machine's clock against the one that stamps what is read: windows close by it."""
+    with closing(store_admin(project, name, resolve)) as admin:
+        found = admin.skew(entities) if isinstance(admin, TellsTime) else None
+    if found is None:
+        return ProbeResult(True, "stamps nothing that is read")
+    fix = "set the clock (NTP), here or there: windows over what the server stamps close by both clocks"
+    return ProbeResult(found.is_harmless, found.text(), hint="" if found.is_harmless else fix)
 
 
 def _answer(name: str, probe: Probe, redactor: Redactor, answers: queue.SimpleQueue[tuple[str, Fact]]) -> None:

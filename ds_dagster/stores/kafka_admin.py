@@ -12,8 +12,9 @@ from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawR
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.lag import SourceLag
 from ds_dagster.catalog.ledger import Tip
+from ds_dagster.catalog.skew import ClockSkew
 from ds_dagster.errors import DsError, error
-from ds_dagster.stores import kafka_faults, kafka_lag
+from ds_dagster.stores import kafka_clock, kafka_faults, kafka_lag
 from ds_dagster.stores.kafka import ENTITY_RULE
 from ds_dagster.stores.kafka_marker import read_marker
 
@@ -72,6 +73,10 @@ class KafkaAdmin:
         except DsError as problem:
             return ProbeResult(False, problem.message, int((time.monotonic() - began) * 1000), problem.hint)
         return ProbeResult(True, f"{brokers} brokers at {self.address}", int((time.monotonic() - began) * 1000))
+
+    def skew(self, entities: Sequence[str]) -> ClockSkew | None:
+        """See ``catalog.skew.TellsTime``."""
+        return kafka_clock.skew_of(self, entities)
 
     def describe(self, entity: str) -> EntityFacts | None:
         """Partitions, replicas and settings of a topic, None when it does not exist."""

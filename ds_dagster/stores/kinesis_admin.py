@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.aws_session import AwsLogin, aws_client
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
+from ds_dagster.catalog.skew import ClockSkew
 from ds_dagster.errors import DsError, error
 from ds_dagster.kinesis_aggregates import open_aggregate
 
@@ -60,6 +62,17 @@ class KinesisAdmin:
         except DsError as problem:
             return ProbeResult(False, problem.message, int((time.monotonic() - began) * 1000), problem.hint)
         return ProbeResult(True, f"Kinesis at {self.address}", int((time.monotonic() - began) * 1000))
+
+    def skew(self, entities: Sequence[str]) -> ClockSkew | None:  # noqa: ARG002, Kinesis stamps all of them
+        """See ``catalog.skew.TellsTime``: by the header ``Date`` of an answer, which is cut to seconds."""
+        began = time.time()
+        answer = self._call("list streams", "list_streams", Limit=1)
+        ended = time.time()
+        told = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        if told is None:
+            return ClockSkew()
+        stamp = parsedate_to_datetime(told).timestamp()
+        return ClockSkew(began - stamp - 1.0, ended - stamp)
 
     def describe(self, entity: str) -> EntityFacts | None:
         """Open shards, mode and retention of a stream, None when it does not exist. Kinesis stamps records on arrival;
