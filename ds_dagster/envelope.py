@@ -18,13 +18,23 @@ from ds_dagster.errors import DsError, error
 MARK = "[ds:"
 _ENVELOPE = re.compile(re.escape(MARK) + r"([A-Z0-9_]+)\] (?=\{)")
 _DETAIL = "detail"
+_SCALARS = (str, int, float, bool, type(None))
 
 
 def to_wire(failure: DsError) -> str:
     """The envelope of a failure; its span is left behind, which only a compiler's failure has."""
-    values = {name: _plain(value) for name, value in failure.params.items()}
-    values |= {_DETAIL: failure.detail} if failure.detail else {}
+    values = _values(failure) | ({_DETAIL: failure.detail} if failure.detail else {})
     return f"{MARK}{failure.condition}] {json.dumps(values)}"
+
+
+def to_parameters(failure: DsError) -> str:
+    """The parameters alone, as JSON."""
+    return json.dumps(_values(failure))
+
+
+def parameters_of(text: str) -> dict[str, object]:
+    """The inverse of :func:`to_parameters`."""
+    return dict(json.loads(text))
 
 
 def from_wire(text: str) -> DsError | None:
@@ -42,8 +52,12 @@ def _envelopes(text: str) -> Iterator[DsError]:
             yield error(found[1], **{"detail": "", **values})
 
 
+def _values(failure: DsError) -> dict[str, object]:
+    return {name: _plain(value) for name, value in failure.params.items()}
+
+
 def _plain(value: object) -> object:
     """As JSON keeps it; what it does not know is told as text, as a message would."""
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+        return [item if isinstance(item, _SCALARS) else str(item) for item in value]
+    return value if isinstance(value, _SCALARS) else str(value)

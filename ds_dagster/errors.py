@@ -175,4 +175,9 @@ def error(condition: str, /, *, span: Span | None = None, detail: str = "", **pa
     Raises:
         KeyError: the condition is not in the table (a bug a test catches).
     """
+    return error_of(condition, params, span=span, detail=detail)
+
+
+def error_of(condition: str, params: Mapping[str, object], *, span: Span | None = None, detail: str = "") -> DsError:
+    """The same with its parameters as data, whatever they are called."""
     return CLASSES[CONDITIONS[condition].kind](condition, params, span=span, detail=detail)

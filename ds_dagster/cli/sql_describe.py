@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from ds_dagster.catalog.relation import Relation
@@ -14,6 +13,7 @@ from ds_dagster.errors import error
 from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import delivery_of, uri_of
+from ds_dagster.runtime.records import Transition
 from ds_dagster.sql.commands import DescribeQuery, DescribeRelation, DescribeStatement, DescribeStore
 
 
@@ -92,7 +92,7 @@ def describe_query(session: Session, statement: DescribeQuery) -> None:
     if name not in known:
         raise error("JOB_UNKNOWN", span=statement.name.span, name=name, nearest=did_you_mean(name, known))
     if statement.part == "events":
-        session.output.table("DESCRIBE_QUERY_EVENTS", [_event(asdict(t)) for t in control.transitions(name)])
+        session.output.table("DESCRIBE_QUERY_EVENTS", [event(t) for t in control.transitions(name)])
         return
     status = control.status(name)
     found = {field: getattr(status, field) for field in QUERY_FIELDS[statement.part]}
@@ -117,9 +117,10 @@ QUERY_FIELDS: Mapping[str, tuple[str, ...]] = {
 TIMES = frozenset({"since", "next_retry"})
 
 
-def _event(transition: Mapping[str, Any]) -> dict[str, Any]:
+def event(transition: Transition) -> dict[str, Any]:
+    """One line of a job's history."""
     fields = ("kind", "source", "target", "reason", "condition", "message", "actor")
-    return {"at": clock(transition["at"]), **{field: transition[field] or None for field in fields}}
+    return {"at": clock(transition.at), **{field: getattr(transition, field) or None for field in fields}}
 
 
 EXECUTORS: Mapping[type, Executor] = {

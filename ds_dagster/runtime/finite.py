@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from sqlalchemy import Connection
 
-from ds_dagster.errors import error
+from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project import Project
 from ds_dagster.runtime import rows
 from ds_dagster.runtime.host import Observation
 from ds_dagster.runtime.records import RequestRow, StatusRow
 from ds_dagster.runtime.spec import upstream
+from ds_dagster.runtime.told import told
 
 
 def new_request(project: Project, query: BoundQuery, by: str, now: float, catch_up: float) -> RequestRow:
@@ -37,10 +38,7 @@ def open_request(connection: Connection, name: str, now: float) -> RequestRow | 
     found = rows.open_request(connection, name)
     if found is None or found.state != "STEP" or found.waiting_since >= now:
         return found
-    told = error("RUN_ABANDONED", name=name, request=found.id)
-    closed = replace(
-        found, state="FAILED", finished=now, condition=told.condition, message=told.message, hint=told.hint
-    )
+    closed = failed(found, error("RUN_ABANDONED", name=name, request=found.id), now)
     rows.save_requests(connection, [closed])
     return None
 
@@ -70,17 +68,16 @@ def ended(
     request: RequestRow,
     state: Literal["FINISHED", "FAILED"],
     seen: Observation,
-    told: Mapping[str, Any],
+    failure: DsError | None,
     now: float,
 ) -> RequestRow:
-    """The request with its outcome. ``told``: condition, message and hint of a failure."""
-    return replace(
-        request,
-        state=state,
-        finished=now,
-        rows=seen.loaded,
-        batches=seen.progress.batches,
-        condition=told.get("condition", ""),
-        message=told.get("message", ""),
-        hint=told.get("hint", ""),
-    )
+    """The request with its outcome."""
+    done = replace(request, state=state, finished=now) if failure is None else failed(request, failure, now)
+    return replace(done, rows=seen.loaded, batches=seen.progress.batches)
+
+
+def failed(request: RequestRow, failure: DsError, now: float, redact: Callable[[str], str] = str) -> RequestRow:
+    """The request with why it failed."""
+    said = told(failure, redact)
+    del said["detail"]  # kept with the job
+    return replace(request, state="FAILED", finished=now, **said)

@@ -1,4 +1,5 @@
-"""Rows of the journal as frozen records; field names are column names."""
+"""Rows of the journal as frozen records; field names are column names. ``message`` and ``hint`` are made of a row's
+``parameters`` when it is read."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from sqlalchemy import Row
 
 from ds_dagster.figures import Figures, from_json, to_json
 from ds_dagster.runtime.status import Action, DesiredState, EngineState, JobState
+from ds_dagster.runtime.told import TEXTS, read_texts
 
 RequestState = Literal["WAITING", "RUNNING", "STEP", "FINISHED", "FAILED", "STOPPED"]
 T = TypeVar("T")
@@ -22,12 +24,14 @@ class JobRow:
     relation: str
     desired: DesiredState
     generation: int
-    action: Action
+    action: Action | Literal["skip"]
     requested_by: str
     requested_at: float
     spec: str
     fingerprint: str
     checkpoint_version: int
+    skips: str = ""
+    begins: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class StatusRow(Figures):
     started: float | None = None
     writer: str = ""
     streak: str = ""
+    parameters: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class Transition:
     generation: int = 0
     seconds: float = 0.0
     actor: str = ""
+    parameters: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ class RequestRow:
     condition: str = ""
     message: str = ""
     hint: str = ""
+    parameters: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,7 @@ class EngineRow:
 def record(kind: type[T], row: Row[Any]) -> T:
     """A record from a row that has (at least) its columns."""
     found = dict(row._mapping)
+    found |= read_texts(found)
     if issubclass(kind, Figures):
         found |= {**Figures().figures(), **from_json(found["figures"])}
     return kind(**{field.name: found[field.name] for field in fields(kind)})  # type: ignore[arg-type]
@@ -121,8 +129,12 @@ def record(kind: type[T], row: Row[Any]) -> T:
 
 def values(record_: Any) -> dict[str, Any]:
     """Column values of a record."""
-    if not isinstance(record_, Figures):
-        return asdict(record_)
-    apart = record_.figures()
-    own = {field.name: getattr(record_, field.name) for field in fields(record_) if field.name not in apart}
-    return {**own, "figures": to_json(record_)}
+    if isinstance(record_, Figures):
+        apart = record_.figures()
+        found = {field.name: getattr(record_, field.name) for field in fields(record_) if field.name not in apart}
+        found["figures"] = to_json(record_)
+    else:
+        found = asdict(record_)
+    if found.get("parameters"):
+        found |= {name: "" for name in TEXTS if name in found}
+    return found

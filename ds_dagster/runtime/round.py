@@ -18,6 +18,7 @@ from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
 from ds_dagster.runtime.spec import JobSpec
 from ds_dagster.runtime.states import ACTIVE, PENDING, check_transition
 from ds_dagster.runtime.status import JobState
+from ds_dagster.runtime.told import NOTHING, told
 
 WAIT_SECONDS = 60.0
 """A job that waits for another one is tried again so often even if nothing is heard of that one."""
@@ -25,7 +26,7 @@ WAIT_SECONDS = 60.0
 MOST_STEPS = 4
 """More transitions than this of one job in one round would be a loop (a restart takes three)."""
 
-_CLEAR: Mapping[str, Any] = {"condition": "", "message": "", "hint": "", "detail": "", "next_retry": None}
+_CLEAR: Mapping[str, Any] = {**NOTHING, "next_retry": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class Round:
         elif seen.phase == "finished":
             self.effects.append(Effect("forget", name))
             self._move(name, "FINISHED", "everything available is loaded", attempts=0, **_CLEAR)
-            self._close_request(name, "FINISHED", seen, {})
+            self._close_request(name, "FINISHED", seen, None)
         elif seen.phase == "stopped" and status.state == "STOPPING":
             self._stopped(name, "it ended as asked")
         elif seen.phase == "stopped":
@@ -141,7 +142,7 @@ class Round:
             return
         batch = status.batch if seen.progress.batch is None else seen.progress.batch
         streak = Streak.after(status.streak, failure.condition, batch, situation.now)
-        attempts, told = status.attempts + 1, _told(failure) | {"streak": streak.to_json()}
+        attempts, said = status.attempts + 1, told(failure) | {"streak": streak.to_json()}
         decision = decide(
             failure.fault,
             attempts,
@@ -152,12 +153,12 @@ class Round:
             now=situation.now,
         )
         if decision.after is not None:
-            self._back_off(name, attempts, decision.because, decision.after, **told)
+            self._back_off(name, attempts, decision.because, decision.after, **said)
             return
         if failure.condition == "CHECKPOINT_UNKNOWN":
-            told["checkpoint_version"] = 0
-        self._move(name, "FAILED", decision.because, attempts=attempts, next_retry=None, **told)
-        self._close_request(name, "FAILED", seen, _told(failure))
+            said["checkpoint_version"] = 0
+        self._move(name, "FAILED", decision.because, attempts=attempts, next_retry=None, **said)
+        self._close_request(name, "FAILED", seen, failure)
 
     def _may_wait(self, name: str) -> bool:
         """A job without end waits as long as it is wanted, a run for the time it may wait for its sources."""
@@ -170,7 +171,7 @@ class Round:
         """Another job has to work first: that is no failure, and counts as none."""
         self.retry_at[name] = self.situation.monotonic + WAIT_SECONDS
         next_retry = self.situation.now + WAIT_SECONDS
-        self._move(name, "WAITING", "another job has to work first", **_told(failure) | {"next_retry": next_retry})
+        self._move(name, "WAITING", "another job has to work first", **told(failure) | {"next_retry": next_retry})
 
     def _stopped(self, name: str, reason: str) -> None:
         """The query has ended because we asked. The request counts as answered only when nothing else is wanted now."""
@@ -280,11 +281,11 @@ class Round:
         return self.requests.get(name) or self.situation.requests.get(name)
 
     def _close_request(
-        self, name: str, state: Literal["FINISHED", "FAILED"], seen: Observation, told: Mapping[str, Any]
+        self, name: str, state: Literal["FINISHED", "FAILED"], seen: Observation, failure: DsError | None
     ) -> None:
         request = self._open_request(name)
         if request is not None:
-            self.requests[name] = ended(request, state, seen, told, self.situation.now)
+            self.requests[name] = ended(request, state, seen, failure, self.situation.now)
 
     # -- recording ---------------------------------------------------------------------------------------------------
 
@@ -309,6 +310,7 @@ class Round:
                 reason=reason,
                 condition=moved.condition,
                 message=moved.message,
+                parameters=moved.parameters,
                 incarnation=moved.incarnation,
                 generation=moved.generation,
                 seconds=max(0.0, now - status.since) if status.since else 0.0,
@@ -324,12 +326,3 @@ def _is_suspect(status: StatusRow) -> bool:
 
 def _is_over(seen: Observation) -> bool:
     return seen.phase in ("stopped", "finished", "failed")
-
-
-def _told(failure: DsError) -> dict[str, Any]:
-    return {
-        "condition": failure.condition,
-        "message": failure.message,
-        "hint": failure.hint,
-        "detail": failure.detail,
-    }

@@ -24,7 +24,7 @@ from sqlalchemy import (
     table,
 )
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 metadata = MetaData()
 
@@ -71,8 +71,12 @@ JOBS = Table(
     Column("spec", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
     Column("checkpoint_version", Integer, nullable=False),
+    Column("skips", Text, nullable=False),
+    Column("begins", String(64), nullable=False),
 )
-"""What is wanted. Written by people and Dagster only, by compare-and-set on ``generation``."""
+"""What is wanted. Written by people and Dagster only, by compare-and-set on ``generation``. ``skips``: JSON list of
+:class:`ds_dagster.catalog.skip.SkippedRecord`. ``begins``: how the checkpoint version begins, names of
+:data:`ds_dagster.runtime.status.Consent` with commas between them."""
 
 STATUS = Table(
     "ds_status",
@@ -95,11 +99,13 @@ STATUS = Table(
     Column("started", Float),
     Column("writer", String(32), nullable=False),
     Column("streak", Text, nullable=False),
+    Column("parameters", Text, nullable=False),
 )
 """What is. Written by engines, and by steps that run a finite query; ``writer`` says which: the token of the engine's
 lease, or :data:`STEP`. An active state counts only while its writer lives. ``figures``: JSON of
 :class:`ds_dagster.figures.Figures`, so that a new figure is no new schema. ``streak``: JSON of
-:class:`ds_dagster.runtime.decide.Streak`."""
+:class:`ds_dagster.runtime.decide.Streak`. ``parameters``: JSON of those of ``condition``, here and in the tables below;
+``message`` and ``hint`` are empty then, see :mod:`ds_dagster.runtime.told`."""
 
 STEP = "step"
 
@@ -119,6 +125,7 @@ TRANSITIONS = Table(
     Column("generation", BigInteger, nullable=False),
     Column("seconds", Float, nullable=False),
     Column("actor", Text, nullable=False),
+    Column("parameters", Text, nullable=False),
 )
 """Append-only history: ``kind`` is ``state`` (engine) or ``desired`` (people); ``seconds``: how long ``source`` had
 lasted."""
@@ -141,6 +148,7 @@ REQUESTS = Table(
     Column("condition", String(64), nullable=False),
     Column("message", Text, nullable=False),
     Column("hint", Text, nullable=False),
+    Column("parameters", Text, nullable=False),
 )
 """Finite runs. ``upstream``: JSON list of jobs still to catch up, first one first, with what existed at
 ``waiting_since``."""
@@ -190,11 +198,28 @@ def _add_streak(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE ds_status ADD COLUMN streak TEXT NOT NULL DEFAULT ''")
 
 
+_ADDED_6 = (
+    "ALTER TABLE ds_status ADD COLUMN parameters TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE ds_transitions ADD COLUMN parameters TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE ds_requests ADD COLUMN parameters TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE ds_jobs ADD COLUMN skips TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE ds_jobs ADD COLUMN begins VARCHAR(64) NOT NULL DEFAULT ''",
+)
+
+
+def _add_parameters_and_skips(connection: Connection) -> None:
+    """Version 6: failures as parameters instead of texts (rows that are there keep theirs), records that a job passes,
+    and how a reset begins."""
+    for statement in _ADDED_6:
+        connection.exec_driver_sql(statement)
+
+
 MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {
     1: _add_lost_records,
     2: _add_writer,
     3: _figures_in_one_column,
     4: _add_streak,
+    5: _add_parameters_and_skips,
 }
 """From version → statements that lead to the next one; each runs inside the transaction that also raises the
 version."""

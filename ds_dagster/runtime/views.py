@@ -48,7 +48,7 @@ def job_status(job: JobRow, written: StatusRow | None, seen: Seen) -> JobStatus:
     told: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
     told["reported_generation"] = told.pop("generation")
     told["since"] = told["since"] or None
-    writer, _ = told.pop("writer"), told.pop("streak")
+    writer, _, _ = told.pop("writer"), told.pop("streak"), told.pop("parameters")
     lives = job.name in seen.held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
     if not lives and status.state in ACTIVE | PENDING:
         told |= _unheard(engine, silent, state="UNKNOWN")

@@ -22,7 +22,7 @@ from ds_dagster.runtime.identity import Identity
 from ds_dagster.runtime.journal import Journal, meta, refuse_network_file_system
 from ds_dagster.runtime.records import Transition
 from ds_dagster.settings import Settings
-from tests.runtime.fakes import FakeClock
+from tests.runtime.fakes import FakeClock, as_schema_4
 
 
 @pytest.fixture
@@ -224,6 +224,7 @@ CREATE TABLE ds_status (
 
 
 def test_a_journal_of_the_first_version_is_migrated(journal: Journal, settings: Settings) -> None:
+    as_schema_4(journal)
     with journal.write() as connection:
         connection.exec_driver_sql("DROP TABLE ds_status")
         connection.exec_driver_sql(STATUS_1)
@@ -238,7 +239,7 @@ def test_a_journal_of_the_first_version_is_migrated(journal: Journal, settings: 
     with later.read() as connection:
         status = rows.statuses(connection)["a"]
     assert (status.rows, status.batch, status.lost_records, status.details, status.writer) == (5, 7, 0, {}, "")
-    assert status.streak == ""
+    assert (status.streak, status.parameters) == ("", "")
     with later.write() as connection:  # what is written from here on has the shape of a new journal
         rows.save_statuses(connection, [replace(status, rows=9)], writer="w")
         assert rows.statuses(connection)["a"].rows == 9
