@@ -38,6 +38,7 @@ class Capabilities:
         starts_at_timestamp: reads from ``'starting.timestamp'`` on.
         skips_lost_records: honours ``'source.data.loss' = skip`` and counts what it skips.
         keeps_row_logs: may hold the logs of rows that queries leave out, each batch of them once.
+        empties_entities: all records of an entity can be deleted at once, and the entity stays.
         looks_at_lag: its connection for control is a ``catalog.lag.LagProbe``: lag is looked up beside the query.
         avro: how Avro records are read and written: ``registry`` (wire format with the schemas of the store's
             registry), ``as_json`` (test rows stand for them) or empty (not at all).
@@ -83,6 +84,7 @@ class Capabilities:
     skips_lost_records: bool = False
     looks_at_lag: bool = False
     keeps_row_logs: bool = False
+    empties_entities: bool = False
     avro: Literal["", "registry", "as_json"] = ""
     file_formats: tuple[str, ...] = ()
     rows_only: bool = False

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, RawRecord
 from ds_dagster.catalog.relation import Relation
@@ -81,6 +81,18 @@ class NewRecord:
 
     value: str | None
     key: str | None = None
+
+
+@runtime_checkable
+class EmptiesEntities(Protocol):
+    """Operations of a store with ``capabilities.empties_entities``."""
+
+    def empty(self, path: EntityPath) -> None:
+        """Delete all records; the entity, its settings and its positions stay.
+
+        Raises:
+            DsError: ENTITY_GONE, ENTITY_REFUSED and what the store's connection raises.
+        """
 
 
 class EntityOperations(Protocol):

@@ -46,6 +46,8 @@ class Envelope:
         metadata: STRUCT that ``rowmetadata()`` gives, of the type the kind declares; only asked for where a query reads
             it. Empty where the parts above are all that is known.
         headers: ARRAY<STRUCT<key STRING, value BINARY>>; empty where records have none or nobody needs them.
+        position: text, the record's place in its partition as people and ``ds skip`` write it; empty where it is
+            ``order`` without its leading zeros.
     """
 
     key: str
@@ -55,6 +57,12 @@ class Envelope:
     order: str
     metadata: str = ""
     headers: str = ""
+    position: str = ""
+
+    @property
+    def shown_position(self) -> str:
+        """Where a record is in its partition, for people."""
+        return self.position or f"REGEXP_REPLACE({self.order}, '^0+(?=[0-9])', '')"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import get_args
 
 import click
 
@@ -25,7 +24,7 @@ from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
 from ds_dagster.project import Project, load_project
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.status import Action, Change, Consent, JobStatus, ended_with_engine, outlook
+from ds_dagster.runtime.status import Action, Change, Consent, JobStatus, consents, ended_with_engine, outlook
 from ds_dagster.runtime.tail import tail_lines
 from ds_dagster.settings import Settings
 
@@ -235,21 +234,33 @@ def restart_command(queries: tuple[str, ...], wait: bool, project: Path | None, 
 @click.argument("queries", nargs=-1)
 @click.option(
     "--allow",
-    type=click.Choice(get_args(Consent)),
-    multiple=True,
+    type=click.Choice(["duplicates"]),
     help="duplicates: write rows again that a stream or another sink of appended rows already has.",
 )
+@click.option("--from", "begin", type=click.Choice(["now"]), help="now: read nothing that is there already.")
+@click.option("--empty", is_flag=True, help="Delete the rows of topics that are the query's own first.")
 @click.option("--wait/--no-wait", default=True, show_default=True)
 @project_option
 @json_option
 def reset_command(
-    queries: tuple[str, ...], allow: tuple[Consent, ...], wait: bool, project: Path | None, as_json: bool
+    queries: tuple[str, ...],
+    allow: str | None,
+    begin: str | None,
+    empty: bool,
+    wait: bool,
+    project: Path | None,
+    as_json: bool,
 ) -> int:
     """Start QUERIES over from a new checkpoint; the old one is kept until `ds gc`.
 
-    Refused where rows would be written twice, unless that is allowed.
+    Refused where rows would be written twice, unless that is allowed, or avoided: `--from now` reads only what comes
+    from the start on, so what came before is in no state and no result; `--empty` deletes the rows first, of topics
+    that nobody else writes or has read.
     """
-    return _act("reset", queries, wait, project, as_json, allow)
+    if begin and not as_json:
+        note("from now: state is empty, and what is in the sources now is in no new row; views and tables lose theirs")
+    chosen = consents(duplicates=allow is not None, from_now=begin is not None, empty=empty)
+    return _act("reset", queries, wait, project, as_json, chosen)
 
 
 @click.command("gc")

@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "restart": "job_commands",
     "reset": "job_commands",
     "repair": "repair_command",
+    "skip": "skip_command",
     "gc": "job_commands",
     "engine": "engine_commands",
     "print": "data_commands",

@@ -65,6 +65,19 @@ CONDITIONS: tuple[Condition, ...] = (
         "the setting journal is neither sqlite nor a Postgres URL",
         "write `sqlite`, `postgresql://user@host/db`, or a reference like ${{DS_JOURNAL_URL}}",
     ),
+    Condition(
+        "SKIP_WITHOUT_RECORD",
+        "user",
+        "{name} does not fail at a record ({state}, {condition}), so none is passed",
+        "`ds ps` says why a job fails; a failure at a record names the record and the command that passes it",
+    ),
+    Condition(
+        "SKIP_OTHER_RECORD",
+        "user",
+        "{name} does not fail at record {position} of partition {partition}, so it is not passed",
+        "the record of {entity} it fails at is passed by "
+        "`ds skip {name} --partition {failed_partition} --offset '{failed_position}'`",
+    ),
     Condition("JOB_UNKNOWN", "user", "there is no job or query called {name}", "did you mean {nearest}?"),
     Condition(
         "DEFINITION_CHANGED",
@@ -76,9 +89,22 @@ CONDITIONS: tuple[Condition, ...] = (
         "RESET_WOULD_DOUBLE",
         "user",
         "a reset of {name} writes rows again that {sinks} already has; behind it: {readers}",
-        "`ds reset {name} --allow duplicates` (in Dagster `allow_duplicates: true` beside the action) writes them all "
-        "the same; a query of another name builds the new rows beside the old ones; with 'starting.position' = latest "
-        "behind its sources a query reads only what comes from now on",
+        "`ds reset {name} --from now` reads only what comes from now on; `--empty` first deletes the rows of its own "
+        "topics; `--allow duplicates` writes them all the same (in Dagster `from_now`, `empty`, `allow_duplicates`: "
+        "true beside the action); a query of another name builds the new rows beside the old ones",
+    ),
+    Condition(
+        "RESET_NOT_FROM_NOW",
+        "user",
+        "{name} cannot start from now: {reason}",
+        "reset it without `--from now`: it reads its sources from their starting position again",
+    ),
+    Condition(
+        "RESET_NOT_EMPTY",
+        "user",
+        "{entity} is not emptied by a reset of {name}: {reason}",
+        "`ds reset {name} --from now` leaves its rows and writes none of them again; `--allow duplicates` writes them "
+        "all again",
     ),
     Condition(
         "JOB_NOT_FINITE",

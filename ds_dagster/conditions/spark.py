@@ -196,8 +196,9 @@ CONDITIONS: tuple[Condition, ...] = (
         "BAD_RECORD",
         "user",
         "record {position} of partition {partition} of {entity} cannot be read as {relation}: {reason}",
-        "skip such records: WITH ('source.deserialization.error.handling' = 'IGNORE') behind the source, then "
-        "`ds restart`, which keeps the query's state; or correct the relation's columns",
+        "pass this record: `ds skip {job} --partition {partition} --offset '{position}'`; or all such records: WITH "
+        "('source.deserialization.error.handling' = 'IGNORE') behind the source, then `ds restart`, which keeps the "
+        "query's state; or correct the relation's columns",
     ),
     Condition(
         "PRIMITIVE_TYPE_NOT_BUILT",

@@ -13,7 +13,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
-from ds_dagster.orchestration.launch import Launch, Outcome, consents
+from ds_dagster.orchestration.launch import Launch, Outcome, ResetConfig
 from ds_dagster.orchestration.loads import build_load
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.refused import failing_asset
@@ -30,16 +30,15 @@ WITHOUT_EVENT: Mapping[str, Any] = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 MAX_RUNTIME = {"dagster/max_runtime": "900"}
 
 
-class DsRunConfig(dg.Config):
+class DsRunConfig(ResetConfig):
     """What a materialization does. Shift-click *Materialize* to choose.
 
     ``ensure`` starts what does not run and adopts what does; ``restart`` stops and starts with the checkpoint kept;
     ``reset`` starts over from a new checkpoint; ``stop`` stops until the next materialization. A reset that would write
-    rows a sink already has is refused without ``allow_duplicates``.
+    rows a sink already has is refused without ``allow_duplicates``, ``from_now`` or ``empty``.
     """
 
     action: Literal["ensure", "restart", "stop", "reset"] = "ensure"
-    allow_duplicates: bool = False
     start_timeout_seconds: int | None = None
 
 
@@ -151,7 +150,7 @@ def _interruptible(
     launch: Launch, selected: Mapping[dg.AssetKey, RelationProps], config: DsRunConfig, timeout: float
 ) -> Iterator[Any]:
     try:
-        yield from launch.run(selected, config.action, timeout, consents(config.allow_duplicates))
+        yield from launch.run(selected, config.action, timeout, config.consents())
     except DagsterExecutionInterruptedError:
         launch.withdraw()
         raise

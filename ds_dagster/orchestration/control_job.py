@@ -8,23 +8,22 @@ from pydantic import Field
 from ds_dagster.errors import DsError, error
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
-from ds_dagster.orchestration.launch import consents
+from ds_dagster.orchestration.launch import ResetConfig
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.runtime.control import Control
 
 
-class DsControlConfig(dg.Config):
+class DsControlConfig(ResetConfig):
     """What to do, and with which queries: nothing is done by default.
 
     ``queries``: names as in ``ds ps``. ``all``: everything that is wanted to run, instead of names (orphans are stopped
-    only, they have no definition to start from). ``allow_duplicates``: a reset may write rows that a sink already
-    has.
+    only, they have no definition to start from). ``allow_duplicates``, ``from_now``, ``empty``: as of
+    :class:`~ds_dagster.orchestration.launch.ResetConfig`.
     """
 
     action: Literal["stop", "restart", "reset"]
     queries: list[str] = Field(default_factory=list)
     all: bool = False
-    allow_duplicates: bool = False
 
     def is_one_choice(self) -> bool:
         """Whether either names are given, or all of them are meant."""
@@ -49,7 +48,7 @@ def build_ds_control_job(project: DsProject, *, name: str | None = None) -> dg.J
                 names,
                 action=config.action,
                 requested_by=requested_by,
-                allow=consents(config.allow_duplicates),
+                allow=config.consents(),
             )
             if config.action != "stop" and asked:
                 control.ensure_engine()

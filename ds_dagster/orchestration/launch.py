@@ -12,7 +12,7 @@ from ds_dagster.orchestration.events import failure_metadata, status_metadata
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.project import Project
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.status import Action, Consent, Ensured, JobStatus
+from ds_dagster.runtime.status import Action, Consent, Ensured, JobStatus, consents
 from ds_dagster.runtime.tail import tail_lines
 
 LOG_TAIL_LINES = 40
@@ -155,9 +155,21 @@ class Launch:
         return "\n".join(tail_lines(self.control.log_path(name), LOG_TAIL_LINES))
 
 
-def consents(allow_duplicates: bool) -> tuple[Consent, ...]:
-    """What a run's config allows a reset to do to the sinks."""
-    return ("duplicates",) if allow_duplicates else ()
+class ResetConfig(dg.Config):
+    """What a reset may do.
+
+    ``allow_duplicates``: write rows that a sink already has. ``from_now``: read nothing that is in the sources when the
+    query starts; its state is empty, and no row of before is in a new result. ``empty``: first delete the rows of
+    topics that nobody else writes or has read.
+    """
+
+    allow_duplicates: bool = False
+    from_now: bool = False
+    empty: bool = False
+
+    def consents(self) -> tuple[Consent, ...]:
+        """For ``Control.ensure``."""
+        return consents(duplicates=self.allow_duplicates, from_now=self.from_now, empty=self.empty)
 
 
 def _text(status: JobStatus) -> str:

@@ -11,7 +11,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.names import safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of, finite_metadata
-from ds_dagster.orchestration.launch import consents
+from ds_dagster.orchestration.launch import ResetConfig
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.resources import CONTROL_KEY, PYSPARK_KEY, control_resource
 from ds_dagster.plan.query import BoundQuery
@@ -22,17 +22,16 @@ RETRIES = dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL,
 """Only failures that may pass by themselves are tried again (a server that does not answer)."""
 
 
-class DsLoadConfig(dg.Config):
+class DsLoadConfig(ResetConfig):
     """How one load runs.
 
     ``action``: ``ensure`` loads what came since the last load; ``reset`` starts over with a new checkpoint.
-    ``allow_duplicates``: a reset may write rows that the table already has.
+    ``allow_duplicates``, ``empty``: a reset may write rows that the table already has, or that its row logs have.
     ``catch_up_seconds``: how long to wait until the queries it reads from have processed what exists now.
     ``timeout_seconds``: how long to wait for the end of the load; the load itself goes on in the engine.
     """
 
     action: Literal["ensure", "reset"] = "ensure"
-    allow_duplicates: bool = False
     catch_up_seconds: int = 60
     timeout_seconds: int = 3600
 
@@ -89,7 +88,7 @@ def _in_engine(asked: _Asked, query: BoundQuery) -> FiniteResult:
         query.name,
         asked.requested_by,
         action=config.action,
-        allow=consents(config.allow_duplicates),
+        allow=config.consents(),
         catch_up=config.catch_up_seconds,
     )
     asked.context.log.info(f"{query.name}: asked the engine for a load (request {request})")
@@ -108,7 +107,7 @@ def _in_step(asked: _Asked, query: BoundQuery) -> FiniteResult:
         getattr(asked.context.resources, asked.project.named(PYSPARK_KEY)).spark_session,
         asked.requested_by,
         action=asked.config.action,
-        allow=consents(asked.config.allow_duplicates),
+        allow=asked.config.consents(),
         catch_up=asked.config.catch_up_seconds,
     )
 

@@ -29,7 +29,8 @@ class Doubled:
     """Rows that a reset would write a second time.
 
     Attributes:
-        sinks: qualified names of the relations that would have them twice; empty when no row comes twice.
+        sinks: qualified names of the relations that would have them twice, row logs among them; empty when no row comes
+            twice.
         readers: names of the queries behind those sinks, direct ones first.
     """
 
@@ -73,6 +74,7 @@ def doubled(
     if all(scan.starting_position == "latest" and not keeps_slot(scan.relation) for scan in query.scans):
         return Doubled()
     sinks = [sink.name for sink in query.sinks if effect(query, sink) == "added"]
+    sinks += [log.name for log in query.logs if log.name not in sinks]
     return Doubled(tuple(map(str, sinks)), _behind(sinks, query.name, downstream, queries))
 
 

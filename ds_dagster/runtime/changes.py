@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from ds_dagster.catalog.relation import Relation
@@ -10,8 +10,8 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.compatibility import verdict
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.plan.replay import Doubled, doubled
-from ds_dagster.project import BrokenRelation, Project, compile_slice, storage_kind
+from ds_dagster.plan.replay import Doubled, doubled, effect
+from ds_dagster.project import BrokenRelation, Project, compile_slice, kind_of_store, storage_kind
 from ds_dagster.runtime.records import JobRow
 from ds_dagster.runtime.spec import JobSpec
 from ds_dagster.runtime.status import Change, Consent
@@ -56,15 +56,58 @@ def with_doubles(change: Change, project: Project, query: BoundQuery) -> Change:
 
 
 def check_consent(project: Project, query: BoundQuery, allow: Collection[Consent]) -> None:
-    """Refuse a reset that leaves rows twice, unless that is allowed.
+    """Refuse a reset that leaves rows twice, unless that is allowed, or that cannot begin as asked.
 
     Raises:
-        UserError: RESET_WOULD_DOUBLE.
+        UserError: RESET_WOULD_DOUBLE, RESET_NOT_FROM_NOW, RESET_NOT_EMPTY.
     """
+    if "from_now" in allow:
+        _check_from_now(project, query)
+    if "empty" in allow:
+        _check_empty(project, query)
     found = doubled_in(project, query)
-    if found and "duplicates" not in allow:
+    if found and not allow:
         sinks, readers = list(found.sinks), list(found.readers)
         raise error("RESET_WOULD_DOUBLE", span=query.sink.span, name=query.name, sinks=sinks, readers=readers)
+
+
+def _check_from_now(project: Project, query: BoundQuery) -> None:
+    slots = [s.relation.name.name for s in query.scans if storage_kind(project, s.relation.store) == "postgres"]
+    reason = f"the replication slot of {', '.join(slots)} begins where its reader was" if slots else ""
+    reason = "each of its loads ends by itself, and begins where the last one ended" if query.is_finite else reason
+    if reason:
+        raise error("RESET_NOT_FROM_NOW", span=query.sink.span, name=query.name, reason=reason)
+
+
+def _check_empty(project: Project, query: BoundQuery) -> None:
+    """Only topics that the query alone has made and fills, and that nobody in the project has read."""
+    for target in emptied_by(query):
+        place = (target.store, target.entity)
+        others = [q.name for q in project.queries.values() if q.name != query.name]
+        written = [n for n in others if place in _places((*project.queries[n].sinks, *project.queries[n].logs))]
+        read = [n for n in others if place in _places(project.queries[n].inputs)]
+        able = kind_of_store(project, target).capabilities.empties_entities
+        reasons = {
+            f"store {target.store} cannot delete the records of a stream at once": not able,
+            "its statement declares it, so it may be somebody else's": target.declared,
+            f"{', '.join(written)} writes it too": bool(written),
+            f"{', '.join(read)} has read its rows and would read them again": bool(read),
+            "it is a changelog, whose topic is compacted: its rows are updated by key": target.kind == "changelog",
+        }
+        reason = next((text for text, holds in reasons.items() if holds), "")
+        if reason:
+            entity = f"{target.store}.{target.entity}"
+            raise error("RESET_NOT_EMPTY", span=query.sink.span, name=query.name, entity=entity, reason=reason)
+
+
+def emptied_by(query: BoundQuery) -> tuple[Relation, ...]:
+    """What ``empty`` is about: sinks whose rows a reset does not replace by itself, and row logs."""
+    sinks = tuple(sink for sink in query.sinks if effect(query, sink) != "replaced")
+    return (*sinks, *(log for log in query.logs if log.name not in [sink.name for sink in sinks]))
+
+
+def _places(relations: Iterable[Relation]) -> set[tuple[str, str]]:
+    return {(relation.store, relation.entity) for relation in relations}
 
 
 def refused_statement(project: Project, job: JobRow) -> BrokenRelation | None:

@@ -447,7 +447,7 @@ class Control:
         if job is not None and request.action == "reset":
             check_consent(project, query, request.allow)
         status = rows.statuses(connection, [name]).get(name, StatusRow(name))
-        asked = desired.Asked(request.action, request.by, self.clock.now(), job_spec(project, query))
+        asked = desired.Asked(request.action, request.by, self.clock.now(), job_spec(project, query), request.begins)
         return desired.answer(asked, change, job, status)
 
     def _refuse(self, queries: Sequence[BoundQuery], answers: Sequence[desired.Answer]) -> None:

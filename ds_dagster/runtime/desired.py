@@ -23,7 +23,7 @@ HINTS: dict[str, str] = {
     "lost": "the change needs a new checkpoint and its sources cannot be read again from the start: "
     "`reset` (`ds reset {name}`) goes on with what they still hold",
 }
-CONSENT = "; {sinks} would have its rows twice, so it takes `--allow duplicates`"
+CONSENT = "; {sinks} would have its rows twice, so it takes `--from now`, `--empty` or `--allow duplicates`"
 _HINT_OF = {"keeps_checkpoint": "restart", "needs_new_checkpoint": "reset", "would_lose_data": "lost"}
 
 
@@ -35,15 +35,21 @@ class Request:
     by: str
     allow: Collection[Consent] = ()
 
+    @property
+    def begins(self) -> str:
+        """See ``schema.JOBS``."""
+        return ",".join(sorted(set(self.allow) - {"duplicates"})) if self.action == "reset" else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request about one query: who asks for what, when, with which definition."""
+    """One request about one query: who asks for what, when, with which definition, and how a reset begins."""
 
     action: Action
     by: str
     at: float
     spec: JobSpec
+    begins: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +157,13 @@ def _first(asked: Asked) -> JobRow:
         spec=spec.to_json(),
         fingerprint=spec.fingerprint,
         checkpoint_version=1,
+        begins=asked.begins,
     )
 
 
 def _next(asked: Asked, job: JobRow, *, new_version: bool = False) -> JobRow:
-    version = job.checkpoint_version + 1 if new_version else job.checkpoint_version
-    return replace(_first(asked), generation=job.generation + 1, checkpoint_version=version)
+    """Records that are passed are those of a checkpoint: a reset may read another topic of the same name."""
+    first = replace(_first(asked), generation=job.generation + 1)
+    if new_version:
+        return replace(first, checkpoint_version=job.checkpoint_version + 1)
+    return replace(first, checkpoint_version=job.checkpoint_version, skips=job.skips, begins=job.begins)

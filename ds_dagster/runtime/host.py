@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from ds_dagster.catalog.io_spec import SinkIdentity
+from ds_dagster.catalog.skip import SkippedRecord
 from ds_dagster.errors import DsError
 from ds_dagster.figures import Figures
 from ds_dagster.redaction import Redactor
@@ -34,6 +35,8 @@ class StartOrder:
         identity: of its writes.
         checkpoint_version: version to run with.
         started, progressed: whether the journal knows of an earlier start, and of a finished batch, with this version.
+        skips: records it passes.
+        begins: see ``schema.JOBS``.
     """
 
     name: str
@@ -43,6 +46,8 @@ class StartOrder:
     checkpoint_version: int
     started: bool = False
     progressed: bool = False
+    skips: tuple[SkippedRecord, ...] = ()
+    begins: str = ""
 
     @property
     def finite(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
+from ds_dagster.catalog.skip import skips_of
 from ds_dagster.errors import DsError
 from ds_dagster.figures import taken_over
 from ds_dagster.runtime import rows
@@ -222,6 +223,8 @@ class Reconciler:
             checkpoint_version=job.checkpoint_version,
             started=effect.known,
             progressed=effect.known and status.batch is not None,
+            skips=skips_of(job.skips),
+            begins=job.begins,
         )
 
 

@@ -105,7 +105,7 @@ def ways(status: JobStatus, query: BoundQuery, from_sink: FromSink | None = None
     reset += (
         f"rows that are in {kept} stay and come twice" if kept else "its first batch replaces what is in the target"
     )
-    adds = any(effect(query, sink) == "added" for sink in query.sinks)
+    adds = bool(query.logs) or any(effect(query, sink) == "added" for sink in query.sinks)
     command = f"ds reset {status.name}" + (" --allow duplicates" if adds else "")
     others = Way(name, does, f"ds restart {status.name}", True), Way(RESET, reset, command, not kept)
     return others if from_sink is None else (from_sink.way(status.name), *others)
@@ -151,5 +151,5 @@ def _unusable(end: SinkEnd) -> str:
 
 def _kept_rows(query: BoundQuery) -> str:
     """Sinks that a new checkpoint version adds to instead of replacing their rows."""
-    kept = (sink for sink in query.sinks if effect(query, sink) != "replaced")
+    kept = (*(sink for sink in query.sinks if effect(query, sink) != "replaced"), *query.logs)
     return ", ".join(f"{sink.store}.{sink.entity}" for sink in kept)

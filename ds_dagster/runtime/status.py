@@ -13,8 +13,18 @@ JobState = Literal[
 DesiredState = Literal["RUNNING", "STOPPED", "FINISHED"]
 EngineState = Literal["STARTING", "RUNNING", "STOPPING", "GONE", "UNKNOWN"]
 Action = Literal["ensure", "restart", "stop", "reset"]
-Consent = Literal["duplicates"]
-"""What a reset does only when it is asked for: ``duplicates``: rows are written that a sink already has."""
+Consent = Literal["duplicates", "from_now", "empty"]
+"""What a reset does only when it is asked for: ``duplicates``: rows are written that a sink already has; ``from_now``:
+sources are read from the end they have when the job starts, so what was there before is in no result; ``empty``: the
+records of the job's own topics are deleted first."""
+
+
+def consents(*, duplicates: bool = False, from_now: bool = False, empty: bool = False) -> tuple[Consent, ...]:
+    """Those that are given."""
+    given: dict[Consent, bool] = {"duplicates": duplicates, "from_now": from_now, "empty": empty}
+    return tuple(name for name, is_given in given.items() if is_given)
+
+
 Verdict = Literal["new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data", "orphan"]
 
 

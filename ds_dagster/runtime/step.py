@@ -16,12 +16,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ds_dagster import jars
+from ds_dagster.catalog.skip import skips_of
 from ds_dagster.errors import DsError, error
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime import rows
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.clock import Clock
-from ds_dagster.runtime.finite import advance
+from ds_dagster.runtime.finite import advance, failed
 from ds_dagster.runtime.host import HostContext, StartOrder
 from ds_dagster.runtime.joblog import JobLog
 from ds_dagster.runtime.journal import Journal
@@ -31,8 +32,9 @@ from ds_dagster.runtime.schema import STEP
 from ds_dagster.runtime.spec import JobSpec
 from ds_dagster.runtime.states import check_transition
 from ds_dagster.runtime.status import FiniteResult, JobState
+from ds_dagster.runtime.told import NOTHING, told
 from ds_dagster.runtime.worker_query import HostedQuery
-from ds_dagster.runtime.worker_start import Compiled, Specs, compiled, prepared, specs
+from ds_dagster.runtime.worker_start import Compiled, Specs, compiled, empty, prepared, specs
 from ds_dagster.settings import Settings
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.query import close, failure, start
@@ -92,6 +94,8 @@ class StepRun:
             checkpoint_version=self.job.checkpoint_version,
             started=known,
             progressed=known and self.status.batch is not None,
+            skips=skips_of(self.job.skips),
+            begins=self.job.begins,
         )
 
     def _wait_for_sources(self) -> None:
@@ -114,6 +118,7 @@ class StepRun:
         definition = compiled(order, context)
         hosted.prepared = prepared(spark, definition, self._specs(definition))
         path.parent.mkdir(parents=True, exist_ok=True)
+        empty(spark, definition, str(path))
         hosted.query = start(hosted.prepared, str(path), "available_now")
         self._record("RUNNING", order, "it works")
 
@@ -153,10 +158,9 @@ class StepRun:
         return self._result()
 
     def _failed(self, hosted: HostedQuery, problem: DsError, redactor: Redactor) -> FiniteResult:
-        told = {"condition": problem.condition, "message": redactor(problem.message), "hint": problem.hint}
-        self.request = replace(self.request, state="FAILED", finished=self.clock.now(), **told)  # type: ignore[arg-type]
+        self.request = failed(self.request, problem, self.clock.now(), redactor)
         self._end_query(hosted)
-        self.status = replace(self.status, detail=redactor(problem.detail), **told)  # type: ignore[arg-type]
+        self.status = replace(self.status, **told(problem, redactor))
         if self.status.state not in ("STARTING", "RUNNING"):
             self._record("STARTING", hosted.order, "run in a step")
         self._record("FAILED", hosted.order, "the run failed", hosted)
@@ -189,7 +193,7 @@ class StepRun:
         check_transition(order.name, before.state, target)
         changes: dict[str, Any] = {}
         if target == "STARTING" and not self.request.condition:
-            changes |= {"condition": "", "message": "", "hint": "", "detail": ""}
+            changes |= NOTHING
         if target == "STARTING" and not order.started:
             changes |= {"batch": None}
         if hosted is not None and hosted.progress.batch is not None:
@@ -214,6 +218,7 @@ class StepRun:
             reason=reason,
             condition=self.status.condition,
             message=self.status.message,
+            parameters=self.status.parameters,
             incarnation=order.incarnation,
             generation=self.job.generation,
             seconds=max(0.0, now - before.since) if before.since else 0.0,

@@ -25,7 +25,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.host import HostContext, Observation, StartOrder
 from ds_dagster.runtime.worker_expiry import ExpiryRounds
 from ds_dagster.runtime.worker_query import HostedQuery
-from ds_dagster.runtime.worker_start import Compiled, Specs, compiled, fence, prepared, specs
+from ds_dagster.runtime.worker_start import Compiled, Specs, compiled, empty, fence, prepared, specs
 from ds_dagster.runtime.worker_watch import LagWatch
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.query import close, failure, start
@@ -259,6 +259,7 @@ class SparkHost:
         if self._is_given_up(job):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
+        empty(self._session.result(), definition, str(path))
         job.query = start(job.prepared, str(path), "available_now" if job.order.finite else "continuous")
         self._watch.start()
         self._expiry.start()

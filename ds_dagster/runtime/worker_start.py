@@ -12,6 +12,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.entity import EntityFacts
+from ds_dagster.catalog.entity_operations import EmptiesEntities
 from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, TableRead, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
@@ -24,13 +25,14 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.project import Project, secret_reader
 from ds_dagster.redaction import Redactor
-from ds_dagster.runtime.changes import recompiled
+from ds_dagster.runtime.changes import emptied_by, recompiled
 from ds_dagster.runtime.environment import engine_environment
 from ds_dagster.runtime.host import HostContext, StartOrder
 from ds_dagster.runtime.worker_lag import WatchedSource
 from ds_dagster.runtime.worker_schemas import known_schemas, with_schemas
 from ds_dagster.settings import load_overlay
 from ds_dagster.spark.application_query import prepare_application
+from ds_dagster.spark.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.query import PreparedQuery, prepare
 from ds_dagster.spark.row_logs import transactional_id
@@ -174,6 +176,7 @@ def _single(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
         resolve=resolver_of_all(job),
         job_name=job.order.name,
         logs=given.logs,
+        skips=job.order.skips,
     )
 
 
@@ -188,6 +191,7 @@ def _application(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQu
         resolve=resolver_of_all(job),
         job_name=job.order.name,
         logs=given.logs,
+        skips=job.order.skips,
     )
 
 
@@ -232,7 +236,10 @@ def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
     store, kind, _ = job.store(scan.relation)
     _check_written(job, scan.relation)
     facts = _ensured(job, scan.relation)
-    spec = kind.read_spec(store, scan.relation, scan.reading, facts)
+    reading = scan.reading
+    if "from_now" in job.order.begins:
+        reading = replace(reading, starting_position="latest", starting_timestamp=None)
+    spec = kind.read_spec(store, scan.relation, reading, facts)
     if spec.rows is not None:
         spec = replace(spec, options={**spec.options, **_own(job, scan, spec.rows)})
     return spec if spec.schemas is None else replace(spec, schemas=known_schemas(spec.schemas, job.resolver))
@@ -268,6 +275,25 @@ def _ensure_sinks(job: Compiled) -> Mapping[str, str]:
         if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
             found[f"{store.name}.{sink.entity}"] = _ensured(job, sink).identity
     return {entity: identity for entity, identity in found.items() if identity}
+
+
+def empty(spark: SparkSession, job: Compiled, checkpoint: str) -> None:
+    """Delete what former checkpoint versions wrote, where the reset asked for it. Until the first batch is planned
+    nothing is this version's own, so it may be done again after a kill.
+
+    Raises:
+        DsError: what the store refuses.
+    """
+    tip = checkpoint_tip(spark, checkpoint) if "empty" in job.order.begins else None
+    if tip is None or tip.planned is not None or tip.committed is not None:
+        return
+    for target in emptied_by(job.query):
+        store, kind, resolver = job.store(target)
+        with closing(kind.admin(store, resolver)) as admin:
+            operations = admin.operations()
+            assert isinstance(operations, EmptiesEntities)
+            operations.empty(operations.path_of(target))
+        _LOG.info("%s: the records of %s.%s are deleted, as asked", job.order.name, store.name, target.entity)
 
 
 def _check_written(job: Compiled, relation: Relation) -> None:

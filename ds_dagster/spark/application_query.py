@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from pyspark.sql import DataFrame, SparkSession
 
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.skip import SkippedRecord
 from ds_dagster.plan.application_nodes import shares_state
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.application import (
@@ -54,6 +55,7 @@ def prepare_application(
     tables: Mapping[str, TableRead] | None = None,
     logs: Mapping[str, WriteSpec] = MappingProxyType({}),
     log_capture: LogCapture | None = None,
+    skips: Sequence[SkippedRecord] = (),
 ) -> PreparedQuery:
     """Compile an application: one query over one read of each source, whose batches go to all sinks, and whose bad
     records go to the logs of its sources once.
@@ -77,7 +79,7 @@ def prepare_application(
     read = source_reader(session, query, reads, resolve, job_name, provider, list(writes.values()))
     look_up = table_reader(session, tables, resolve)
     kept = log_writers(session, job_name, query, logs, identity, resolve, log_capture)
-    logged = partial(logged_source, read, kept)
+    logged = partial(logged_source, read, kept, skips)
     with active(session), ExitStack() as undo:
         if config:
             undo.callback(operators(session).remove_clock, job_name)

@@ -227,7 +227,7 @@ def judged(frame: DataFrame, source: SourceFrame, scan: Scan, reason: SparkColum
         logged = source.logs.put(scan.log, bad_record(scan, source.envelope, reason))
         return counted.where(opaque_condition(sf.when(reason.isNull(), sf.lit(True)).otherwise(logged)))
     partition = sf.expr(source.envelope.partition)
-    position = sf.regexp_replace(sf.expr(source.envelope.order).cast("string"), "^0+(?=[0-9])", "")  # sorts as text
+    position = sf.expr(source.envelope.shown_position)
     fails = operators(frame.sparkSession).bad_record(
         source.entity, str(scan.relation.name), partition, position, reason
     )

@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.io_spec import ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.skip import SkippedRecord
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes import Scan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.plan.static_nodes import StaticScan
 from ds_dagster.spark.clock import clocked_sources
+from ds_dagster.spark.columns import opaque_condition
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.lookup import lookup_frame
-from ds_dagster.spark.row_logs import LogCapture, RowLogs, open_logs
+from ds_dagster.spark.row_logs import LogCapture, RowLogs, bad_record, open_logs
 from ds_dagster.spark.sources import (
     STREAM_BATCH_ROWS,
     TABLE_BATCH_ROWS,
@@ -67,9 +70,26 @@ def log_writers(
     return open_logs(session, job_name, query.name, sinks, identity, capture, query.late)
 
 
-def logged_source(read: Callable[[Scan], SourceFrame], logs: RowLogs | None, scan: Scan) -> SourceFrame:
-    """A source whose bad records go to a log where its scan says so."""
-    return replace(read(scan), logs=logs)
+def logged_source(
+    read: Callable[[Scan], SourceFrame], logs: RowLogs | None, skips: Sequence[SkippedRecord], scan: Scan
+) -> SourceFrame:
+    """A source whose bad records go to a log where its scan says so, without the records that the job passes."""
+    source = replace(read(scan), logs=logs)
+    mine = [skip for skip in skips if skip.entity == source.entity]
+    return source if not mine else replace(source, frame=_without(source, scan, mine))
+
+
+def _without(source: SourceFrame, scan: Scan, skips: Sequence[SkippedRecord]) -> DataFrame:
+    """Left out before anything is decoded or computed of them; each is in the log once, with who passed it."""
+    partition, position = sf.expr(source.envelope.partition), sf.expr(source.envelope.shown_position)
+    frame = source.frame
+    for skip in skips:
+        is_it = (partition == skip.partition) & (position == skip.position)
+        left_out = sf.lit(False)
+        if scan.log is not None and source.logs is not None:
+            left_out = source.logs.put(scan.log, bad_record(scan, source.envelope, sf.lit(skip.reason)))
+        frame = frame.where(opaque_condition(sf.when(is_it, left_out).otherwise(sf.lit(True))))
+    return frame
 
 
 def table_reader(

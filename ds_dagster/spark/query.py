@@ -8,7 +8,7 @@ ended, ``close`` gives back what it held; a restart prepares anew. Nothing here 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip
+from ds_dagster.catalog.skip import SkippedRecord
 from ds_dagster.errors import DsError
 from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
 from ds_dagster.plan.nodes import Aggregate, Scan
@@ -119,6 +120,7 @@ def prepare(
     logs: Mapping[str, WriteSpec] = MappingProxyType({}),
     log_capture: LogCapture | None = None,
     tables: Mapping[str, TableRead] | None = None,
+    skips: Sequence[SkippedRecord] = (),
 ) -> PreparedQuery:
     """Compile a query in a session of its own; no data is read.
 
@@ -138,6 +140,7 @@ def prepare(
         logs: specs of the query's row logs, by name.
         log_capture: takes their records instead of their stores (tests).
         tables: how tables that are looked up are read, by the ``source_name`` of their scan.
+        skips: records that are passed, of whichever source.
 
     Raises:
         DsError: what the loader's factory, the resolver and the compiler raise; a failure of Spark is classified.
@@ -154,7 +157,7 @@ def prepare(
             undo.callback(operators(session).remove_clock, job_name)
         if kept:
             undo.callback(kept.close)
-        logged = partial(logged_source, read, kept)
+        logged = partial(logged_source, read, kept, skips)
         frame = plan_frame(session, query, write, job_name, logged, look_up, logs=kept)
         options = stream_options(write, identity, resolve)
         writer = table_writer(write, query, identity, resolve, loader) if write.kind == "batch" else None
@@ -286,14 +289,18 @@ def loaders_of(prepared: PreparedQuery) -> tuple[BatchLoader, ...]:
 
 
 def failure(prepared: PreparedQuery, query: StreamingQuery) -> DsError | None:
-    """Why a query ended, None when it runs or ended by itself."""
+    """Why a query ended, None when it runs or ended by itself; a hint that names the job has its name."""
     problem = query.exception()
     if problem is None:
         return None
     taken = prepared.application or prepared.writer
     if taken is not None and taken.failure is not None:
-        return taken.failure
-    return classify(problem, entities_of(prepared.query, prepared.write))
+        found = taken.failure
+    else:
+        found = classify(problem, entities_of(prepared.query, prepared.write))
+    if "{job}" in found.definition.hint:
+        found.params.setdefault("job", prepared.job_name)
+    return found
 
 
 def entities_of(query: BoundQuery, write: WriteSpec) -> str:

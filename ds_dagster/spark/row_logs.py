@@ -129,13 +129,12 @@ def _identity(name: str, identity: SinkIdentity) -> Mapping[str, str]:
 
 def bad_record(scan: Scan, envelope: Envelope, reason: Column) -> Mapping[str, Column]:
     """The log's row of a record that cannot be read."""
-    position = sf.expr(envelope.order)
     return {
         "relation": sf.lit(str(scan.relation.name)),
         "store": sf.lit(scan.relation.store),
         "entity": sf.lit(scan.relation.entity),
         "partition": sf.expr(envelope.partition),
-        "offset": sf.regexp_replace(position, "^0+(?=[0-9]+$)", ""),
+        "offset": sf.expr(envelope.shown_position),
         "record_time": sf.expr(envelope.timestamp),
         "key": sf.expr(envelope.key),
         "value": sf.expr(envelope.value),

@@ -44,6 +44,7 @@ ENVELOPE = Envelope(
     timestamp="timestamp",
     partition="CAST(partition AS STRING)",
     order="LPAD(CAST(offset AS STRING), 19, '0')",
+    position="CAST(offset AS STRING)",
     metadata=(
         "named_struct('topic', topic, 'partition', partition, 'offset', offset, 'timestamp_type', "
         "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'LogAppendTime' END, 'headers', "
@@ -84,6 +85,7 @@ class Kafka:
         skips_lost_records=True,
         looks_at_lag=True,
         keeps_row_logs=True,
+        empties_entities=True,
         dagster_kinds=("kafka",),
         row_metadata=TOPIC_METADATA,
         alias_defaults=(("CONFLUENT_KAFKA", ((PROFILE, "confluent_cloud"),)),),

@@ -91,6 +91,15 @@ class KafkaEntities:
         self._future("delete_topics", [topic], f"delete the topic {topic}", topic, operation_timeout=CALL_SECONDS)
         self._await(lambda: self._is_gone(topic), f"forget the topic {topic}")
 
+    def empty(self, path: EntityPath) -> None:
+        """Up to the end of each partition; a compacted topic is refused by its brokers."""
+        from confluent_kafka import OFFSET_END, TopicPartition
+
+        topic = self._topic(path)
+        self._found(path)
+        places = [TopicPartition(topic, number, OFFSET_END) for number in self._ends(topic)]
+        self._future("delete_records", places, f"delete the records of the topic {topic}", topic)
+
     def insert(self, path: EntityPath, record: NewRecord) -> str:
         """One record, acknowledged by all replicas in step; returns ``partition/offset``."""
         topic = self._topic(path)

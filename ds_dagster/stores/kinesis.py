@@ -38,6 +38,7 @@ ENVELOPE = Envelope(
     timestamp="approximate_arrival_timestamp",
     partition="shard_id",
     order="CONCAT(LPAD(sequence_number, 64, '0'), LPAD(CAST(sub_sequence_number AS STRING), 7, '0'))",
+    position="CONCAT(sequence_number, IF(sub_sequence_number = 0, '', CONCAT('.', sub_sequence_number)))",
 )
 CLIENT_NAMES: Mapping[str, str] = MappingProxyType(
     {

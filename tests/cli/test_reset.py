@@ -42,7 +42,8 @@ def test_a_stream_is_reset_with_consent_only(ds: Ds, control: Control) -> None:
     said = refused.json["diagnostics"][0]
     assert "d.public.copy" in said["message"]
     assert "behind it: opened" in said["message"]
-    assert "ds reset copy --allow duplicates" in said["hint"]
+    assert "ds reset copy --from now" in said["hint"]
+    assert "--allow duplicates" in said["hint"]
     assert control.status("copy").generation == 1
     assert ds("reset", "copy", "--no-wait", "--allow", "duplicates", "--json").code == 0
     assert control.status("copy").generation == 2

@@ -95,7 +95,7 @@ def test_a_reset_that_doubles_rows_needs_its_consent_in_the_config(bench: Bench)
     result = bench.materialize("desktop", "visits", ds_streams={"action": "reset"})
     text = failure_text(result)
     assert "RESET_WOULD_DOUBLE" in text
-    assert "allow_duplicates: true" in text
+    assert "in Dagster `from_now`, `empty`, `allow_duplicates`" in text
     bench.work()
     assert bench.control.status("desktop").checkpoint_version == 1
     assert bench.control.status("visits").checkpoint_version == 2, "a view is built again"

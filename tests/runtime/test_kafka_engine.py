@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ds_dagster.local.servers import down, up
@@ -37,6 +38,12 @@ CREATE STREAM skipping AS SELECT n FROM cut WITH ('source.data.loss'='skip');
 CREATE STREAM doomed (n BIGINT) WITH ('store'='k', 'topic'='doomed', 'value.format'='json', 'topic.partitions'=1,
   'topic.replicas'=1);
 CREATE STREAM reader AS SELECT n FROM doomed;
+CREATE STREAM poisoned (n BIGINT) WITH ('store'='k', 'topic'='poisoned', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM passed AS SELECT n FROM poisoned;
+CREATE STREAM old (n BIGINT) WITH ('store'='k', 'topic'='old', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM again AS SELECT n FROM old;
 CREATE FUNCTION twice(n BIGINT) RETURNS BIGINT LANGUAGE PYTHON WITH ('module' = 'functions.numbers');
 CREATE STREAM numbers (n BIGINT) WITH ('store'='k', 'topic'='numbers', 'value.format'='json', 'topic.partitions'=1,
   'topic.replicas'=1);
@@ -83,10 +90,23 @@ class House:
             producer.produce(topic, json.dumps({"n": n}).encode(), **more)
         assert producer.flush(30) == 0
 
+    def produce(self, topic: str, *values: bytes) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for value in values:
+            producer.produce(topic, value)
+        assert producer.flush(30) == 0
+
+    def ends(self, topic: str) -> tuple[int, int]:
+        """First and next offset of a topic with one partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test"})
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        consumer.close()
+        return low, high
+
     def read(self, topic: str, count: int) -> list[Any]:
         """The first committed values of a topic with one partition."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.auto.commit": False})
-        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         found: list[Any] = []
         with deadline() as over:
             while len(found) < count:
@@ -230,3 +250,72 @@ def test_bad_records_go_into_a_topic_that_the_job_makes_and_functions_of_the_pro
         while house.ps("doubled")["bad_records"] != 1:
             over()
     house.stop("doubled")
+
+
+def ds(house: House, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("ds")), *arguments, "--project", str(house.root)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+
+def failed_at(house: House, name: str) -> tuple[JobStatus, list[str]]:
+    """A job that has failed at a record, and the command its hint says."""
+    with deadline() as over:
+        while (status := house.control.status(name)).state != "FAILED":
+            over()
+    command = status.hint.partition("`ds ")[2].partition("`")[0]
+    return status, shlex.split(command)
+
+
+def test_one_record_that_cannot_be_read_is_passed_and_no_other_row_is_lost_or_doubled(house: House) -> None:
+    assert house.run("passed").state == "RUNNING"
+    assert "SKIP_WITHOUT_RECORD" in ds(house, "skip", "passed", "--partition", "0", "--offset", "3").stderr
+    house.send("poisoned", 0, 3)
+    house.produce("poisoned", b"{broken", b"{broken too")
+    house.send("poisoned", 3, 6)
+    status, command = failed_at(house, "passed")
+    assert status.condition == "BAD_RECORD"
+    assert command == ["skip", "passed", "--partition", "0", "--offset", "3"]
+    for wrong in (["--partition", "1", "--offset", "3"], ["--partition", "0", "--offset", "4"]):
+        refused = ds(house, "skip", "passed", *wrong)
+        assert refused.returncode == 1
+        assert "ds skip passed --partition 0 --offset '3'" in refused.stderr
+    ds(house, *command, "--reason", "ticket 7")
+    status, command = failed_at(house, "passed")
+    assert command[-1] == "4"
+    asked = next(moved for moved in house.control.transitions("passed") if moved.kind == "desired")
+    assert asked.reason == "skip of record 3 of partition 0 of k.poisoned: ticket 7"
+    assert asked.actor.startswith("ds (")
+    stop_engine(house.settings, 60, kill=True)  # no engine: the next one goes on behind the record
+    assert ds(house, *command, "--no-wait").returncode == 0
+    again = ds(house, *command, "--json")
+    assert (again.returncode, json.loads(again.stdout)["outcome"]) == (0, "nothing")
+    assert sorted(row["n"] for row in house.read("passed", 6)) == list(range(6))
+    stop_engine(house.settings, 60, kill=True)
+    house.control.ensure_engine(WAIT)
+    house.send("poisoned", 6, 8)
+    assert sorted(row["n"] for row in house.read("passed", 8)) == list(range(8))
+    assert house.control.status("passed").checkpoint_version == 1
+    house.stop("passed")
+
+
+def test_a_reset_from_now_and_one_that_empties_write_no_row_twice(house: House) -> None:
+    assert house.run("again").state == "RUNNING"
+    house.send("old", 0, 3)
+    assert sorted(row["n"] for row in house.read("again", 3)) == [0, 1, 2]
+    assert "RESET_WOULD_DOUBLE" in ds(house, "reset", "again").stderr
+    now = ds(house, "reset", "again", "--from", "now")
+    assert now.returncode == 0, now.stderr
+    assert "from now" in now.stderr
+    house.send("old", 3, 5)
+    assert sorted(row["n"] for row in house.read("again", 5)) == [0, 1, 2, 3, 4]
+    emptied = ds(house, "reset", "again", "--empty")
+    assert emptied.returncode == 0, emptied.stderr
+    low, _ = house.ends("again")
+    assert low > 0, "its former records are deleted"
+    assert sorted(row["n"] for row in house.read("again", 5)) == [0, 1, 2, 3, 4]
+    stop_engine(house.settings, 60, kill=True)
+    house.control.ensure_engine(WAIT)
+    house.send("old", 5, 6)
+    assert sorted(row["n"] for row in house.read("again", 6)) == [0, 1, 2, 3, 4, 5]
+    assert house.control.status("again").checkpoint_version == 3
+    house.stop("again")

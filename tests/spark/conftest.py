@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.row_log import log_name
+from ds_dagster.catalog.skip import SkippedRecord
 from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.jars import driver_jars
@@ -229,6 +230,7 @@ class Bench:
     rows: Rows = field(default_factory=Rows)
     logged: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     project: Project | None = None
+    skips: tuple[SkippedRecord, ...] = ()
     disk: str = ""
     """Scheme of the file system of checkpoints, with its colon."""
 
@@ -284,6 +286,7 @@ class Bench:
             loader=self.rows if own.kind == "batch" else None,
             capture=self.keep if own.kind == "stream" else None,
             tables={scan.source_name: self.table(scan) for scan in query.tables},
+            skips=self.skips,
             logs={log_name(log): WriteSpec("stream", log.entity, "exactly_once") for log in query.logs},
             log_capture=lambda _, rows, epoch: self.logged.setdefault(epoch, [json.loads(row) for row in rows]),
         )
