@@ -42,6 +42,13 @@ TIME_PATTERNS: Mapping[str, int] = MappingProxyType(
 """Function → which of its arguments is a pattern of times."""
 NO_PATTERN_LETTERS = frozenset("bfijlortCIJPRTU")
 """Letters that mean nothing in patterns of times, neither to Java's DateTimeFormatter nor to its SimpleDateFormat."""
+SPARK_PATTERNS = frozenset(("DATE_FORMAT", "FROM_UNIXTIME"))
+"""Functions whose patterns Spark reads itself."""
+NO_SPARK_LETTERS = frozenset("YWwuecABnNp")
+"""Letters that Java knows and Spark refuses (``DateTimeFormatterHelper``): weeks and their years, and some parts of a
+day."""
+NO_SPARK_LENGTHS = ("GGGGG", "MMMMM", "LLLLL", "EEEEE", "QQQQQ", "qqqqq", "yyyyyyyyyyy")
+"""Runs of one letter that Spark refuses (the same class)."""
 JSON_PATHS = frozenset({"JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"})
 """Functions whose second argument is a JSON path."""
 ZONES: Mapping[str, tuple[int, ...]] = MappingProxyType({"AT_TIME_ZONE": (1,), "CONVERT_TZ": (1, 2)})
@@ -69,7 +76,7 @@ def checked(binder: ExpressionBinder, node: exp.Expression, name: str, values: S
     for position in REGEXES.get(name, ()):
         _check_regex(binder, node, name, values, position)
     if name in TIME_PATTERNS:
-        _check_time_pattern(binder, node, _text(values, TIME_PATTERNS[name]))
+        _check_time_pattern(binder, node, name, _text(values, TIME_PATTERNS[name]))
     if name in ("ENCODE", "DECODE"):
         charset = _text(values, 1)
         if charset is not None and charset.upper() not in CHARSETS:
@@ -123,7 +130,7 @@ def _check_replacement(binder: ExpressionBinder, node: exp.Expression, text: str
             raise binder.refuse("REGEX_GROUP_MISSING", node, group=int(digit), pattern=text, groups=groups)
 
 
-def _check_time_pattern(binder: ExpressionBinder, node: exp.Expression, text: str | None) -> None:
+def _check_time_pattern(binder: ExpressionBinder, node: exp.Expression, name: str, text: str | None) -> None:
     if text is None:
         return
     bare = re.sub(r"'[^']*'", "", text)
@@ -133,6 +140,11 @@ def _check_time_pattern(binder: ExpressionBinder, node: exp.Expression, text: st
         raise binder.refuse("PATTERN_INVALID", node, reason=reason)
     if "'" in bare:
         raise binder.refuse("PATTERN_INVALID", node, reason=f"'{text}': a quote is not closed")
+    if name in SPARK_PATTERNS:
+        unread = [*sorted(set(bare) & NO_SPARK_LETTERS), *(run for run in NO_SPARK_LENGTHS if run in bare)]
+        if unread:
+            reason = f"'{text}': Spark writes no {', '.join(unread)}"
+            raise binder.refuse("PATTERN_INVALID", node, reason=reason)
 
 
 def _with_path(binder: ExpressionBinder, node: exp.Expression, name: str, values: Sequence[Typed]) -> list[Typed]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from pyspark.errors import IllegalArgumentException
+from pyspark.errors import IllegalArgumentException, PySparkException
 from pyspark.sql import functions as sf
 
-from ds_dagster.plan.constants import NO_PATTERN_LETTERS
+from ds_dagster.plan.constants import NO_PATTERN_LETTERS, NO_SPARK_LENGTHS, NO_SPARK_LETTERS
 from ds_dagster.plan.java_regex import judge
 from ds_dagster.plan.json_path import PathError, canonical
 from tests.plan.test_java_regex import ACCEPTED, REFUSED
@@ -52,6 +52,12 @@ def test_java_knows_none_of_the_letters_that_are_refused(spark):
         for java in (spark._jvm.java.time.format.DateTimeFormatter.ofPattern, spark._jvm.java.text.SimpleDateFormat):
             with pytest.raises(IllegalArgumentException, match=r"(?i)illegal|unknown pattern letter"):
                 java(letter)
+
+
+def test_spark_writes_none_of_the_patterns_that_are_refused(spark):
+    for pattern in (*sorted(NO_SPARK_LETTERS), *NO_SPARK_LENGTHS):
+        with pytest.raises(PySparkException):
+            spark.range(1).select(sf.date_format(sf.timestamp_seconds("id"), pattern)).collect()
 
 
 @pytest.mark.parametrize("path", PATHS)
