@@ -8,10 +8,12 @@ import dagster as dg
 from dagster.components.resolved.context import ResolutionContext
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 
+from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.definitions import build_ds_definitions
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.props import RelationProps
+from ds_dagster.orchestration.surface import without_refused
 from ds_dagster.orchestration.translator import DsTranslator
 
 
@@ -79,17 +81,28 @@ class ComponentTranslator(DsTranslator):
     def __init__(self, component: DsProjectComponent) -> None:
         super().__init__(component.project.key_prefix)
         self._component = component
-        self._keys = {props.name: component.get_asset_spec(props).key for props in component.project.props}
+        self._keys = {props.name: self._spec(props).key for props in component.project.props}
+
+    def _spec(self, props: RelationProps) -> dg.AssetSpec:
+        """The component's spec, of a relation it refuses that without what it refuses."""
+        try:
+            return self._component.get_asset_spec(props)
+        except DsError as problem:
+            return self._component.get_asset_spec(without_refused(props, problem))
 
     def get_asset_key(self, name: QualifiedName) -> dg.AssetKey:
         """The key the component's spec has."""
         return self._keys.get(name) or super().get_asset_key(name)
 
     def get_asset_spec(self, props: RelationProps) -> dg.AssetSpec:
-        """The component's spec, with the keys of its sources as the component makes them."""
+        """The component's spec, with the keys of its sources as the component makes them; dependencies that a
+        translation adds stay."""
         spec = self._component.get_asset_spec(props)
+        ours = {super(ComponentTranslator, self).get_asset_key(name): name for name in props.depends_on}
+        added = [dep for dep in spec.deps if dep.asset_key not in ours]
+        kept = [self.get_asset_key(ours[dep.asset_key]) for dep in spec.deps if dep.asset_key in ours]
         return spec.replace_attributes(
-            deps=[self.get_asset_key(source) for source in props.depends_on],
+            deps=[*kept, *added],
             metadata={
                 **spec.metadata,
                 **({"dagster/column_lineage": self._column_lineage(props)} if props.lineage else {}),

@@ -75,6 +75,8 @@ def observe_first(
     data version they get later would make every reader stale. Time-boxed; a store that does not answer is left to the
     sensor."""
     wanted = {name for props in relations for name in props.depends_on}
+    for name in wanted:  # what the step knew when it began: the sensor may have looked while queries started
+        context.get_step_execution_context().wipe_input_asset_version_info(translator.get_asset_key(name))
     sources = [props.relation for props in project.props if observable(props) and props.name in wanted]
     unseen = [
         relation
@@ -90,7 +92,6 @@ def observe_first(
                 context.log.info(f"{relation.name} is not observed: {found.message} [{found.condition}]")
             else:
                 context.instance.report_runless_asset_event(_observation(key, relation, found))
-                context.get_step_execution_context().wipe_input_asset_version_info(key)
             if time.monotonic() >= end:
                 return
 

@@ -66,7 +66,7 @@ def _surface(project: DsProject, translator: DsTranslator) -> Surface:
         try:
             specs[props.name], shown[props.name] = translator.get_asset_spec(props), props
         except DsError as problem:
-            refused = _refused(props, problem)
+            refused = without_refused(props, problem)
             refusals += refused.mistakes
             specs[props.name], shown[props.name] = translator.get_asset_spec(refused), refused
     if refusals and project.is_strict:
@@ -75,7 +75,7 @@ def _surface(project: DsProject, translator: DsTranslator) -> Surface:
     return Surface(tuple(shown.values()), tuple(props for props in streams if props.is_stream), specs)
 
 
-def _refused(props: RelationProps, problem: DsError) -> RelationProps:
+def without_refused(props: RelationProps, problem: DsError) -> RelationProps:
     """A relation the translator refuses: without the tags that mean nothing; without its statement where they are not
     the reason."""
     relation = props.relation

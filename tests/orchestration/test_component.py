@@ -54,6 +54,19 @@ def test_a_key_changed_in_yaml_is_followed_everywhere() -> None:
     assert lineage.deps_by_column["url"][0].asset_key.path == ["flat", "clicks"]
 
 
+def test_dependencies_written_in_yaml_are_heard() -> None:
+    specs = load(DsProjectComponent, translation={"deps": ["raw/dump"]})
+    assert ["raw", "dump"] in [dep.asset_key.path for dep in specs["desktop"].deps]
+
+
+def test_a_tag_that_means_nothing_costs_no_code_location(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.STREAMS", STREAMS.replace("@freshness 10m", "@freshness soon"))
+    specs = load(DsProjectComponent, translation={"key": "flat/{{ relation.name.name }}"})
+    assert specs["desktop"].key.path == ["flat", "desktop"]
+    assert specs["desktop"].freshness_policy is None
+    assert [dep.asset_key.path for dep in specs["desktop"].deps] == [["flat", "clicks"]]
+
+
 class Prefixed(DsProjectComponent):
     """A user's subclass."""
 

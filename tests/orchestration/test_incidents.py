@@ -8,13 +8,14 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.definitions.data_version import DATA_VERSION_TAG, CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.observation import EntityObservation
 from ds_dagster.orchestration import build_ds_definitions, sources
 from ds_dagster.runtime import rows
+from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.records import Transition
 from tests.orchestration.conftest import Bench, checks, key, materialized
 from tests.orchestration.test_sensor import Sensor, names, verdicts
@@ -296,6 +297,24 @@ def stale(bench: Bench, instance: dg.DagsterInstance) -> dict[str, str]:
     graph = bench.definitions().resolve_asset_graph()
     resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
     return {name: resolver.get_status(key(name)).value for name in ("desktop", "counts", "loaded")}
+
+
+def test_a_look_at_a_source_while_queries_start_makes_nothing_stale(
+    bench: Bench, instance: dg.DagsterInstance, shape: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sensor's first tick comes while a run waits for its queries, after the step has read what it depends on."""
+    wait = Control.wait
+
+    def waits(*arguments: Any, **named: Any) -> Any:
+        instance.report_runless_asset_event(dg.AssetObservation(key("clicks"), tags={DATA_VERSION_TAG: "1:aaaa"}))
+        return wait(*arguments, **named)
+
+    monkeypatch.setattr(Control, "wait", waits)
+    observing = build_ds_definitions(bench.project, resources={"ds_control": bench.resource()})
+    job = observing.resolve_implicit_global_asset_job_def()
+    assert job.execute_in_process(asset_selection=[key("desktop")], instance=instance).success
+    assert len(instance.fetch_observations(key("clicks"), limit=9).records) == 1
+    assert stale(bench, instance)["desktop"] == "FRESH"
 
 
 def test_the_first_look_at_a_source_makes_nothing_stale(

@@ -28,6 +28,8 @@ from tests.engines import SHORT_LIVED
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 WAIT = 240.0
+ROUNDS = int(os.environ.get("DS_TEST_ROUNDS", "50"))
+"""How often the engine is killed in a loop."""
 SECRET = "correct-horse-battery"
 
 SQL = """
@@ -185,6 +187,50 @@ def test_nothing_is_lost_or_doubled_whatever_is_killed(house: House) -> None:
     house.until_counted()
     ids = house.committed("desktop")
     assert sorted(ids) == [number for number in range(house.next) if number % 3]
+
+
+def killed_while_it_runs(house: House) -> None:
+    os.kill(house.pid(), signal.SIGKILL)
+
+
+def killed_with_its_jvm(house: House) -> None:
+    for pid in (house.pid(), house.jvm()):
+        os.kill(pid, signal.SIGKILL)
+
+
+def killed_again_while_it_starts(house: House) -> None:
+    first = house.pid()
+    killed_with_its_jvm(house)
+    with deadline() as over:
+        while house.control.ensure_engine(0).pid in (None, first):
+            over()
+    os.kill(house.pid(), signal.SIGKILL)
+
+
+KILLS = (killed_while_it_runs, killed_with_its_jvm, killed_again_while_it_starts)
+
+
+@pytest.mark.slow
+def test_apply_never_takes_the_word_of_a_killed_engine(house: House) -> None:
+    """In a loop: when ``ds apply --wait`` says that the queries run, a living engine runs them in incarnations of its
+    own, although what the dead one wrote last says RUNNING too."""
+    names = ["desktop", "visits"]
+    assert {status.state for status in house.run(*names).values()} == {"RUNNING"}
+    command = [sys.executable, "-c", "from ds_dagster.cli.main import main; main()", "apply", *names, "--json"]
+    for number in range(ROUNDS):
+        dead = {status.name: status.incarnation for status in house.control.statuses(names)}
+        pid = house.pid()
+        house.send(60)
+        KILLS[number % len(KILLS)](house)
+        more = ["--project", str(house.root), "--timeout", str(WAIT)]
+        applied = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
+        assert applied.returncode == 0, (number, applied.stdout, applied.stderr)
+        after = house.control.statuses(names)
+        assert {status.state for status in after} == {"RUNNING"}, (number, after)
+        assert not set(dead.values()) & {status.incarnation for status in after}, number
+        assert house.pid() != pid
+    house.until_counted()
+    assert sorted(house.committed("desktop")) == [number for number in range(house.next) if number % 3]
 
 
 def test_status_tells_what_the_query_did(house: House) -> None:
