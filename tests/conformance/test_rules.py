@@ -89,6 +89,8 @@ def test_a_batch_without_rows_counts(sink: Any, batch: Any) -> None:
 
 def test_the_ledger_keeps_where_its_last_batch_ends(sink: Any, batch: Any) -> None:
     """So that a checkpoint can be made from it; whoever asks makes nothing."""
+    if sink.kind in ("delta_s3", "databricks"):
+        pytest.skip("delta-rs reads a history with Python's lock held, and these buckets live in this process")
     loader = sink.loader()
     loader.load(batch([("./a", 1)]), Tip(0, A, ENDS[0]))
     assert loader.tip().ends == ENDS[0]
