@@ -48,7 +48,7 @@ def open_aggregate(data: bytes, hashes: HashRange = WHOLE) -> Sequence[tuple[str
         hashes: of the shard it stood in.
 
     Returns:
-        None where the record is no aggregate; nothing where one of its records belongs to another shard.
+        None where the record is not an aggregate; nothing where one of its records belongs to another shard.
     """
     body = memoryview(data)[len(MAGIC) : -DIGEST_BYTES]
     if not body or data[: len(MAGIC)] != MAGIC:

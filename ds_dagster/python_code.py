@@ -72,7 +72,9 @@ def _array(code: PythonCode, values: Sequence[object], type_: pyarrow.DataType) 
     try:
         return pyarrow.array(values, type=type_)
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
-        raise error("FUNCTION_FAILED", function=code.shown, reason=f"it gave a value that is no {type_}") from None
+        raise error(
+            "FUNCTION_FAILED", function=code.shown, reason=f"it gave a value that is not a valid {type_}"
+        ) from None
 
 
 @lru_cache(maxsize=256)

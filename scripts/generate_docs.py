@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from ds_dagster import conditions
 from ds_dagster.catalog.capabilities import Capabilities
+from ds_dagster.catalog.kafka_properties import KAFKA
 from ds_dagster.catalog.properties import PLACES, PropertySpec
 from ds_dagster.catalog.property_table import (
     DATABRICKS,
@@ -220,6 +221,7 @@ def anchor(name: str) -> str:
 
 GROUPS: tuple[tuple[str, str, tuple[PropertySpec, ...]], ...] = (
     ("Stores", "`CREATE STORE … WITH`", STORE),
+    ("Kafka", "`CREATE STORE … WITH` of that type", KAFKA),
     ("Schema registries", "`CREATE SCHEMA_REGISTRY … WITH`", REGISTRY),
     ("Secrets", "`CREATE SECRET … WITH`", SECRET),
     ("Databricks", "`CREATE STORE … WITH` of that type, and its tables", DATABRICKS),

@@ -88,12 +88,12 @@ def parse_avro(text: str) -> Avro:
     """A schema with all names looked up.
 
     Raises:
-        UserError: AVRO_SCHEMA_UNREADABLE: it is no JSON, or uses a type that it does not define.
+        UserError: AVRO_SCHEMA_UNREADABLE: it is not valid JSON, or uses a type that it does not define.
     """
     try:
         read = json.loads(text)
     except json.JSONDecodeError as problem:
-        raise error("AVRO_SCHEMA_UNREADABLE", reason="it is no JSON") from problem
+        raise error("AVRO_SCHEMA_UNREADABLE", reason="it is not valid JSON") from problem
     return _parsed(read, "", {})
 
 

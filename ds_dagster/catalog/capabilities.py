@@ -44,7 +44,7 @@ class Capabilities:
             registry), ``as_json`` (test rows stand for them) or empty (not at all).
         file_formats: formats of files it can hold (``json``, ``csv``, ``parquet``), empty where it holds records.
         rows_only: holds nothing but rows in files: no changelogs, no formats of record bytes.
-        max_key_characters: limit of a record key, None for none.
+        max_key_characters: limit of a record key, or None.
         dagster_kinds: chips on the asset, most telling first.
         storage_kind: ``dagster/storage_kind``.
         entity_parts: WITH properties that name the entity, in order, each with its default (empty = the relation's

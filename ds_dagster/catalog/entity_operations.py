@@ -76,7 +76,7 @@ class NewRecord:
 
     Attributes:
         value: JSON as it was written; None deletes the key.
-        key: text of the key, None for none.
+        key: text of the key, or None.
     """
 
     value: str | None

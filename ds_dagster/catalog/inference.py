@@ -82,7 +82,7 @@ class ReadChoices:
         idle_millis: default 10,000.
         bad_records: terminate (default) or ignore.
         log: where bad records are kept, None for nowhere.
-        max_records_per_batch: None for none.
+        max_records_per_batch: bound of one batch, or None.
         data_loss: what records that are gone do: fail (default) or skip.
         slot: replication slot; empty: the job's own.
         temporal_mode, temporal_retention_millis: of a temporal join whose right side this is; None = not written.

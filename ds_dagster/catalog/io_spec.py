@@ -152,7 +152,7 @@ class ReadSpec:
         entity: shown in errors and progress, ``store.entity``.
         identity: tells the entity from a later one of the same name; empty where nobody knows.
         rows: the source gives columns instead of records; ``key`` and ``value`` of the envelope mean nothing then.
-        schemas: what of the records needs a schema; None for none.
+        schemas: what of the records needs a schema; None if there is none.
     """
 
     format: str
@@ -237,7 +237,7 @@ class WriteSpec:
         interval_millis: least time between two batches of a query that does not end; 0: as they come.
         max_key_characters: refuse longer keys on write.
         entity: shown in errors, ``store.entity``.
-        schemas: what of the records needs a schema; None for none.
+        schemas: what of the records needs a schema; None if there is none.
     """
 
     kind: Literal["stream", "batch"]

@@ -61,19 +61,19 @@ def parse_schema(text: str) -> Schema:
     """A schema.
 
     Raises:
-        UserError: JSON_SCHEMA_UNREADABLE: it is no JSON object.
+        UserError: JSON_SCHEMA_UNREADABLE: it is not a valid JSON object.
     """
     try:
         found = json.loads(text)
     except json.JSONDecodeError as problem:
-        raise error("JSON_SCHEMA_UNREADABLE", reason="it is no JSON") from problem
+        raise error("JSON_SCHEMA_UNREADABLE", reason="it is not valid JSON") from problem
     if not isinstance(found, dict):
-        raise error("JSON_SCHEMA_UNREADABLE", reason="it is no object")
+        raise error("JSON_SCHEMA_UNREADABLE", reason="it is not an object")
     return found
 
 
 def properties_of(schema: Schema) -> Mapping[str, tuple[Schema, DataType | None]]:
-    """Property → its schema and SQL type, None where none holds it; empty for a schema that is no object's."""
+    """Property → its schema and SQL type, None where none holds it; empty for a schema that is not an object's."""
     found = _followed(schema, schema)
     parts = found.get("properties", {}) if isinstance(found, dict) else {}
     return {name: (one, sql_type(one, schema)) for name, one in parts.items()} if isinstance(parts, dict) else {}

@@ -51,7 +51,7 @@ class CheckpointTip:
     Attributes:
         committed: the last finished batch, None before the first. The batch before a planned one is finished, whatever
             the log of commits has kept.
-        planned: the one batch that was begun and not finished, None for none.
+        planned: the one batch that was begun and not finished, or None.
         is_older: it has not been held against its sinks yet: a version of the package wrote it whose sinks of streams
             kept no ledger while no row came.
     """
@@ -75,8 +75,8 @@ class SinkFacts:
     """What a sink says of itself.
 
     Attributes:
-        tip: the newest batch in its ledger of this job and checkpoint version, None for none.
-        version: the newest checkpoint version of this job in its ledger, None for none.
+        tip: the newest batch in its ledger of this job and checkpoint version, or None.
+        version: the newest checkpoint version of this job in its ledger, or None.
         exists: the target is there.
         is_table: what has the target's name can be written.
         differs: the target has another shape than the rows.

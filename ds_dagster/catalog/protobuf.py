@@ -140,7 +140,7 @@ def read_text(text: str) -> Proto:
     try:
         return read_set(base64.b64decode(text, validate=True))
     except binascii.Error as problem:
-        raise error("PROTOBUF_SCHEMA_UNREADABLE", reason="it is no descriptor") from problem
+        raise error("PROTOBUF_SCHEMA_UNREADABLE", reason="it is not a valid descriptor") from problem
 
 
 def set_text(files: Sequence[Proto]) -> str:

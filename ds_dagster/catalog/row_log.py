@@ -43,7 +43,7 @@ DEFAULT_SUFFIX, ERROR_SUFFIX = "_bad_records", "_row_errors"
 
 
 def log_relation(source: Relation, values: Mapping[str, PropertyValue]) -> Relation | None:
-    """The log that WITH behind a source asks for, None for none.
+    """The log that WITH after a source configures, or None.
 
     Args:
         source: what is read; the log is in its store, called ``<entity>_bad_records``, where nothing else is written.
@@ -56,7 +56,7 @@ def log_relation(source: Relation, values: Mapping[str, PropertyValue]) -> Relat
 
 
 def error_log(source: Relation, sink: Relation, values: Mapping[str, PropertyValue]) -> Relation | None:
-    """The log of rows whose expressions fail that QUERY WITH asks for, None for none.
+    """The error log that QUERY WITH configures, or None.
 
     Args:
         source: the left-most one; the log is in its store where nothing else is written.

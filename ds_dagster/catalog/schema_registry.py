@@ -114,7 +114,7 @@ def _overlay(statement: CreateSchemaRegistry, settings: Settings, index: Propert
     for name, raw in by_name.get(str(statement.name), {}).items():
         spec = index.find(name)
         if spec is None or "registry" not in spec.places or not isinstance(raw, str | int | bool):
-            reason = f"{name} is no text of a schema registry"
+            reason = f"{name} is not a text of a schema registry"
             raise error("OVERLAY_INVALID", file=settings.overlay.path, reason=reason)
         span = statement.name.span
         value = convert(spec, Property(spec.name, raw, "string", span, span), "registry")

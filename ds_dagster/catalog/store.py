@@ -46,7 +46,7 @@ class ReadOptions:
         starting_timestamp: epoch milliseconds, with position ``timestamp``; None otherwise.
         data_loss: records that are gone before they were read ``fail`` the query (default), or are a counted ``skip``.
         has_metadata: the query reads what the store knows of a record (``rowmetadata()``).
-        max_records_per_batch: bound of one batch, None for none.
+        max_records_per_batch: bound of one batch, or None.
         slot: name of the place the store keeps for this reader, where it keeps one; empty: the job's own.
         idle_timeout_millis, lateness_millis: event time, see the plan's scan node.
     """

@@ -216,7 +216,9 @@ def _overlay_value(store: _Store, spec: PropertySpec, raw: Any) -> PropertyValue
         return PropertyValue("${" + str(raw["env"]) + "}", secret=spec.secret)
     if isinstance(raw, dict) and set(raw) == {"file"}:
         return PropertyValue("", secret=spec.secret, file=str((store.settings.state / str(raw["file"])).resolve()))
-    raise _overlay_error(store, f'{spec.name} is no text, number, truth value, {{env = "NAME"}} or {{file = "path"}}')
+    raise _overlay_error(
+        store, f'{spec.name} is not a text, number, truth value, {{env = "NAME"}} or {{file = "path"}}'
+    )
 
 
 def _converted(store: _Store, spec: PropertySpec, raw: str | int | bool) -> str | int | bool:

@@ -23,8 +23,8 @@ OWNERS: Mapping[str, tuple[RelationKind, str]] = MappingProxyType(
 
 
 def check_table_properties(draft: Draft, word: str, findings: Findings) -> None:
-    """``refresh.mode`` and ``execution`` are for tables, ``retention.millis`` for views, beside whose columns it adds
-    one; a load that never ends has no step to end with, and queries that share a table cannot replace it
+    """``refresh.mode`` and ``execution`` are for tables, ``retention.millis`` for views (adds a hidden
+    column); a load that never ends has no step to end with, and queries that share a table cannot replace it
     (PROPERTY_OF_OTHER_KIND, RETENTION_COLUMN, REFRESH_CONTRADICTS).
 
     Args:

@@ -19,7 +19,7 @@ def table_read(kind: StoreKind, store: StoreDefinition, relation: Relation) -> T
     """The read spec of a table or view."""
     spec = kind.write_spec(store, relation, "incremental")
     if spec.table is None or not kind.capabilities.table_reader:
-        raise error("INTERNAL", where=f"a lookup of {relation.name}, which is no table")
+        raise error("INTERNAL", where=f"a lookup of {relation.name}, which is not a table")
     options = MappingProxyType({**spec.options, **_of_view(relation)})
     return TableRead(kind.capabilities.table_reader, options, spec.table.path, spec.entity)
 

@@ -186,7 +186,7 @@ class _Declaring:
                 entries = [entry for entry in jar.namelist() if entry.endswith(".class")]
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
         except (OSError, zipfile.BadZipFile) as problem:
-            reason = problem.strerror or "" if isinstance(problem, OSError) else "it is no jar"
+            reason = problem.strerror or "" if isinstance(problem, OSError) else "it is not a valid jar"
             raise error("FUNCTION_FILE_INVALID", span=written.span, file=written.value, reason=reason) from problem
         classes = tuple(sorted(entry.removesuffix(".class").replace("/", ".") for entry in entries))
         return FunctionSource(name, str(path), classes, digest, statement.origin)
@@ -254,7 +254,7 @@ class _Declaring:
             raise error("FUNCTION_PROPERTY_MISSING", span=span, name=name, needed="'module' = 'functions.text'")
         written = str(module.value)
         if not _MODULE.fullmatch(written):
-            raise error("FUNCTION_FILE_INVALID", span=module.span, file=written, reason="it is no module's name")
+            raise error("FUNCTION_FILE_INVALID", span=module.span, file=written, reason="it is not a valid module name")
         path = self.settings.root.joinpath(*written.split(".")).with_suffix(".py").resolve()
         entry = str(values["function"].value) if "function" in values else name
         place = values["function"].span if "function" in values else span

@@ -284,7 +284,7 @@ def tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
         written = newest_batch(project, relation) or status.progressed
         state = "has failed" if status.state == "FAILED" else f"is {status.state.lower().replace('_', ' ')}"
         if status.state == "ABSENT":
-            state = "ended with the engine" if ended_with_engine(status) else "was never started"
+            state = "ended with the engine" if ended_with_engine(status) else "is not running"
         reason = f" ({status.message})" if status.message else ""
-        age = f"its rows are of {clock(written)} UTC" if written else "it has no rows yet"
+        age = f"its rows are from {clock(written)} UTC" if written else "it has no rows yet"
         note(f"{relation.name.name} {state}{reason}: {age}")

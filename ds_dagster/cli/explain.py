@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -100,10 +102,12 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
     """Compile against offline read specs in a local session; no server is asked, nothing is read."""
     from ds_dagster.jars import driver_jars
     from ds_dagster.spark.query import close, explain
-    from ds_dagster.spark.session import build_session
+    from ds_dagster.spark.session import build_session, stderr_of_jvm
 
     settings = replace(project.settings, engine=replace(project.settings.engine, master="local[1]", cores=1))
-    spark = build_session(settings, jars=driver_jars(), app_name="ds explain")
+    jars = driver_jars()
+    with tempfile.TemporaryDirectory(prefix="ds-explain-") as folder, stderr_of_jvm(Path(folder, "stderr.log")):
+        spark = build_session(settings, jars=jars, app_name="ds explain")
     try:
         found = {}
         for query in queries:

@@ -221,7 +221,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "KEY_COLUMN_UNKNOWN",
         "user",
-        "{property} names {name}, which is no column of {relation}",
+        "{property} names {name}, which is not a column of {relation}",
         "did you mean {nearest}?",
     ),
     Condition(
@@ -258,7 +258,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "TIMESTAMP_COLUMN_UNKNOWN",
         "user",
-        "timestamp names {name}, which is no column of {relation}",
+        "timestamp names {name}, which is not a column of {relation}",
         "did you mean {nearest}?",
     ),
     Condition(

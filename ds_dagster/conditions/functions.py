@@ -73,7 +73,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "FUNCTION_CLASS_UNFIT",
         "user",
-        "the class {entry} is no function {function}: {reason}",
+        "the class {entry} is not a valid function {function}: {reason}",
         "a public class with a public constructor without parameters and one public method evaluate (or eval) with as "
         "many parameters; the page Functions of your own of the documentation says which types",
         "42883",

@@ -66,7 +66,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PATTERN_VARIABLE_UNKNOWN",
         "user",
-        "{name} is no variable of the PATTERN",
+        "{name} is not a variable of the PATTERN",
         "its variables are {known}; columns of the source stand without a name in front",
         "42703",
     ),

@@ -87,7 +87,7 @@ TYPES: tuple[Condition, ...] = (
         "DECIMAL has 38 digits; with an exponent it is a DOUBLE, up to 1.8e308",
         "22003",
     ),
-    Condition("LITERAL_INVALID", "user", "'{value}' is no {type}", "write it as {example}", "22007"),
+    Condition("LITERAL_INVALID", "user", "'{value}' is not a valid {type}", "write it as {example}", "22007"),
     Condition(
         "EXPRESSION_NOT_YET",
         "not_yet",
@@ -157,7 +157,7 @@ JOINS: tuple[Condition, ...] = (
     Condition(
         "LOOKUP_PROPERTY_OF_STREAM",
         "user",
-        "'lookup.cache.millis' behind {relation}, which is no table",
+        "'lookup.cache.millis' behind {relation}, which is not a table",
         "remove it: a stream or changelog is read as it comes",
     ),
     Condition("JOIN_KINDS", "not_yet", "join of {left_kind} {left} with {right_kind} {right}", "{instead}", _ZERO),
@@ -193,7 +193,7 @@ JOINS: tuple[Condition, ...] = (
     Condition(
         "JOIN_RESIDUAL",
         "not_yet",
-        "{kind} JOIN of {what} with a condition in ON that is no equality between the sides",
+        "{kind} JOIN of {what} with a condition in ON that is not an equality between the sides",
         "put a condition on the right side alone into a sub-select; JOIN takes any condition",
         _ZERO,
     ),

@@ -87,7 +87,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "AVRO_NAME_INVALID",
         "user",
-        "{subject} cannot be written as Avro: {name} is no name there",
+        "{subject} cannot be written as Avro: {name} is not a valid name there",
         "give the column another name with AS: letters, digits and _, no digit first",
     ),
     Condition(
@@ -188,7 +188,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PROTOBUF_NAME_INVALID",
         "user",
-        "{subject} cannot be written as Protobuf: {name} is no name there, or another column has it but for _ and case",
+        "{subject} cannot be written as Protobuf: {name} is not a valid name there, or differs from "
+        "another column in _ and case only",
         "give the column another name with AS: letters, digits and _, no digit first",
     ),
     Condition(

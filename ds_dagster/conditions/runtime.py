@@ -26,7 +26,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "JOURNAL_CORRUPT",
         "user",
-        "the journal {journal} is damaged or is no journal",
+        "the journal {journal} is damaged or is not a valid journal",
         "restore it from a backup; moving it away starts a new one, whose jobs begin with new checkpoints",
     ),
     Condition(

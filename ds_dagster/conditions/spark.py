@@ -155,7 +155,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     Condition("KAFKA_SINK_OPTION", "internal", "the Kafka sink lacks an option", "please report this"),
     Condition("CLOCK_NOT_REGISTERED", "internal", "a query was built before its clock", "please report this"),
-    Condition("CLOCK_JSON", "internal", "the clock was given a text that is no JSON", "please report this"),
+    Condition("CLOCK_JSON", "internal", "the clock was given a text that is not valid JSON", "please report this"),
     Condition(
         "SOURCE_NOT_WRAPPABLE", "internal", "a source cannot be read with the engine's clock", "please report this"
     ),

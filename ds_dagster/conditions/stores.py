@@ -199,7 +199,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "TARGET_NOT_A_TABLE",
         "user",
-        "{table} exists and is no table but a {found}",
+        "{table} exists and is not a table but a {found}",
         "give the relation another table name",
     ),
     Condition(

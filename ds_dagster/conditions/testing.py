@@ -11,7 +11,10 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("CASE_KEY_TWICE", "user", "the key {key} is written twice", "remove one of the two"),
     Condition("CASE_VALUE_INVALID", "user", "{place} cannot be {value}", "allowed: {allowed}"),
     Condition(
-        "CASE_DATA_INVALID", "user", "line {line} of {file} is no {what}: {reason}", "write one JSON object per line"
+        "CASE_DATA_INVALID",
+        "user",
+        "line {line} of {file} is not a valid {what}: {reason}",
+        "write one JSON object per line",
     ),
     Condition(
         "CASE_GENERATOR",
@@ -33,7 +36,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CASE_RECORD_UNREADABLE",
         "user",
-        "a record of {relation} is no {what}",
+        "a record of {relation} is not a valid {what}",
         "compare the raw records: topic and records instead of relation and rows",
     ),
     Condition(

@@ -37,7 +37,7 @@ class Out:
 
     Attributes:
         entity: clicks, users, pageviews or ds_users.
-        key: columns of the record's key, None for none.
+        key: columns of the record's key, or None.
         value: columns of the value.
     """
 

@@ -296,7 +296,7 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
     call = node.this if isinstance(node, exp.Filter) else node
     name = aggregate_name(call)
     if name is None:
-        raise binder.refuse("EXPRESSION_NOT_YET", node, what="FILTER behind a function that is no aggregate")
+        raise binder.refuse("EXPRESSION_NOT_YET", node, what="FILTER behind a function that is not an aggregate")
     if binder.aggregates is None:
         inside = binder.clause.startswith("an aggregate")
         fix = (

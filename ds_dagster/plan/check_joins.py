@@ -105,7 +105,7 @@ _TIMELESS: Mapping[type[Node], str] = MappingProxyType(
 
 
 def check_rows(upper: str, below: Node, span: Span) -> None:
-    """A step that needs rows in the order of their source stands over no stateful one.
+    """Refuse a step that needs source order above a stateful step.
 
     Raises:
         NotYetError: STATEFUL_CHAIN.

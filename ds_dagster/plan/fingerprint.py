@@ -359,8 +359,8 @@ SHAPES: dict[type[Node], Callable[[_Shaper, Node], Shape]] = {
 
 def _state(node: Node, store_kinds: StoreKinds, version: str) -> Shape:
     """What one stateful step keeps. Joins of streams keep rows: their types and the join itself. Aggregates keep
-    results, and a join of changelogs must be told that a row goes in the words in which it came: everything below
-    counts."""
+    results, and a retraction must equal the row it retracts, so everything below a join of changelogs is part of its
+    state."""
     if isinstance(node, Aggregate | DeltaAggregate | DeltaJoin | Distinct | TopN | Over):
         return [type(node).__name__, _without_reading(_shape(node, store_kinds), version), *LAYOUTS.get(type(node), ())]
     own = SHAPES[type(node)](_Shaper(node, store_kinds), node)

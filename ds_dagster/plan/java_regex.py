@@ -80,7 +80,7 @@ class Regex:
         if found is None:
             if self.text[self.at + 1 : self.at + 2].isdecimal() and not repeatable:
                 raise UnsureError
-            raise RefusedError("a { is no repetition such as {2} or {2,5}; write \\{ for the character")
+            raise RefusedError("a { is not a repetition such as {2} or {2,5}; write \\{ for the character")
         least, most = int(found[1]), int(found[3] or found[1]) if found[3] != "" else _MOST_TIMES
         if least > most or max(least, most) > _MOST_TIMES:
             raise RefusedError(f"{found[0]} is not a valid number of repetitions")

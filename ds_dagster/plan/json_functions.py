@@ -40,7 +40,7 @@ JSON_FUNCTIONS: tuple[Function, ...] = (
         "JSON_EXISTS",
         "text text",
         BOOLEAN,
-        "something is at a JSON path, be it `null`; FALSE for what is no JSON",
+        "something is at a JSON path, be it `null`; FALSE for what is not valid JSON",
         ("""JSON_EXISTS('{"a": null}', '$.a')""", "TRUE"),
         ("""JSON_EXISTS('{"a": null}', '$.b')""", "FALSE"),
         ("JSON_EXISTS('nonsense', '$.b')", "FALSE"),

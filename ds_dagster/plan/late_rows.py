@@ -72,7 +72,7 @@ def _checked(relation: Relation, window: Window, span: Span, world: World) -> La
 
     able = world.kinds[world.catalog.store(relation.store).kind].capabilities
     if relation.kind != "stream" or not relation.declared or relation.value_format != "json":
-        raise refused("it is no stream of JSON that the project declares with its columns")
+        raise refused("it is not a stream of JSON that the project declares with its columns")
     if not able.keeps_row_logs:
         raise refused(f"store {relation.store} cannot hold it")
     found = []

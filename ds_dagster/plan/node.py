@@ -175,8 +175,7 @@ _INPUT_NAMES: dict[type[Node], tuple[str, ...]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Passing(Node):
-    """Base of nodes whose rows are those of their input, all or some of them: they replace one another, come and go
-    as they did."""
+    """Base of nodes that pass rows through unchanged; key, changelog kind and finality are the input's."""
 
     input: Node
 

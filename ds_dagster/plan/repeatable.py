@@ -1,8 +1,8 @@
 """Functions that give another value each time, over changelogs.
 
-A row of a changelog goes in the words in which it came. ``CURRENT_TIMESTAMP``, ``RAND`` or ``UUID`` over such a row
-give another word when it goes, so whatever keeps or leaves out rows by it would keep one for ever or forget one it
-never had. What is merely shown in the result may differ: the key alone says which row goes.
+A retraction must equal the row it retracts. ``CURRENT_TIMESTAMP``, ``RAND`` or ``UUID`` over such a row give another
+value in the retraction, so a step that keeps or leaves out rows by it would keep one for ever or forget one it never
+had. A value that is only shown in the result may differ: the key alone says which row is retracted.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _SHOWS = (Sink, Fold, Project, Union, Virtual)
 
 
 def not_repeatable(root: Sink, otherwise: Span) -> Iterator[DsError]:
-    """VALUE_NOT_REPEATABLE, once for each such function whose value decides over rows that may go.
+    """VALUE_NOT_REPEATABLE, once for each such function whose value decides over rows that may be retracted.
 
     Args:
-        root: plan after rewriting: a filter that went below the step that keeps rows is asked once for each.
+        root: plan after rewriting: a filter pushed below a buffering step runs once per row.
         otherwise: where the query begins.
     """
     for function in dict.fromkeys(_found(root, shown=True)):

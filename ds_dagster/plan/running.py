@@ -36,7 +36,7 @@ class RunningFrame:
 
 
 def is_running(node: exp.Window) -> bool:
-    """Whether an OVER clause is of an aggregate or a value of another row."""
+    """Whether OVER applies to an aggregate or to a function that reads another row (LAG, FIRST_VALUE)."""
     call = node.this.this if isinstance(node.this, exp.Filter) else node.this
     if isinstance(call, exp.Anonymous):
         return str(call.this).upper() in VALUES

@@ -196,7 +196,7 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
         "FROM_BASE64",
         "text",
         VARCHAR,
-        "the opposite; NULL when it is no Base64",
+        "the opposite; NULL when it is not valid Base64",
         ("FROM_BASE64('aGk=')", "'hi'"),
         nulls="always",
     ),

@@ -116,7 +116,7 @@ def _key_values(relation: Relation, key: bytes | None, text_keys: bool) -> dict[
 def _part(part: bytes, type_: DataType) -> Any:
     value = _primitive(part, type_) if isinstance(type_, Scalar) else None
     if value is None:
-        raise ValueError(f"it is no {type_}")
+        raise ValueError(f"it is not a valid {type_}")
     return value
 
 

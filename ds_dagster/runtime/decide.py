@@ -31,7 +31,7 @@ class Streak:
 
     Attributes:
         condition: of all of them.
-        batch: last finished batch before the one that fails, None for none.
+        batch: last finished batch before the one that fails, or None.
         count: failures, the last one included.
         since: of the first one, epoch seconds.
     """

@@ -47,8 +47,8 @@ class LagLook:
     sources: Mapping[str, SourceLag]
 
     def of(self, source: SourceProgress, batch: int | None, now: float) -> tuple[int | None, float | None]:
-        """Records and seconds of a source. Behind the very batch that was looked at the look is the younger one; behind
-        a later one its age still says how old what waits is at most."""
+        """Records and seconds of a source. For the batch the look was taken after, the look is newer than Spark's
+        report; for a later batch its age is an upper bound."""
         found = self.sources.get(source.name)
         if found is None:
             return source.lag_records, source.lag_seconds

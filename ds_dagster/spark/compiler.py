@@ -108,7 +108,7 @@ class PlanCompiler:
         shared: rows that several sinks of an application have in common.
         errors: how rows fail whose expressions do, None where they fail their batch.
         look_up: gives the rows of a table, of a plan with one.
-        logs: of rows the plan leaves out, None for none.
+        logs: of rows the plan leaves out, or None.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class PlanCompiler:
         return Flow(frame.select(*output), timed=node.window is not None)
 
     def visit_interval_join(self, node: IntervalJoin, wants: Wants) -> Flow:
-        """An operator of ours, or Spark's own join where a step above takes the time of the pairs."""
+        """An operator of ours, or Spark's join if a later step needs the event time of the pairs."""
         left, right = (self._timed(side, TIME).frame for side in (node.left, node.right))
         if node in self.intervals:
             return Flow(intervals.join(self.spark, node, (left, right), wants))

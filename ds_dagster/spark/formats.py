@@ -290,7 +290,7 @@ def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
     value, relation = sf.col(_VALUE), scan.relation
     if relation.value_format == "primitive":
         only = value_columns(relation)[0]
-        text = sf.lit(f"the value is no {only.type} in big-endian bytes")
+        text = sf.lit(f"the value is not a valid {only.type} in big-endian bytes")
         return [sf.when(value.getField(only.name).isNull(), text)]
     unframed = [sf.col(_FRAMED).getField("reason")] if source.format_of("value") == "json_schema" else []
     return [*unframed, value.getField(CORRUPT)]

@@ -419,7 +419,7 @@ class Operators:
         self._jvm.rowlog.RowLogs.begin(self.spark._jsparkSession, job, checkpoint, replay)
 
     def late_row(self, job: str, log: str, end: Column, row: Column) -> Column:
-        """A condition that is always true and remembers rows whose window (``end``: timestamp) may be closed."""
+        """A filter that keeps every row and records those whose window (``end``: timestamp) may be closed."""
         late = self._jvm.rowlog.LateRow
         candidate = cast(Column, ClassicColumn(late.candidate(job, _java(end))))
         kept = cast(Column, ClassicColumn(late.column(self.spark._jsparkSession, job, log, _java(end), _java(row))))

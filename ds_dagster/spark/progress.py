@@ -101,7 +101,7 @@ def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
 
 
 def epoch_of(text: str) -> float | None:
-    """Seconds since 1970 of Spark's ISO 8601 text; None for none and for the epoch itself (no event time yet)."""
+    """Seconds since 1970 of Spark's ISO 8601 text; None for no text and for the epoch (no event time)."""
     if not text:
         return None
     seconds = datetime.fromisoformat(text.replace("Z", "+00:00")).replace(tzinfo=timezone.utc).timestamp()

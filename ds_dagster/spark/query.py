@@ -71,7 +71,7 @@ class PreparedQuery:
         capture: see :func:`prepare`.
         unnamed: its sources have no names in the checkpoint (tests).
         reads: as given.
-        logs: of rows it leaves out, None for none.
+        logs: of rows it leaves out, or None.
         application: takes the batches of a query with several sinks.
         targets: what tells the entities it writes from later ones of the same name, by ``store.entity``.
     """

@@ -55,7 +55,7 @@ class RowLogs:
         return operators(self.spark).log_row(self.job, log_name(log), text)
 
     def keep_late(self, late: LateRows, end: Column, values: Mapping[str, Column]) -> Column:
-        """A condition that is always true and remembers rows whose window may be closed.
+        """A filter that keeps every row and records the possibly late ones.
 
         Args:
             late: where they are kept.

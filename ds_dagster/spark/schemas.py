@@ -44,7 +44,7 @@ class ResolvedSchemas:
 
 
 def resolved_schemas(spec: SchemaSpec | None, resolve: Resolver) -> ResolvedSchemas | None:
-    """The same with its references resolved, None for none."""
+    """The same with its references resolved, or None."""
     if spec is None:
         return None
     return ResolvedSchemas(spec, registry_settings(spec.registry, resolve) if spec.registry is not None else "")

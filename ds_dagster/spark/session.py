@@ -184,6 +184,27 @@ def build_session(settings: Settings, *, jars: Iterable[Path], app_name: str) ->
     return session
 
 
+@contextmanager
+def stderr_of_jvm(log: Path) -> Iterator[None]:
+    """A JVM that is launched inside writes what is for standard error into a file: incubator modules, log4j's profile.
+
+    A process inherits its standard error when it is launched, so the body holds the launch and little else: what this
+    process itself writes meanwhile goes into the file, too. The file is shown where the body fails.
+    """
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    try:
+        with log.open("ab") as target:
+            os.dup2(target.fileno(), 2)
+        yield
+    except BaseException:
+        os.write(terminal, log.read_bytes())
+        raise
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+
+
 def job_session(spark: SparkSession, settings: Mapping[str, str], store: StateStore) -> SparkSession:
     """A session of its own for one job: same JVM, own configuration, own temporary names.
 

@@ -12,12 +12,11 @@ The traps, each met in practice:
    join must not lose rows, so its time column is rewritten and loses the metadata. The watermark itself still arrives.
 4. Metadata is lost by operators of ours and by computed columns; :func:`carry_time` puts it back where a later window
    has to close. The number in it is not used, the watermark comes from the ticks.
-5. Sources are asked for offsets in no promised order, and every tick source of a job tells the same time; nothing is
-   wrong whichever comes first. But a tick that is asked for behind the data stands in the batch of the rows it is about
-   and releases them with the next one; in front of them it would be two batches older. Spark asks the leaves of a plan
-   from left to right (up to four of them), so ticks stand right.
-6. With source evolution on, every source needs a name, ticks included; in a plan that reads a source twice it has to
-   be off, and none has.
+5. Every tick source of a job gives the same time, so results do not depend on the order in which Spark asks sources for
+   offsets. Latency does. Ticks are the right child: Spark asks for offsets left to right (up to four leaves), so a tick
+   covers the rows of its own batch and closes their windows in the next. On the left it would be two batches older.
+6. With source evolution on, every source needs a name, ticks included; in a plan that reads a source twice it must be
+   off, and then no source may have a name.
 """
 
 from __future__ import annotations

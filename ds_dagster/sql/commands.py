@@ -106,7 +106,7 @@ class InsertIntoEntity:
 
     Attributes:
         value: the JSON text; None for NULL, which deletes the key.
-        key: text of the record's key, None for none.
+        key: text of the record's key, or None.
     """
 
     origin: Origin

@@ -184,7 +184,7 @@ class ExpressionParser(CallParser):
         self.need("to")
         token = self._curr
         if not self.at_symbol(TokenType.STRING):
-            raise self.refuse("FORM_INSTEAD", written="SIMILAR TO of a pattern that is no literal", instead=_SIMILAR)
+            raise self.refuse("FORM_INSTEAD", written="SIMILAR TO of a pattern that is not a literal", instead=_SIMILAR)
         pattern, escape = str(self._text_literal().this), ""
         if self.take("escape"):
             escape = str(self._text_literal().this)

@@ -67,7 +67,7 @@ def span_of(node: exp.Expr, otherwise: Span) -> Span:
 
 
 def own_span(node: exp.Expr, otherwise: Span) -> Span:
-    """Where the word stands that a node was made of, such as UNION or OVER; without one as :func:`span_of`."""
+    """Position of the keyword a node was parsed from, such as UNION or OVER; without one as :func:`span_of`."""
     meta = node.meta
     if "start" not in meta:
         return span_of(node, otherwise)

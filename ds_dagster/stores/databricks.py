@@ -119,7 +119,7 @@ class Databricks:
     def read_spec(
         self, store: StoreDefinition, relation: Relation, options: ReadOptions, facts: EntityFacts | None
     ) -> ReadSpec:
-        """Refused: a table is no stream."""
+        """Refused: a table is not a stream."""
         raise error("STORE_NOT_A_SOURCE", span=relation.span, relation=str(relation.name), type=self.name)
 
     def write_spec(self, store: StoreDefinition, relation: Relation, refresh: RefreshMode) -> WriteSpec:

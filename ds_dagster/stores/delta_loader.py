@@ -97,7 +97,7 @@ class DeltaLoader(TableSink):
             raise self.address.failure(problem, action, self.table, epoch) from None
 
     def _transaction(self) -> AbstractContextManager[Any]:
-        """The table batches go to as it is now, None for none; one commit follows."""
+        """The table batches go to as it is now, or None; one commit follows."""
         return nullcontext(self.address.table(self.written))
 
     def _look(self, written: Any) -> Found:

@@ -151,7 +151,7 @@ def json_object(path: EntityPath, text: str) -> dict[str, Any]:
     """
     found: Any = json_value(path, text)
     if not isinstance(found, dict):
-        raise record_invalid(path, "it is no JSON object")
+        raise record_invalid(path, "it is not a valid JSON object")
     if not found:
         raise record_invalid(path, "it is empty")
     return found
@@ -165,12 +165,12 @@ def json_value(path: EntityPath, text: str) -> Any:
     """
 
     def refuse(text: str) -> Any:
-        raise record_invalid(path, f"{text} is no JSON number")
+        raise record_invalid(path, f"{text} is not a valid JSON number")
 
     try:
         return json.loads(text, parse_float=Decimal, parse_constant=refuse)
     except ValueError as problem:
-        raise record_invalid(path, f"it is no JSON ({problem})") from None
+        raise record_invalid(path, f"it is not valid JSON ({problem})") from None
 
 
 def record_invalid(path: EntityPath, reason: str) -> DsError:

@@ -166,7 +166,7 @@ class PostgresLoader(TableSink):
             raise error("TARGET_REFERENCED", table=self.table)
 
     def _prepare_ageing(self, cursor: Any, statements: TableStatements) -> None:
-        """Rows of a view that has got a retention only now are as old as this moment; without one none has an age."""
+        """When a retention is added, existing rows count as written now; without one no age is stored."""
         cursor.execute(statements.has_stamp())
         has_stamp = cursor.fetchone()[0]
         if self.target.retention_millis and not has_stamp:

@@ -153,7 +153,7 @@ def _field(asked: _Asked, where: str, text: str, key: str) -> str:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise asked.missing(where, "it is no JSON object")
+        raise asked.missing(where, "it is not a valid JSON object")
     if key not in found:
         raise asked.missing(where, f"it has no field {key}")
     return found[key] if isinstance(found[key], str) else json.dumps(found[key])

@@ -249,7 +249,7 @@ def load_key(store: str, file: str, passphrase: str = "") -> bytes:
     except TypeError:
         reason = "it is not encrypted, but a passphrase is given" if passphrase else "it is encrypted"
     except (ValueError, UnsupportedAlgorithm):
-        reason = "it is no private key in PEM, or the passphrase is wrong"
+        reason = "it is not a valid private key in PEM, or the passphrase is wrong"
     raise error("STORE_KEY_INVALID", file=file, store=store, reason=reason)
 
 

@@ -203,7 +203,7 @@ def _folded(path: EntityPath, record: NewRecord) -> NewRecord:
     try:
         values = json.loads(record.value)
     except ValueError as problem:
-        raise record_invalid(path, f"it is no JSON ({problem})") from None
+        raise record_invalid(path, f"it is not valid JSON ({problem})") from None
     if isinstance(values, dict):
         values = {column_name(name): value for name, value in values.items()}
     return NewRecord(json.dumps(values, ensure_ascii=False), record.key)

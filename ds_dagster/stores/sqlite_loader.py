@@ -153,7 +153,7 @@ class SqliteLoader(TableSink):
         self._prepare_ageing(connection)
 
     def _prepare_ageing(self, connection: sqlite3.Connection) -> None:
-        """Rows of a view that has got a retention only now are as old as this moment; without one none has an age."""
+        """When a retention is added, existing rows count as written now; without one no age is stored."""
         statements, has_stamp = self._statements, has_column(connection, self.target.path[1], CHANGED_AT)
         if not self.target.retention_millis:
             for statement in statements.drop_stamp if has_stamp else ():

@@ -40,7 +40,7 @@ def generated(spark: SparkSession, query: str, partition: str, span: Span) -> tu
         if len(trees) != 1:
             raise error("CASE_GENERATOR", span=span, reason="it is more than one statement")
         if not isinstance(trees[0], exp.Query):
-            raise error("CASE_GENERATOR", span=span, reason="it is no SELECT")
+            raise error("CASE_GENERATOR", span=span, reason="it is not a SELECT")
         frame = spark.newSession().sql(query)
         _check(frame.columns, span)
         rows = _shown(frame).collect()

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.jars import is_resolved, operator_jar, resolve
 from ds_dagster.settings import EngineSettings, Settings
-from ds_dagster.spark.session import build_session
+from ds_dagster.spark.session import build_session, stderr_of_jvm
 from ds_dagster.testing.short_lived import JAVA_OPTIONS
 
 _SPARK = {
@@ -52,7 +52,9 @@ def _start(memory: str) -> SparkSession:
     )
     # connectors are not needed, but one process has one JVM, which whoever comes later has to share
     connectors = resolve("spark-kafka") if is_resolved("spark-kafka") else ()
-    made = build_session(settings, jars=(*connectors, operator_jar()), app_name="ds test")
+    jars = (*connectors, operator_jar())
+    with stderr_of_jvm(folder / "stderr.log"):
+        made = build_session(settings, jars=jars, app_name="ds test")
     made.sparkContext.setLogLevel("OFF")
     _MADE.append(made)
     return made

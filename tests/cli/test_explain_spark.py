@@ -28,3 +28,4 @@ def test_spark_level_compiles_offline(project: Path) -> None:
     assert "Aggregate" in done.stdout
     assert "StreamingRelation" in done.stdout
     assert secret not in done.stdout + done.stderr
+    assert not [line for line in done.stderr.splitlines() if not line.startswith("ds: ")], "nothing of the JVM's own"

@@ -272,7 +272,7 @@ def test_views_stand_in_the_store_the_settings_name(
         assert run(["query", text, "--json", "--project", str(tmp_path)]) == 0
         out, err = capfd.readouterr()
         assert json.loads(out)["rows"] == [{"url": None, "n": 2}, {"url": "./a", "n": 4}]
-        assert re.search(r"url_counts was never started: its rows are of \d{4}-\d\d-\d\d", err)
+        assert re.search(r"url_counts is not running: its rows are from \d{4}-\d\d-\d\d", err)
         assert run(["print", "url_counts", "--project", str(tmp_path)]) == 0
         assert '{"url":"./a"} | {"url":"./a","n":2}' in capfd.readouterr()[0].splitlines()
         _check_ages(shop, capfd)

@@ -153,7 +153,7 @@ def test_limit_of_the_command_wins_when_smaller(ds) -> None:
 def test_a_view_that_is_not_updated_says_so_and_answers(ds) -> None:
     found = ds("query", "SELECT count(*) AS c FROM visits", "--json")
     assert found.rows == [{"c": 5}]
-    assert re.search(r"visits was never started: its rows are of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", found.err)
+    assert re.search(r"visits is not running: its rows are from \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", found.err)
 
 
 def test_a_view_without_a_file_is_an_error_with_the_way_out(ds) -> None:

@@ -173,7 +173,7 @@ def test_python_functions_of_the_user_are_called(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("call", "reason"),
-    [("share(d, d - d)", "DivisionByZero in line"), ("wrong(n)", "it gave a value that is no int")],
+    [("share(d, d - d)", "DivisionByZero in line"), ("wrong(n)", "it gave a value that is not a valid int")],
 )
 def test_a_function_of_the_user_that_fails_is_named(project: Project, call: str, reason: str) -> None:
     with pytest.raises(DsError) as caught:

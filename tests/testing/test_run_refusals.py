@@ -46,7 +46,7 @@ REFUSED = {
 
 
 GENERATORS = {
-    "it is no SELECT": "DROP TABLE x",
+    "it is not a SELECT": "DROP TABLE x",
     "it has no column value": "SELECT id AS key FROM range(3)",
     "valu: did you mean value?": "SELECT id AS valu FROM range(3)",
     "`missing`": "SELECT missing AS value FROM range(3)",

@@ -190,7 +190,7 @@ class KinesisClient:
         exchange = Exchange(asked_at, self.clock.wall(), _server_date(response.headers.get("Date")))
         parsed = _parse(response.data)
         if parsed is None:
-            # a 200 that is no JSON comes from something between us and Kinesis: worth another try
+            # a 200 that is not valid JSON comes from something between us and Kinesis: worth another try
             return _Attempt(response.status if response.status >= 300 else 0, Reply({}, exchange, "Unreadable"))
         if response.status == 200:
             return _Attempt(200, Reply(parsed, exchange))

@@ -150,7 +150,7 @@ def _values(table: SourceTable, rows: Tuples, name: str, type_: DataType, reason
     at = _column(table, name)
     made = typed(rows.values[at], table.columns[at].oid, type_)
     if made.bad is not None:
-        reasons.add(made.bad, f"column {name}: a value that is no {type_}")
+        reasons.add(made.bad, f"column {name}: a value that is not a valid {type_}")
     return made.values
 
 

@@ -222,7 +222,7 @@ class Server:
         return look
 
     def first_commit(self, upto: int) -> int | None:
-        """End of the first transaction of ours that was committed before a position and not given up; None for none."""
+        """End of the first transaction of ours that was committed before a position and not given up, or None."""
         values = {"slot": self.options.slot, "upto": lsn_text(upto), "publication": self._publication}
 
         def ask(cursor: Any) -> int | None:

@@ -147,7 +147,7 @@ def test_rows_that_do_not_fit_end_the_query_or_are_left_out(bench, database):
     typed = KEYED.replace("v VARCHAR", "v INTEGER")
     bench.compile(typed)
     problem = bench.fault(bench.start("copy"))
-    assert problem.condition == "BAD_RECORD" and "column v: a value that is no INTEGER" in str(problem)
+    assert problem.condition == "BAD_RECORD" and "column v: a value that is not a valid INTEGER" in str(problem)
     assert "seven" not in str(problem), "no value is told"
     bench.stop()
     ignoring = "FROM t_rows WITH ('source.deserialization.error.handling' = IGNORE);"
