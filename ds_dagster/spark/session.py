@@ -192,17 +192,17 @@ def stderr_of_jvm(log: Path) -> Iterator[None]:
     process itself writes meanwhile goes into the file, too. The file is shown where the body fails.
     """
     sys.stderr.flush()
-    terminal = os.dup(2)
+    terminal, launched = os.dup(2), False
+    with log.open("ab") as target:
+        os.dup2(target.fileno(), 2)
     try:
-        with log.open("ab") as target:
-            os.dup2(target.fileno(), 2)
         yield
-    except BaseException:
-        os.write(terminal, log.read_bytes())
-        raise
+        launched = True
     finally:
         os.dup2(terminal, 2)
         os.close(terminal)
+        if not launched:
+            sys.stderr.write(log.read_text(encoding="utf-8", errors="replace"))
 
 
 def job_session(spark: SparkSession, settings: Mapping[str, str], store: StateStore) -> SparkSession:
