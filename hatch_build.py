@@ -1,6 +1,8 @@
-"""What the wheel carries besides Python files: the Java operators (sources and jar) and the example project.
+"""What the wheel carries besides Python files: the Java operators (sources and jar), the example project, and metadata
+that depend on where the project is published.
 
-The jar is built against the PySpark of the machine that builds the wheel. Where there is no Java, no PySpark or no
+The jar is compiled against the PySpark of the machine that builds the wheel; where there is none, as in an environment
+of the build alone, against the few jars of Spark that are locked for it, fetched by Maven. Where there is no Java or no
 network the wheel carries the sources alone and the jar is built at first use; DS_BUILD_JAR=require makes that a
 failure (for releases).
 """
@@ -8,13 +10,46 @@ failure (for releases).
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 EXAMPLE = ("sql", "definitions.py", "workspace.yaml", "dagster.yaml")
+
+
+LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)\s]+)\)")
+"""A link or picture whose target is a file of the repository."""
+
+
+def for_an_index(text: str, repository: str) -> str:
+    """The README as a package index shows it: links lead to the repository; without one they are plain text."""
+
+    def followed(link: re.Match[str]) -> str:
+        picture, label, path = link.groups()
+        if not repository:
+            return "" if picture else label
+        return f"{picture}[{label}]({repository}/{'raw' if picture else 'blob'}/main/{path})"
+
+    return LINK.sub(followed, text)
+
+
+class PublishedMetadata(MetadataHookInterface):
+    """Project URLs and README, from ``repository`` and ``documentation`` in pyproject.toml."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Called by hatchling when it needs the metadata."""
+        repository = str(self.config.get("repository", "")).rstrip("/")
+        documentation = str(self.config.get("documentation", ""))
+        urls = {"Repository": repository, "Documentation": documentation}
+        if repository:
+            urls |= {"Issues": f"{repository}/issues", "Changelog": f"{repository}/blob/main/CHANGELOG.md"}
+        metadata["urls"] = {label: url for label, url in urls.items() if url}
+        text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        metadata["readme"] = {"content-type": "text/markdown", "text": for_an_index(text, repository)}
 
 
 class OperatorsBuildHook(BuildHookInterface):  # type: ignore[type-arg]

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ds_dagster import jars
+from hatch_build import PublishedMetadata, for_an_index
 from scripts import tiers
 
 if sys.version_info >= (3, 11):
@@ -63,6 +65,30 @@ def test_an_installed_wheel_uses_its_own_jar_without_building(wheel: Path, tmp_p
     assert Path(module).is_relative_to(wheel)
     assert Path(jar) == wheel / "ds_dagster" / "_jvm" / jars.OPERATOR_JAR
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("repository", ["", "https://git.example.com/ds-dagster"])
+def test_the_readme_on_a_package_index_has_no_link_that_leads_nowhere(repository: str) -> None:
+    shown = for_an_index((ROOT / "README.md").read_text(encoding="utf-8"), repository)
+    targets = re.findall(r"\]\(([^)]+)\)", shown)
+    assert all(re.match(r"https?:", target) for target in targets)
+    assert bool(repository) == any(
+        target.startswith(f"{repository}/blob/main/docs/") for target in targets if repository
+    )
+    assert "Your first view" in shown
+
+
+def test_the_metadata_follow_from_where_the_project_is_published() -> None:
+    hook = PublishedMetadata(
+        str(ROOT), {"repository": "https://git.example.com/x", "documentation": "https://docs.example.com"}
+    )
+    metadata: dict[str, Any] = {}
+    hook.update(metadata)
+    assert metadata["urls"]["Documentation"] == "https://docs.example.com"
+    assert metadata["readme"]["content-type"] == "text/markdown"
+    unpublished: dict[str, Any] = {}
+    PublishedMetadata(str(ROOT), {"repository": "", "documentation": ""}).update(unpublished)
+    assert unpublished["urls"] == {}
 
 
 def test_every_make_target_is_explained() -> None:
