@@ -98,8 +98,9 @@ $(DOCS)/.done: pyproject.toml
 	@touch $@
 
 .PHONY: wheel
-wheel: setup ## a wheel in dist/, with the Java operators built in
-	@DS_BUILD_JAR=require $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+wheel: ## a wheel in dist/, with the Java operators built in; needs neither .venv nor PySpark
+	@scripts/venv.sh .cache/wheel
+	@DS_BUILD_JAR=require .cache/wheel/bin/python -m pip wheel --quiet --no-deps --disable-pip-version-check --wheel-dir dist .
 
 .PHONY: clean
 clean: ## stop the local servers and remove what was built (not .venv, not the state in .ds)

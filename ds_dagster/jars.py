@@ -196,7 +196,7 @@ def resolve(set_name: str, progress: Progress | None = None) -> tuple[Path, ...]
     """The jars of a set, fetched if need be.
 
     Args:
-        set_name: ``spark-kafka``, ``kafka-broker`` or ``ecj``.
+        set_name: ``spark-kafka``, ``spark-compile``, ``kafka-broker`` or ``ecj``.
         progress: told what is being fetched; not called when the cache is complete.
 
     Raises:
@@ -255,7 +255,10 @@ def _fetch_failure(set_name: str, artifacts: Sequence[Artifact], attempts: int, 
 
 def _fetch_tools() -> list[Callable[[Sequence[Artifact], Path, Path], list[str]]]:
     java_command()
-    return [_mvn, _ivy] if shutil.which("mvn") else [_ivy]
+    tools = [_mvn] if shutil.which("mvn") else []
+    if not tools or importlib.util.find_spec("pyspark") is not None:
+        tools.append(_ivy)  # without PySpark it says that PySpark is missing
+    return tools
 
 
 def _ivy(artifacts: Sequence[Artifact], work: Path, out: Path) -> list[str]:
@@ -374,7 +377,6 @@ def operator_sources() -> JavaSources:
 
     Raises:
         InternalError: OPERATOR_SOURCES_MISSING.
-        UserError: PYSPARK_MISSING.
     """
     for folder in (_PACKAGE.parent / "jvm", _PACKAGE / "_jvm"):
         if any((folder / "src").rglob("*.java")):
@@ -382,12 +384,23 @@ def operator_sources() -> JavaSources:
     raise error("OPERATOR_SOURCES_MISSING")
 
 
-def _source_key(folder: Path) -> str:
+def _spark_version() -> str:
+    """Of the installed PySpark; where a wheel is built without one, of the jars it is compiled against."""
     try:
-        spark = importlib.metadata.version("pyspark")
-    except importlib.metadata.PackageNotFoundError as problem:
-        raise error("PYSPARK_MISSING") from problem
-    digest = hashlib.sha256(f"1 {JAVA_RELEASE} {spark}\n".encode())
+        return importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        return next(a.version for a in locked_sets()["spark-compile"] if a.artifact.startswith("spark-core"))
+
+
+def _spark_jars(progress: Progress | None) -> tuple[Path, ...]:
+    """Spark's classes for the compiler: PySpark's own jars, else the locked set."""
+    if importlib.util.find_spec("pyspark") is None:
+        return resolve("spark-compile", progress)
+    return tuple(sorted((pyspark_home() / "jars").glob("*.jar")))
+
+
+def _source_key(folder: Path) -> str:
+    digest = hashlib.sha256(f"1 {JAVA_RELEASE} {_spark_version()}\n".encode())
     digest.update("\n".join(a.coordinates for a in locked_sets()["spark-kafka"]).encode())
     for part, pattern in (("src", "*.java"), ("resources", "*")):
         for path in sorted(p for p in (folder / part).rglob(pattern) if p.is_file()):
@@ -405,13 +418,13 @@ def jar_key(jar: Path) -> str:
 
 
 def build_operator_jar(sources: JavaSources, target: Path, progress: Progress | None = None) -> None:
-    """Compile the sources against PySpark's jars and the Kafka client and write the jar in one step.
+    """Compile the sources against Spark's jars and the Kafka client and write the jar in one step.
 
     Raises:
         UserError: OPERATOR_BUILD_FAILED; what :func:`resolve` raises.
     """
     tell = progress or _silent
-    class_path = [*sorted((pyspark_home() / "jars").glob("*.jar")), *resolve("spark-kafka", progress)]
+    class_path = [*_spark_jars(progress), *resolve("spark-kafka", progress)]
     name, compiler = _compiler(progress)
     tell(f"compiling the Java operators with {name}")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -39,6 +39,28 @@ ROOTS: dict[str, tuple[str, tuple[Root, ...]]] = {
             Root("com.google.protobuf:protobuf-java:4.33.2"),
         ),
     ),
+    "spark-compile": (
+        "what the Java operators are compiled against where PySpark is not installed: the build of a wheel",
+        (
+            Root("org.apache.spark:spark-catalyst_2.13:4.2.0"),
+            Root("org.apache.spark:spark-sql-api_2.13:4.2.0"),
+            Root("org.apache.spark:spark-sql_2.13:4.2.0"),
+            Root("org.apache.spark:spark-core_2.13:4.2.0"),
+            Root("org.apache.spark:spark-common-utils_2.13:4.2.0"),
+            Root("org.apache.spark:spark-common-utils-java_2.13:4.2.0"),
+            Root("org.apache.spark:spark-unsafe_2.13:4.2.0"),
+            Root("org.apache.spark:spark-tags_2.13:4.2.0"),
+            Root("org.scala-lang:scala-library:2.13.18"),
+            Root("org.scala-lang:scala-reflect:2.13.18"),
+            Root("org.apache.hadoop:hadoop-client-api:3.5.0"),
+            Root("org.apache.avro:avro:1.12.1"),
+            Root("com.fasterxml.jackson.core:jackson-core:2.21.2"),
+            Root("com.fasterxml.jackson.core:jackson-databind:2.21.2"),
+            Root("org.apache.logging.log4j:log4j-core:2.25.4"),
+            Root("com.esotericsoftware:kryo-shaded:4.0.3"),
+            Root("com.google.code.findbugs:jsr305:3.0.0"),
+        ),
+    ),
     "kafka-broker": (
         "the local Kafka broker with its runtime dependencies and a log binding",
         (

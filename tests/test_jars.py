@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
+import importlib.util
 import json
 import os
 import shutil
@@ -359,3 +361,39 @@ def test_a_changed_source_changes_the_key(tmp_path: Path) -> None:
     before = jars._source_key(tmp_path)
     (tmp_path / "src" / "demo" / "Good.java").write_text(GOOD + "\n")
     assert jars._source_key(tmp_path) != before
+
+
+# --- without PySpark --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in an environment that only builds the wheel."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "pyspark" else found(name, *a))
+
+    def version(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+
+
+@pytest.mark.usefixtures("no_pyspark")
+def test_without_pyspark_the_operators_are_compiled_against_the_locked_jars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "resolve", lambda name, progress=None: (Path(f"/cache/{name}.jar"),))
+    assert jars._spark_jars(None) == (Path("/cache/spark-compile.jar"),)
+
+
+def test_the_key_of_the_sources_is_the_same_with_and_without_pyspark(request: pytest.FixtureRequest) -> None:
+    installed = jars.operator_sources().key
+    request.getfixturevalue("no_pyspark")
+    assert jars.operator_sources().key == installed, (
+        "a wheel built without PySpark carries the jar that is used with it"
+    )
+
+
+@pytest.mark.usefixtures("no_pyspark")
+def test_without_pyspark_jars_are_fetched_by_maven_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(jars, "java_command", lambda: "java")
+    assert [tool.__name__ for tool in jars._fetch_tools()] == ["_mvn"]

@@ -68,6 +68,11 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
 
 
 @click.command("doctor")
+@click.option(
+    "--prepare",
+    is_flag=True,
+    help="First fetch and build what first starts would: jars, Java operators, the archive of classes.",
+)
 @click.option("--online", is_flag=True, help="Ask every store, schema registry and secret of the project as well.")
 @click.option(
     "--timeout",
@@ -79,9 +84,13 @@ def down_command(only: tuple[str, ...] | None, project: Path | None, as_json: bo
 )
 @project_option
 @json_option
-def doctor_command(online: bool, timeout: float, project: Path | None, as_json: bool) -> int:
+def doctor_command(prepare: bool, online: bool, timeout: float, project: Path | None, as_json: bool) -> int:
     """What is here and what is missing: Java, jars, node, Postgres, local servers, clock, disk, memory; with --online,
-    whether everything the project connects to answers and lets us in. Changes nothing."""
+    whether everything the project connects to answers and lets us in. Changes nothing without --prepare."""
+    if prepare:
+        from ds_dagster.local import preparation
+
+        preparation.prepare(note, servers=False)
     from ds_dagster.local.doctor import examine
 
     try:

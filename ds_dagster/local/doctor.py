@@ -40,7 +40,7 @@ DISK_BYTES = 3 * 1024**3
 MEMORY_BYTES = 2 * 1024**3
 CLOCK_SECONDS = 2.0
 OLDEST_YEAR = 2025
-OPTIONAL_SETS = ("ecj",)
+OPTIONAL_SETS = ("ecj", "spark-compile")
 DISTRIBUTION = "ds-dagster"
 
 
@@ -156,7 +156,7 @@ def _classes(_state: Path) -> list[Fact]:
     except DsError as problem:
         return [Fact("class archive", False, problem.message, problem.hint)]
     there = archive is not None and archive.is_file()
-    missing = "none, engines start slower; `python -m ds_dagster.class_archive` makes one"
+    missing = "none, engines start slower; `ds doctor --prepare` makes one"
     return [Fact("class archive", True, str(archive) if there else missing)]
 
 

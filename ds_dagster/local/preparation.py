@@ -1,0 +1,29 @@
+"""Fetch and build what first starts would: jars, the Java operators, an archive of the classes Spark loads, and the
+programs of the local servers. Later starts need no network and are faster."""
+
+from __future__ import annotations
+
+from ds_dagster.class_archive import record
+from ds_dagster.jars import Progress, operator_jar, resolve
+
+
+def prepare(progress: Progress, *, servers: bool = True) -> None:
+    """Do it all; what is there already costs nothing.
+
+    Args:
+        progress: receives a line per step.
+        servers: the local servers' programs too (the Kafka broker, the Kinesis API, the stand-in for Snowflake).
+
+    Raises:
+        DsError: Java, a jar or a program is missing and cannot be fetched.
+    """
+    resolve("spark-kafka", progress)
+    operator_jar(progress)
+    record(progress)
+    if servers:
+        from ds_dagster.local import snowflake
+        from ds_dagster.local.kinesis import find_node, install
+
+        resolve("kafka-broker", progress)
+        install(find_node(), progress)
+        snowflake.install(progress)
