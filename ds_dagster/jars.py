@@ -255,7 +255,7 @@ def _fetch_failure(set_name: str, artifacts: Sequence[Artifact], attempts: int, 
 
 def _fetch_tools() -> list[Callable[[Sequence[Artifact], Path, Path], list[str]]]:
     java_command()
-    tools = [_mvn] if shutil.which("mvn") else []
+    tools: list[Callable[[Sequence[Artifact], Path, Path], list[str]]] = [_mvn] if shutil.which("mvn") else []
     if not tools or importlib.util.find_spec("pyspark") is not None:
         tools.append(_ivy)  # without PySpark it says that PySpark is missing
     return tools

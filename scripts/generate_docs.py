@@ -82,8 +82,10 @@ def codes(texts: Iterable[object]) -> str:
 def errors_page() -> str:
     """Every condition with its texts."""
     parts = [
-        "Everything that can go wrong has a name that stays the same from version to version. It stands in brackets "
-        "behind the message, in `--json` output as `condition`, in the journal, in logs and in Dagster's events. `{…}` "
+        "What does a message mean? Everything that can go wrong has a name that stays the same from version to "
+        "version. "
+        "It is in brackets after the message, in `--json` output as `condition`, in the journal, in logs and in "
+        "Dagster's events. `{…}` "
         "are values of the case at hand. `ds errors NAME` explains one in a terminal, without a network.",
         table(["Whose fault", "Means"], [(code(kind), text) for kind, text in KINDS.items()]),
     ]
@@ -179,8 +181,9 @@ def stores_page() -> str:
     later = [kind for kind in built_in() if kind.capabilities.not_yet]
     headers = ["", *(spellings(kind) for kind in kinds)]
     parts = [
-        "What each kind of store can do, as the compiler knows it: what is not in this table is refused before "
-        "anything runs. *Exactly once* means that a batch which is repeated after a crash leaves no trace; *idempotent "
+        "What can each kind of store do? The compiler uses this table: what is not in it is refused before "
+        "anything runs. *Exactly once* means that a batch which is repeated after a crash leaves no trace; "
+        "*idempotent "
         "by key* that repeating it writes the same records again; *at least once* that a repeated batch "
         "may show twice.",
         table(headers, [(name, *(shown(kind.capabilities) for kind in kinds)) for name, shown in ABILITIES]),
@@ -257,7 +260,8 @@ def properties_page() -> str:
     assert shown == {spec.name for spec in PROPERTIES}, "a group of properties is missing in GROUPS"
     places = [(SHORT_PLACES[name], text) for name, text in PLACES.items()]
     parts = [
-        "Every property of a `WITH` clause. A name that is not here is refused with the nearest one; a value of the "
+        "Which properties may you write in a `WITH` clause? A name that is not here is refused with the nearest "
+        "one; a value of the "
         "wrong kind with what is allowed; a property in the wrong place with the right one.",
         table(["In the tables below", "Stands in"], places),
     ]
@@ -322,7 +326,8 @@ NULLS: Mapping[str, str] = {
 def functions_page() -> str:
     """Every function with its signatures."""
     parts = [
-        "Names are read in any case. `?` behind an argument: it may be left out; `+`: it may be repeated; *same*: "
+        "Which functions are there? Names are read in any case. `?` behind an argument: it may be left out; "
+        "`+`: it may be repeated; *same*: "
         "arguments are converted to the one type that holds them all. All dates and times are in UTC.",
     ]
     for kind, title in FUNCTION_KINDS.items():
@@ -358,7 +363,8 @@ VARIABLES: Mapping[str, str] = {
     "DS_PROFILE": "a file of store properties used instead of `<state>/local.toml`; `none`: no such file at all",
     "DS_LOG_LEVEL": "`debug`: the engine logs every batch",
     "DS_CACHE": "folder of downloaded jars and programs; default: `ds-dagster` in the user's cache folder",
-    "DS_DOCS_URL": "address of the documentation as a site; messages then end with the address of their page. Default: "
+    "DS_DOCS_URL": "address of the documentation as a site; messages then end with the address of their page. "
+    "Default: "
     "the project URL `Documentation` of the installed package, none where it has none",
     "DS_IVY_SETTINGS": "an Ivy settings file for the download of jars (a company's own repository)",
 }
@@ -393,8 +399,10 @@ def settings_page() -> str:
     return page(
         "Settings",
         "ds_dagster/settings.py",
-        "Settings stand in `pyproject.toml` under `[tool.ds-dagster]`, or in a file `ds.toml` without that prefix. "
-        "Last wins: default, file, environment variable, argument of `DsProject` in Python. A name that is not here is "
+        "What can be set, and where? Settings are in `pyproject.toml` under `[tool.ds-dagster]`, or in a file "
+        "`ds.toml` without that prefix. "
+        "Last wins: default, file, environment variable, argument of `DsProject` in Python. A name that is not "
+        "here is "
         "refused.",
         EXAMPLE,
         "## `[tool.ds-dagster]`",
@@ -427,7 +435,8 @@ def commands_page() -> str:
     """Every command with its arguments and options."""
     context = click.Context(cli, info_name="ds")
     parts = [
-        "`ds` is short for `ds-dagster`. Results go to standard output, progress and remarks to standard error. Exit "
+        "What does a command do, and which options has it? `ds` is short for `ds-dagster`. Results go to "
+        "standard output, progress and remarks to standard error. Exit "
         "codes: 0 done, 1 the project or a job is at fault, 2 wrong usage, 3 a bug of ours.",
     ]
     for name in COMMANDS:

@@ -475,7 +475,7 @@ SOURCE: tuple[PropertySpec, ...] = (
         "millis",
         ("source",),
         "how old the rows of a table or view that a stream is joined to may be; default one second, one minute in "
-        "SNOWFLAKE and DATABRICKS, whose warehouses each look wakes; 0: every batch reads anew",
+        "SNOWFLAKE and DATABRICKS, whose warehouses each look wakes; 0: every batch reads again",
         minimum=0,
     ),
     PropertySpec(

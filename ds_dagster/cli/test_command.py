@@ -23,7 +23,7 @@ _MOST = 4
 @click.command("test")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.option("-k", "pattern", default="", help="Only cases whose path or title contains this text.")
-@click.option("--update", is_flag=True, help="Write golden files anew instead of comparing with them.")
+@click.option("--update", is_flag=True, help="Rewrite golden files instead of comparing with them.")
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), help="Cases at once; default: as many as there are cores, four at most."
 )

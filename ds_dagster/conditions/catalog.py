@@ -153,7 +153,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "OVERLAY_INVALID",
         "user",
         "the overlay {file} is not usable: {reason}",
-        "correct it, or run `ds up` to write it anew",
+        "correct it, or run `ds up` to rewrite it",
     ),
     Condition("STORE_TYPE_MISSING", "user", "the store {name} has no type", "write 'type' = one of {known}", "3D021"),
     Condition("STORE_TYPE_UNKNOWN", "user", "no type of store is called {name}", "did you mean {nearest}?", "3D008"),

@@ -16,14 +16,14 @@ CONDITIONS: tuple[Condition, ...] = (
         "FILE_GONE",
         "user",
         "the file {file} of {entity} was removed before it was read",
-        "put it back, or `ds reset` the query to begin anew; remove files only after the query has passed them",
+        "put it back, or `ds reset` the query to start over; remove files only after the query has passed them",
     ),
     Condition(
         "FILE_CHANGED",
         "user",
         "the file {file} of {entity} had {before} bytes when it was found and has {now} now",
         "write a file under a hidden name (. or _ in front) and rename it when it is complete; `ds reset` the query to "
-        "begin anew",
+        "start over",
     ),
     Condition(
         "FILE_TOO_LATE",

@@ -94,7 +94,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "LOCAL_STATE_UNREADABLE",
         "user",
         "{file} cannot be read: {reason}",
-        "correct or remove it; `ds up` writes it anew",
+        "correct or remove it; `ds up` rewrites it",
     ),
     Condition(
         "NODE_MISSING",

@@ -163,7 +163,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "WEIGHT_NEGATIVE",
         "internal",
         "a row goes that never came",
-        "report it with the query and the plan of `ds explain`; `ds reset` computes everything anew",
+        "report it with the query and the plan of `ds explain`; `ds reset` computes everything again",
     ),
     Condition(
         "KEY_NOT_UNIQUE",
@@ -246,7 +246,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "INPUT_LOST",
         "user",
         "records that were not read yet are gone from {entities}",
-        "they passed the source's retention, or it was created anew; `ds reset` starts a new checkpoint "
+        "they passed the source's retention, or it was created again; `ds reset` starts a new checkpoint "
         "version from what is there, 'source.data.loss' = skip behind the source goes on and counts them",
     ),
     Condition(

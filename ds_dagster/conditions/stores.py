@@ -218,7 +218,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "TARGET_GONE",
         "user",
         "what was loaded of {table} so far has disappeared",
-        "somebody removed it; `ds reset` the query to load it anew",
+        "somebody removed it; `ds reset` the query to load it again",
     ),
     Condition(
         "TARGET_CHANGED",
@@ -248,7 +248,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "TARGET_REFERENCED",
         "user",
-        "the table {table} cannot be emptied to load it anew: foreign keys of other tables refer to it",
+        "the table {table} cannot be emptied to be reloaded: foreign keys of other tables refer to it",
         "drop those foreign keys, or load it by key (a changelog, or GROUP BY) with 'refresh.mode' = 'full'",
     ),
     Condition(
@@ -266,7 +266,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "TARGET_SHARED_RESET",
         "user",
-        "the table {table} is filled by several queries, so one of them cannot start anew",
+        "the table {table} is filled by several queries, so one of them cannot start over",
         "delete the rows by hand, or reset the queries with a new table name",
     ),
     Condition(
@@ -318,6 +318,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "VIEW_UNREADABLE",
         "external",
         "the file of view {view} cannot be read",
-        "see the detail; it is tried again by itself, and `ds reset` builds the view anew",
+        "see the detail; it is tried again by itself, and `ds reset` rebuilds the view",
     ),
 )

@@ -88,8 +88,8 @@ stand above the stateful steps or beside none, take effect from the next record 
 
 _HINTS: dict[Verdict, str] = {
     "keeps_checkpoint": "`restart` goes on from where it stopped; what was written before stays as it is",
-    "needs_new_checkpoint": "`reset` starts anew and reads the sources again from their beginning",
-    "would_lose_data": "`reset` starts anew, but reads only what comes from now on: 'starting.position' is latest",
+    "needs_new_checkpoint": "`reset` starts over and reads the sources again from their beginning",
+    "would_lose_data": "`reset` starts over, but reads only what comes from now on: 'starting.position' is latest",
 }
 
 

@@ -325,7 +325,7 @@ def _static_join(node: Node) -> str:
     assert isinstance(node, StaticJoin)
     pairs = zip(node.left_keys, node.right_keys, strict=True)
     scan = node.right
-    age = f"at most {duration_text(scan.cache_millis)} old" if scan.cache_millis else "read anew by every batch"
+    age = f"at most {duration_text(scan.cache_millis)} old" if scan.cache_millis else "read again by every batch"
     table = f"table {scan.relation.name.name} ← {scan.relation.store}.{scan.relation.entity}, {age}"
     return f"{node.kind} on {' and '.join(f'{_text(left)} = {_text(right)}' for left, right in pairs)} · {table}"
 

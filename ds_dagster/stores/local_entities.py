@@ -98,7 +98,7 @@ class SqliteEntities(TableOperations):
 
     def _owned(self, statement: str) -> DsError:
         reason = "a view belongs to the query that fills it"
-        fix = "CREATE MATERIALIZED VIEW … AS SELECT makes it, `ds reset` builds it anew"
+        fix = "CREATE MATERIALIZED VIEW … AS SELECT makes it, `ds reset` rebuilds it"
         return refused(self.kind, self.store, statement, reason, fix)
 
 

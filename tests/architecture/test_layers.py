@@ -90,7 +90,7 @@ LAYERS: Mapping[str, Layer] = {
     "worker": layer(f"{COMPILER} spark runtime", third="pyspark py4j", inside=DRIVERS, typing="pyarrow"),
     "testing": layer(
         f"{COMPILER} spark runtime",
-        third="pyspark py4j pyarrow sqlglot yaml pytest rich _pytest pluggy",
+        third="pyspark py4j pyarrow sqlglot yaml pytest _pytest pluggy",
         inside=DRIVERS,
     ),
     "orchestration": layer(
@@ -107,8 +107,8 @@ LAYERS: Mapping[str, Layer] = {
     "local": layer(inside="confluent_kafka psycopg2 boto3 botocore"),
     "cli": layer(
         f"{COMPILER} questions observation runtime local testing orchestration demo",
-        third="click prompt_toolkit sqlglot rich",
-        inside="spark dagster dagster_graphql rich pytest confluent_kafka boto3 psycopg2",
+        third="click prompt_toolkit sqlglot",
+        inside="spark dagster dagster_graphql pytest confluent_kafka boto3 psycopg2",
     ),
     "__init__": layer(typing="orchestration"),
 }

@@ -77,6 +77,14 @@ def test_every_command_has_a_section() -> None:
     assert not undocumented
 
 
+def test_every_page_begins_with_a_question_of_the_reader() -> None:
+    """Or with a question the page answers: definitions come after (CONTRIBUTING, English)."""
+    for page, text in pages().items():
+        if page.startswith("docs/"):
+            paragraphs = [part for part in text.split("\n\n")[1:] if part and not part.startswith(("<!--", "!["))]
+            assert "?" in paragraphs[0], page
+
+
 # --- links ------------------------------------------------------------------------------------------------------------
 
 
