@@ -22,7 +22,6 @@ import sys
 import tempfile
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from ds_dagster.errors import DsError, error
+from ds_dagster.jar_file import jar_key, pack
 
 Progress = Callable[[str], None]
 """Receives one line of text for a person, at most a few times a second."""
@@ -409,14 +409,6 @@ def _source_key(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def jar_key(jar: Path) -> str:
-    """The key in a built jar's manifest; empty when there is none."""
-    with zipfile.ZipFile(jar) as archive:
-        manifest = archive.read("META-INF/MANIFEST.MF").decode()
-    found = re.search(r"^Ds-Source-Key: (\S+)", manifest, re.MULTILINE)
-    return found.group(1) if found else ""
-
-
 def build_operator_jar(sources: JavaSources, target: Path, progress: Progress | None = None) -> None:
     """Compile the sources against Spark's jars and the Kafka client and write the jar in one step.
 
@@ -438,7 +430,7 @@ def build_operator_jar(sources: JavaSources, target: Path, progress: Progress | 
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             raise error("OPERATOR_BUILD_FAILED", compiler=name, detail=(done.stdout + done.stderr).strip()[-8000:])
-        _pack(classes, sources, jar)
+        pack(classes, sources.resources, sources.key, jar)
         jar.replace(target)
     tell("compiled the Java operators")
 
@@ -452,20 +444,3 @@ def _compiler(progress: Progress | None) -> tuple[str, list[str]]:
         return f"javac {java_version(javac)}", [javac, "--release", str(JAVA_RELEASE)]
     ecj = resolve("ecj", progress)[0]
     return f"ECJ on Java {java_version(java)}", [java, "-jar", str(ecj), f"-{JAVA_RELEASE}", "-proc:none"]
-
-
-def _pack(classes: Path, sources: JavaSources, jar: Path) -> None:
-    """A jar with sorted entries and a fixed time: the same input gives the same bytes."""
-    manifest = f"Manifest-Version: 1.0\r\nCreated-By: ds_dagster\r\nDs-Source-Key: {sources.key}\r\n\r\n"
-    roots = [folder for folder in (classes, sources.resources) if folder.is_dir()]
-    entries = {p.relative_to(root).as_posix(): p for root in roots for p in root.rglob("*") if p.is_file()}
-    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, "META-INF/MANIFEST.MF", manifest.encode())
-        for name in sorted(entries):
-            _add(archive, name, entries[name].read_bytes())
-
-
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-    info.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(info, content)

@@ -355,7 +355,7 @@ class LedgerReader(Protocol):
     """A loader that tells where its ledger ends."""
 
     def tip(self) -> Tip | None:
-        """The newest batch of this job and version, None for none; makes nothing but the ledger.
+        """The newest batch of this job and version, or None; makes nothing but the ledger.
 
         Raises:
             DsError: as ``prepare``.

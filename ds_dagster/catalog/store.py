@@ -99,7 +99,7 @@ class MarkerReader(Protocol):
     """An admin of a store whose transactional sink notes each batch of a job beside its entity."""
 
     def marker(self, group: str, entity: str) -> Tip | None:
-        """The newest batch in an entity, None for none.
+        """The newest batch in an entity, or None.
 
         Args:
             group: :attr:`SinkIdentity.ledger` of who writes it.

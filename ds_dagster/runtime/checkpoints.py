@@ -4,7 +4,7 @@ The journal holds the marker of the current version. A new version gets a new fo
 asks for
 ``gc``. A folder the journal knows nothing of is never used, a folder the journal knows of but which is gone is never
 silently
-begun anew: sinks remember the batches of that version and would skip what they believe to have.
+started over: sinks remember the batches of that version and would skip what they believe to have.
 """
 
 from __future__ import annotations

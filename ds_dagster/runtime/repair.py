@@ -42,7 +42,7 @@ class SinkEnd:
 
     Attributes:
         entity: ``store.entity``.
-        tip: the newest batch in its ledger, None for none.
+        tip: the newest batch in its ledger, or None.
         unknown: why nobody can tell; empty where the ledger was read.
     """
 

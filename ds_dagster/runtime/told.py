@@ -38,7 +38,7 @@ def told(failure: DsError, redact: Callable[[str], str] = str) -> dict[str, Any]
 
 
 def failure_of(condition: str, parameters: str) -> DsError | None:
-    """The failure a row tells; None for none, for a text of an older version, and for a condition nobody knows."""
+    """The failure a row tells; None without one, for a text of an older version, and for a condition nobody knows."""
     if not parameters or condition not in CONDITIONS:
         return None
     return error_of(condition, parameters_of(parameters))

@@ -108,8 +108,8 @@ def named(batch: BatchProgress, entities: Mapping[str, str]) -> BatchProgress:
 
     Args:
         batch: as reported.
-        entities: source name → entity, which is what its offsets begin with. Of two sources over one entity either is
-            taken for the other.
+        entities: source name → entity, which is what its offsets begin with. Two sources over one entity cannot be
+            told apart.
     """
     left = dict(entities)
     sources = []

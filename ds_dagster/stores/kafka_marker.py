@@ -14,7 +14,7 @@ ATTEMPTS = 10
 
 
 def read_marker(admin: Any, group: str, topic: str, seconds: float) -> Tip | None:
-    """The batch in a consumer group's offset, None for none.
+    """The batch in a consumer group's offset, or None.
 
     Args:
         admin: client of librdkafka.

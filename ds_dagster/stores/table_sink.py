@@ -85,7 +85,7 @@ class TableSink(ABC):
         self._guarded("prepare the table", lambda: self._prepare(tip))
 
     def tip(self) -> Tip | None:
-        """The newest batch in the ledger of this job and version, None for none; nothing is made but the ledger.
+        """The newest batch in the ledger of this job and version, or None; nothing is made but the ledger.
 
         Raises:
             ExternalError: the store cannot be reached.

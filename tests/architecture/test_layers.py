@@ -29,6 +29,7 @@ BASE = frozenset(
         "names",
         "datatypes",
         "settings",
+        "jar_file",
         "jars",
         "class_archive",
         "kinesis_aggregates",
