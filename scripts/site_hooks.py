@@ -26,14 +26,21 @@ def slug(text: str, separator: str = "-") -> str:
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", separator)
 
 
+def plain(text: str) -> str:
+    """A message or hint whose signs Markdown and HTML leave alone; what is in backticks stays code."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([*_<\\[\]])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
+
+
 def condition_page(name: str) -> str:
     """The page of one condition: the same facts as `ds errors NAME`."""
     found = explained(name)
     parts = [
         f"# {name}",
-        f"**{found.message}**",
+        plain(found.message[:1].upper() + found.message[1:]) + ".",
         f"{found.meaning}. Topic: {found.topic}. In a terminal: `ds errors {name}`.",
-        f"## What to do\n\n{found.hint or 'Report it with the text of the message.'}",
+        f"## What to do\n\n{plain(found.hint) or 'Report it with the text of the message.'}",
     ]
     if found.example:
         parts.append(f"## A statement that raises it\n\n```\n{found.example}\n```")
@@ -57,6 +64,14 @@ def on_files(files: Any, config: Any) -> Any:
     for name in CONDITIONS:
         files.append(File.generated(config, f"reference/errors/{name}.md", content=condition_page(name)))
     return files
+
+
+def on_config(config: Any) -> Any:
+    """The repository's address is the one of pyproject.toml, so that it is written once."""
+    text = Path(__file__).parent.parent.joinpath("pyproject.toml").read_text(encoding="utf-8")
+    written = re.search(r'^repository = "(.*)"$', text, re.MULTILINE)
+    config.repo_url = written[1] if written else ""
+    return config
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:

@@ -97,6 +97,7 @@ def test_its_test_case_passes(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("ds")), "test", "--project", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert not [line for line in done.stderr.splitlines() if not line.startswith("ds: ")], "nothing of the JVM's own"
 
 
 def test_case_of_the_template_names_its_relations(tmp_path: Path) -> None:

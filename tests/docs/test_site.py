@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from ds_dagster.conditions import CONDITIONS
-from scripts.site_hooks import condition_page, on_page_markdown, outside, slug
+from scripts.site_hooks import condition_page, on_config, on_page_markdown, outside, plain, slug
 from tests.docs.pages import ROOT, pages
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -42,6 +50,17 @@ def test_the_list_of_errors_leads_to_a_page_for_each() -> None:
     text = on_page_markdown((ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8"), page, None)
     assert set(re.findall(r"\]\(errors/([A-Z0-9_]+)\.md\)", text)) == set(CONDITIONS)
     assert all(condition_page(name).startswith(f"# {name}\n") for name in CONDITIONS)
+
+
+def test_signs_of_a_message_survive_markdown() -> None:
+    assert plain("write a <name> or *, see `x_*` and b_c") == r"write a \<name> or \*, see `x_*` and b\_c"
+
+
+def test_the_repository_is_written_once() -> None:
+    assert (
+        on_config(SimpleNamespace(repo_url=None)).repo_url
+        == PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+    )
 
 
 @pytest.mark.parametrize(
