@@ -176,12 +176,20 @@ def make_batch(
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAddresses]:
+def local_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LocalAddresses]]:
+    """Starts the named servers when they are asked for the first time; all files of this process share them."""
     state = tmp_path_factory.mktemp("servers")
-    try:
-        yield up(state, only=["postgres"])
-    finally:
-        down(state)
+
+    def running(*names: str) -> LocalAddresses:
+        return up(state, only=names)
+
+    yield running
+    down(state)
+
+
+@pytest.fixture(scope="session")
+def servers(local_servers: Callable[..., LocalAddresses]) -> LocalAddresses:
+    return local_servers("postgres")
 
 
 @pytest.fixture(scope="session")

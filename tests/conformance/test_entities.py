@@ -24,7 +24,6 @@ from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.local.servers import down, up
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores.databricks_connection import WorkspaceAddress
 from ds_dagster.stores.databricks_entities import DatabricksEntities
@@ -89,12 +88,8 @@ def loaded(loader: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def streaming(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAddresses]:
-    state = tmp_path_factory.mktemp("streaming")
-    try:
-        yield up(state, only=["kafka", "kinesis"])
-    finally:
-        down(state)
+def streaming(local_servers: Callable[..., LocalAddresses]) -> LocalAddresses:
+    return local_servers("kafka", "kinesis")
 
 
 def _kafka(request: pytest.FixtureRequest, name: str) -> Ground:

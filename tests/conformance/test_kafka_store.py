@@ -22,7 +22,6 @@ from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.local.servers import down, up
 from ds_dagster.project import Project, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark import query as face
@@ -152,12 +151,8 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAddresses]:
-    state = tmp_path_factory.mktemp("servers")
-    try:
-        yield up(state, only=["kafka"])
-    finally:
-        down(state)
+def servers(local_servers: Callable[..., LocalAddresses]) -> LocalAddresses:
+    return local_servers("kafka")
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.local.servers import down, up
 from ds_dagster.project import Project, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark import query as face
@@ -36,10 +35,8 @@ CREATE STREAM events_{id} (id BIGINT, k VARCHAR, secret VARCHAR)
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAddresses]:
-    state = tmp_path_factory.mktemp("servers")
-    yield up(state, only=["kafka", "kinesis"])
-    down(state)
+def servers(local_servers: Callable[..., LocalAddresses]) -> LocalAddresses:
+    return local_servers("kafka", "kinesis")
 
 
 @dataclass

@@ -22,6 +22,7 @@ from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.functions import AGGREGATES, SCALARS
 from ds_dagster.spark.sources import PROVIDED
 from ds_dagster.spark.typemap import to_spark
+from tests.tables import check_every
 
 READ_BY_THEIR_PARENT = {"If", "Interval", "Var", "Identifier", "DataType", "DataTypeParam", "ColumnDef"}
 UTC = datetime.timezone.utc
@@ -254,22 +255,29 @@ def evaluated(spark, tmp_path_factory):
     return root, frame, frame.toArrow().to_pylist()[0]
 
 
-@pytest.mark.parametrize("text", list(CASES))
-def test_expression(evaluated, text):
+def test_expressions(evaluated):
     root, frame, row = evaluated
-    name = f"c{list(CASES).index(text)}"
-    assert row[name] == CASES[text]
-    declared = next(field.type for field in root.output if field.name == name)
-    assert frame.schema[name].dataType == to_spark(declared)
+    names = {text: f"c{number}" for number, text in enumerate(CASES)}
+    declared = {field.name: field.type for field in root.output}
+    found = {field.name: field.dataType for field in frame.schema}
+
+    def check_expression(text):
+        assert row[names[text]] == CASES[text]
+        assert found[names[text]] == to_spark(declared[names[text]])
+
+    check_every(CASES, check_expression)
 
 
-@pytest.mark.parametrize("position", range(len(EXAMPLES)), ids=[call for _, call, _ in EXAMPLES])
-def test_example(evaluated, position):
+def test_examples(evaluated):
     row = evaluated[-1]
-    _, _, gives = EXAMPLES[position]
-    found, expected = row[f"e{position}"], row.get(f"g{position}")
-    assert (expected is None) == (gives == "NULL")
-    assert found == (pytest.approx(float(expected)) if isinstance(found, float) else expected)
+
+    def check_example(position):
+        _, _, gives = EXAMPLES[position]
+        found, expected = row[f"e{position}"], row.get(f"g{position}")
+        assert (expected is None) == (gives == "NULL")
+        assert found == (pytest.approx(float(expected)) if isinstance(found, float) else expected)
+
+    check_every(range(len(EXAMPLES)), check_example, name=lambda position: EXAMPLES[position][1])
 
 
 def test_every_function_of_a_row_is_shown():
