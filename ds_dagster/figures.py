@@ -73,9 +73,7 @@ class Figures:
     )
     batches: int = _figure(0, "batches finished since the start", "", "sum", "sum")
     rows: int = _figure(0, "rows read since the start", "rows", "sum", "sum", heading="rows in")
-    rows_written: int | None = _figure(
-        None, "rows written since the start, where the sink tells it", "rows", "sum", "sum", heading="rows out"
-    )
+    rows_written: int | None = _figure(None, "rows written since the start", "rows", "sum", "sum", heading="rows out")
     rows_per_second: float = _figure(
         0.0, "rows read a second, over the last batches", "rows/s", "apart", "sum", json="rows_per_s",
         heading="rows/s", digits=1,

@@ -54,6 +54,7 @@ class HostedQuery:
     ruin: DsError | None = None
     _batch: BatchProgress | None = None
     _lag: LagLook | None = None
+    _counted: int = 0
     _reported: str = ""
     _looked: float = float("-inf")
     _idle_since: float | None = None
@@ -130,10 +131,11 @@ class HostedQuery:
         )
 
     def _take_written(self) -> None:
-        """What loaders have counted: of those Spark knows nothing."""
-        written = None if self.prepared is None else self.prepared.rows_written
+        """What loaders have counted since the last look: of that the progress of batches knows nothing."""
+        written = None if self.prepared is None else self.prepared.rows_loaded
         if written is not None:
-            self.progress = replace(self.progress, rows_written=written)
+            more, self._counted = written - self._counted, written
+            self.progress = replace(self.progress, rows_written=(self.progress.rows_written or 0) + more)
 
     def _look_for_idleness(self, query: StreamingQuery) -> None:
         """Two looks in a row that find the query waiting for data: what existed at the first one is processed, since

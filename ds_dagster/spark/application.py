@@ -19,6 +19,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.batch_writers import BatchWriter
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
+from ds_dagster.spark.progress import counted
 from ds_dagster.spark.session import active
 from ds_dagster.spark.sink_account import Account
 from ds_dagster.spark.sources import register_provider, resolved
@@ -103,6 +104,11 @@ class ApplicationWriter:
         self.sinks = tuple(sinks)
 
     @property
+    def loaded(self) -> int:
+        """Rows that its tables and views have got since the start."""
+        return sum(sink.writer.written for sink in self.sinks if isinstance(sink.writer, BatchWriter))
+
+    @property
     def loaders(self) -> tuple[BatchLoader, ...]:
         """Of its tables and views."""
         return tuple(sink.writer.loader for sink in self.sinks if isinstance(sink.writer, BatchWriter))
@@ -142,9 +148,15 @@ class ApplicationWriter:
 def combined(sinks: Sequence[SinkPlan]) -> DataFrame:
     """All sinks' rows as one frame: the sink's number, and its columns as a struct that is NULL for other sinks."""
     frames = [
-        sink.frame.select(sf.lit(number).alias(_SINK), *_payloads(sinks, number)) for number, sink in enumerate(sinks)
+        _rows_of(sink).select(sf.lit(number).alias(_SINK), *_payloads(sinks, number))
+        for number, sink in enumerate(sinks)
     ]
     return reduce(DataFrame.union, frames)
+
+
+def _rows_of(sink: SinkPlan) -> DataFrame:
+    """What a sink gets, counted on its way into a stream; loaders of tables count by themselves."""
+    return counted(sink.frame, sink.query.name) if isinstance(sink.writer, StreamWriter) else sink.frame
 
 
 def _payloads(sinks: Sequence[SinkPlan], own: int) -> list[Column]:

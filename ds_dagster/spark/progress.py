@@ -9,6 +9,9 @@ from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
 from ds_dagster.figures import Figures
 from ds_dagster.spark.formats import bad_records_metric
 
@@ -67,6 +70,8 @@ LOST = "lost_records"
 reports."""
 _OF_LAG = ("complete_until", "millis_behind", "finished", "lost_records")
 _BAD = bad_records_metric("")
+_WRITTEN = "rows_written_"
+"""Begins the names of observations that count rows on their way into a sink of which Spark itself counts none."""
 
 
 def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
@@ -78,7 +83,7 @@ def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
     durations = {str(k): int(v) for k, v in (found.get("durationMs") or {}).items()}
     millis = durations.get("triggerExecution", int(found.get("batchDuration") or 0))
     rows = sum(source.rows for source in sources)
-    written = int((found.get("sink") or {}).get("numOutputRows", -1))
+    observed = found.get("observedMetrics") or {}
     return BatchProgress(
         batch=int(found["batchId"]),
         timestamp=str(found["timestamp"]),
@@ -94,8 +99,8 @@ def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
         state_rows=sum(int(operator["numRowsTotal"]) for operator in state),
         state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
         late_rows=sum(int(operator["numRowsDroppedByWatermark"]) for operator in state),
-        bad_records=sum(_bad_records(found.get("observedMetrics") or {})),
-        rows_written=written if written >= 0 else None,
+        bad_records=sum(_observed(observed, _BAD)),
+        rows_written=_rows_written(int((found.get("sink") or {}).get("numOutputRows", -1)), observed),
         durations=MappingProxyType(durations),
     )
 
@@ -174,8 +179,20 @@ def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tu
             yield (*path, str(name)), value
 
 
-def _bad_records(observed: Mapping[str, Any]) -> Iterator[int]:
+def counted(frame: DataFrame, sink: str) -> DataFrame:
+    """The same frame, whose rows are counted in the progress of its query; for sinks that get their batches by
+    ``foreachBatch``, of which Spark counts nothing."""
+    return frame.observe(_WRITTEN + sink, sf.count(sf.lit(1)).alias("rows"))
+
+
+def _rows_written(by_spark: int, observed: Mapping[str, Any]) -> int | None:
+    """Rows a batch has written: as Spark counts them, or :func:`counted`; None where the sink counts by itself."""
+    ours = list(_observed(observed, _WRITTEN))
+    return by_spark if by_spark >= 0 else sum(ours) if ours else None
+
+
+def _observed(observed: Mapping[str, Any], prefix: str) -> Iterator[int]:
     for name, row in observed.items():
-        if name.startswith(_BAD) and row is not None:
+        if name.startswith(prefix) and row is not None:
             values = row.values() if isinstance(row, dict) else row
             yield from (int(value) for value in values)

@@ -37,7 +37,7 @@ from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.inputs import log_writers, logged_source, source_reader, table_reader
 from ds_dagster.spark.jvm import NO_REPLAY, operators
-from ds_dagster.spark.progress import BatchProgress, read_progress
+from ds_dagster.spark.progress import BatchProgress, counted, read_progress
 from ds_dagster.spark.row_errors import row_errors
 from ds_dagster.spark.row_logs import JOB_OPTION, LogCapture, RowLogs
 from ds_dagster.spark.session import active, in_pool, job_session
@@ -99,8 +99,11 @@ class PreparedQuery:
         return self.writer.loader if self.writer else None
 
     @property
-    def rows_written(self) -> int | None:
-        """Rows that its table or view has got since the start; None where Spark itself counts, or nobody."""
+    def rows_loaded(self) -> int | None:
+        """Rows that its tables and views have got since the start, None without any; rows of streams are in the
+        progress of its batches."""
+        if self.application is not None:
+            return self.application.loaded if self.application.loaders else None
         return self.writer.written if self.writer else None
 
 
@@ -243,8 +246,12 @@ def _settled(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip) -> Pr
 
 
 def _started(prepared: PreparedQuery, checkpoint: str, tip: CheckpointTip, trigger: Trigger) -> StreamingQuery:
-    writer = prepared.frame.writeStream.queryName(prepared.job_name).outputMode(prepared.output_mode)
-    writer = _to_sink(writer, prepared).option("checkpointLocation", checkpoint)
+    batches = prepared.application or prepared.writer or prepared.capture
+    frame, written = prepared.frame, None if batches is not None else _by_batches(prepared)
+    if written is not None:
+        frame, batches = counted(frame, prepared.query.name), written
+    writer = frame.writeStream.queryName(prepared.job_name).outputMode(prepared.output_mode)
+    writer = _to_sink(writer, prepared, batches).option("checkpointLocation", checkpoint)
     if trigger == "available_now":
         writer = writer.trigger(availableNow=True)
     elif prepared.write.interval_millis:
@@ -329,8 +336,7 @@ def _wants(query: BoundQuery, write: WriteSpec) -> Wants:
     return POSITION if upserts and not grouped else NOTHING
 
 
-def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery) -> DataStreamWriter:
-    batches = prepared.application or prepared.writer or prepared.capture or _by_batches(prepared)
+def _to_sink(writer: DataStreamWriter, prepared: PreparedQuery, batches: Capture | None) -> DataStreamWriter:
     if batches is not None:
         return writer.foreachBatch(crossing(_logged(batches, prepared.logs)))
     options = dict(prepared.options)
