@@ -14,6 +14,7 @@ from ds_dagster.catalog.entity_operations import EntityDescription, EntityNode, 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import error
 from ds_dagster.stores.entity_common import json_value, not_found, path_invalid, record_invalid, shown_path
+from ds_dagster.stores.kinesis_resharding import set_shards
 
 if TYPE_CHECKING:
     from ds_dagster.stores.kinesis_admin import KinesisAdmin
@@ -73,9 +74,7 @@ class KinesisEntities:
         stream = self._existing(path)
         wanted = plan.counts.get(SHARDS)
         if wanted is not None:
-            action = f"change the shards of {stream}"
-            arguments: dict[str, Any] = {"StreamName": stream, "TargetShardCount": wanted}
-            self._admin._call(action, "update_shard_count", ScalingType="UNIFORM_SCALING", **arguments)
+            set_shards(self._admin, stream, wanted)
             self._admin._await_active(stream)
 
     def drop(self, path: EntityPath) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from itertools import pairwise
 from types import MappingProxyType
 
 import pytest
 from botocore.stub import Stubber
 
 from ds_dagster.catalog.entity import EntityPlan
+from ds_dagster.catalog.entity_operations import NewRecord
 from ds_dagster.errors import DsError
 from ds_dagster.stores.kinesis_admin import KinesisAdmin
 from tests.spark.kinesis.aggregates import aggregate
@@ -31,6 +33,28 @@ def stream() -> str:
 def plan(stream: str, shards: int | None = 2, **more: object) -> EntityPlan:
     counts = {} if shards is None else {"topic.shards": shards}
     return EntityPlan(stream, MappingProxyType(counts), used_by="db.public.r", **more)  # type: ignore[arg-type]
+
+
+def test_shards_of_the_local_server_are_changed(admin: KinesisAdmin, stream: str) -> None:
+    """It knows no UpdateShardCount. Every record stays readable, and the whole hash range has a shard."""
+    admin.ensure(plan(stream, 1))
+    operations = admin.operations()
+    for number in range(20):
+        operations.insert((stream,), NewRecord(f'{{"n": {number}}}', f"k{number}"))
+    for wanted in (4, 3, 1, 2):
+        operations.update((stream,), EntityPlan("", MappingProxyType({"topic.shards": wanted})))
+        found = operations.describe((stream,))
+        assert found is not None
+        assert found.facts.counts["topic.shards"] == wanted
+        ranges = sorted(
+            (int(shard["HashKeyRange"]["StartingHashKey"]), int(shard["HashKeyRange"]["EndingHashKey"]))
+            for shard in admin._shards(stream, only_open=True)
+        )
+        assert ranges[0][0] == 0
+        assert ranges[-1][1] == 2**128 - 1
+        assert all(left[1] + 1 == right[0] for left, right in pairwise(ranges))
+    kept = admin.records(stream, from_beginning=True, limit=100, stopped=lambda: False)
+    assert len(list(kept)) == 20
 
 
 def test_creates_describes_and_compares(admin: KinesisAdmin, stream: str) -> None:
