@@ -33,6 +33,7 @@ from ds_dagster.sql.script import parse_file
 from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import (
     Application,
+    Comment,
     Context,
     CreateAsSelect,
     CreateRelation,
@@ -57,6 +58,7 @@ class BrokenRelation:
     span: Span
     diagnostics: tuple[Diagnostic, ...]
     text: str = ""
+    comment: Comment = field(default_factory=Comment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,9 +326,10 @@ def _unparsed(files: Iterable[ParsedFile], settings: Settings) -> list[BrokenRel
         for broken in file.broken:
             if broken.name is None or broken.kind is None or len(broken.name.parts) > 3:
                 continue
-            name = qualify(broken.name, broken.origin.context, settings)
-            own = tuple(d for d in file.diagnostics if d.span and _inside(d.span, broken.origin.span))
-            found.append(BrokenRelation(name, broken.kind, broken.origin.span, own, broken.origin.text))
+            origin = broken.origin
+            name = qualify(broken.name, origin.context, settings)
+            own = tuple(d for d in file.diagnostics if d.span and _inside(d.span, origin.span))
+            found.append(BrokenRelation(name, broken.kind, origin.span, own, origin.text, origin.comment))
     return found
 
 
@@ -340,7 +343,7 @@ def _undeclared(files: Iterable[ParsedFile], declared: Declared, settings: Setti
             name, origin = qualify(statement.name, statement.origin.context, settings), statement.origin
             own = tuple(d for d in declared.diagnostics if d.span and _inside(d.span, origin.span))
             if name in declared.refused and own:
-                found.append(BrokenRelation(name, statement.kind, origin.span, own, origin.text))
+                found.append(BrokenRelation(name, statement.kind, origin.span, own, origin.text, origin.comment))
     return found
 
 
@@ -374,7 +377,8 @@ def _of_refused(refused: Refused, assembled: Assembled, texts: Mapping[str, str]
     known = assembled.catalog.relations.get(target)
     kind = statement.kind if isinstance(statement, CreateAsSelect) else (known.kind if known else "stream")
     diagnostics = _in_order(refused.diagnostics, texts)
-    return BrokenRelation(target, kind, statement.origin.span, diagnostics, statement.origin.text)
+    origin = statement.origin
+    return BrokenRelation(target, kind, origin.span, diagnostics, origin.text, origin.comment)
 
 
 def _in_order(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]) -> tuple[Diagnostic, ...]:

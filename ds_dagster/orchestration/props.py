@@ -177,7 +177,8 @@ def _text(relation: Relation, queries: tuple[BoundQuery, ...]) -> str:
 
 def _remembered(project: Project, kept: Remembered, name: QualifiedName) -> RelationProps:
     """A relation as its running query has it, with the place and the mistakes of today's statement."""
-    relation = next(sink for sink in kept.query.sinks if sink.name == name)
+    ran = next(sink for sink in kept.query.sinks if sink.name == name)
+    relation = replace(ran, origin=replace(ran.origin, comment=kept.broken.comment))  # a slice has no comments
     span = kept.broken.span
     return replace(
         _props(kept.project, relation, replace(kept.broken, name=name, kind=relation.kind)),

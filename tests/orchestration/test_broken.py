@@ -133,11 +133,13 @@ def test_a_broken_statement_blinds_nothing_while_its_query_runs(
     assert after.kinds == before.kinds
     assert after.code_version == before.code_version, "of what runs"
     names = {check.name for check in graph.asset_check_keys if check.asset_key == key("desktop")}
-    assert names == {"running", "lag", "progress", "definition_current", "compiles"}
+    assert names == {"running", "lag", "progress", "definition_current", "fresh", "compiles"}
+    assert (after.owners, after.freshness_policy) == (before.owners, before.freshness_policy)
     assert bench.control.orphans(bench.project.project) == ()
     sensor = Sensor(bench, instance)
     told = {check: passed for (name, check), passed in verdicts(sensor.tick()).items() if name == "desktop"}
-    assert told == {"running": True, "lag": True, "progress": True, "definition_current": False, "compiles": False}
+    good = dict.fromkeys(("running", "lag", "progress", "fresh"), True)
+    assert told == {**good, "definition_current": False, "compiles": False}
     assert "orphans" not in sensor.skip
     failed = bench.materialize("desktop")
     assert not failed.success
