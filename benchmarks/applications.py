@@ -9,7 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.house import House, Ran
 from benchmarks.measure import Pairs, Result, Size, cpu_seconds, results, say
 from benchmarks.throughput import BOUND, CLICKS, USERS, clicks, expect
-from ds_dagster.spark.query import close, start
+from ds_dagster.spark.queries.query import close, start
 
 QUERIES = """
   CREATE STREAM desktop_{n} AS SELECT event_time, url, userid FROM clicks {bound} WHERE device_id = 'desktop';

@@ -93,7 +93,7 @@ def by_ours(spark: Any, url: str, rows: int, path: Path) -> Callable[[], float]:
     from pyspark.sql.types import StructType
 
     from ds_dagster.spark.jvm import operators
-    from ds_dagster.spark.schemas import HEADERS
+    from ds_dagster.spark.records.schemas import HEADERS
 
     made = operators(spark).avro_columns(
         sf.col("value"),

@@ -19,14 +19,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks import peers
 from ds_dagster.catalog.io_spec import Envelope, RowSource
 from ds_dagster.jars import driver_jars
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import compile_texts
+from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import EngineSettings, Settings
-from ds_dagster.spark.clock import batch_settings, clock_config
+from ds_dagster.spark.clocks.clock import batch_settings, clock_config
 from ds_dagster.spark.compiler import PlanCompiler, output_mode, state_store
-from ds_dagster.spark.formats import SourceFrame
 from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.session import build_session, job_session
 
 RETAINED = MappingProxyType({"spark.ui.retainedStages": "100000", "spark.ui.retainedTasks": "1000000"})

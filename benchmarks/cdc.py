@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from benchmarks.house import House, Ran
 from benchmarks.measure import Pairs, Result, Size, results, say
 from benchmarks.tables import _connection
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.spark.compiler import PlanCompiler
-from ds_dagster.spark.formats import SourceFrame
-from ds_dagster.spark.query import close
-from ds_dagster.spark.sources import STREAM_BATCH_ROWS, read_records
+from ds_dagster.spark.queries.query import close
+from ds_dagster.spark.queries.sources import STREAM_BATCH_ROWS, read_records
+from ds_dagster.spark.records.formats import SourceFrame
 
 TABLE = """
 CREATE TABLE sales (id bigint PRIMARY KEY, customer text, item text, price double precision, paid boolean,

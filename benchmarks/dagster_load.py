@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.load_time import write_project
-from ds_dagster.project import load_project
+from ds_dagster.project.load import load_project
 
 if TYPE_CHECKING:
     from benchmarks.measure import Result, Size

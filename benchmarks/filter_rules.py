@@ -15,7 +15,7 @@ from benchmarks.measure import Pairs, Result, Size, results
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreDefinition
     from ds_dagster.plan.query import BoundQuery
-    from ds_dagster.project import Project
+    from ds_dagster.project.load import Project
 
 DECLARED = """
 CREATE STORE s WITH ('type' = KAFKA, 'uris' = 'nowhere:1');
@@ -75,8 +75,8 @@ def pushdown(size: Size) -> list[Result]:
 
 def bound(settings: Any) -> tuple[StoreDefinition, BoundQuery, BoundQuery]:
     """The store, and the query with the rule and without it."""
-    from ds_dagster.plan import rewrites
-    from ds_dagster.project import compile_texts
+    from ds_dagster.plan.binding import rewrites
+    from ds_dagster.project.load import compile_texts
 
     def compiled() -> Project:
         return compile_texts([("bench.sql", DECLARED)], settings)
@@ -106,7 +106,7 @@ def written(spark: Any, folder: Path, rows: int) -> None:
 def ran(spark: Any, store: StoreDefinition, query: BoundQuery, folder: Path, name: str) -> tuple[float, int]:
     """Seconds of a finite run over all files, and rows in state behind it."""
     from ds_dagster.catalog.io_spec import SinkIdentity
-    from ds_dagster.spark import query as face
+    from ds_dagster.spark.queries import query as face
     from ds_dagster.stores.registry import KINDS
     from ds_dagster.testing.running import plain, unbounded
 

@@ -23,12 +23,12 @@ from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.jars import driver_jars
-from ds_dagster.project import Project, compile_texts, kind_of_store, store_admin
+from ds_dagster.project.load import Project, compile_texts, kind_of_store, store_admin
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.settings import Settings, load_settings
-from ds_dagster.spark.application_query import prepare_application
 from ds_dagster.spark.jvm import TICK_SOURCE
-from ds_dagster.spark.query import PreparedQuery, close, prepare, start
+from ds_dagster.spark.queries.application_query import prepare_application
+from ds_dagster.spark.queries.query import PreparedQuery, close, prepare, start
 from ds_dagster.spark.session import build_session
 
 STORES = """

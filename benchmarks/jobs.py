@@ -13,10 +13,10 @@ from benchmarks.house import STORES, House
 from benchmarks.many import idle
 from benchmarks.measure import Pairs, Result, Size, results, say
 from benchmarks.throughput import CLICKS, FILTER
-from ds_dagster.project import Project, load_project
-from ds_dagster.runtime import locks
+from ds_dagster.project.load import Project, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.processes import locks
 
 WAIT_SECONDS = 300.0
 TOPIC = "many_in"

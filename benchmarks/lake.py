@@ -15,9 +15,9 @@ from benchmarks.measure import Pairs, Result, Size, results, say
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP_LTZ, VARCHAR
-from ds_dagster.stores.delta_connection import LakeAddress
-from ds_dagster.stores.delta_loader import DeltaLoader
-from ds_dagster.stores.delta_tables import native_type
+from ds_dagster.stores.delta.connection import LakeAddress
+from ds_dagster.stores.delta.loader import DeltaLoader
+from ds_dagster.stores.delta.tables import native_type
 
 TYPES = {"id": BIGINT, "customer": VARCHAR, "url": VARCHAR, "price": DOUBLE, "paid": BOOLEAN, "at": TIMESTAMP_LTZ}
 COLUMNS = tuple(TableColumn(name, type_, native_type(type_)) for name, type_ in TYPES.items())

@@ -15,7 +15,7 @@ from benchmarks import peers
 from benchmarks.house import STORES, House
 from benchmarks.measure import Pairs, Result, Size, percentile, results, say
 from benchmarks.throughput import users
-from ds_dagster.project import Project, load_project
+from ds_dagster.project.load import Project, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 

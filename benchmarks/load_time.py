@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ds_dagster.project import load_project
+from ds_dagster.project.load import load_project
 from ds_dagster.settings import Settings, load_settings
 
 if TYPE_CHECKING:

@@ -29,11 +29,11 @@ from ds_dagster.demo.example import copy_example, example_source
 from ds_dagster.demo.feeding import Feeder
 from ds_dagster.demo.observed import Compared, compare
 from ds_dagster.errors import DsError
-from ds_dagster.project import Project, kind_of_store, load_project, store_admin
+from ds_dagster.project.load import Project, kind_of_store, load_project, store_admin
 from ds_dagster.questions.connecting import resolver
-from ds_dagster.runtime import locks
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.processes import locks
 from ds_dagster.settings import load_settings
 
 WAIT_SECONDS = 300.0

@@ -13,7 +13,7 @@ from benchmarks.house import House, Ran, Record
 from benchmarks.measure import Pairs, Result, Size, results, say
 from ds_dagster import local
 from ds_dagster.demo.data import compact
-from ds_dagster.spark.query import close, start
+from ds_dagster.spark.queries.query import close, start
 
 SQL = """
 CREATE STREAM sales (id BIGINT, customer VARCHAR, item VARCHAR, price DOUBLE, paid BOOLEAN, seconds BIGINT)

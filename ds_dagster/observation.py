@@ -13,7 +13,7 @@ from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperat
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError, error
-from ds_dagster.project import Project, store_admin
+from ds_dagster.project.load import Project, store_admin
 
 FINGERPRINT_DIGITS = 16
 VERSION = "1"

@@ -1,6 +1,5 @@
 """Takes secrets out of text that goes to logs and details of errors: passwords in URLs, ``name=value`` of telling
-names,
-and the exact secrets somebody registered after resolving them."""
+names, and the exact secrets somebody registered after resolving them."""
 
 from __future__ import annotations
 

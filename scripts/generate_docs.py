@@ -19,9 +19,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from ds_dagster import conditions
 from ds_dagster.catalog.capabilities import Capabilities
-from ds_dagster.catalog.kafka_properties import KAFKA
-from ds_dagster.catalog.properties import PLACES, PropertySpec
-from ds_dagster.catalog.property_table import (
+from ds_dagster.catalog.properties.kafka import KAFKA
+from ds_dagster.catalog.properties.secret_types import SECRET
+from ds_dagster.catalog.properties.spec import PLACES, PropertySpec
+from ds_dagster.catalog.properties.table import (
     DATABRICKS,
     ENTITY,
     FILES,
@@ -33,13 +34,12 @@ from ds_dagster.catalog.property_table import (
     SOURCE,
     STORE,
 )
-from ds_dagster.catalog.secret_properties import SECRET
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
 from ds_dagster.documentation.conditions import EXAMPLES, HEADINGS, KINDS
-from ds_dagster.plan.function import Function, Signature
-from ds_dagster.plan.functions import FUNCTIONS, KNOWN_LATER
+from ds_dagster.plan.functions.function import Function, Signature
+from ds_dagster.plan.functions.table import FUNCTIONS, KNOWN_LATER
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.stores.registry import built_in
 
@@ -272,7 +272,7 @@ def properties_page() -> str:
             about[0].upper() + about[1:] + ".",
             table(["Property", "Value", "Where", "Meaning"], rows),
         ]
-    return page("Properties", "ds_dagster/catalog/property_table.py", *parts)
+    return page("Properties", "ds_dagster/catalog/properties/table.py", *parts)
 
 
 def property_row(spec: PropertySpec) -> tuple[str, str, str, str]:
@@ -336,7 +336,7 @@ def functions_page() -> str:
     later = {f.name: f.not_yet for f in FUNCTIONS.values() if f.not_yet} | dict(KNOWN_LATER)
     rows = [(code(name), instead) for name, instead in sorted(later.items())]
     parts += ["## Not built yet", table(["Function", "What works today"], rows)]
-    return page("Functions", "ds_dagster/plan/functions.py", *parts)
+    return page("Functions", "ds_dagster/plan/functions/table.py", *parts)
 
 
 FUNCTION_COLUMNS = ("Function", "Gives", "Meaning", "NULL", "Example")

@@ -15,8 +15,8 @@ import pytest
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.cli.main import run
 from ds_dagster.names import QualifiedName
-from ds_dagster.project import Project, kind_of_store, load_project
-from ds_dagster.stores.sqlite_loader import DELETED, open_loader
+from ds_dagster.project.load import Project, kind_of_store, load_project
+from ds_dagster.stores.sqlite.loader import DELETED, open_loader
 from tests.driven import Driven
 
 SQL = """

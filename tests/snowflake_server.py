@@ -10,7 +10,7 @@ from typing import Any
 from ds_dagster.local import snowflake
 from ds_dagster.local.ports import HOST, assign_ports
 from ds_dagster.local.server import Home, start_server, stop_server
-from ds_dagster.stores.snowflake_connection import SnowflakeAddress
+from ds_dagster.stores.snowflake.connection import SnowflakeAddress
 
 DATABASE = "DS_TEST"
 CALL_SECONDS = 4

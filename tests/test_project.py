@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster import project_cache
 from ds_dagster.errors import ProjectError
-from ds_dagster.project import Project, SliceStatement, compile_slice, compile_texts, load_project, slice_of
+from ds_dagster.project import cache as project_cache
+from ds_dagster.project.load import Project, SliceStatement, compile_slice, compile_texts, load_project, slice_of
 from ds_dagster.settings import Overlay, Settings, load_settings
 from ds_dagster.testing.compiling import case_settings, compile_case
 from ds_dagster.testing.format import load_case
@@ -206,7 +206,7 @@ def test_slices_and_the_cache_keep_the_schema_registry_and_not_its_secret(
     registry = alone.catalog.stores["k"].registry
     assert registry is not None and registry.properties["uris"].value == "http://host-b"
     assert alone.queries["t"].fingerprint == project.queries["t"].fingerprint
-    monkeypatch.setattr("ds_dagster.project_cache.WORTH_SECONDS", 0)
+    monkeypatch.setattr("ds_dagster.project.cache.WORTH_SECONDS", 0)
     first, kept = load_project(tmp_path, settings=settings), load_project(tmp_path, settings=settings)
     assert first.catalog.stores["k"].registry == kept.catalog.stores["k"].registry == registry
     assert SECRET.encode() not in (settings.state / "cache" / "project.bin").read_bytes()
@@ -289,7 +289,7 @@ def cache_of(settings: Settings) -> Path:
 
 def test_what_comes_from_the_cache_is_the_same(kept: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load_project(kept.root, settings=kept)
-    monkeypatch.setattr("ds_dagster.project.compile_texts", lambda *_: never())
+    monkeypatch.setattr("ds_dagster.project.load.compile_texts", lambda *_: never())
     second = load_project(kept.root, settings=kept)
     assert second.diagnostics == first.diagnostics and second.broken == first.broken
     assert second.catalog.relations == first.catalog.relations
@@ -343,7 +343,7 @@ def test_what_makes_it_compile_anew(change: str, kept: Settings, monkeypatch: py
         compiled.append(1)
         return build(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("ds_dagster.project.compile_texts", counted)
+    monkeypatch.setattr("ds_dagster.project.load.compile_texts", counted)
     load_project(kept.root, settings=settings)
     assert compiled
 
@@ -391,13 +391,13 @@ def test_loading_does_each_step_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(place, counted)
 
     for place in (
-        "ds_dagster.project.parse_file",
-        "ds_dagster.plan.assemble.bind_query",
-        "ds_dagster.plan.binder.rewrite",
+        "ds_dagster.project.load.parse_file",
+        "ds_dagster.plan.binding.assemble.bind_query",
+        "ds_dagster.plan.binding.binder.rewrite",
     ):
         count(place)
-    count("ds_dagster.project_cache.parse_statement")
-    count("ds_dagster.project_cache.parse_file")
+    count("ds_dagster.project.cache.parse_statement")
+    count("ds_dagster.project.cache.parse_file")
     monkeypatch.setattr(project_cache, "WORTH_SECONDS", -1.0)
     project = load_project(tmp_path, settings=settings)
     assert not project.errors and len(project.catalog.relations) == 200
@@ -412,7 +412,7 @@ def test_loading_does_each_step_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from ds_dagster.project import load_project;"
+        "import sys; from pathlib import Path; from ds_dagster.project.load import load_project;"
         "from ds_dagster.settings import load_settings;"
         "load_project(Path(sys.argv[1]), settings=load_settings(Path(sys.argv[1]), state=Path(sys.argv[2])));"
         "heavy = {'pyspark', 'boto3', 'confluent_kafka', 'psycopg2', 'sqlalchemy', 'dagster'};"

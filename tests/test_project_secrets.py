@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ds_dagster import project_cache
 from ds_dagster.errors import DsError, ExternalError, error
-from ds_dagster.project import Project, compile_slice, load_project, secret_reader, slice_of
+from ds_dagster.project import cache as project_cache
+from ds_dagster.project.load import Project, compile_slice, load_project, secret_reader, slice_of
 
 SQL = """
 CREATE SECRET pw WITH ('type' = environment, 'variable' = 'PG_PW');
@@ -98,8 +98,8 @@ def test_no_diagnostic_shows_a_literal(root: Path) -> None:
 
 
 def test_a_login_with_a_rotated_secret_is_tried_again() -> None:
+    from ds_dagster.engine.worker import SparkHost
     from ds_dagster.redaction import Redactor
-    from ds_dagster.runtime.worker import SparkHost
 
     host: Any = SimpleNamespace(context=SimpleNamespace(redactor=Redactor()))
     host._redacted = lambda problem, places: SparkHost._redacted(host, problem, places)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.errors import DsError, ProjectError
-from ds_dagster.project import load_project
+from ds_dagster.project.load import load_project
 from ds_dagster.settings import find_project, load_settings
 
 FULL = """

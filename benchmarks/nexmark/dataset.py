@@ -28,7 +28,7 @@ RECORDS = pyarrow.schema(
         ("order", pyarrow.string()),
     ]
 )
-"""A record as a topic hands it over: what :data:`ds_dagster.spark.sources.SourceProvider` gives."""
+"""A record as a topic hands it over: what :data:`ds_dagster.spark.queries.sources.SourceProvider` gives."""
 _MOMENT = pyarrow.timestamp("ms")
 
 

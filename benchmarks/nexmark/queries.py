@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from benchmarks.nexmark.dataset import Dataset
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
 
 HERE = Path(__file__).parent

@@ -23,11 +23,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from benchmarks.nexmark.dataset import RECORDS, Dataset
 from benchmarks.nexmark.queries import Compiled, batch_answer
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, WriteSpec
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import kind_of_store
-from ds_dagster.spark import query as face
+from ds_dagster.project.load import kind_of_store
 from ds_dagster.spark.jvm import TICK_SOURCE
+from ds_dagster.spark.queries import query as face
 from ds_dagster.testing.contents import changes_of, folded
 from ds_dagster.testing.running import RunningQuery, plain, unbounded
 from ds_dagster.testing.topics import Topic
@@ -64,7 +64,7 @@ class FileSource:
         return True
 
     def frame(self) -> DataFrame:
-        """In the shape of :data:`ds_dagster.spark.sources.SourceProvider`."""
+        """In the shape of :data:`ds_dagster.spark.queries.sources.SourceProvider`."""
         reader = self.spark.readStream.format("parquet").name(self.name).schema(from_arrow_schema(RECORDS))
         return reader.option("maxFilesPerTrigger", "1").load(str(self.folder))
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ds_dagster.catalog.descriptors import DescriptorSource
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.schemas.descriptors import DescriptorSource
+from ds_dagster.catalog.schemas.registry import RegistryDefinition
 from ds_dagster.catalog.secret import SecretDefinition
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.catalog.user_function import NO_CODE, UserCode

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.relation import SchemaFormatName
-from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.catalog.wanted import EVERYTHING, Wanted
 from ds_dagster.datatypes import DataType
 
@@ -174,8 +174,7 @@ class ReadSpec:
 @dataclass(frozen=True, slots=True)
 class TableColumn:
     """One column of a table or view sink. ``as_json``: the value travels as JSON text (STRUCT, MAP, ARRAY where the
-    store has no
-    such type) and is cast by the store's own statements."""
+    store has no such type) and is cast by the store's own statements."""
 
     name: str
     type: DataType
@@ -298,9 +297,8 @@ class TableReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SinkIdentity:
-    """Who writes: ``job`` (environment + journal uuid + query name) and ``version`` (checkpoint version). A ledger
-    row is
-    (job, version, epoch); a transactional id is the job alone."""
+    """Who writes: ``job`` (environment + journal uuid + query name) and ``version`` (checkpoint version). A ledger row
+    is (job, version, epoch); a transactional id is the job alone."""
 
     job: str
     version: int

@@ -1,6 +1,5 @@
 """What the WITH properties of a relation say about its records: value format, key, event time. Shared by declared
-relations
-(``relations_declared.py``) and inferred ones (``inference.py``)."""
+relations (``relations_declared.py``) and inferred ones (``inference.py``)."""
 
 from __future__ import annotations
 
@@ -9,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from ds_dagster.catalog.properties import split_names
+from ds_dagster.catalog.properties.spec import split_names
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.relation import (
     Column,
     EventTime,
@@ -20,7 +20,6 @@ from ds_dagster.catalog.relation import (
     ValueFormat,
 )
 from ds_dagster.catalog.reserved_columns import CORRUPT, RESERVED_COLUMNS
-from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType, StructType, holds_timestamp, is_primitive, is_temporal
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
@@ -191,8 +190,8 @@ def record_key(draft: Draft, default: ValueFormat) -> RecordKey:
     """Key of the records.
 
     A changelog's key is made of its PRIMARY KEY; a stream has one where PARTITION BY or ``key.columns`` name its
-    columns, or,
-    when it is only read, where ``key.type`` describes it. The format is ``key.format``, else that of the value.
+    columns, or, when it is only read, where ``key.type`` describes it. The format is ``key.format``, else that of the
+    value.
 
     Raises:
         UserError: KEY_COLUMN_UNKNOWN, KEY_COLUMN_TYPE, KEY_PRIMITIVE, KEY_TYPE_INVALID, KEY_CONTRADICTS,

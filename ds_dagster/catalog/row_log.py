@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ds_dagster.catalog.name_rules import refused_entity
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.relation import Column, Relation
-from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import TIMESTAMP_LTZ, VARBINARY, VARCHAR, DataType, Scalar
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from ds_dagster.catalog.properties import PropertyIndex
+from ds_dagster.catalog.properties.secret_types import SECRET_TYPES, SecretType
+from ds_dagster.catalog.properties.spec import PropertyIndex
+from ds_dagster.catalog.properties.values import REFERENCE, PropertyValue, secret_names
 from ds_dagster.catalog.records import Findings
-from ds_dagster.catalog.secret_properties import SECRET_TYPES, SecretType
-from ds_dagster.catalog.values import REFERENCE, PropertyValue, secret_names
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean

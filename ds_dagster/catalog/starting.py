@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import error
 
 if TYPE_CHECKING:
-    from ds_dagster.catalog.inference import ReadChoices
+    from ds_dagster.catalog.declaring.inference import ReadChoices
     from ds_dagster.catalog.store import StoreKind
 
 StartingPosition = Literal["earliest", "latest", "timestamp"]

@@ -12,11 +12,11 @@ from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawR
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpec
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.properties import PropertySpec
+from ds_dagster.catalog.properties.spec import PropertySpec
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.schemas.registry import RegistryDefinition
 from ds_dagster.catalog.starting import DataLoss
-from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.sql.statements import Origin

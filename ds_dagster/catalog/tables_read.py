@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from ds_dagster.catalog.io_spec import Options, TableRead
+from ds_dagster.catalog.properties.tables import RETENTION
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
-from ds_dagster.catalog.table_properties import RETENTION
-from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.errors import error
 
 VIEW = "view"

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from ds_dagster.catalog.properties import PropertyIndex
+from ds_dagster.catalog.properties.spec import PropertyIndex
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.records import Findings
-from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import DataType, Scalar
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import error

@@ -8,7 +8,7 @@ from typing import Any
 from ds_dagster.catalog.entity_operations import EntityOperations, EntityPath
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.observation import fingerprint_of
-from ds_dagster.project import Project, store_admin
+from ds_dagster.project.load import Project, store_admin
 from ds_dagster.questions.connecting import resolver
 
 Row = dict[str, Any]

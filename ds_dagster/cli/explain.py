@@ -10,15 +10,15 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, TableRead, WriteSpec
-from ds_dagster.catalog.schema_formats import offline_schemas, with_descriptors
+from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.schemas.formats import offline_schemas, with_descriptors
 from ds_dagster.catalog.tables_read import table_read
-from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json, start_text
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.plan.static_nodes import StaticScan
-from ds_dagster.project import Project
+from ds_dagster.project.load import Project
 from ds_dagster.stores.registry import KINDS
 
 Explanation = str | Mapping[str, object]
@@ -101,7 +101,7 @@ LEVELS: Mapping[str, Callable[[Project], Callable[[BoundQuery], Explanation]]] =
 def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[str, str]:
     """Compile against offline read specs in a local session; no server is asked, nothing is read."""
     from ds_dagster.jars import driver_jars
-    from ds_dagster.spark.query import close, explain
+    from ds_dagster.spark.queries.query import close, explain
     from ds_dagster.spark.session import build_session, stderr_of_jvm
 
     settings = replace(project.settings, engine=replace(project.settings.engine, master="local[1]", cores=1))
@@ -122,8 +122,8 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
 
 
 def _prepared(spark: Any, project: Project, query: BoundQuery) -> Any:
-    from ds_dagster.spark.application_query import prepare_application
-    from ds_dagster.spark.query import prepare
+    from ds_dagster.spark.queries.application_query import prepare_application
+    from ds_dagster.spark.queries.query import prepare
 
     reads = {scan.source_name: _read_spec(project, scan) for scan in query.scans}
     tables = {scan.source_name: _table_read(project, scan) for scan in query.tables}

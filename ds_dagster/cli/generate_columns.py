@@ -15,7 +15,7 @@ from typing import Any
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperations, EntityPath
-from ds_dagster.catalog.schema_formats import FORMATS, WHOLE
+from ds_dagster.catalog.schemas.formats import FORMATS, WHOLE
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.cli.sampled_types import Seen, seen
 from ds_dagster.datatypes import VARCHAR, DataType, StructType

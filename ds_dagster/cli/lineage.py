@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ds_dagster.names import QualifiedName, safe_name
-from ds_dagster.project import Project
+from ds_dagster.project.load import Project
 
 Edge = tuple[QualifiedName, QualifiedName]
 

@@ -20,34 +20,34 @@ from ds_dagster.errors import DsError, InternalError
 from ds_dagster.version import __version__
 
 COMMANDS: Mapping[str, str] = {
-    "check": "project_commands",
-    "explain": "project_commands",
-    "lineage": "project_commands",
-    "errors": "errors_command",
-    "ls": "project_commands",
-    "init": "project_commands",
-    "plan": "job_commands",
-    "apply": "job_commands",
-    "ps": "job_commands",
-    "logs": "job_commands",
-    "stop": "job_commands",
-    "restart": "job_commands",
-    "reset": "job_commands",
-    "repair": "repair_command",
-    "skip": "skip_command",
-    "gc": "job_commands",
-    "engine": "engine_commands",
-    "print": "data_commands",
-    "query": "data_commands",
-    "sql": "sql_command",
-    "test": "test_command",
-    "schemas": "schema_commands",
-    "up": "server_commands",
-    "down": "server_commands",
-    "doctor": "server_commands",
-    "demo": "demo_command",
+    "check": "project",
+    "explain": "project",
+    "lineage": "project",
+    "errors": "errors",
+    "ls": "project",
+    "init": "project",
+    "plan": "jobs",
+    "apply": "jobs",
+    "ps": "jobs",
+    "logs": "jobs",
+    "stop": "jobs",
+    "restart": "jobs",
+    "reset": "jobs",
+    "repair": "repair",
+    "skip": "skip",
+    "gc": "jobs",
+    "engine": "engine",
+    "print": "data",
+    "query": "data",
+    "sql": "sql",
+    "test": "test",
+    "schemas": "schema",
+    "up": "servers",
+    "down": "servers",
+    "doctor": "servers",
+    "demo": "demo",
 }
-"""Command → module of this package that defines it as ``<name>_command``."""
+"""Command → module of ``cli/commands`` that defines it as ``<name>_command``."""
 
 EXIT_PROJECT, EXIT_USAGE, EXIT_BUG = 1, 2, 3
 
@@ -63,7 +63,7 @@ class LazyGroup(click.Group):
         """Import the command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"ds_dagster.cli.{COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"ds_dagster.cli.commands.{COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 

@@ -16,13 +16,13 @@ from functools import partial
 
 from ds_dagster.catalog.entity import ProbeResult
 from ds_dagster.catalog.io_spec import Resolver
-from ds_dagster.catalog.schema_registry import RegistryDefinition
+from ds_dagster.catalog.properties.values import PropertyValue, secret_reference
+from ds_dagster.catalog.schemas.registry import RegistryDefinition
 from ds_dagster.catalog.skew import TellsTime
-from ds_dagster.catalog.values import PropertyValue, secret_reference
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 from ds_dagster.local.doctor import Fact
-from ds_dagster.project import Project, store_admin
+from ds_dagster.project.load import Project, store_admin
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.redaction import Redactor
 from ds_dagster.stores.schema_registry import SchemaRegistry

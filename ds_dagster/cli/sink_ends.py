@@ -9,9 +9,9 @@ from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.store import MarkerReader
 from ds_dagster.errors import DsError
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import Project, kind_of_store, store_admin
+from ds_dagster.project.load import Project, kind_of_store, store_admin
 from ds_dagster.questions.connecting import resolver
-from ds_dagster.runtime.repair import SinkEnd
+from ds_dagster.runtime.deciding.repair import SinkEnd
 
 
 def sink_ends(project: Project, query: BoundQuery, identity: SinkIdentity) -> tuple[SinkEnd, ...]:

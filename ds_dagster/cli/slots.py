@@ -9,10 +9,10 @@ from ds_dagster.catalog.slots import Slot, default_slot, slot_prefix
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.cli.output import note
 from ds_dagster.errors import DsError
-from ds_dagster.project import Project
+from ds_dagster.project.load import Project
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.identity import Identity
+from ds_dagster.runtime.deciding.identity import Identity
 from ds_dagster.stores.registry import KINDS
 
 

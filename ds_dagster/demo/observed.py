@@ -14,7 +14,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.demo.model import Expected
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
-from ds_dagster.project import Project, store_admin
+from ds_dagster.project.load import Project, store_admin
 from ds_dagster.questions.answers import ask_rows
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.connecting import resolver

@@ -19,7 +19,7 @@ from ds_dagster.demo.feeding import Feeder
 from ds_dagster.demo.observed import Compared, compare, personal_records, timed_rows
 from ds_dagster.errors import DsError, error
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.project import Project, kind_of_store, load_project, store_admin
+from ds_dagster.project.load import Project, kind_of_store, load_project, store_admin
 from ds_dagster.questions.answers import ask_rows
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.connecting import resolver

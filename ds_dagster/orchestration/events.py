@@ -10,7 +10,7 @@ import dagster as dg
 from ds_dagster.errors import DsError
 from ds_dagster.figures import FIGURES, over_queries
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.runtime.records import Transition
+from ds_dagster.runtime.journals.records import Transition
 from ds_dagster.runtime.status import FiniteResult, JobStatus, outlook
 
 PREFIX = "ds_dagster"

@@ -10,7 +10,7 @@ from ds_dagster.orchestration.events import transition_metadata
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.records import Transition
+from ds_dagster.runtime.journals.records import Transition
 from ds_dagster.runtime.views import history
 
 FIRST_SECONDS = 3600.0

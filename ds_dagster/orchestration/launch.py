@@ -10,10 +10,10 @@ import dagster as dg
 from ds_dagster.errors import DsError, error
 from ds_dagster.orchestration.events import failure_metadata, status_metadata
 from ds_dagster.orchestration.props import RelationProps, text_of
-from ds_dagster.project import Project
+from ds_dagster.project.load import Project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Consent, Ensured, JobStatus, consents
-from ds_dagster.runtime.tail import tail_lines
 
 LOG_TAIL_LINES = 40
 DOWN_STATES = frozenset({"FAILED", "BACKING_OFF", "STOPPED"})

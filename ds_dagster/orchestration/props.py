@@ -11,7 +11,7 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.remembered import Remembered, remembered
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import BrokenRelation, Project, kind_of_store, uri_of
+from ds_dagster.project.load import BrokenRelation, Project, kind_of_store, uri_of
 
 ColumnSources = tuple[tuple[QualifiedName, str], ...]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import BrokenRelation, Project
-from ds_dagster.runtime import rows
-from ds_dagster.runtime.changes import recompiled, refused_statement
-from ds_dagster.runtime.journal import Journal
-from ds_dagster.runtime.records import JobRow
-from ds_dagster.runtime.spec import JobSpec
+from ds_dagster.project.load import BrokenRelation, Project
+from ds_dagster.runtime.deciding.changes import recompiled, refused_statement
+from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.journal import Journal
+from ds_dagster.runtime.journals.records import JobRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,6 @@ def build_pyspark_resource(project: DsProject) -> "LazyPySparkResource":
     """dagster-pyspark's lazy session with the project's Spark settings and jars: for finite loads that run in the step
     (``'execution'='step'``), and for users' own batch assets. Imports pyspark; the JVM starts when the session is first
     used."""
-    from ds_dagster.orchestration.spark_resource import ProjectSparkResource
+    from ds_dagster.spark_resource import ProjectSparkResource
 
     return ProjectSparkResource(project=str(project.root), spark_config=dict(project.settings.spark))

@@ -12,8 +12,8 @@ import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 from ds_dagster.catalog.io_spec import Resolver
+from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import DsError
 from ds_dagster.observation import EntityObservation, observe_relations
 from ds_dagster.orchestration.cursor import Cursor, Said
@@ -21,7 +21,7 @@ from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator, without_beta_warnings
-from ds_dagster.runtime.environment import engine_environment
+from ds_dagster.runtime.processes.environment import engine_environment
 
 SOURCES_NAME = "ds_sources"
 OBSERVE_SECONDS = 900.0

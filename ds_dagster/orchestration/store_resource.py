@@ -13,11 +13,11 @@ from pydantic.config import JsonDict
 
 from ds_dagster.catalog.entity import ProbeResult, RawRecord
 from ds_dagster.catalog.io_spec import Resolver
+from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.store import StoreAdmin
-from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import error
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.project import (
+from ds_dagster.project.load import (
     Project,
     client_settings,
     project_of_store,
@@ -25,7 +25,7 @@ from ds_dagster.project import (
     secret_reader,
     store_admin,
 )
-from ds_dagster.runtime.environment import engine_environment
+from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.settings import Settings
 
 SECRET: JsonDict = {"dagster__is_secret": True}

@@ -10,7 +10,7 @@ from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.store_resource import SECRET, StoreResource, of_kind, plugin_class
-from ds_dagster.project import storage_kind
+from ds_dagster.project.load import storage_kind
 
 
 @of_kind("kafka")

@@ -11,7 +11,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator, asset_keys_must_differ
-from ds_dagster.project import BrokenRelation
+from ds_dagster.project.load import BrokenRelation
 from ds_dagster.sql.annotations import without_wrong_tags, wrong_tags
 
 

@@ -16,36 +16,26 @@ from datetime import datetime, timezone
 from itertools import count
 
 from ds_dagster.catalog.row_log import log_name
-from ds_dagster.plan.application_nodes import Virtual
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh, appends_only
-from ds_dagster.plan.field_names import shown
-from ds_dagster.plan.fingerprint import shape_of
-from ds_dagster.plan.match_node import Match, MatchValue
-from ds_dagster.plan.nodes import (
-    Aggregate,
-    AggregateCall,
-    BoundExpression,
-    Field,
-    Filter,
-    IntervalJoin,
-    Named,
-    Node,
-    Project,
-    Scan,
-    SourceTime,
-    TemporalJoin,
-    Window,
-    Windowed,
-)
-from ds_dagster.plan.over_node import Over
-from ds_dagster.plan.pattern import pattern_text
-from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.expressions.field_names import shown
+from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.identity.fingerprint import shape_of
+from ds_dagster.plan.joins.window import WindowJoin
+from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
+from ds_dagster.plan.nodes.application import Virtual
+from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh, appends_only
+from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
+from ds_dagster.plan.nodes.match import Match, MatchValue
+from ds_dagster.plan.nodes.node import BoundExpression, Field, Named, Node
+from ds_dagster.plan.nodes.over import Over
+from ds_dagster.plan.nodes.rank import TopN
+from ds_dagster.plan.nodes.rows import Filter, Project
+from ds_dagster.plan.nodes.scan import Scan, SourceTime
+from ds_dagster.plan.nodes.sets import Union
+from ds_dagster.plan.nodes.static import StaticJoin
+from ds_dagster.plan.nodes.unnest import Unnest
+from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.plan.patterns.pattern import pattern_text
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.plan.rank_nodes import TopN
-from ds_dagster.plan.set_nodes import Union
-from ds_dagster.plan.static_nodes import StaticJoin
-from ds_dagster.plan.unnest_node import Unnest
-from ds_dagster.plan.window_join import WindowJoin
 from ds_dagster.sql.expressions import SKIPS
 from ds_dagster.sql.generator import duration_text
 from ds_dagster.sql.printing import print_statement

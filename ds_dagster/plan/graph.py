@@ -9,12 +9,12 @@ from graphlib import CycleError, TopologicalSorter
 
 from sqlglot import exp
 
-from ds_dagster.catalog.declared import NamedQuery, qualify
+from ds_dagster.catalog.declaring.declared import NamedQuery, qualify
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
+from ds_dagster.plan.binding.sources import written_name
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.plan.sources import written_name
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import RelationRef
 from ds_dagster.sql.lowering import span_of

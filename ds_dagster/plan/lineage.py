@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from ds_dagster.plan.delta_nodes import DeltaAggregate
-from ds_dagster.plan.match_node import Match
-from ds_dagster.plan.nodes import Aggregate, BoundExpression, Node, Project, Scan, Sink, Window
-from ds_dagster.plan.over_node import Over
+from ds_dagster.plan.nodes.aggregate import Aggregate
+from ds_dagster.plan.nodes.delta import DeltaAggregate
+from ds_dagster.plan.nodes.match import Match
+from ds_dagster.plan.nodes.node import BoundExpression, Node
+from ds_dagster.plan.nodes.over import Over
+from ds_dagster.plan.nodes.rank import TopN
+from ds_dagster.plan.nodes.rows import Project, Sink
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.sets import Union
+from ds_dagster.plan.nodes.static import StaticJoin
+from ds_dagster.plan.nodes.unnest import Unnest
+from ds_dagster.plan.nodes.window import Window
 from ds_dagster.plan.query import ColumnSource
-from ds_dagster.plan.rank_nodes import TopN
-from ds_dagster.plan.set_nodes import Union
-from ds_dagster.plan.static_nodes import StaticJoin
-from ds_dagster.plan.unnest_node import Unnest
 
 Sources = Mapping[str, tuple[ColumnSource, ...]]
 

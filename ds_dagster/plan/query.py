@@ -9,9 +9,12 @@ from types import MappingProxyType
 from ds_dagster.catalog.io_spec import RefreshMode
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
-from ds_dagster.plan.application_nodes import Bundle
-from ds_dagster.plan.nodes import LateRows, Node, Scan, Sink, Window
-from ds_dagster.plan.static_nodes import StaticScan, static_scans
+from ds_dagster.plan.nodes.application import Bundle
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.rows import Sink
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.static import StaticScan, static_scans
+from ds_dagster.plan.nodes.window import LateRows, Window
 from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
 
 ColumnSource = tuple[QualifiedName, str]

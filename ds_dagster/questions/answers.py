@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ds_dagster.project import Project
+from ds_dagster.project.load import Project
 from ds_dagster.questions.binding import Question, bind_question
 from ds_dagster.questions.engine import Engine
 from ds_dagster.questions.following import check_endless, is_endless

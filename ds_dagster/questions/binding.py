@@ -14,7 +14,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import DataType
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import QualifiedName
-from ds_dagster.project import Project
+from ds_dagster.project.load import Project
 from ds_dagster.questions.selecting import BoundSelect
 from ds_dagster.sql.statements import SelectBody
 

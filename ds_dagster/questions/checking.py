@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, ProjectError
-from ds_dagster.plan.every_mistake import every_mistake
-from ds_dagster.project import Project
+from ds_dagster.plan.binding.every_mistake import every_mistake
+from ds_dagster.project.load import Project
 from ds_dagster.questions.selecting import BoundSelect
 from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import Interactive, SelectBody

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ds_dagster.catalog.io_spec import Resolver
-from ds_dagster.catalog.values import PropertyValue, resolve
-from ds_dagster.project import load_project, secret_reader
-from ds_dagster.runtime.environment import engine_environment
+from ds_dagster.catalog.properties.values import PropertyValue, resolve
+from ds_dagster.project.load import load_project, secret_reader
+from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.settings import Settings
 
 

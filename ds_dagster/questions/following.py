@@ -13,10 +13,10 @@ from sqlglot import exp
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.schema_formats import FORMATS
+from ds_dagster.catalog.schemas.formats import FORMATS
 from ds_dagster.datatypes import BIGINT, VARCHAR, DataType
 from ds_dagster.errors import error
-from ds_dagster.project import Project, store_admin
+from ds_dagster.project.load import Project, store_admin
 from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import Question, limit_of
 from ds_dagster.questions.connecting import resolver

@@ -6,7 +6,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import QualifiedName, did_you_mean
-from ds_dagster.project import Project
+from ds_dagster.project.load import Project
 
 ROWTIME = "__rowtime"
 """Column of a record's own timestamp in questions over streams."""

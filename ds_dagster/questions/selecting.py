@@ -12,12 +12,12 @@ from ds_dagster.datatypes import DataType, common_type
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, did_you_mean
-from ds_dagster.plan.calls import aggregate_name
-from ds_dagster.plan.expressions import Typed, widened
-from ds_dagster.plan.nodes import Field
-from ds_dagster.plan.scope import Source, Visible, visible
-from ds_dagster.plan.unnesting import element_columns
-from ds_dagster.project import Project
+from ds_dagster.plan.binding.scope import Source, Visible, visible
+from ds_dagster.plan.expressions.binder import Typed, widened
+from ds_dagster.plan.expressions.calls import aggregate_name
+from ds_dagster.plan.joins.unnesting import element_columns
+from ds_dagster.plan.nodes.node import Field
+from ds_dagster.project.load import Project
 from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder, ordered
 from ds_dagster.questions.relations import ROWTIME, resolve_relation, table_name
 from ds_dagster.questions.trees import Elements, aggregates_in, noted, ungrouped

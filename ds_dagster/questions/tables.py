@@ -13,7 +13,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.tables_read import VIEW, table_read
 from ds_dagster.catalog.wanted import Wanted
 from ds_dagster.errors import DsError, error
-from ds_dagster.project import Project, kind_of_store, store_admin
+from ds_dagster.project.load import Project, kind_of_store, store_admin
 from ds_dagster.questions.arrow import table_of
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.connecting import resolver
@@ -121,8 +121,8 @@ def _newest_in_file(project: Project, relation: Relation) -> float | None:
     import sqlite3
     from pathlib import Path
 
-    from ds_dagster.stores.sqlite_reader import open_views
-    from ds_dagster.stores.sqlite_views import FOLDER
+    from ds_dagster.stores.sqlite.reader import open_views
+    from ds_dagster.stores.sqlite.views import FOLDER
 
     store = project.catalog.store(relation.store)
     folder = Path(resolver(project.settings, store.name)(store.properties[FOLDER]))
@@ -140,7 +140,7 @@ def _newest_in_file(project: Project, relation: Relation) -> float | None:
 
 
 def _newest_in_postgres(project: Project, relation: Relation) -> float | None:
-    from ds_dagster.stores.postgres_admin import PostgresAdmin
+    from ds_dagster.stores.postgres.admin import PostgresAdmin
 
     read = read_of(project, relation)
     resolve = resolver(project.settings, relation.store)

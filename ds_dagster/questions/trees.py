@@ -1,4 +1,5 @@
-"""What the tree of a question holds besides bound expressions (``plan/bound_trees.py``), and the notes on its nodes."""
+"""What the tree of a question holds besides bound expressions (``plan/expressions/bound_trees.py``), and the notes
+on its nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, DataType
-from ds_dagster.plan.bound_trees import cast_type
+from ds_dagster.plan.expressions.bound_trees import cast_type
 
 TYPE = "ds_type"
 """Note on a bound node: its type."""

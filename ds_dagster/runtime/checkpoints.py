@@ -1,10 +1,8 @@
 """Where checkpoints are: one folder per job and version under the state folder.
 
 The journal holds the marker of the current version. A new version gets a new folder; the old one stays until someone
-asks for
-``gc``. A folder the journal knows nothing of is never used, a folder the journal knows of but which is gone is never
-silently
-started over: sinks remember the batches of that version and would skip what they believe to have.
+asks for ``gc``. A folder the journal knows nothing of is never used, a folder the journal knows of but which is gone is
+never silently started over: sinks remember the batches of that version and would skip what they believe to have.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ds_dagster.errors import error
-from ds_dagster.runtime.identity import Identity
+from ds_dagster.runtime.deciding.identity import Identity
 
 _VERSION = re.compile(r"v(\d+)(-replaced-\d+)?")
 

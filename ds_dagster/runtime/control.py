@@ -13,25 +13,26 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from ds_dagster.clock import Clock, SystemClock
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import Project
-from ds_dagster.runtime import desired, rows
-from ds_dagster.runtime.changes import check_consent, compare, refused_statement, with_doubles
+from ds_dagster.project.load import Project
 from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
-from ds_dagster.runtime.clock import Clock, SystemClock
-from ds_dagster.runtime.environment import engine_environment
-from ds_dagster.runtime.finite import new_request, open_request
-from ds_dagster.runtime.journal import Journal, bump_revision
+from ds_dagster.runtime.deciding import desired
+from ds_dagster.runtime.deciding.changes import check_consent, compare, refused_statement, with_doubles
+from ds_dagster.runtime.deciding.spec import job_spec
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.finite import new_request, open_request
+from ds_dagster.runtime.journals.journal import Journal, bump_revision
+from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
+from ds_dagster.runtime.journals.states import ACTIVE, PENDING, SETTLED
 from ds_dagster.runtime.launchers.base import Launcher
 from ds_dagster.runtime.launchers.external import ExternalLauncher
 from ds_dagster.runtime.launchers.local import LocalLauncher
-from ds_dagster.runtime.liveness import DEFAULT_ENGINE, EngineWatch, Heard
-from ds_dagster.runtime.places import Places
-from ds_dagster.runtime.records import JobRow, StatusRow, Transition
-from ds_dagster.runtime.spec import job_spec
-from ds_dagster.runtime.states import ACTIVE, PENDING, SETTLED
+from ds_dagster.runtime.processes.environment import engine_environment
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, EngineWatch, Heard
+from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import Action, Change, Consent, EngineStatus, Ensured, FiniteResult, JobStatus
 from ds_dagster.runtime.views import Seen, job_status
 from ds_dagster.settings import Settings
@@ -312,10 +313,10 @@ class Control:
         allow: Collection[Consent] = (),
         catch_up: float = CATCH_UP_SECONDS,
     ) -> FiniteResult:
-        """One run of a finite query in a Spark session of the caller's, without an engine; a run that is open already
-        is waited
-        for instead. Arguments and refusals as :meth:`request_run`; a load that fails is returned, not raised."""
-        from ds_dagster.runtime.step import HOLD_SECONDS, StepRun
+        """One run of a finite query in a Spark session of the caller's, without an engine; a run that is open
+        already is waited for instead. Arguments and refusals as :meth:`request_run`; a load that fails is returned,
+        not raised."""
+        from ds_dagster.engine.step import HOLD_SECONDS, StepRun
 
         query, change = self._finite(project, name)
         with self.journal.write() as connection:

@@ -20,24 +20,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from ds_dagster.clock import Clock, SystemClock
 from ds_dagster.errors import DsError, error
 from ds_dagster.redaction import Redactor
-from ds_dagster.runtime import locks
 from ds_dagster.runtime.checkpoints import Checkpoints
-from ds_dagster.runtime.clock import Clock, SystemClock
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.decide import ENDS
-from ds_dagster.runtime.environment import engine_environment
+from ds_dagster.runtime.deciding.decide import ENDS
 from ds_dagster.runtime.host import Host, HostContext, HostFactory
-from ds_dagster.runtime.joblog import JobLog
-from ds_dagster.runtime.journal import Journal
+from ds_dagster.runtime.journals.journal import Journal
+from ds_dagster.runtime.journals.lease import Lease
 from ds_dagster.runtime.launchers.local import LocalLauncher
-from ds_dagster.runtime.lease import Lease
-from ds_dagster.runtime.liveness import SILENT_SECONDS
-from ds_dagster.runtime.locks import FileLock
-from ds_dagster.runtime.logs import log_engine, stop_logging
-from ds_dagster.runtime.places import Places
-from ds_dagster.runtime.process import ProcessId
+from ds_dagster.runtime.processes import locks
+from ds_dagster.runtime.processes.environment import engine_environment
+from ds_dagster.runtime.processes.joblog import JobLog
+from ds_dagster.runtime.processes.liveness import SILENT_SECONDS
+from ds_dagster.runtime.processes.locks import FileLock
+from ds_dagster.runtime.processes.logs import log_engine, stop_logging
+from ds_dagster.runtime.processes.places import Places
+from ds_dagster.runtime.processes.process import ProcessId
 from ds_dagster.runtime.reconcile import Reconciler
 from ds_dagster.runtime.status import EngineState, EngineStatus
 from ds_dagster.settings import Settings, load_settings
@@ -334,7 +334,7 @@ def _again(chosen: argparse.Namespace, ended: int, clock: Clock) -> None:
 
 
 def _spark_host(context: HostContext) -> Host:
-    from ds_dagster.runtime.worker import SparkHost
+    from ds_dagster.engine.worker import SparkHost
 
     return SparkHost.begin(context)
 

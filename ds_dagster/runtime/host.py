@@ -12,14 +12,14 @@ from typing import Literal, Protocol
 
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.skip import SkippedRecord
+from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError
 from ds_dagster.figures import Figures
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.checkpoints import Checkpoints
-from ds_dagster.runtime.clock import Clock
-from ds_dagster.runtime.joblog import JobLog
-from ds_dagster.runtime.places import Places
-from ds_dagster.runtime.spec import JobSpec
+from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.processes.joblog import JobLog
+from ds_dagster.runtime.processes.places import Places
 from ds_dagster.settings import Settings
 
 Phase = Literal["starting", "running", "stopping", "stopped", "finished", "failed"]

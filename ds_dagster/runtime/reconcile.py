@@ -1,8 +1,8 @@
 """Desired and observed state brought together, one tick at a time. Knows no Spark.
 
-A tick looks (journal, host), decides (:mod:`ds_dagster.runtime.round`), writes everything in one transaction, and
-only then acts.
-What cannot be written is not done: the next tick decides again from what is then. Running it twice changes nothing.
+A tick looks (journal, host), decides (:mod:`ds_dagster.runtime.deciding.round`), writes everything in one transaction,
+and only then acts. What cannot be written is not done: the next tick decides again from what is then. Running it twice
+changes nothing.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Connection
 
 from ds_dagster.catalog.skip import skips_of
+from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError
 from ds_dagster.figures import taken_over
-from ds_dagster.runtime import rows
-from ds_dagster.runtime.backoff import Backoff
-from ds_dagster.runtime.clock import Clock
+from ds_dagster.runtime.deciding.backoff import Backoff
+from ds_dagster.runtime.deciding.identity import Identity
+from ds_dagster.runtime.deciding.round import Effect, Round, Situation
+from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.host import Host, Observation, StartOrder
-from ds_dagster.runtime.identity import Identity
-from ds_dagster.runtime.joblog import JobLog
-from ds_dagster.runtime.journal import Journal, meta
-from ds_dagster.runtime.lease import Lease
-from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow
-from ds_dagster.runtime.round import Effect, Round, Situation
-from ds_dagster.runtime.spec import JobSpec
-from ds_dagster.runtime.states import ACTIVE, PENDING
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.journal import Journal, meta
+from ds_dagster.runtime.journals.lease import Lease
+from ds_dagster.runtime.journals.records import JobRow, RequestRow, StatusRow
+from ds_dagster.runtime.journals.states import ACTIVE, PENDING
+from ds_dagster.runtime.processes.joblog import JobLog
 
 BEAT_SECONDS = 1.0
 """How often figures and the engine's beat are written when nothing else is."""

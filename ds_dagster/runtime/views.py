@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ds_dagster.errors import DsError, error
-from ds_dagster.runtime import rows
-from ds_dagster.runtime.identity import Identity
-from ds_dagster.runtime.journal import Journal
-from ds_dagster.runtime.records import JobRow, StatusRow, Transition
-from ds_dagster.runtime.schema import STEP
-from ds_dagster.runtime.states import ACTIVE, PENDING
+from ds_dagster.runtime.deciding.identity import Identity
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.journal import Journal
+from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
+from ds_dagster.runtime.journals.schema import STEP
+from ds_dagster.runtime.journals.states import ACTIVE, PENDING
 from ds_dagster.runtime.status import EngineStatus, JobStatus
 
 _ANSWERING = frozenset({"RUNNING", "STARTING", "STOPPING"})

@@ -1,7 +1,7 @@
 """Plan → streaming DataFrame: one visit method per node.
 
 Between nodes travel the fields of the plan under their internal names, and beside them the technical columns of
-:mod:`ds_dagster.spark.columns` that somebody above asked for (``wants``); nothing else is computed.
+:mod:`ds_dagster.spark.records.columns` that somebody above asked for (``wants``); nothing else is computed.
 """
 
 from __future__ import annotations
@@ -15,51 +15,44 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.errors import error
-from ds_dagster.plan.application_nodes import Virtual
-from ds_dagster.plan.delta_nodes import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
-from ds_dagster.plan.match_node import Match
-from ds_dagster.plan.nodes import (
-    Aggregate,
-    BoundExpression,
-    Filter,
-    IntervalJoin,
-    Node,
-    Project,
-    Scan,
-    Sink,
-    TemporalJoin,
-    Window,
-    Windowed,
-)
-from ds_dagster.plan.over_node import Over
-from ds_dagster.plan.rank_nodes import TopN
-from ds_dagster.plan.row_errors import computed_below
-from ds_dagster.plan.set_nodes import Union
-from ds_dagster.plan.static_nodes import StaticJoin, StaticScan
-from ds_dagster.plan.unnest_node import Unnest
-from ds_dagster.plan.weights import has_weights
-from ds_dagster.plan.window_join import WindowJoin
-from ds_dagster.spark import columns as names
-from ds_dagster.spark import deltas, intervals, windowed
-from ds_dagster.spark.aggregate_calls import native_call
-from ds_dagster.spark.clock import clocked_sources, lateness_edge_millis, tick_source_name
-from ds_dagster.spark.columns import field, with_missing
+from ds_dagster.plan.checks.row_errors import computed_below
+from ds_dagster.plan.joins.window import WindowJoin
+from ds_dagster.plan.nodes.aggregate import Aggregate
+from ds_dagster.plan.nodes.application import Virtual
+from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
+from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
+from ds_dagster.plan.nodes.match import Match
+from ds_dagster.plan.nodes.node import BoundExpression, Node
+from ds_dagster.plan.nodes.over import Over
+from ds_dagster.plan.nodes.rank import TopN
+from ds_dagster.plan.nodes.rows import Filter, Project, Sink
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.sets import Union
+from ds_dagster.plan.nodes.static import StaticJoin, StaticScan
+from ds_dagster.plan.nodes.unnest import Unnest
+from ds_dagster.plan.nodes.weights import has_weights
+from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.spark.clocks.clock import clocked_sources, lateness_edge_millis, tick_source_name
+from ds_dagster.spark.clocks.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.flow import Flow, union
-from ds_dagster.spark.formats import SourceFrame, decode
-from ds_dagster.spark.join_keys import shared_keys
+from ds_dagster.spark.functions.aggregates import native_call
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.matching import match
-from ds_dagster.spark.overs import over
-from ds_dagster.spark.row_errors import RowErrors
-from ds_dagster.spark.row_logs import RowLogs, late_values
+from ds_dagster.spark.operators import deltas, intervals, windowed
+from ds_dagster.spark.operators.join_keys import shared_keys
+from ds_dagster.spark.operators.matching import match
+from ds_dagster.spark.operators.overs import over
+from ds_dagster.spark.operators.unnest import elements
+from ds_dagster.spark.operators.windows import key_of_all, last_moment, window_of_bounds, with_window
+from ds_dagster.spark.queries.row_errors import RowErrors
+from ds_dagster.spark.queries.row_logs import RowLogs, late_values
+from ds_dagster.spark.queries.shared_rows import SharedRows
+from ds_dagster.spark.records import columns as names
+from ds_dagster.spark.records.columns import field, with_missing
+from ds_dagster.spark.records.formats import SourceFrame, decode
+from ds_dagster.spark.records.typed_rows import typed_rows
+from ds_dagster.spark.records.typemap import spark_sql
 from ds_dagster.spark.session import StateStore
-from ds_dagster.spark.shared_rows import SharedRows
-from ds_dagster.spark.ticks import carry_time, temporal_input, with_ticks
-from ds_dagster.spark.typed_rows import typed_rows
-from ds_dagster.spark.typemap import spark_sql
-from ds_dagster.spark.unnest import elements
-from ds_dagster.spark.windows import key_of_all, last_moment, window_of_bounds, with_window
 
 OutputMode = Literal["append", "update"]
 Wants = frozenset[str]

@@ -13,17 +13,17 @@ from pyspark.sql import types as spark_types
 from sqlglot import exp
 
 from ds_dagster.errors import error
-from ds_dagster.plan.bound_trees import cast_source, cast_type
-from ds_dagster.plan.nodes import BoundExpression
-from ds_dagster.spark.casts import converted
-from ds_dagster.spark.columns import field
-from ds_dagster.spark.functions import SCALARS
-from ds_dagster.spark.sums import Operand, added
-from ds_dagster.spark.typemap import spark_sql
-from ds_dagster.spark.user_functions import user_call
+from ds_dagster.plan.expressions.bound_trees import cast_source, cast_type
+from ds_dagster.plan.nodes.node import BoundExpression
+from ds_dagster.spark.functions.casts import converted
+from ds_dagster.spark.functions.sums import Operand, added
+from ds_dagster.spark.functions.table import SCALARS
+from ds_dagster.spark.functions.user import user_call
+from ds_dagster.spark.records.columns import field
+from ds_dagster.spark.records.typemap import spark_sql
 
 if TYPE_CHECKING:
-    from ds_dagster.spark.calls import Arguments
+    from ds_dagster.spark.functions.calls import Arguments
 
 
 def compile_expression(frame: DataFrame, expression: BoundExpression) -> Column:
@@ -216,7 +216,7 @@ class ExpressionCompiler:
 
 
 class _Call:
-    """Arguments of one call, see :class:`ds_dagster.spark.calls.Arguments`."""
+    """Arguments of one call, see :class:`ds_dagster.spark.functions.calls.Arguments`."""
 
     def __init__(self, compiler: ExpressionCompiler, node: exp.Expression) -> None:
         self._compiler = compiler

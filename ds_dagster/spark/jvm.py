@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType
 
 from ds_dagster.envelope import from_wire
 from ds_dagster.errors import DsError, error
-from ds_dagster.spark.clock_config import ClockConfig
+from ds_dagster.spark.clocks.config import ClockConfig
 from ds_dagster.spark.gateway import has_operators, package
 
 KAFKA_SINK = "ds-kafka"
@@ -60,7 +60,7 @@ class Operators:
         Args:
             frame: columns ``k`` struct, ``side`` int (0 stream, 1 changelog), ``ts`` bigint microseconds, ``ord``
                 string that sorts by source position, ``deleted`` boolean, ``l`` struct, ``r`` struct; unless
-                ``immediate`` built by :func:`ds_dagster.spark.ticks.temporal_input`.
+                ``immediate`` built by :func:`ds_dagster.spark.clocks.ticks.temporal_input`.
             outer: LEFT instead of INNER.
             immediate: join to what has been seen instead of waiting for time; needs no ticks.
             retention_micros: how long ended versions stay for late stream rows.
@@ -272,7 +272,7 @@ class Operators:
         Args:
             part: value or key in Confluent's wire format; null gives null.
             headers: of the record, ``array<struct<key:string,value:binary>>``, or a null of that type.
-            settings: JSON of the registry, see :func:`ds_dagster.spark.schemas.registry_settings`; holds secrets.
+            settings: JSON of the registry (:func:`ds_dagster.spark.records.schemas.registry_settings`), holds secrets.
             known: id of the schema that gives defaults and names, negative without.
             columns: struct type; a field that is not nullable has to be there.
             reason: name of the last field.

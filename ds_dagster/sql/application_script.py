@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ds_dagster.sql.mistakes import Mistake, RefusedError
+from ds_dagster.sql.hints.mistakes import Mistake, RefusedError
 from ds_dagster.sql.parser import DeltaStreamParser
 from ds_dagster.sql.source import Piece, Source
 from ds_dagster.sql.statements import (

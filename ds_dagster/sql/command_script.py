@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from sqlglot.tokenizer_core import TokenType
 
 from ds_dagster.sql.application_script import begins
-from ds_dagster.sql.command_grammar import CommandParser
 from ds_dagster.sql.commands import Command, DescribeStatement
 from ds_dagster.sql.dialect import DeltaStream
-from ds_dagster.sql.mistakes import Mistake, RefusedError
+from ds_dagster.sql.grammar.command import CommandParser
+from ds_dagster.sql.hints.mistakes import Mistake, RefusedError
 from ds_dagster.sql.script import parse_statement
 from ds_dagster.sql.source import Piece, Source, plain_quotes, split
 from ds_dagster.sql.statements import Comment, Context, Origin, Statement

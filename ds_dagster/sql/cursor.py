@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.diagnostics import Severity, Span
 from ds_dagster.names import fold, meant, nearest
-from ds_dagster.sql.mistakes import Mistake, RefusedError
+from ds_dagster.sql.hints.mistakes import Mistake, RefusedError
 from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import WrittenName
 from ds_dagster.sql.tokens import LITERALS

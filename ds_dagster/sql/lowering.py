@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from ds_dagster.diagnostics import Span
-from ds_dagster.sql.mistakes import Mistake
+from ds_dagster.sql.hints.mistakes import Mistake
 from ds_dagster.sql.source import Source
 
 _AGGREGATES: dict[type[exp.Expr], str] = {

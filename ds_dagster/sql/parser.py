@@ -10,9 +10,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.datatypes import DataType
 from ds_dagster.names import did_you_mean
+from ds_dagster.sql.grammar.query import QueryParser
+from ds_dagster.sql.hints.refusals import refused
 from ds_dagster.sql.lowering import refuse_in_persistent_query
-from ds_dagster.sql.query_grammar import QueryParser
-from ds_dagster.sql.refusals import refused
 from ds_dagster.sql.source import Source
 from ds_dagster.sql.statements import (
     ColumnDefinition,

@@ -16,13 +16,13 @@ from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.sql.application_script import OpenApplication, added, begins, closed, opened
-from ds_dagster.sql.brackets import unclosed
 from ds_dagster.sql.comments import comment_above
 from ds_dagster.sql.dialect import DeltaStream
-from ds_dagster.sql.idioms import idiom
-from ds_dagster.sql.mistakes import Mistake, RefusedError
+from ds_dagster.sql.hints.brackets import unclosed
+from ds_dagster.sql.hints.idioms import idiom
+from ds_dagster.sql.hints.mistakes import Mistake, RefusedError
+from ds_dagster.sql.hints.rewriting import rewritten
 from ds_dagster.sql.parser import DeltaStreamParser
-from ds_dagster.sql.rewriting import rewritten
 from ds_dagster.sql.source import Piece, Source, plain_quotes, split
 from ds_dagster.sql.statements import (
     BrokenStatement,

@@ -1,6 +1,5 @@
 """Kinds of the dialect that are refused by name for now. CREATE STORE of one of them never gets past its type, so
-nothing else is
-asked of them."""
+nothing else is asked of them."""
 
 # ruff: noqa: ARG002 - every kind takes the arguments of the one protocol
 
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from ds_dagster.catalog.capabilities import Capabilities
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan
 from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpec
-from ds_dagster.catalog.properties import PropertySpec
+from ds_dagster.catalog.properties.spec import PropertySpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.datatypes import DataType

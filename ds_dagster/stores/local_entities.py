@@ -15,10 +15,10 @@ from ds_dagster.catalog.entity_operations import EntityColumn, EntityDescription
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
-from ds_dagster.stores import memory_loader
 from ds_dagster.stores.entity_common import TableOperations, not_found, path_invalid, refused, row_record, type_of
-from ds_dagster.stores.sqlite_reader import open_views, view_columns, view_names
-from ds_dagster.stores.sqlite_views import view_path
+from ds_dagster.stores.memory import loader as memory_loader
+from ds_dagster.stores.sqlite.reader import open_views, view_columns, view_names
+from ds_dagster.stores.sqlite.views import view_path
 
 LEVEL_KINDS = ("database", "schema", "view")
 VIEW_PARTS = 3

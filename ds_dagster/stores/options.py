@@ -15,10 +15,10 @@ from ds_dagster.catalog.io_spec import (
     TableTarget,
     WriteMode,
 )
+from ds_dagster.catalog.properties.tables import RETENTION
+from ds_dagster.catalog.properties.values import REFERENCE, PropertyValue
 from ds_dagster.catalog.relation import SCHEMA_FORMAT_NAMES, Descriptor, Relation
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
-from ds_dagster.catalog.table_properties import RETENTION
-from ds_dagster.catalog.values import REFERENCE, PropertyValue
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
 

@@ -1,6 +1,5 @@
-"""The one list of store kinds. Packages of others add theirs through the entry-point group ``ds_dagster.stores``
-(each entry
-point names a class that fulfils ``catalog.store.StoreKind`` and takes no arguments)."""
+"""The one list of store kinds. Packages of others add theirs through the entry-point group ``ds_dagster.stores`` (each
+entry point names a class that fulfils ``catalog.store.StoreKind`` and takes no arguments)."""
 
 from __future__ import annotations
 
@@ -10,16 +9,16 @@ from types import MappingProxyType
 
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.errors import error
-from ds_dagster.stores.databricks import Databricks
-from ds_dagster.stores.delta import Delta
-from ds_dagster.stores.kafka import Kafka
-from ds_dagster.stores.kinesis import Kinesis
+from ds_dagster.stores.databricks.kind import Databricks
+from ds_dagster.stores.delta.kind import Delta
+from ds_dagster.stores.kafka.kind import Kafka
+from ds_dagster.stores.kinesis.kind import Kinesis
 from ds_dagster.stores.later import REASONS, LaterKind
-from ds_dagster.stores.memory import Memory
-from ds_dagster.stores.postgres import Postgres
-from ds_dagster.stores.s3 import S3
-from ds_dagster.stores.snowflake import Snowflake
-from ds_dagster.stores.sqlite_views import SqliteViews
+from ds_dagster.stores.memory.kind import Memory
+from ds_dagster.stores.postgres.kind import Postgres
+from ds_dagster.stores.s3.kind import S3
+from ds_dagster.stores.snowflake.kind import Snowflake
+from ds_dagster.stores.sqlite.views import SqliteViews
 
 GROUP = "ds_dagster.stores"
 

@@ -30,7 +30,7 @@ SUBJECT_MISSING = (40401, 40402, 40408)
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """One version of a subject; ``schema`` as :mod:`ds_dagster.catalog.schema_formats` holds it, ``has_references``
+    """One version of a subject; ``schema`` as :mod:`ds_dagster.catalog.schemas.formats` holds it, ``has_references``
     whether it is made of others."""
 
     id: int
@@ -102,7 +102,7 @@ class SchemaRegistry:
 
         Args:
             subject: where.
-            schema: as :mod:`ds_dagster.catalog.schema_formats` holds it.
+            schema: as :mod:`ds_dagster.catalog.schemas.formats` holds it.
             difference: says, for the message, how it differs from the newest version.
             type_: AVRO, PROTOBUF or JSON.
 
@@ -179,7 +179,7 @@ def _sent(schema: str, type_: str) -> Any:
 
     if type_ != "PROTOBUF":
         return Schema(schema, type_)
-    from ds_dagster.catalog.protobuf import read_text
+    from ds_dagster.catalog.schemas.protobuf import read_text
 
     file = read_text(schema).file[-1]
     return Schema(base64.b64encode(file.SerializeToString(deterministic=True)).decode("ascii"), type_)
@@ -199,7 +199,7 @@ def protobuf_set(name: str, schema: Any, version: Callable[[str, int], Any]) -> 
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
-    from ds_dagster.catalog.protobuf import set_text
+    from ds_dagster.catalog.schemas.protobuf import set_text
 
     files: dict[str, Any] = {}
 

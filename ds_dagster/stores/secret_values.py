@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ds_dagster.aws_session import aws_client
+from ds_dagster.catalog.properties.secret_types import SecretType
+from ds_dagster.catalog.properties.values import read_value_file, resolve
 from ds_dagster.catalog.secret import SecretDefinition
-from ds_dagster.catalog.secret_properties import SecretType
-from ds_dagster.catalog.values import read_value_file, resolve
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
 

@@ -9,7 +9,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import UserError, error
 from ds_dagster.names import QualifiedName, did_you_mean, fold
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Overlay, Settings, find_project, load_settings
 from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.script import parse_file

@@ -13,7 +13,7 @@ from ds_dagster.datatypes import Scalar
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
-from ds_dagster.spark.json_options import json_options
+from ds_dagster.spark.functions.json_options import json_options
 from ds_dagster.testing.case import SentRecord
 
 COLUMNS = ("key", "value", "at", "partition")

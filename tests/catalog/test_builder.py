@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.catalog.builder import declare
-from ds_dagster.catalog.declared import Declared
-from ds_dagster.catalog.values import resolve
+from ds_dagster.catalog.declaring.builder import declare
+from ds_dagster.catalog.declaring.declared import Declared
+from ds_dagster.catalog.properties.values import resolve
 from ds_dagster.names import QualifiedName
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file

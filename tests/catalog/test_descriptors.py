@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.project import Project, compile_slice, compile_texts, load_project, slice_of
+from ds_dagster.project.load import Project, compile_slice, compile_texts, load_project, slice_of
 from ds_dagster.settings import Settings, load_settings
 from tests.protobuf_files import descriptor_set, proto_file
 
@@ -114,7 +114,7 @@ def test_another_message_is_another_meaning(folder: Path) -> None:
 
 
 def test_the_kept_project_sees_a_new_descriptor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ds_dagster.project_cache.WORTH_SECONDS", 0)
+    monkeypatch.setattr("ds_dagster.project.cache.WORTH_SECONDS", 0)
     (folder / "sql" / "a.sql").write_text(
         f"{KAFKA}{SOURCES}CREATE STREAM s WITH ('value.descriptor.name' = 'shop.Order');\n"
         f"CREATE STREAM d WITH ('value.format' = 'json', {COUNTS}) AS SELECT * FROM s;"

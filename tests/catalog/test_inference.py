@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.catalog.declared import Declared
-from ds_dagster.catalog.inference import resolve_query_properties, resolve_source
+from ds_dagster.catalog.declaring.declared import Declared
+from ds_dagster.catalog.declaring.inference import resolve_query_properties, resolve_source
 from ds_dagster.catalog.shared_entities import shared_entities
 from ds_dagster.catalog.starting import StartingPoint
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
-from ds_dagster.project import compile_texts
+from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import Property
-from ds_dagster.stores.memory import Memory
+from ds_dagster.stores.memory.kind import Memory
 from ds_dagster.stores.registry import KINDS, by_name
 
 Infer = Callable[..., Any]
@@ -253,7 +253,7 @@ def test_what_a_kind_cannot_do_is_refused(source: str, condition: str, tmp_path:
     )
     settings = Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ds_dagster.project.KINDS", by_name((Limited(),)))
+        patch.setattr("ds_dagster.project.load.KINDS", by_name((Limited(),)))
         project = compile_texts([("a.sql", sql)], settings)
     assert [(d.condition, d.span is not None) for d in project.errors] == [(condition, True)]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ds_dagster.catalog.declared import Declared
+from ds_dagster.catalog.declaring.declared import Declared
 
 TWO = "(a BIGINT, b VARCHAR)"
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from ds_dagster.catalog import json_schema, protobuf_schema
-from ds_dagster.catalog.protobuf import Types, fits, read_set, read_text
 from ds_dagster.catalog.relation import Column
-from ds_dagster.catalog.schema_formats import FORMATS
+from ds_dagster.catalog.schemas import json_schema, protobuf_schema
+from ds_dagster.catalog.schemas.formats import FORMATS
+from ds_dagster.catalog.schemas.protobuf import Types, fits, read_set, read_text
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructField, StructType
 from ds_dagster.errors import UserError
 from ds_dagster.sql.script import parse_type

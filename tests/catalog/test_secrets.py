@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from ds_dagster.catalog.declared import Declared
-from ds_dagster.catalog.properties import property_index
+from ds_dagster.catalog.declaring.declared import Declared
+from ds_dagster.catalog.properties.spec import property_index
+from ds_dagster.catalog.properties.values import resolve
 from ds_dagster.catalog.secret import without_secrets
-from ds_dagster.catalog.values import resolve
 from ds_dagster.sql.script import parse_statement
 from ds_dagster.sql.statements import CreateStore
 from ds_dagster.stores.registry import KINDS

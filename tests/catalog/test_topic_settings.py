@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.catalog.topic_settings import TOPIC_SETTINGS
+from ds_dagster.catalog.properties.topic_settings import TOPIC_SETTINGS
 from ds_dagster.jars import set_folder
 
 CLASS = "org/apache/kafka/common/config/TopicConfig.class"

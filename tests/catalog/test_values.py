@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.catalog.values import PropertyValue, parse_properties, resolve
+from ds_dagster.catalog.properties.values import PropertyValue, parse_properties, resolve
 from ds_dagster.errors import DsError
 from ds_dagster.redaction import Redactor, redact
 from ds_dagster.stores.registry import KINDS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.cli.job_commands import is_down
+from ds_dagster.cli.commands.jobs import is_down
 from ds_dagster.cli.main import COMMANDS, run
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.status import JobStatus
@@ -40,7 +40,7 @@ def test_mistakes_of_the_project_exit_1_and_leave_stdout_empty(ds) -> None:
 
 
 def test_our_own_mistakes_exit_3(ds, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ds_dagster.cli import data_commands
+    from ds_dagster.cli.commands import data as data_commands
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError

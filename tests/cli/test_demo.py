@@ -14,8 +14,8 @@ import pytest
 
 from ds_dagster import local
 from ds_dagster.demo.example import copy_example, example_source, find_example
-from ds_dagster.runtime import locks
-from ds_dagster.runtime.places import Places
+from ds_dagster.runtime.processes import locks
+from ds_dagster.runtime.processes.places import Places
 
 DS = str(Path(sys.executable).with_name("ds"))
 SECONDS = 900

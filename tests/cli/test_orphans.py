@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ds_dagster.cli.main import run
-from ds_dagster.project import load_project
+from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.settings import Settings, load_settings
 

@@ -20,12 +20,12 @@ import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
-from ds_dagster.catalog.values import resolve
+from ds_dagster.catalog.properties.values import resolve
 from ds_dagster.cli.main import run
 from ds_dagster.local.servers import down, up
 from ds_dagster.names import QualifiedName
-from ds_dagster.project import kind_of_store, load_project
-from ds_dagster.stores.postgres_connection import PostgresAddress
+from ds_dagster.project.load import kind_of_store, load_project
+from ds_dagster.stores.postgres.connection import PostgresAddress
 from tests import snowflake_server
 from tests.cli.test_query_views import PAID, QUESTIONS, VISITS, moment, oracle
 from tests.fixtures.lake import s3_bucket
@@ -170,7 +170,7 @@ def _things(as_json: Collection[str]) -> pa.Table:
 def ask(shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
     for name, value in shop.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("ds_dagster.stores.snowflake_admin.QUESTION_SECONDS", snowflake_server.CALL_SECONDS)
+    monkeypatch.setattr("ds_dagster.stores.snowflake.admin.QUESTION_SECONDS", snowflake_server.CALL_SECONDS)
 
     def call(text: str) -> Any:
         capfd.readouterr()

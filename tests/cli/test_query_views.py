@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from ds_dagster.names import QualifiedName
-from ds_dagster.project import load_project
-from ds_dagster.stores.sqlite_views import view_path
+from ds_dagster.project.load import load_project
+from ds_dagster.stores.sqlite.views import view_path
 
 VISITS = [
     ("./home", "mobile", 7), ("./home", "desktop", 3), ("./cart", "mobile", 2), ("./about", "desktop", 9),
@@ -275,7 +275,7 @@ def test_answers_are_whole_batches_while_the_job_writes(ds, views) -> None:
 
 def test_a_question_cannot_write(project, views) -> None:
     from ds_dagster.names import QualifiedName
-    from ds_dagster.stores.sqlite_reader import open_views
+    from ds_dagster.stores.sqlite.reader import open_views
 
     connection = open_views(project / ".ds" / "views", {"main": QualifiedName("d", "public", "visits")})
     with pytest.raises(sqlite3.OperationalError, match=r"readonly|query_only"):

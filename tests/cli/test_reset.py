@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.project import load_project
+from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.records import StatusRow
+from ds_dagster.runtime.journals.records import StatusRow
 from tests.command_line import Ds
 from tests.runtime.fakes import engine_says
 

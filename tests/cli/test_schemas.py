@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ds_dagster.cli.main import run
-from ds_dagster.project import compile_slice, load_project, slice_of
+from ds_dagster.project.load import compile_slice, load_project, slice_of
 from ds_dagster.settings import load_settings
 from tests.avro_registry import AvroRegistry
 from tests.protobuf_files import proto_file, text_of
@@ -45,7 +45,7 @@ def registry() -> Iterator[AvroRegistry]:
 @pytest.fixture
 def folder(tmp_path: Path, registry: AvroRegistry, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ds_dagster.project_cache.WORTH_SECONDS", 0)
+    monkeypatch.setattr("ds_dagster.project.cache.WORTH_SECONDS", 0)
     (tmp_path / "ds.toml").write_text('store = "k"\n')
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql" / "a.sql").write_text(SQL.format(url=registry.url))

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from ds_dagster import local
-from ds_dagster.cli import sql_queries
 from ds_dagster.cli.main import run
-from ds_dagster.project import load_project
+from ds_dagster.cli.shell import queries as sql_queries
+from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
-from ds_dagster.stores.postgres_connection import PostgresAddress
+from ds_dagster.stores.postgres.connection import PostgresAddress
 from tests.avro_registry import AvroRegistry
 from tests.protobuf_files import proto_file, text_of
 

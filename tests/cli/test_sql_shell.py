@@ -18,9 +18,9 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from ds_dagster.cli.sql_output import SqlOutput
-from ds_dagster.cli.sql_session import Session
-from ds_dagster.cli.sql_shell import SqlCompleter
+from ds_dagster.cli.shell.output import SqlOutput
+from ds_dagster.cli.shell.session import Session
+from ds_dagster.cli.shell.shell import SqlCompleter
 from ds_dagster.settings import load_settings
 from ds_dagster.sql.command_script import is_complete
 

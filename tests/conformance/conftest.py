@@ -31,21 +31,21 @@ from ds_dagster.local.servers import down, up
 from ds_dagster.names import QualifiedName
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.session import build_session
-from ds_dagster.stores import memory_loader
-from ds_dagster.stores.databricks_connection import WorkspaceAddress, table_of
-from ds_dagster.stores.databricks_loader import DatabricksLoader
-from ds_dagster.stores.databricks_warehouse import WarehouseLoader
-from ds_dagster.stores.delta_connection import LakeAddress
-from ds_dagster.stores.delta_loader import DeltaLoader
-from ds_dagster.stores.memory_loader import MemoryLoader
-from ds_dagster.stores.postgres_connection import PostgresAddress
-from ds_dagster.stores.postgres_loader import PostgresLoader
-from ds_dagster.stores.s3_loader import FilesLoader, WrittenFormat
-from ds_dagster.stores.snowflake_connection import SnowflakeAddress
-from ds_dagster.stores.snowflake_loader import SnowflakeLoader
-from ds_dagster.stores.sqlite_loader import SqliteLoader
-from ds_dagster.stores.sqlite_reader import open_views
-from ds_dagster.stores.sqlite_views import file_name
+from ds_dagster.stores.databricks.connection import WorkspaceAddress, table_of
+from ds_dagster.stores.databricks.loader import DatabricksLoader
+from ds_dagster.stores.databricks.warehouse import WarehouseLoader
+from ds_dagster.stores.delta.connection import LakeAddress
+from ds_dagster.stores.delta.loader import DeltaLoader
+from ds_dagster.stores.memory import loader as memory_loader
+from ds_dagster.stores.memory.loader import MemoryLoader
+from ds_dagster.stores.postgres.connection import PostgresAddress
+from ds_dagster.stores.postgres.loader import PostgresLoader
+from ds_dagster.stores.s3.loader import FilesLoader, WrittenFormat
+from ds_dagster.stores.snowflake.connection import SnowflakeAddress
+from ds_dagster.stores.snowflake.loader import SnowflakeLoader
+from ds_dagster.stores.sqlite.loader import SqliteLoader
+from ds_dagster.stores.sqlite.reader import open_views
+from ds_dagster.stores.sqlite.views import file_name
 from tests import snowflake_server
 from tests.driven import Driven
 from tests.fixtures.lake import log_blocked, read_lake, s3_bucket

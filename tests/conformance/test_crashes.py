@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.errors import DsError
-from ds_dagster.spark import query as face
 from ds_dagster.spark.faults import SPARK_ERRORS
+from ds_dagster.spark.queries import query as face
 from ds_dagster.testing.running import Crashes, CrashingLoader
 from tests.conformance.conftest import AT, KINDS
 from tests.spark.conftest import Bench

@@ -25,24 +25,24 @@ from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.names import QualifiedName
-from ds_dagster.stores.databricks_connection import WorkspaceAddress
-from ds_dagster.stores.databricks_entities import DatabricksEntities
-from ds_dagster.stores.databricks_loader import DatabricksLoader
-from ds_dagster.stores.delta_connection import LakeAddress
-from ds_dagster.stores.delta_entities import DeltaEntities
-from ds_dagster.stores.delta_loader import DeltaLoader
-from ds_dagster.stores.kafka_admin import KafkaAdmin
-from ds_dagster.stores.kinesis_admin import KinesisAdmin
+from ds_dagster.stores.databricks.connection import WorkspaceAddress
+from ds_dagster.stores.databricks.entities import DatabricksEntities
+from ds_dagster.stores.databricks.loader import DatabricksLoader
+from ds_dagster.stores.delta.connection import LakeAddress
+from ds_dagster.stores.delta.entities import DeltaEntities
+from ds_dagster.stores.delta.loader import DeltaLoader
+from ds_dagster.stores.kafka.admin import KafkaAdmin
+from ds_dagster.stores.kinesis.admin import KinesisAdmin
 from ds_dagster.stores.local_entities import MemoryEntities, SqliteEntities
-from ds_dagster.stores.memory_loader import MemoryLoader, clear
-from ds_dagster.stores.postgres_connection import PostgresAddress
-from ds_dagster.stores.postgres_entities import PostgresEntities
-from ds_dagster.stores.postgres_loader import PostgresLoader
-from ds_dagster.stores.snowflake_admin import SnowflakeAdmin
-from ds_dagster.stores.snowflake_connection import SnowflakeAddress
-from ds_dagster.stores.snowflake_loader import SnowflakeLoader
-from ds_dagster.stores.sqlite_loader import SqliteLoader
-from ds_dagster.stores.sqlite_views import file_name
+from ds_dagster.stores.memory.loader import MemoryLoader, clear
+from ds_dagster.stores.postgres.connection import PostgresAddress
+from ds_dagster.stores.postgres.entities import PostgresEntities
+from ds_dagster.stores.postgres.loader import PostgresLoader
+from ds_dagster.stores.snowflake.admin import SnowflakeAdmin
+from ds_dagster.stores.snowflake.connection import SnowflakeAddress
+from ds_dagster.stores.snowflake.loader import SnowflakeLoader
+from ds_dagster.stores.sqlite.loader import SqliteLoader
+from ds_dagster.stores.sqlite.views import file_name
 from tests.fixtures.warehouse import Workspace
 from tests.snowflake_server import DATABASE
 

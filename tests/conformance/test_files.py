@@ -26,13 +26,13 @@ from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.errors import DsError, error
 from ds_dagster.files.address import FilesAddress, FileStore
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.spark import query as face
-from ds_dagster.spark.query import PreparedQuery, Trigger
-from ds_dagster.stores import memory_loader
+from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.query import PreparedQuery, Trigger
+from ds_dagster.stores.memory import loader as memory_loader
 from ds_dagster.stores.registry import KINDS
-from ds_dagster.stores.s3_loader import FilesLoader
+from ds_dagster.stores.s3.loader import FilesLoader
 from tests.driven import Driven
 from tests.fixtures.lake import s3_bucket
 
@@ -282,7 +282,7 @@ def batch(*ids: int, regions: tuple[str, ...] = ()) -> pyarrow.Table:
 
 
 def loader(world: World, version: int = 1, more: str = "") -> Driven:
-    from ds_dagster.stores.s3_loader import open_loader
+    from ds_dagster.stores.s3.loader import open_loader
 
     world.compile(EVENTS.format("json", "") + COPY.format("json", "", "id, region", more))
     assert world.project is not None

@@ -20,14 +20,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.io_spec import SinkIdentity
-from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.spark import query as face
-from ds_dagster.spark.progress import BatchProgress, read_progress
-from ds_dagster.spark.query import PreparedQuery, Trigger
-from ds_dagster.stores.kafka_admin import KafkaAdmin
+from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.progress import BatchProgress, read_progress
+from ds_dagster.spark.queries.query import PreparedQuery, Trigger
+from ds_dagster.stores.kafka.admin import KafkaAdmin
 from ds_dagster.stores.registry import KINDS
 
 pytestmark = [pytest.mark.conformance, pytest.mark.servers]

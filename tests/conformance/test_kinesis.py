@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from ds_dagster.errors import DsError
-from ds_dagster.spark import query as face
+from ds_dagster.spark.queries import query as face
 from tests.conformance.test_streaming_sinks import KAFKA_COUNTS, World, servers, world  # noqa: F401
 from tests.spark.kinesis.aggregates import aggregate
 

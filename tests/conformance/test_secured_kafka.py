@@ -22,16 +22,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.io_spec import SinkIdentity
+from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin
-from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import DsError
-from ds_dagster.plan.nodes import Scan
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.spark import query as face
-from ds_dagster.spark.query import PreparedQuery, Trigger
-from ds_dagster.stores.kafka import Kafka
-from ds_dagster.stores.kafka_admin import KafkaAdmin
+from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.query import PreparedQuery, Trigger
+from ds_dagster.stores.kafka.admin import KafkaAdmin
+from ds_dagster.stores.kafka.kind import Kafka
 from ds_dagster.stores.registry import KINDS
 from tests.secured_kafka import LOGIN_NAMES, PASSWORD, POOR, POOR_PASSWORD, SecuredKafka, secured_kafka
 

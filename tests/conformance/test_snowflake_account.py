@@ -13,7 +13,7 @@ import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.errors import DsError
-from ds_dagster.stores.snowflake_connection import SnowflakeAddress
+from ds_dagster.stores.snowflake.connection import SnowflakeAddress
 from tests.conformance import conftest, test_loaders
 from tests.driven import Driven
 
@@ -70,7 +70,7 @@ def sink(address: SnowflakeAddress) -> Iterator[Any]:
 def test_what_an_account_refuses(
     address: SnowflakeAddress, sink: Any, batch: Any, change: dict[str, str], condition: str
 ) -> None:
-    from ds_dagster.stores.snowflake_loader import SnowflakeLoader
+    from ds_dagster.stores.snowflake.loader import SnowflakeLoader
 
     loader = Driven(SnowflakeLoader(replace(address, **change), sink.target(), SinkIdentity("test/j/q", 1)))
     with pytest.raises(DsError) as refused:

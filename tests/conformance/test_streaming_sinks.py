@@ -19,11 +19,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.spark import query as face
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.query import PreparedQuery, Trigger
+from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.query import PreparedQuery, Trigger
 from ds_dagster.stores.registry import KINDS
 
 pytestmark = [pytest.mark.conformance, pytest.mark.servers]

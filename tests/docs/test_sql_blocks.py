@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
 from tests.docs.pages import Block, blocks
 from tests.protobuf_files import proto_file

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from ds_dagster.local.servers import down, status, up
-from ds_dagster.project import Project, load_project
-from ds_dagster.runtime import locks
+from ds_dagster.project.load import Project, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.processes import locks
 from ds_dagster.runtime.status import FiniteResult, JobStatus
 from ds_dagster.settings import Settings, load_settings
 from tests.engines import SHORT_LIVED

@@ -18,10 +18,10 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ds_dagster.local.servers import down, up
-from ds_dagster.project import load_project
-from ds_dagster.runtime import locks
+from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.processes import locks
 from ds_dagster.settings import load_settings
 from tests.avro_registry import AvroRegistry
 from tests.e2e.feeding import WAIT, until

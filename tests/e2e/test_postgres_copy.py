@@ -16,7 +16,7 @@ import pytest
 
 from ds_dagster.cli import slots
 from ds_dagster.local.servers import up
-from ds_dagster.project import load_project
+from ds_dagster.project.load import load_project
 from ds_dagster.settings import load_settings
 from tests.e2e.feeding import House, until
 

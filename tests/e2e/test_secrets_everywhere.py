@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from ds_dagster import local
-from ds_dagster.catalog.property_table import PROPERTIES
-from ds_dagster.project import Project, load_project
-from ds_dagster.runtime import locks
+from ds_dagster.catalog.properties.table import PROPERTIES
+from ds_dagster.project.load import Project, load_project
 from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.deciding.spec import job_spec
 from ds_dagster.runtime.engine import stop_engine
-from ds_dagster.runtime.spec import job_spec
+from ds_dagster.runtime.processes import locks
 from ds_dagster.settings import load_settings
 from tests.e2e.feeding import ROOT, WAIT, until
 from tests.engines import SHORT_LIVED

@@ -11,7 +11,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.local import servers, snowflake
 from ds_dagster.local.ports import assign_ports, is_listening
 from ds_dagster.local.server import Home, running, start_server, stop_server
-from ds_dagster.project import load_project, store_admin
+from ds_dagster.project.load import load_project, store_admin
 
 
 def home(state: Path) -> Home:

@@ -17,11 +17,11 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2]))  # for the helpers in tests.runtime.fakes, however pytest was started
 
 from ds_dagster.orchestration import DsControlResource, DsProject, DsTranslator, build_ds_definitions
-from ds_dagster.runtime import rows
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.lease import Lease
-from ds_dagster.runtime.locks import FileLock
-from ds_dagster.runtime.records import StatusRow
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.lease import Lease
+from ds_dagster.runtime.journals.records import StatusRow
+from ds_dagster.runtime.processes.locks import FileLock
 from ds_dagster.runtime.status import EngineStatus
 from tests.runtime.fakes import FakeClock
 

@@ -14,9 +14,9 @@ from dagster._core.loader import LoadingContextForTest
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.observation import EntityObservation
 from ds_dagster.orchestration import build_ds_definitions, sources
-from ds_dagster.runtime import rows
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.records import Transition
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.records import Transition
 from tests.orchestration.conftest import Bench, checks, key, materialized
 from tests.orchestration.test_sensor import Sensor, names, verdicts
 

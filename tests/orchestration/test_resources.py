@@ -26,9 +26,9 @@ from ds_dagster.orchestration import (
 )
 from ds_dagster.orchestration.store_resource import ELSEWHERE, plugin_class
 from ds_dagster.orchestration.store_resources import RESOURCE_CLASSES
-from ds_dagster.project import properties_of_stores
-from ds_dagster.runtime.changes import recompiled
-from ds_dagster.runtime.spec import JobSpec, job_spec
+from ds_dagster.project.load import properties_of_stores
+from ds_dagster.runtime.deciding.changes import recompiled
+from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.settings import load_settings
 from tests.orchestration.conftest import STORES, STREAMS, write_project
 

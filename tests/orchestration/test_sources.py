@@ -18,7 +18,7 @@ from ds_dagster.orchestration.cursor import Cursor
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.sensors import build_ds_health_sensor
 from ds_dagster.orchestration.sources import REPEAT_SECONDS, SOURCES_NAME, SourceWatch, observable
-from ds_dagster.project import store_admin
+from ds_dagster.project.load import store_admin
 from ds_dagster.questions.connecting import resolver
 from tests.orchestration.conftest import key, write_project
 from tests.runtime.fakes import FakeClock
@@ -188,7 +188,7 @@ def streaming(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_topics_and_streams_in_a_real_instance(streaming: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event log of a real instance on disk, a real broker, a real job."""
     from ds_dagster.catalog.entity_operations import NewRecord
-    from ds_dagster.project import kind_of_store
+    from ds_dagster.project.load import kind_of_store
 
     monkeypatch.delenv("DS_PROFILE", raising=False)
     project = DsProject(streaming)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
 
 PRELUDE = """

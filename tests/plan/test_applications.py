@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster import project_cache
 from ds_dagster.conditions import applications
-from ds_dagster.plan.application_nodes import Virtual, readings, shares_state
-from ds_dagster.plan.delta_nodes import DeltaAggregate, Fold
-from ds_dagster.plan.nodes import Aggregate, Scan, Window, Windowed
-from ds_dagster.project import compile_slice, load_project, slice_of
+from ds_dagster.plan.nodes.aggregate import Aggregate
+from ds_dagster.plan.nodes.application import Virtual, readings, shares_state
+from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.project import cache as project_cache
+from ds_dagster.project.load import compile_slice, load_project, slice_of
 from ds_dagster.settings import Settings
 from ds_dagster.sql import print_statement
 from tests.plan.conftest import PRELUDE, Compile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ds_dagster.plan.compatibility import verdict
+from ds_dagster.plan.identity.compatibility import verdict
 from tests.plan.conftest import Compile
 from tests.plan.test_fingerprint import COUNTS, QUERY, WINDOW, one
 

@@ -6,12 +6,12 @@ import pytest
 from sqlglot import exp
 
 from ds_dagster.datatypes import DataType
-from ds_dagster.plan.arithmetic import CASTS, arithmetic_type, can_cast, widens
-from ds_dagster.plan.expressions import BOUND_NODES
-from ds_dagster.plan.function import FAMILIES
-from ds_dagster.plan.functions import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
-from ds_dagster.plan.nodes import Project
-from ds_dagster.plan.printing import expression_text
+from ds_dagster.plan.expressions.arithmetic import CASTS, arithmetic_type, can_cast, widens
+from ds_dagster.plan.expressions.binder import BOUND_NODES
+from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.functions.function import FAMILIES
+from ds_dagster.plan.functions.table import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
+from ds_dagster.plan.nodes.rows import Project
 from ds_dagster.sql.script import parse_type
 from tests.plan.conftest import Compile
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from ds_dagster.plan.field_names import (
+from ds_dagster.plan.expressions.field_names import (
     alias_of,
     column_of,
     field_name,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ds_dagster.plan import fingerprint as shapes
+from ds_dagster.plan.identity import fingerprint as shapes
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import compile_texts
+from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
 from tests.plan.conftest import PRELUDE, Compile
 

@@ -8,7 +8,7 @@ import pytest
 
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.graph import ordered
-from ds_dagster.project import compile_texts
+from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
 from tests.plan.conftest import PRELUDE, Compile
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from ds_dagster.plan import assemble
+from ds_dagster.plan.binding import assemble
 from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json
-from ds_dagster.project import compile_slice, slice_of
+from ds_dagster.project.load import compile_slice, slice_of
 from tests.plan.conftest import Compile
 
 

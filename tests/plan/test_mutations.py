@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.conditions import CONDITIONS
-from ds_dagster.project import compile_texts, slice_of
+from ds_dagster.project.load import compile_texts, slice_of
 from ds_dagster.settings import Settings
 from tests.plan.conftest import PRELUDE
 

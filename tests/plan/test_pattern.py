@@ -6,9 +6,18 @@ from itertools import islice
 
 import pytest
 
-from ds_dagster.plan.match_node import Match
-from ds_dagster.plan.matching import time_fields
-from ds_dagster.plan.pattern import ACCEPT, Automaton, Pattern, automaton, is_unbounded, pattern_text, size, variables
+from ds_dagster.plan.nodes.match import Match
+from ds_dagster.plan.patterns.matching import time_fields
+from ds_dagster.plan.patterns.pattern import (
+    ACCEPT,
+    Automaton,
+    Pattern,
+    automaton,
+    is_unbounded,
+    pattern_text,
+    size,
+    variables,
+)
 from tests.plan.conftest import Compile
 
 SQL = """CREATE STREAM s AS SELECT x FROM clicks MATCH_RECOGNIZE (ORDER BY at MEASURES LAST(at) AS x

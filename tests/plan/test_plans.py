@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.sql.script import parse_statement
 from tests.plan.conftest import Compile
 

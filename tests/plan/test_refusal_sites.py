@@ -15,8 +15,8 @@ import pytest
 
 from ds_dagster import errors, plan
 from ds_dagster.conditions import CONDITIONS
-from ds_dagster.plan.check_joins import JOIN_FORMS
-from ds_dagster.project import compile_texts
+from ds_dagster.plan.checks.joins import JOIN_FORMS
+from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.testing.compiling import compile_case
 from ds_dagster.testing.format import load_case

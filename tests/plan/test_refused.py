@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ds_dagster.conditions import CONDITIONS, constants, patterns, query, rows, sets
-from ds_dagster.project import Project
+from ds_dagster.project.load import Project
 from tests.plan.conftest import Compile
 from tests.tables import check_every
 

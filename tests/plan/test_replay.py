@@ -8,10 +8,10 @@ from typing import get_args
 import pytest
 
 from ds_dagster.errors import UserError
+from ds_dagster.plan.identity.replay import Doubled, effect
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.plan.replay import Doubled, effect
-from ds_dagster.project import Project, compile_texts
-from ds_dagster.runtime.changes import check_consent, doubled_in, emptied_by
+from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.runtime.deciding.changes import check_consent, doubled_in, emptied_by
 from ds_dagster.runtime.status import Consent
 from ds_dagster.settings import Settings
 

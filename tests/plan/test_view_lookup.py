@@ -9,9 +9,9 @@ import pytest
 
 from ds_dagster.catalog.tables_read import VIEW, table_read
 from ds_dagster.names import QualifiedName
-from ds_dagster.project import compile_slice, compile_texts, kind_of_store, slice_of
+from ds_dagster.project.load import compile_slice, compile_texts, kind_of_store, slice_of
 from ds_dagster.settings import Settings
-from ds_dagster.stores.memory import Memory
+from ds_dagster.stores.memory.kind import Memory
 from ds_dagster.stores.registry import by_name
 
 SQL = """
@@ -60,7 +60,7 @@ class Unread(Memory):
 
 
 def test_a_kind_without_a_reader_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ds_dagster.project.KINDS", by_name((Unread(),)))
+    monkeypatch.setattr("ds_dagster.project.load.KINDS", by_name((Unread(),)))
     sql = """CREATE STORE u WITH ('type' = UNREAD);
 CREATE STREAM orders (id INTEGER) WITH ('store' = 'u', 'value.format' = 'json');
 CREATE TABLE shops (id INTEGER) WITH ('store' = 'u');

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ds_dagster.project import compile_texts
+from ds_dagster.project.load import compile_texts
 from ds_dagster.questions.checking import question_mistakes
 from ds_dagster.settings import Settings
 

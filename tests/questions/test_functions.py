@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 from ds_dagster.errors import DsError
-from ds_dagster.plan.functions import FUNCTIONS
-from ds_dagster.project import Project, compile_texts
-from ds_dagster.questions.aggregates import AGGREGATES
+from ds_dagster.plan.functions.table import FUNCTIONS
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.duck_types import arrow_type
 from ds_dagster.questions.engine import Engine
-from ds_dagster.questions.functions import SCALARS
+from ds_dagster.questions.functions.aggregates import AGGREGATES
+from ds_dagster.questions.functions.table import SCALARS
 from ds_dagster.questions.relations import table_name
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_select

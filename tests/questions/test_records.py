@@ -15,7 +15,7 @@ from ds_dagster.catalog.relation import RecordKey, Relation
 from ds_dagster.datatypes import BIGINT, BOOLEAN, INTEGER, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
-from ds_dagster.project import Project, load_project
+from ds_dagster.project.load import Project, load_project
 from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.following import RecordTable, check_endless

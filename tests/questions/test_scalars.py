@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ds_dagster.errors import DsError
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.duck_types import arrow_type

@@ -10,11 +10,11 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2]))  # for the helpers in tests.runtime.fakes, however pytest was started
 
-from ds_dagster.project import SliceStatement
-from ds_dagster.runtime import changes, spec
+from ds_dagster.project.load import SliceStatement
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.lease import Lease
-from ds_dagster.runtime.locks import FileLock
+from ds_dagster.runtime.deciding import changes, spec
+from ds_dagster.runtime.journals.lease import Lease
+from ds_dagster.runtime.processes.locks import FileLock
 from ds_dagster.runtime.status import Change
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, settings_in

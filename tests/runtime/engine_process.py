@@ -18,7 +18,7 @@ from ds_dagster.settings import Settings
 JVM = """
 import sys, time
 from pathlib import Path
-from ds_dagster.runtime.locks import FileLock
+from ds_dagster.runtime.processes.locks import FileLock
 lock = FileLock(Path(sys.argv[1]))
 assert lock.acquire({})
 print("held", flush=True)

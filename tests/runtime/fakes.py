@@ -19,15 +19,16 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
 from ds_dagster.figures import Figures
 from ds_dagster.names import QualifiedName
-from ds_dagster.plan.nodes import Scan, Sink
+from ds_dagster.plan.nodes.rows import Sink
+from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import Project
-from ds_dagster.runtime import rows, schema
+from ds_dagster.project.load import Project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.host import Observation, StartOrder
-from ds_dagster.runtime.journal import Journal
-from ds_dagster.runtime.liveness import DEFAULT_ENGINE
-from ds_dagster.runtime.records import StatusRow
+from ds_dagster.runtime.journals import rows, schema
+from ds_dagster.runtime.journals.journal import Journal
+from ds_dagster.runtime.journals.records import StatusRow
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import InsertInto, Origin, SelectBody, WrittenName
 

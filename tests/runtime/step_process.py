@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from ds_dagster import jars
-from ds_dagster.project import load_project
+from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.settings import load_settings
 from ds_dagster.spark.session import build_session

@@ -10,13 +10,13 @@ from typing import cast
 import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity
+from ds_dagster.engine.start import compiled
 from ds_dagster.errors import DsError
-from ds_dagster.project import compile_texts
+from ds_dagster.project.load import compile_texts
 from ds_dagster.redaction import Redactor
-from ds_dagster.runtime.changes import recompiled
+from ds_dagster.runtime.deciding.changes import recompiled
+from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from ds_dagster.runtime.host import HostContext, StartOrder
-from ds_dagster.runtime.spec import JobSpec, job_spec
-from ds_dagster.runtime.worker_start import compiled
 from ds_dagster.settings import Settings
 
 

@@ -11,7 +11,7 @@ import pytest
 from ds_dagster.catalog.ledger import Tip, ends_text
 from ds_dagster.runtime.checkpoint_files import put_checkpoint, unusable
 from ds_dagster.runtime.checkpoints import Checkpoints
-from ds_dagster.runtime.identity import Identity
+from ds_dagster.runtime.deciding.identity import Identity
 
 OFFSETS = '[{"t":{"0":4,"1":5}},null,12]'
 

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import update
 
 from ds_dagster.errors import UserError
-from ds_dagster.runtime import rows, schema
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.records import JobRow, StatusRow
+from ds_dagster.runtime.journals import rows, schema
+from ds_dagster.runtime.journals.records import JobRow, StatusRow
 from ds_dagster.runtime.status import Ensured
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, engine_says, project, query

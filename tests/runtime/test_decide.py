@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ds_dagster.errors import error
-from ds_dagster.runtime.backoff import Backoff
-from ds_dagster.runtime.decide import REPEATED_SECONDS, REPEATS, SOON, Streak, decide
+from ds_dagster.runtime.deciding.backoff import Backoff
+from ds_dagster.runtime.deciding.decide import REPEATED_SECONDS, REPEATS, SOON, Streak, decide
 
 BACKOFF = Backoff(base=1.0, factor=2.0, limit=60.0, jitter=0.0)
 

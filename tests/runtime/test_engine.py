@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from ds_dagster.clock import SystemClock
 from ds_dagster.errors import ExternalError, UserError
-from ds_dagster.runtime import locks, schema
-from ds_dagster.runtime.clock import SystemClock
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import EXIT_RESTART, stop_engine
+from ds_dagster.runtime.journals import schema
 from ds_dagster.runtime.launchers.external import ExternalLauncher
 from ds_dagster.runtime.launchers.local import LocalLauncher
+from ds_dagster.runtime.processes import locks
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import as_schema_4, project, query, until
 
@@ -186,7 +187,7 @@ def test_a_stopped_process_is_silent_not_gone_and_never_doubled(
 ) -> None:
     child = start()
     wait_for(control, "RUNNING")
-    monkeypatch.setattr("ds_dagster.runtime.liveness.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr("ds_dagster.runtime.processes.liveness.SILENT_SECONDS", 1.0)
     child.send_signal(signal.SIGSTOP)
     wait_for(control, "UNKNOWN")
     assert control.ensure_engine(1.0).state == "UNKNOWN"

@@ -11,11 +11,11 @@ import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.datatypes import VARCHAR
+from ds_dagster.engine.expiry import ExpiryRounds, pause_seconds
+from ds_dagster.engine.query import HostedQuery
 from ds_dagster.errors import error
-from ds_dagster.runtime.worker_expiry import ExpiryRounds, pause_seconds
-from ds_dagster.runtime.worker_query import HostedQuery
-from ds_dagster.stores import memory_loader
-from ds_dagster.stores.memory_loader import MemoryLoader
+from ds_dagster.stores.memory import loader as memory_loader
+from ds_dagster.stores.memory.loader import MemoryLoader
 from tests.driven import Driven
 from tests.runtime.fakes import FakeClock
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 import ds_dagster
-from ds_dagster.cli.job_commands import COLUMNS, _job_json, _row
-from ds_dagster.cli.sql_describe import QUERY_FIELDS
+from ds_dagster.cli.commands.jobs import COLUMNS, _job_json, _row
+from ds_dagster.cli.shell.describe import QUERY_FIELDS
 from ds_dagster.figures import FIGURES, Figure, Figures, after_batch, over_queries, taken_over
 from ds_dagster.orchestration.events import PREFIX, status_metadata
-from ds_dagster.runtime import rows
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.records import StatusRow
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.records import StatusRow
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.settings import Settings
-from ds_dagster.spark.progress import BatchProgress
+from ds_dagster.spark.queries.progress import BatchProgress
 from tests.runtime.fakes import FakeClock, engine_says, project, query
 
 VALUES: dict[str, Any] = {name: 1_700_000_000 + place for place, name in enumerate(FIGURES)}

@@ -15,12 +15,12 @@ import pytest
 from sqlalchemy import update
 
 from ds_dagster.errors import DsError, ExternalError, UserError
-from ds_dagster.runtime import journal as journals
-from ds_dagster.runtime import rows, schema
+from ds_dagster.runtime.deciding.identity import Identity
 from ds_dagster.runtime.engine import rest
-from ds_dagster.runtime.identity import Identity
-from ds_dagster.runtime.journal import Journal, meta, refuse_network_file_system
-from ds_dagster.runtime.records import Transition
+from ds_dagster.runtime.journals import journal as journals
+from ds_dagster.runtime.journals import rows, schema
+from ds_dagster.runtime.journals.journal import Journal, meta, refuse_network_file_system
+from ds_dagster.runtime.journals.records import Transition
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, as_schema_4
 

@@ -12,13 +12,13 @@ import pytest
 from ds_dagster.errors import UserError
 from ds_dagster.figures import Figures
 from ds_dagster.local.servers import down, up
-from ds_dagster.runtime import rows
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.joblog import JobLog
-from ds_dagster.runtime.journal import Journal
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.journal import Journal
+from ds_dagster.runtime.journals.lease import Lease
 from ds_dagster.runtime.launchers.external import ExternalLauncher
-from ds_dagster.runtime.lease import Lease
-from ds_dagster.runtime.liveness import SILENT_SECONDS
+from ds_dagster.runtime.processes.joblog import JobLog
+from ds_dagster.runtime.processes.liveness import SILENT_SECONDS
 from ds_dagster.runtime.reconcile import Reconciler
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, FakeHost, project, query, settings_in

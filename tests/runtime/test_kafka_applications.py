@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import Producer
 
 from ds_dagster.local.servers import down
-from ds_dagster.runtime import locks
 from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.processes import locks
 from tests.runtime.test_kafka_engine import House
 from tests.runtime.test_spark_engine import WAIT, deadline
 
@@ -56,7 +56,7 @@ class Numbers(House):
         self.sent += count
 
     def values(self, topic: str) -> list[Any]:
-        from ds_dagster.stores.kafka_admin import KafkaAdmin
+        from ds_dagster.stores.kafka.admin import KafkaAdmin
 
         admin = KafkaAdmin("k", {"bootstrap.servers": self.bootstrap})
         try:

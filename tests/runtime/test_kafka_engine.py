@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ds_dagster.local.servers import down, up
-from ds_dagster.project import Project, load_project
+from ds_dagster.project.load import Project, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.status import JobStatus
@@ -224,7 +224,7 @@ def test_a_broker_that_is_away_for_half_a_minute(house: House) -> None:
 
 
 def read(house: House, topic: str) -> list[int]:
-    from ds_dagster.stores.kafka_admin import KafkaAdmin
+    from ds_dagster.stores.kafka.admin import KafkaAdmin
 
     admin = KafkaAdmin("k", {"bootstrap.servers": house.bootstrap})
     try:

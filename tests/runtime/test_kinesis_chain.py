@@ -11,7 +11,7 @@ import pytest
 
 from ds_dagster.cli.main import run
 from ds_dagster.local.servers import down, up
-from ds_dagster.project import load_project
+from ds_dagster.project.load import load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.settings import load_settings

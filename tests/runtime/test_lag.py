@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 
 from ds_dagster.catalog.lag import SourceLag
+from ds_dagster.engine.lag import LagLook, WatchedSource, lag_figures, named, positions_of
+from ds_dagster.engine.query import HostedQuery
+from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
-from ds_dagster.runtime.worker_lag import LagLook, WatchedSource, lag_figures, named, positions_of
-from ds_dagster.runtime.worker_query import HostedQuery
-from ds_dagster.runtime.worker_watch import LagWatch
-from ds_dagster.spark.progress import BatchProgress, SourceProgress
+from ds_dagster.spark.queries.progress import BatchProgress, SourceProgress
 from tests.runtime.fakes import FakeClock
 
 NOW = 1_700_000_000.0

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from ds_dagster.clock import SystemClock
 from ds_dagster.errors import ExternalError
 from ds_dagster.redaction import Redactor
-from ds_dagster.runtime import locks
-from ds_dagster.runtime.clock import SystemClock
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import JVM_SECONDS, Engine
 from ds_dagster.runtime.host import HostContext
+from ds_dagster.runtime.journals.lease import Lease
+from ds_dagster.runtime.journals.records import StatusRow
 from ds_dagster.runtime.launchers.local import LocalLauncher, launch
-from ds_dagster.runtime.lease import Lease
-from ds_dagster.runtime.liveness import SILENT_SECONDS
-from ds_dagster.runtime.locks import FileLock
-from ds_dagster.runtime.process import ProcessId, start_mark
-from ds_dagster.runtime.records import StatusRow
+from ds_dagster.runtime.processes import locks
+from ds_dagster.runtime.processes.liveness import SILENT_SECONDS
+from ds_dagster.runtime.processes.locks import FileLock
+from ds_dagster.runtime.processes.process import ProcessId, start_mark
 from ds_dagster.runtime.status import EngineStatus
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, FakeHost, engine_says, project, query, until
@@ -71,7 +71,7 @@ def test_a_lock_has_one_holder_and_dies_with_it(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "lock"
     assert not locks.is_held(path)
     code = (
-        "import sys; from pathlib import Path; from ds_dagster.runtime.locks import FileLock;"
+        "import sys; from pathlib import Path; from ds_dagster.runtime.processes.locks import FileLock;"
         "l = FileLock(Path(sys.argv[1])); print(l.acquire({'pid': 7}), flush=True); input()"
     )
     child = subprocess.Popen(

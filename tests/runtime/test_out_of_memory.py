@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ds_dagster.errors import error
-from ds_dagster.runtime.decide import REPEATED_SECONDS, REPEATS
+from ds_dagster.runtime.deciding.decide import REPEATED_SECONDS, REPEATS
 from tests.runtime.fakes import project, query
 from tests.runtime.test_reconcile import House, house
 

@@ -8,18 +8,18 @@ import pytest
 
 from ds_dagster.errors import ExternalError, error
 from ds_dagster.figures import Figures
-from ds_dagster.runtime import round as rounds
-from ds_dagster.runtime import rows
-from ds_dagster.runtime.backoff import Backoff
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.joblog import JobLog
-from ds_dagster.runtime.lease import Lease
-from ds_dagster.runtime.locks import FileLock
+from ds_dagster.runtime.deciding import round as rounds
+from ds_dagster.runtime.deciding.backoff import Backoff
+from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.lease import Lease
+from ds_dagster.runtime.journals.records import StatusRow
+from ds_dagster.runtime.journals.schema import STEP
+from ds_dagster.runtime.journals.states import LEGAL, check_transition
+from ds_dagster.runtime.processes.joblog import JobLog
+from ds_dagster.runtime.processes.locks import FileLock
 from ds_dagster.runtime.reconcile import Reconciler, sources_first
-from ds_dagster.runtime.records import StatusRow
-from ds_dagster.runtime.schema import STEP
-from ds_dagster.runtime.spec import JobSpec
-from ds_dagster.runtime.states import LEGAL, check_transition
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, FakeHost, project, query
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.catalog.ledger import Tip, ends_text
-from ds_dagster.project import Project, compile_texts
-from ds_dagster.runtime.repair import SinkEnd, from_sink, needs_its_checkpoint, ways
-from ds_dagster.runtime.states import JobState
+from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.runtime.deciding.repair import SinkEnd, from_sink, needs_its_checkpoint, ways
+from ds_dagster.runtime.journals.states import JobState
 from ds_dagster.runtime.status import JobStatus
 from ds_dagster.settings import Settings
 

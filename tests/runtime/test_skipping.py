@@ -6,13 +6,13 @@ import pytest
 
 from ds_dagster.catalog.skip import SkippedRecord, skips_of
 from ds_dagster.errors import UserError, error
-from ds_dagster.runtime import rows
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.desired import Request
-from ds_dagster.runtime.records import JobRow, StatusRow
-from ds_dagster.runtime.skipping import skip
+from ds_dagster.runtime.deciding.desired import Request
+from ds_dagster.runtime.deciding.skipping import skip
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.records import JobRow, StatusRow
+from ds_dagster.runtime.journals.told import told
 from ds_dagster.runtime.status import Ensured
-from ds_dagster.runtime.told import told
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import engine_says, project, query
 

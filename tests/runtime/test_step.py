@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.runtime import rows
+from ds_dagster.engine.step import HOLD_SECONDS, RENEW_SECONDS
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.records import StatusRow
-from ds_dagster.runtime.step import HOLD_SECONDS, RENEW_SECONDS
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.records import StatusRow
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, engine_says, project, query
 

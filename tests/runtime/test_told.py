@@ -7,17 +7,17 @@ from random import Random
 
 import pytest
 
-from ds_dagster.cli.job_commands import _job_json
-from ds_dagster.cli.sql_describe import QUERY_FIELDS, event
+from ds_dagster.cli.commands.jobs import _job_json
+from ds_dagster.cli.shell.describe import QUERY_FIELDS, event
 from ds_dagster.conditions import CONDITIONS
 from ds_dagster.errors import DsError, error
 from ds_dagster.orchestration.checks import Job, check_running
 from ds_dagster.orchestration.events import transition_metadata
-from ds_dagster.runtime import rows, schema
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.finite import failed
-from ds_dagster.runtime.records import JobRow, RequestRow, StatusRow, Transition
-from ds_dagster.runtime.told import TEXTS, told
+from ds_dagster.runtime.journals import rows, schema
+from ds_dagster.runtime.journals.finite import failed
+from ds_dagster.runtime.journals.records import JobRow, RequestRow, StatusRow, Transition
+from ds_dagster.runtime.journals.told import TEXTS, told
 from tests.test_envelope import parameters_of
 
 NASTY = (

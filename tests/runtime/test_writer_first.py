@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ds_dagster.errors import error
-from ds_dagster.project import Project
-from ds_dagster.runtime.round import WAIT_SECONDS
-from ds_dagster.runtime.spec import JobSpec, job_spec
+from ds_dagster.project.load import Project
+from ds_dagster.runtime.deciding.round import WAIT_SECONDS
+from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from tests.runtime.fakes import project, query
 from tests.runtime.test_reconcile import House, house
 

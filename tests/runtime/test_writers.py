@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.runtime import locks, rows
 from ds_dagster.runtime.control import Control
-from ds_dagster.runtime.lease import Lease
-from ds_dagster.runtime.locks import FileLock
-from ds_dagster.runtime.records import StatusRow
-from ds_dagster.runtime.schema import STEP
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.lease import Lease
+from ds_dagster.runtime.journals.records import StatusRow
+from ds_dagster.runtime.journals.schema import STEP
+from ds_dagster.runtime.processes import locks
+from ds_dagster.runtime.processes.locks import FileLock
 from ds_dagster.runtime.status import ended_with_engine
 from ds_dagster.settings import Settings
 from tests.runtime.fakes import FakeClock, engine_says, project, query
@@ -131,7 +132,7 @@ def test_readers_do_not_take_each_other_for_a_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.touch()
     code = (
-        "import sys; from pathlib import Path; from ds_dagster.runtime.locks import is_held;"
+        "import sys; from pathlib import Path; from ds_dagster.runtime.processes.locks import is_held;"
         "print(sum(is_held(Path(sys.argv[1])) for _ in range(20_000)))"
     )
     readers = [subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) for _ in range(2)]

@@ -19,19 +19,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
+from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.skip import SkippedRecord
 from ds_dagster.catalog.tables_read import table_read
-from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.jars import driver_jars
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.plan.static_nodes import StaticScan
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import EngineSettings, Settings
-from ds_dagster.spark import query as face
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.query import PreparedQuery, Trigger
+from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.query import PreparedQuery, Trigger
 from ds_dagster.spark.session import build_session, class_name
 from ds_dagster.stores.registry import KINDS
 
@@ -144,7 +144,7 @@ class Topic:
         self.stream.addData(jvm.org.apache.spark.api.python.PythonUtils.toSeq(rows))
 
     def frame(self, session: SparkSession) -> DataFrame:
-        """In the shape of :data:`ds_dagster.spark.sources.SourceProvider`."""
+        """In the shape of :data:`ds_dagster.spark.queries.sources.SourceProvider`."""
         rows = DataFrame(self.stream.toDF(), session)
         parts = sf.from_json("value", "k string, v string, t bigint, p string, o string")
         return rows.select(parts.alias("r")).select(

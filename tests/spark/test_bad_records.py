@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ds_dagster.plan.compatibility import verdict
+from ds_dagster.plan.identity.compatibility import verdict
 
 CLICKS = """
 CREATE STREAM clicks (event_time BIGINT NOT NULL, url VARCHAR NOT NULL, amount INTEGER)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.errors import DsError
 from ds_dagster.runtime.checkpoint_files import EVOLUTION, put_checkpoint
-from ds_dagster.spark.checkpoint_tip import batch_tip, checkpoint_tip
+from ds_dagster.spark.queries.checkpoint_tip import batch_tip, checkpoint_tip
 from tests.spark.conftest import elsewhere
 
 pytestmark = pytest.mark.spark

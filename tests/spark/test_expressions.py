@@ -8,20 +8,20 @@ from decimal import Decimal
 
 import pytest
 
-from ds_dagster.plan.application_nodes import Bundle
-from ds_dagster.plan.derived_aggregates import DERIVED
-from ds_dagster.plan.expressions import BOUND_NODES
-from ds_dagster.plan.functions import FUNCTIONS
-from ds_dagster.plan.nodes import Node
-from ds_dagster.project import compile_texts
+from ds_dagster.plan.binding.derived_aggregates import DERIVED
+from ds_dagster.plan.expressions.binder import BOUND_NODES
+from ds_dagster.plan.functions.table import FUNCTIONS
+from ds_dagster.plan.nodes.application import Bundle
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.compiler import VISITORS as NODE_VISITORS
 from ds_dagster.spark.compiler import PlanCompiler
 from ds_dagster.spark.expressions import VISITORS
-from ds_dagster.spark.formats import SourceFrame
-from ds_dagster.spark.functions import AGGREGATES, SCALARS
-from ds_dagster.spark.sources import PROVIDED
-from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.functions.table import AGGREGATES, SCALARS
+from ds_dagster.spark.queries.sources import PROVIDED
+from ds_dagster.spark.records.formats import SourceFrame
+from ds_dagster.spark.records.typemap import to_spark
 from tests.tables import check_every
 
 READ_BY_THEIR_PARENT = {"If", "Interval", "Var", "Identifier", "DataType", "DataTypeParam", "ColumnDef"}

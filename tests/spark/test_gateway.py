@@ -15,7 +15,7 @@ from pyspark.sql.types import _parse_datatype_string
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructField, StructType
 from ds_dagster.spark.gateway import known_class, quicken
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.typemap import SCALARS, spark_sql, to_spark
+from ds_dagster.spark.records.typemap import SCALARS, spark_sql, to_spark
 
 NAMES = sorted(SCALARS)
 TYPES: list[DataType] = [

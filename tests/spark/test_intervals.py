@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.plan.nodes import IntervalJoin
-from ds_dagster.project import compile_texts
+from ds_dagster.plan.nodes.join import IntervalJoin
+from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.compiler import state_store
-from ds_dagster.spark.intervals import ours
+from ds_dagster.spark.operators.intervals import ours
 
 pytestmark = pytest.mark.spark
 

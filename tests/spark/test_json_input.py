@@ -9,8 +9,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
 from ds_dagster.datatypes import DataType
-from ds_dagster.spark.java_values import json_columns
-from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.functions.java_values import json_columns
+from ds_dagster.spark.records.typemap import to_spark
 from ds_dagster.sql.script import parse_type
 from tests.scalars import Answer, answer_of, same_answer
 

@@ -7,9 +7,9 @@ import datetime
 import decimal
 from pathlib import Path
 
-from ds_dagster.spark.batch_writers import BatchWriter
-from ds_dagster.stores.delta_connection import LakeAddress
-from ds_dagster.stores.delta_loader import open_loader
+from ds_dagster.spark.queries.batch_writers import BatchWriter
+from ds_dagster.stores.delta.connection import LakeAddress
+from ds_dagster.stores.delta.loader import open_loader
 from ds_dagster.stores.registry import KINDS
 from tests.fixtures.lake import read_lake
 

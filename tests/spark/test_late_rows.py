@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.spark import query as face
+from ds_dagster.spark.queries import query as face
 
 pytestmark = [pytest.mark.spark]
 SQL = """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ds_dagster.local.servers import down, up
-from ds_dagster.stores.postgres_connection import PostgresAddress
+from ds_dagster.stores.postgres.connection import PostgresAddress
 
 pytestmark = pytest.mark.servers
 COLUMNS = """id INTEGER, ok BOOLEAN, small SMALLINT, big BIGINT, d DOUBLE, m DECIMAL(10,2), name VARCHAR, day DATE, at TIMESTAMP(3),

@@ -16,8 +16,8 @@ import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.names import QualifiedName
-from ds_dagster.project import kind_of_store
-from ds_dagster.stores.postgres_connection import PostgresAddress
+from ds_dagster.project.load import kind_of_store
+from ds_dagster.stores.postgres.connection import PostgresAddress
 from tests import snowflake_server
 from tests.cli.test_query_tables import STORES
 from tests.driven import Driven
@@ -68,7 +68,7 @@ def sent(bench: Any, query: Any, *events: tuple[int, int | None]) -> list[dict[s
 @pytest.fixture(params=["snowflake", "databricks", "delta"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
     """CREATE STORE, and what a table in it is declared with."""
-    monkeypatch.setattr("ds_dagster.stores.snowflake_admin.QUESTION_SECONDS", snowflake_server.CALL_SECONDS)
+    monkeypatch.setattr("ds_dagster.stores.snowflake.admin.QUESTION_SECONDS", snowflake_server.CALL_SECONDS)
     with ExitStack() as stack:
         text, place, environment = STORES[request.param](stack, tmp_path)
         for name, value in environment.items():

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
-from ds_dagster.plan.match_node import Match
-from ds_dagster.plan.nodes import Node, Project, Sink
+from ds_dagster.plan.nodes.match import Match
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.rows import Project, Sink
 
 EVENTS = """
 CREATE STREAM events (t BIGINT, k VARCHAR, x VARCHAR, v INTEGER)

@@ -13,14 +13,14 @@ from pyspark.sql import types as spark_types
 from ds_dagster.datatypes import VARCHAR
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
-from ds_dagster.plan.calls import Aggregates
-from ds_dagster.plan.expressions import ExpressionBinder
-from ds_dagster.plan.nodes import BoundExpression, Field
-from ds_dagster.plan.record_fields import ORDER_FIELD
-from ds_dagster.plan.scope import Scope, Source, visible
-from ds_dagster.spark.aggregate_calls import native_call
+from ds_dagster.plan.binding.scope import Scope, Source, visible
+from ds_dagster.plan.expressions.binder import ExpressionBinder
+from ds_dagster.plan.expressions.calls import Aggregates
+from ds_dagster.plan.expressions.record_fields import ORDER_FIELD
+from ds_dagster.plan.nodes.node import BoundExpression, Field
 from ds_dagster.spark.expressions import compile_expression
-from ds_dagster.spark.typemap import to_spark
+from ds_dagster.spark.functions.aggregates import native_call
+from ds_dagster.spark.records.typemap import to_spark
 from ds_dagster.sql.script import parse_select
 from tests.spark.calls_of_types import COLUMNS, READ, calls, operations
 

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from ds_dagster.catalog.io_spec import SinkIdentity
-from ds_dagster.catalog.values import resolve
+from ds_dagster.catalog.properties.values import resolve
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.ports import remembered_ports
 from ds_dagster.local.server import Home, running
 from ds_dagster.local.servers import down, up
-from ds_dagster.spark import query as face
-from ds_dagster.stores.postgres import Postgres
-from ds_dagster.stores.postgres_connection import PostgresAddress
+from ds_dagster.spark.queries import query as face
+from ds_dagster.stores.postgres.connection import PostgresAddress
+from ds_dagster.stores.postgres.kind import Postgres
 
 pytestmark = pytest.mark.servers
 UTC = datetime.timezone.utc

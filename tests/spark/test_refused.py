@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from ds_dagster.datatypes import BIGINT, VARCHAR, ArrayType, DataType
 from ds_dagster.errors import DsError
 from ds_dagster.spark.faults import classify
-from ds_dagster.spark.primitives import check_primitive
+from ds_dagster.spark.records.primitives import check_primitive
 
 
 @pytest.mark.parametrize("type_", [BIGINT, VARCHAR])

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.io_spec import WriteSpec
-from ds_dagster.spark.application import ApplicationWriter, CaptureWriter, SinkPlan, StreamWriter, combined
-from ds_dagster.spark.progress import counted, read_progress
-from ds_dagster.spark.query import EVOLUTION
+from ds_dagster.spark.queries.application import ApplicationWriter, CaptureWriter, SinkPlan, StreamWriter, combined
+from ds_dagster.spark.queries.progress import counted, read_progress
+from ds_dagster.spark.queries.query import EVOLUTION
 
 pytestmark = pytest.mark.spark
 

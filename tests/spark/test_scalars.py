@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.compiler import PlanCompiler
-from ds_dagster.spark.formats import SourceFrame
-from ds_dagster.spark.row_errors import row_errors
-from ds_dagster.spark.sources import PROVIDED
+from ds_dagster.spark.queries.row_errors import row_errors
+from ds_dagster.spark.queries.sources import PROVIDED
+from ds_dagster.spark.records.formats import SourceFrame
 from tests.scalars import COLUMNS, ERROR, Answer, Engine, answer_of, scalar_rows, topics, wrong_answers
 
 NOT_FOLDED = "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"

@@ -11,13 +11,13 @@ import pytest
 
 from ds_dagster.catalog.io_spec import Envelope, ReadSpec
 from ds_dagster.datatypes import ArrayType, MapType, Scalar, StructField, StructType, decimal
-from ds_dagster.plan.nodes import Scan
+from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.settings import EngineSettings, Settings
-from ds_dagster.spark.clock import clock_config
-from ds_dagster.spark.progress import read_progress
+from ds_dagster.spark.clocks.clock import clock_config
+from ds_dagster.spark.queries.progress import read_progress
+from ds_dagster.spark.queries.sources import read_records
+from ds_dagster.spark.records.typemap import from_spark, spark_sql, to_spark
 from ds_dagster.spark.session import CLASSES, class_name, in_pool, job_session, session_settings
-from ds_dagster.spark.sources import read_records
-from ds_dagster.spark.typemap import from_spark, spark_sql, to_spark
 
 ROOT = Path("/project")
 MINE = Settings(root=ROOT, sql=ROOT / "sql", state=ROOT / ".ds", engine=EngineSettings(cores=3, memory="2g"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ds_dagster.catalog.skip import SkippedRecord, skips_of, skips_to_json
-from ds_dagster.stores import kafka, kinesis
+from ds_dagster.stores.kafka import kind as kafka
+from ds_dagster.stores.kinesis import kind as kinesis
 
 CLICKS = """
 CREATE STREAM clicks (event_time BIGINT NOT NULL, url VARCHAR NOT NULL)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from ds_dagster.catalog.io_spec import LoadResult, SinkIdentity
-from ds_dagster.catalog.values import PropertyValue, resolve
-from ds_dagster.spark import query as face
-from ds_dagster.stores.snowflake import Snowflake
-from ds_dagster.stores.snowflake_connection import SnowflakeAddress
+from ds_dagster.catalog.properties.values import PropertyValue, resolve
+from ds_dagster.spark.queries import query as face
+from ds_dagster.stores.snowflake.connection import SnowflakeAddress
+from ds_dagster.stores.snowflake.kind import Snowflake
 from tests import snowflake_server
 from tests.snowflake_server import DATABASE
 

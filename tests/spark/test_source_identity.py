@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.io_spec import Envelope, ReadSpec
 from ds_dagster.errors import DsError
-from ds_dagster.spark.query import start
-from ds_dagster.spark.source_identity import SOURCES, check_identities
+from ds_dagster.spark.queries.query import start
+from ds_dagster.spark.queries.source_identity import SOURCES, check_identities
 from tests.spark.conftest import elsewhere
 
 pytestmark = pytest.mark.spark

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ds_dagster.errors import UserError
-from ds_dagster.spark import query as face
-from ds_dagster.stores.kinesis import MAX_KEY_CHARACTERS, Kinesis
+from ds_dagster.spark.queries import query as face
+from ds_dagster.stores.kinesis.kind import MAX_KEY_CHARACTERS, Kinesis
 
 CLICKS = """
 CREATE STREAM clicks (event_time BIGINT, device_id VARCHAR, url VARCHAR, userid VARCHAR)

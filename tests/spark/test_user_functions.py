@@ -11,7 +11,7 @@ import pytest
 
 from ds_dagster import jars
 from ds_dagster.errors import DsError
-from ds_dagster.spark import query as face
+from ds_dagster.spark.queries import query as face
 
 pytestmark = [pytest.mark.spark]
 

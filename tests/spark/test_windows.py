@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.plan.nodes import Node, Window, WindowFunction
-from ds_dagster.spark import columns as names
-from ds_dagster.spark.windows import key_of_all, window_grid_millis, with_window
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.window import Window, WindowFunction
+from ds_dagster.spark.operators.windows import key_of_all, window_grid_millis, with_window
+from ds_dagster.spark.records import columns as names
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 Bounds = tuple[int, int]

@@ -7,8 +7,8 @@ import pytest
 from ds_dagster.conditions import CONDITIONS, syntax
 from ds_dagster.errors import DsError, NotYetError, UnsupportedError, UserError
 from ds_dagster.sql import parse_file, parse_statement
+from ds_dagster.sql.hints.refusals import REFUSED, refused
 from ds_dagster.sql.parser import DeltaStreamParser
-from ds_dagster.sql.refusals import REFUSED, refused
 from tests.sql.conftest import Case, cases
 from tests.tables import check_every
 

@@ -11,7 +11,7 @@ import pytest
 
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.servers import down, up
-from ds_dagster.stores.postgres_connection import PostgresAddress
+from ds_dagster.stores.postgres.connection import PostgresAddress
 from tests.fixtures.lake import s3_bucket
 
 

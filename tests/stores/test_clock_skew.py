@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ds_dagster.catalog.skew import ClockSkew
-from ds_dagster.stores.kafka_clock import LOOK_SECONDS, compared
+from ds_dagster.stores.kafka.clock import LOOK_SECONDS, compared
 
 
 class Brokers:

@@ -17,13 +17,13 @@ from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget, W
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
-from ds_dagster.project import Project, compile_texts, store_admin
+from ds_dagster.project.load import Project, compile_texts, store_admin
 from ds_dagster.settings import Settings
-from ds_dagster.stores.databricks_admin import DatabricksAdmin
-from ds_dagster.stores.databricks_connection import WorkspaceAddress
-from ds_dagster.stores.databricks_loader import open_loader, open_warehouse_loader
-from ds_dagster.stores.databricks_statements import Statements
-from ds_dagster.stores.delta_connection import LakeAddress
+from ds_dagster.stores.databricks.admin import DatabricksAdmin
+from ds_dagster.stores.databricks.connection import WorkspaceAddress
+from ds_dagster.stores.databricks.loader import open_loader, open_warehouse_loader
+from ds_dagster.stores.databricks.statements import Statements
+from ds_dagster.stores.delta.connection import LakeAddress
 from ds_dagster.stores.options import make_options
 from ds_dagster.stores.registry import KINDS
 from tests.driven import Driven

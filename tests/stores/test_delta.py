@@ -39,10 +39,10 @@ from ds_dagster.datatypes import (
 )
 from ds_dagster.datatypes import decimal as decimal_type
 from ds_dagster.errors import DsError
-from ds_dagster.stores import delta_loader
-from ds_dagster.stores.delta_connection import LakeAddress
-from ds_dagster.stores.delta_loader import DeltaLoader
-from ds_dagster.stores.delta_tables import native_type, new_folder
+from ds_dagster.stores.delta import loader as delta_loader
+from ds_dagster.stores.delta.connection import LakeAddress
+from ds_dagster.stores.delta.loader import DeltaLoader
+from ds_dagster.stores.delta.tables import native_type, new_folder
 from tests.driven import Driven
 from tests.fixtures.lake import log_blocked, read_lake
 
@@ -360,9 +360,9 @@ import sys
 import pyarrow
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.datatypes import BIGINT, VARCHAR
-from ds_dagster.stores.delta_connection import LakeAddress
+from ds_dagster.stores.delta.connection import LakeAddress
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
-from ds_dagster.stores.delta_loader import DeltaLoader
+from ds_dagster.stores.delta.loader import DeltaLoader
 
 url, mode, first, batches, size = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 columns = (TableColumn("url", VARCHAR, "string"), TableColumn("n", BIGINT, "bigint"))

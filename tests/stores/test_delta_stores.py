@@ -16,11 +16,11 @@ from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.datatypes import BIGINT
 from ds_dagster.errors import DsError
-from ds_dagster.project import Project, compile_texts, store_admin
+from ds_dagster.project.load import Project, compile_texts, store_admin
 from ds_dagster.settings import Settings
-from ds_dagster.stores.delta_admin import DeltaAdmin
-from ds_dagster.stores.delta_connection import LakeAddress
-from ds_dagster.stores.delta_loader import DeltaLoader
+from ds_dagster.stores.delta.admin import DeltaAdmin
+from ds_dagster.stores.delta.connection import LakeAddress
+from ds_dagster.stores.delta.loader import DeltaLoader
 from ds_dagster.stores.registry import KINDS
 from tests.driven import Driven
 from tests.fixtures.lake import read_lake, s3_bucket

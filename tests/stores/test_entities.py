@@ -13,9 +13,9 @@ import pytest
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.entity_operations import NewRecord
 from ds_dagster.errors import DsError
-from ds_dagster.stores.delta_entities import native_text
+from ds_dagster.stores.delta.entities import native_text
 from ds_dagster.stores.entity_common import json_object, row_record, row_values, shown_path, type_of
-from ds_dagster.stores.kinesis_admin import KinesisAdmin
+from ds_dagster.stores.kinesis.admin import KinesisAdmin
 
 
 @pytest.mark.parametrize(

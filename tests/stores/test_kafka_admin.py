@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.errors import DsError
-from ds_dagster.stores.kafka_admin import KafkaAdmin
+from ds_dagster.stores.kafka.admin import KafkaAdmin
 
 pytestmark = pytest.mark.servers
 
@@ -126,7 +126,7 @@ def test_printing_a_topic_whose_records_are_gone_or_aborted_ends(
 
 
 def test_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ds_dagster.stores.kafka_admin.CALL_SECONDS", 1.0)
+    monkeypatch.setattr("ds_dagster.stores.kafka.admin.CALL_SECONDS", 1.0)
     gone = KafkaAdmin("prod_kafka", {"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(DsError) as problem:
         gone.describe("clicks")

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from ds_dagster.catalog.entity import EntityPlan
+from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.store import StoreDefinition
-from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
 from ds_dagster.sql.statements import Origin
-from ds_dagster.stores import kafka_wire
-from ds_dagster.stores.kafka import Kafka
+from ds_dagster.stores.kafka import wire as kafka_wire
+from ds_dagster.stores.kafka.kind import Kafka
 from tests.secured_kafka import (
     CLIENT_SECRET,
     LOGIN_NAMES,
@@ -141,7 +141,7 @@ def test_a_missing_grant(broker: SecuredKafka) -> None:
 
 
 def test_who_does_not_answer_is_asked_again(broker: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ds_dagster.stores.kafka_admin.CALL_SECONDS", 2.0)
+    monkeypatch.setattr("ds_dagster.stores.kafka.admin.CALL_SECONDS", 2.0)
     gone = {**broker.oauth(), "kafka.sasl.oauth.token_endpoint_url": "http://127.0.0.1:1/token"}
     for properties, address in (
         ({**broker.user("plain"), "uris": "127.0.0.1:1"}, "127.0.0.1:1"),

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.errors import DsError
-from ds_dagster.stores.kafka_admin import KafkaAdmin
+from ds_dagster.stores.kafka.admin import KafkaAdmin
 
 LOOKS: dict[str, Callable[[KafkaAdmin], object]] = {
     "describe": lambda admin: admin.describe("t"),

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.errors import DsError
-from ds_dagster.stores.kafka_marker import read_marker
+from ds_dagster.stores.kafka.marker import read_marker
 
 NOTED = '{"digest":"aa","offsets":[{"t":{"0":4}}],"sources":{"s":"id"}}'
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from ds_dagster.catalog.properties.values import resolve
 from ds_dagster.catalog.relation import RecordKey, Relation
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
-from ds_dagster.catalog.values import resolve
 from ds_dagster.datatypes import BIGINT, INTEGER, VARCHAR, StructType
-from ds_dagster.plan.nodes import Scan
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Overlay, Settings
 from ds_dagster.stores.registry import KINDS
 

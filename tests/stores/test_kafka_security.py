@@ -12,14 +12,14 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from botocore.credentials import ReadOnlyCredentials
 
+from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.store import StoreDefinition
-from ds_dagster.catalog.values import PropertyValue, resolve
 from ds_dagster.errors import DsError
-from ds_dagster.project import compile_texts
+from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.stores.kafka import Kafka
-from ds_dagster.stores.kafka_msk import MskSigner, msk_token
-from ds_dagster.stores.kafka_security import client_connection, java_connection
+from ds_dagster.stores.kafka.kind import Kafka
+from ds_dagster.stores.kafka.msk import MskSigner, msk_token
+from ds_dagster.stores.kafka.security import client_connection, java_connection
 
 ENVIRONMENT = {
     "P": 'quo"te\\back',

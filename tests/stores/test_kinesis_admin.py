@@ -14,7 +14,7 @@ from botocore.stub import Stubber
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.entity_operations import NewRecord
 from ds_dagster.errors import DsError
-from ds_dagster.stores.kinesis_admin import KinesisAdmin
+from ds_dagster.stores.kinesis.admin import KinesisAdmin
 from tests.spark.kinesis.aggregates import aggregate
 
 pytestmark = pytest.mark.servers

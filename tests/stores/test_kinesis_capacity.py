@@ -11,12 +11,12 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from ds_dagster.catalog.entity import EntityPlan
-from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.errors import DsError, UserError
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.stores.kinesis import Kinesis
-from ds_dagster.stores.kinesis_admin import KinesisAdmin
+from ds_dagster.stores.kinesis.admin import KinesisAdmin
+from ds_dagster.stores.kinesis.kind import Kinesis
 
 SOURCES = """
 CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'h:9092');

@@ -35,10 +35,10 @@ from ds_dagster.datatypes import (
     decimal as decimal_type,
 )
 from ds_dagster.errors import DsError
-from ds_dagster.stores.postgres import Postgres
-from ds_dagster.stores.postgres_admin import PostgresAdmin
-from ds_dagster.stores.postgres_connection import PostgresAddress
-from ds_dagster.stores.postgres_loader import PostgresLoader
+from ds_dagster.stores.postgres.admin import PostgresAdmin
+from ds_dagster.stores.postgres.connection import PostgresAddress
+from ds_dagster.stores.postgres.kind import Postgres
+from ds_dagster.stores.postgres.loader import PostgresLoader
 from tests.driven import Driven
 
 pytestmark = pytest.mark.servers

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.project import Project, compile_texts
-from ds_dagster.runtime.changes import recompiled
-from ds_dagster.runtime.spec import job_spec
+from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.runtime.deciding.changes import recompiled
+from ds_dagster.runtime.deciding.spec import job_spec
 from ds_dagster.settings import Settings
-from ds_dagster.spark.progress import read_progress
+from ds_dagster.spark.queries.progress import read_progress
 
 STORES = """
 CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = 'postgresql://h:5432/d', 'postgres.username' = 'u');

@@ -31,10 +31,10 @@ from ds_dagster.datatypes import (
 )
 from ds_dagster.datatypes import decimal as decimal_type
 from ds_dagster.errors import DsError
-from ds_dagster.stores.postgres import Postgres
-from ds_dagster.stores.postgres_connection import PostgresAddress
-from ds_dagster.stores.postgres_loader import PostgresLoader
-from ds_dagster.stores.postgres_shapes import ServerColumn, assignment
+from ds_dagster.stores.postgres.connection import PostgresAddress
+from ds_dagster.stores.postgres.kind import Postgres
+from ds_dagster.stores.postgres.loader import PostgresLoader
+from ds_dagster.stores.postgres.shapes import ServerColumn, assignment
 from tests.driven import Driven
 
 FLOAT = Scalar("FLOAT")
@@ -380,8 +380,8 @@ def test_a_deadlock_is_repeated(address: PostgresAddress, schema: str, cursor: A
 def test_a_lock_that_is_not_given_is_the_servers_fault(
     address: PostgresAddress, schema: str, cursor: Any, other: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ds_dagster.stores.postgres_connection.LOCK_MILLIS", 100)
-    monkeypatch.setattr("ds_dagster.stores.postgres_loader.PUBLISH_LOCK_MILLIS", 100)
+    monkeypatch.setattr("ds_dagster.stores.postgres.connection.LOCK_MILLIS", 100)
+    monkeypatch.setattr("ds_dagster.stores.postgres.loader.PUBLISH_LOCK_MILLIS", 100)
     monkeypatch.setattr("ds_dagster.stores.table_sink.PUBLISH_ATTEMPTS", 2)
     monkeypatch.setattr("ds_dagster.stores.table_sink.PUBLISH_PAUSE_SECONDS", 0.1)
     to = target(schema, COUNTS, refresh="full")

@@ -10,10 +10,10 @@ import pytest
 
 from ds_dagster.catalog.slots import default_slot, slot_prefix
 from ds_dagster.cli import slots
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.runtime.control import Control
 from ds_dagster.settings import Settings
-from ds_dagster.stores.postgres_connection import PostgresAddress
+from ds_dagster.stores.postgres.connection import PostgresAddress
 
 pytestmark = pytest.mark.servers
 

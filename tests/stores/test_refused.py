@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.catalog.declared import qualify
+from ds_dagster.catalog.declaring.declared import qualify
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
 from ds_dagster.settings import Settings
 from ds_dagster.sql.statements import Context, WrittenName
-from ds_dagster.stores.memory_loader import MemoryAdmin
-from ds_dagster.stores.postgres_connection import PostgresAddress
+from ds_dagster.stores.memory.loader import MemoryAdmin
+from ds_dagster.stores.postgres.connection import PostgresAddress
 
 ADDRESS = PostgresAddress("pg", "postgresql://db.example:5432/shop", "ana", "hidden-password")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.catalog.property_table import PROPERTIES
+from ds_dagster.catalog.properties.table import PROPERTIES
 from ds_dagster.errors import DsError
-from ds_dagster.stores.memory import Memory
+from ds_dagster.stores.memory.kind import Memory
 from ds_dagster.stores.registry import GROUP, KINDS, built_in, by_name, load_kinds
 
 OTHER = """
-from ds_dagster.stores.memory import Memory
+from ds_dagster.stores.memory.kind import Memory
 
 class Other(Memory):
     name = "OTHER"
@@ -59,7 +59,9 @@ def test_the_same_name_twice_is_refused() -> None:
     assert "MEMORY" in str(refused.value)
 
 
-@pytest.mark.parametrize("value", ["no_such_package:Kind", "ds_dagster.stores.memory:NoKind", "ds_dagster.names:fold"])
+@pytest.mark.parametrize(
+    "value", ["no_such_package:Kind", "ds_dagster.stores.memory.kind:NoKind", "ds_dagster.names:fold"]
+)
 def test_a_package_that_cannot_be_loaded_is_named(value: str) -> None:
     with pytest.raises(DsError) as refused:
         load_kinds([point(value)])

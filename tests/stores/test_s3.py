@@ -23,13 +23,13 @@ from ds_dagster.errors import DsError
 from ds_dagster.files.address import FileFacts, FilesAddress, FileStore
 from ds_dagster.files.layout import column_folders, columns_of_path, is_hidden
 from ds_dagster.files.rows import FileFormat, read_rows
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.files import position as positions
 from ds_dagster.spark.files.position import Position, hash_of
 from ds_dagster.stores.registry import KINDS
-from ds_dagster.stores.s3_admin import S3Admin
-from ds_dagster.stores.s3_loader import WRITERS, WrittenFormat
+from ds_dagster.stores.s3.admin import S3Admin
+from ds_dagster.stores.s3.loader import WRITERS, WrittenFormat
 from tests.fixtures.lake import s3_bucket
 
 FOLDER = "'uris' = 'file:///data/files'"

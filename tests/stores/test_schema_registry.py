@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from ds_dagster.catalog.io_spec import RegistrySpec
-from ds_dagster.catalog.protobuf import read_text
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.relation import Column
-from ds_dagster.catalog.schema_formats import FORMATS
-from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.catalog.schemas.formats import FORMATS
+from ds_dagster.catalog.schemas.protobuf import read_text
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError
 from ds_dagster.stores.schema_registry import RegisteredSchema, SchemaRegistry

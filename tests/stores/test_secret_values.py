@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from ds_dagster.catalog.properties.secret_types import SecretType
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.secret import SecretDefinition
-from ds_dagster.catalog.secret_properties import SecretType
-from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, ExternalError, UserError
 from ds_dagster.sql.statements import Origin

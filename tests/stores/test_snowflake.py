@@ -36,10 +36,10 @@ from ds_dagster.datatypes import (
 )
 from ds_dagster.datatypes import decimal as decimal_type
 from ds_dagster.errors import DsError
-from ds_dagster.stores.snowflake import Snowflake
-from ds_dagster.stores.snowflake_admin import SnowflakeAdmin
-from ds_dagster.stores.snowflake_connection import SnowflakeAddress
-from ds_dagster.stores.snowflake_loader import SnowflakeLoader
+from ds_dagster.stores.snowflake.admin import SnowflakeAdmin
+from ds_dagster.stores.snowflake.connection import SnowflakeAddress
+from ds_dagster.stores.snowflake.kind import Snowflake
+from ds_dagster.stores.snowflake.loader import SnowflakeLoader
 from tests import snowflake_server
 from tests.driven import Driven
 from tests.snowflake_server import DATABASE

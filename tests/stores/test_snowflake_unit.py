@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ds_dagster.catalog.builder import declare
+from ds_dagster.catalog.declaring.builder import declare
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.catalog.ledger import Tip
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.store import StoreDefinition
-from ds_dagster.catalog.values import PropertyValue
 from ds_dagster.datatypes import (
     BIGINT,
     BOOLEAN,
@@ -39,15 +39,15 @@ from ds_dagster.datatypes import (
     decimal,
 )
 from ds_dagster.errors import DsError
-from ds_dagster.project import Project, load_project
+from ds_dagster.project.load import Project, load_project
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file
 from ds_dagster.stores.registry import KINDS
-from ds_dagster.stores.snowflake import Snowflake
-from ds_dagster.stores.snowflake_connection import CALL_SECONDS, SnowflakeAddress, load_key
-from ds_dagster.stores.snowflake_names import account_name, column_name, shown_path, split_path, stored_name
-from ds_dagster.stores.snowflake_statements import PUBLISHED, Statements
-from ds_dagster.stores.snowflake_tables import Existing, Names, accepts, goes_direct, is_ours, shape_difference
+from ds_dagster.stores.snowflake.connection import CALL_SECONDS, SnowflakeAddress, load_key
+from ds_dagster.stores.snowflake.kind import Snowflake
+from ds_dagster.stores.snowflake.names import account_name, column_name, shown_path, split_path, stored_name
+from ds_dagster.stores.snowflake.statements import PUBLISHED, Statements
+from ds_dagster.stores.snowflake.tables import Existing, Names, accepts, goes_direct, is_ours, shape_difference
 
 SECRET = "marked-secret-of-snowflake"
 BASE = {

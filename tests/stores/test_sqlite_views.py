@@ -14,9 +14,9 @@ from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, ArrayType, DataType, decimal
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
-from ds_dagster.stores.sqlite_loader import SqliteLoader
-from ds_dagster.stores.sqlite_reader import SqliteAdmin, open_views, view_columns
-from ds_dagster.stores.sqlite_views import SqliteViews, file_name, view_path
+from ds_dagster.stores.sqlite.loader import SqliteLoader
+from ds_dagster.stores.sqlite.reader import SqliteAdmin, open_views, view_columns
+from ds_dagster.stores.sqlite.views import SqliteViews, file_name, view_path
 from tests.driven import Driven
 
 NAME = QualifiedName("db", "public", "visits")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.project import compile_texts
+from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import shared_session

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ds_dagster.clock import Clock
 from ds_dagster.errors import error
-from ds_dagster.runtime.clock import Clock
 from ds_dagster.runtime.status import EngineStatus
 
 

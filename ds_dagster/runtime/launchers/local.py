@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError, error
-from ds_dagster.runtime.clock import Clock
-from ds_dagster.runtime.environment import inherited
-from ds_dagster.runtime.locks import FileLock
-from ds_dagster.runtime.places import Places
+from ds_dagster.runtime.processes.environment import inherited
+from ds_dagster.runtime.processes.locks import FileLock
+from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import EngineStatus
 from ds_dagster.settings import Settings
 

@@ -2,7 +2,7 @@
 
 Kinesis has no transactions and keeps nothing for a writer, so whether a batch was written cannot be told: neither
 CHECKPOINT_BEHIND_SINK nor SINK_BEHIND_CHECKPOINT is ever noticed. A stream that was deleted and made again is
-(TARGET_GONE): the checkpoint remembers when it was made, see :mod:`ds_dagster.spark.sink_account`.
+(TARGET_GONE): the checkpoint remembers when it was made, see :mod:`ds_dagster.spark.queries.sink_account`.
 """
 
 from __future__ import annotations

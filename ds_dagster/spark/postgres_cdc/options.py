@@ -15,7 +15,7 @@ from ds_dagster.datatypes import StructType
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.spark.postgres_cdc.rows import Shape, Wanted
-from ds_dagster.spark.typemap import from_spark
+from ds_dagster.spark.records.typemap import from_spark
 
 SLOT = re.compile(r"[a-z0-9_]{1,63}")
 WAL_BYTES_OF_A_RECORD = 128

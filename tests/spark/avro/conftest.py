@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.io_spec import ReadSpec, WriteSpec
+from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.store import ReadOptions
-from ds_dagster.catalog.values import PropertyValue
+from ds_dagster.engine.schemas import known_schemas, with_schemas
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project import Project, compile_texts
-from ds_dagster.runtime.worker_schemas import known_schemas, with_schemas
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.stores.registry import KINDS
 from tests.avro_registry import AvroRegistry
 from tests.spark.conftest import Bench, settings_in

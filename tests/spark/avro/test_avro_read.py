@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ds_dagster.errors import ExternalError, UserError
-from ds_dagster.spark import query as face
+from ds_dagster.spark.queries import query as face
 from tests.avro_registry import AvroRegistry
 from tests.spark.avro.conftest import AvroBench, field, framed, record
 

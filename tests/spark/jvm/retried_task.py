@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
 from ds_dagster.jars import driver_jars
 from ds_dagster.settings import EngineSettings, Settings
-from ds_dagster.spark.checkpoint_tip import checkpoint_tip
+from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.jvm import KAFKA_SINK, operators
 from ds_dagster.spark.session import build_session
-from ds_dagster.spark.sink_account import Account
+from ds_dagster.spark.queries.sink_account import Account
 
 JOB = "retried"
 

@@ -1,5 +1,5 @@
-"""Half a million rows of a key, 500 MB, leave at once in a JVM of 512 MB: run as
-``python -m tests.spark.jvm.small_heap KIND FOLDER``; prints how many leave."""
+"""Half a million rows of a key, 500 MB, leave at once in a JVM of 512 MB: run as ``python -m tests.spark.jvm.small_heap
+KIND FOLDER``; prints how many leave."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from pyspark.sql import functions as fn
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
-from ds_dagster.spark.clock_config import ClockConfig, InputTime
-from ds_dagster.spark.ticks import temporal_input, timed_reader, with_ticks
+from ds_dagster.spark.clocks.config import ClockConfig, InputTime
+from ds_dagster.spark.clocks.ticks import temporal_input, timed_reader, with_ticks
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 SECOND = 1_000_000

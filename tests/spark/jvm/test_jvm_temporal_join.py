@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from ds_dagster.spark.clock_config import ClockConfig, InputTime
-from ds_dagster.spark.ticks import temporal_input
+from ds_dagster.spark.clocks.config import ClockConfig, InputTime
+from ds_dagster.spark.clocks.ticks import temporal_input
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("buckets")]
 SECOND = 1_000_000

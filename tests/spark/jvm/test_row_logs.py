@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.spark.checkpoint_tip import checkpoint_tip
+from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.jvm import NO_REPLAY, operator_error
 from tests.spark.jvm.test_jvm_sink import fill, ids, remove_batches, run, source, write
 

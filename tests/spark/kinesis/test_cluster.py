@@ -12,7 +12,7 @@ import pytest
 
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.spark.kinesis import source
-from ds_dagster.stores.kinesis import Kinesis
+from ds_dagster.stores.kinesis.kind import Kinesis
 from tests.spark.kinesis.aggregates import aggregate
 
 pytestmark = pytest.mark.servers
@@ -88,7 +88,7 @@ def test_the_store_asks_for_it_on_clusters_only(compile_kinesis):
 
 @pytest.fixture
 def compile_kinesis(tmp_path: Path):
-    from ds_dagster.project import compile_texts
+    from ds_dagster.project.load import compile_texts
     from ds_dagster.settings import Settings
 
     sql = (

@@ -17,7 +17,7 @@ from ds_dagster.aws_session import aws_client
 from ds_dagster.errors import DsError, ExternalError, UserError
 from ds_dagster.spark.kinesis import admin
 from ds_dagster.spark.kinesis.options import Connection
-from ds_dagster.stores.kinesis_admin import KinesisAdmin
+from ds_dagster.stores.kinesis.admin import KinesisAdmin
 
 pytestmark = pytest.mark.servers
 ROLE = "arn:aws:iam::123456789012:role/reader"

@@ -16,15 +16,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
-from ds_dagster.catalog.values import PropertyValue
-from ds_dagster.catalog.values import resolve as resolve_value
+from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.properties.values import resolve as resolve_value
 from ds_dagster.local import postgres as local_postgres
 from ds_dagster.local.server import Home, read_record, start_server, stop_server
-from ds_dagster.plan.nodes import Scan
-from ds_dagster.project import Project, compile_texts
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.settings import EngineSettings, Settings
-from ds_dagster.spark import query as face
-from ds_dagster.spark.query import PreparedQuery
+from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.query import PreparedQuery
 from ds_dagster.stores.registry import KINDS
 
 DEADLINE = 90.0

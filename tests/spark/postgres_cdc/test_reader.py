@@ -91,7 +91,7 @@ def open_reader(database: Any, tmp_path: Path) -> Iterator[Callable[..., Reader]
 
     def make(columns: StructType, key: str = "", tables: str = "s.t", **more: str) -> Reader:
         options = {
-            "connector": "ds_dagster.stores.postgres_connection:PostgresAddress",
+            "connector": "ds_dagster.stores.postgres.connection:PostgresAddress",
             "store": "pg",
             "url": database.url,
             "username": "postgres",

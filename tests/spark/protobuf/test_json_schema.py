@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.schemas import HEADERS
+from ds_dagster.spark.records.schemas import HEADERS
 from tests.avro_registry import AvroRegistry
 from tests.spark.avro.conftest import AvroBench
 from tests.spark.avro.test_avro_write import ROW, TYPES

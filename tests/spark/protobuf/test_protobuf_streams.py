@@ -10,9 +10,9 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.json_format import MessageToDict
 
-from ds_dagster.catalog.protobuf import read_text
+from ds_dagster.catalog.schemas.protobuf import read_text
 from ds_dagster.errors import UserError
-from ds_dagster.spark import query as face
+from ds_dagster.spark.queries import query as face
 from tests.protobuf_files import classes, descriptor_set, proto_file, text_of
 from tests.spark.avro.conftest import AvroBench
 from tests.spark.avro.test_avro_write import ROW, TYPES
@@ -254,9 +254,9 @@ def test_messages_of_a_descriptor_are_read_and_written_bare(bench: AvroBench) ->
 
 
 def test_the_digits_of_a_decimal_come_back_from_its_schema() -> None:
-    from ds_dagster.catalog.protobuf_schema import sink_schema
     from ds_dagster.catalog.relation import Column
-    from ds_dagster.catalog.schema_formats import FORMATS
+    from ds_dagster.catalog.schemas.formats import FORMATS
+    from ds_dagster.catalog.schemas.protobuf_schema import sink_schema
     from ds_dagster.datatypes import Scalar
 
     made = sink_schema("d-value", "d", [Column("m", Scalar("DECIMAL", precision=12, scale=2))])

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.schemas import HEADERS
+from ds_dagster.spark.records.schemas import HEADERS
 from tests.avro_registry import AvroRegistry
 from tests.protobuf_files import classes, descriptor_set, proto_file, text_of
 

@@ -1,0 +1,1 @@
+"""CREATE and UPDATE statements → declared stores, relations, schemas; and what they leave out."""

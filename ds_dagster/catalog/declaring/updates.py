@@ -1,0 +1,67 @@
+"""UPDATE STORE and UPDATE SCHEMA_REGISTRY: properties that another statement adds to a declaration.
+
+Files have no order, so an update is no step in time: the declaration holds the properties of its CREATE and of all its
+updates. An update wins over CREATE; the same property in two updates would depend on an order and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ds_dagster.catalog.properties.spec import PropertyIndex
+from ds_dagster.catalog.records import Findings
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import did_you_mean
+from ds_dagster.sql.statements import Property, Statement, UpdateConnection
+
+FIXED = ("type", "access_region")
+"""What an update may not change: the rest of a declaration depends on it."""
+UNKNOWN: Mapping[str, str] = {"store": "UNKNOWN_STORE", "schema_registry": "UNKNOWN_SCHEMA_REGISTRY"}
+
+
+def updates_of(
+    statements: Iterable[Statement], what: str, declared: Iterable[str], findings: Findings
+) -> Mapping[str, tuple[UpdateConnection, ...]]:
+    """Updates of stores or of schema registries, by lower-case name; those of something that is declared nowhere are
+    refused."""
+    names = {name.lower(): name for name in declared}
+    found: dict[str, tuple[UpdateConnection, ...]] = {}
+    for statement in statements:
+        if not isinstance(statement, UpdateConnection) or statement.what != what:
+            continue
+        name = str(statement.name)
+        if name.lower() in names:
+            found[name.lower()] = (*found.get(name.lower(), ()), statement)
+        else:
+            nearest = did_you_mean(name, names.values())
+            findings.add(error(UNKNOWN[what], span=statement.name.span, name=name, nearest=nearest))
+    return found
+
+
+def merged(
+    properties: Iterable[Property], updates: Iterable[UpdateConnection], index: PropertyIndex
+) -> tuple[Property, ...]:
+    """The properties of a declaration with those of its updates."""
+    added = {_canonical(item, index): item for update in updates for item in update.properties}
+    kept = (item for item in properties if _canonical(item, index) not in added)
+    return (*kept, *added.values())
+
+
+def refused_updates(updates: Sequence[UpdateConnection], index: PropertyIndex) -> Iterator[DsError]:
+    """UPDATE_NOT_ALLOWED and UPDATE_TWICE."""
+    seen: dict[str, Property] = {}
+    for update in updates:
+        for item in update.properties:
+            name = _canonical(item, index)
+            if name in FIXED:
+                what = update.what.upper()
+                yield error("UPDATE_NOT_ALLOWED", span=item.span, name=item.name, what=what, target=str(update.name))
+            elif name in seen:
+                other = seen[name].span
+                yield error("UPDATE_TWICE", span=item.span, name=item.name, target=str(update.name), other=other)
+            seen.setdefault(name, item)
+
+
+def _canonical(item: Property, index: PropertyIndex) -> str:
+    spec = index.find(item.name)
+    return item.name if spec is None or spec.name.endswith("*") else spec.name

@@ -1,0 +1,1 @@
+"""WITH properties: the one table of them, and their values."""

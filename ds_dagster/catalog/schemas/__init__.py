@@ -1,0 +1,1 @@
+"""Schemas of records (Avro, Protobuf, JSON Schema) ↔ columns, and where schemas are kept."""

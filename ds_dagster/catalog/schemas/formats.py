@@ -1,0 +1,244 @@
+"""Formats whose records need a schema: what each does with one. The only place that tells them apart.
+
+A schema is text: Avro and JSON Schema as a registry gives them, Protobuf as base64 of a set of file descriptors.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from ds_dagster.catalog.io_spec import SchemaPart, SchemaSpec, WriteSpec
+from ds_dagster.catalog.relation import Column, Relation, SchemaFormatName
+from ds_dagster.catalog.schemas import avro, json_schema, protobuf, protobuf_schema
+from ds_dagster.datatypes import DataType
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+
+Named = tuple[str, tuple[Column, ...]]
+"""Name and columns of a sink's records."""
+WHOLE = "(all)"
+"""Stands for the fields of a schema that has none: a number, a text, anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFormat:
+    """One format.
+
+    Attributes:
+        name: as in ``value.format``.
+        title: as people call it.
+        type: as registries call it.
+        suffix: of the project's copies of schemas.
+        sink: (subject, name, columns, base or empty, span) → schema of a sink's records.
+        fields: a schema's fields with their types, None where no SQL type holds one, and how people read them.
+        same: whether two schemas say the same.
+        difference: in words.
+        copied: schema → text of the project's copy; ``recorded`` the way back.
+        message: full name of the message that a sink's schema describes; empty where records have no such thing.
+    """
+
+    name: SchemaFormatName
+    title: str
+    type: str
+    suffix: str
+    sink: Callable[[str, str, Sequence[Column], str, Span | None], str]
+    fields: Callable[[str], Sequence[tuple[str, DataType | None, str]]]
+    same: Callable[[str, str], bool]
+    difference: Callable[[str, str], str]
+    copied: Callable[[str], str]
+    recorded: Callable[[str], str]
+    message: Callable[[str], str] = lambda _schema: ""
+
+
+# --- Avro -------------------------------------------------------------------------------------------------------------
+
+
+def _avro_sink(subject: str, name: str, columns: Sequence[Column], base: str, span: Span | None) -> str:
+    return json.dumps(avro.sink_schema(subject, name, columns, base, span))
+
+
+def _avro_fields(schema: str) -> Sequence[tuple[str, DataType | None, str]]:
+    parsed = avro.parse_avro(schema)
+    if not isinstance(parsed, dict) or parsed["type"] != "record":
+        return [(WHOLE, None, avro.shown(parsed))]
+    read = [(one["name"], avro.sql_type(one["type"]), avro.shown(one["type"])) for one in parsed["fields"]]
+    return [(name, found[0] if found else None, told) for name, found, told in read]
+
+
+def _same_avro(old: str, new: str) -> bool:
+    return bool(avro.parse_avro(old) == avro.parse_avro(new))
+
+
+def _indented(text: str) -> str:
+    return json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
+
+
+# --- Protobuf ---------------------------------------------------------------------------------------------------------
+
+
+def message_fields(schema: str, message: str = "") -> Sequence[tuple[str, DataType | None, str]]:
+    """Fields of a message of a set of descriptors; without a name of the first one of the last file."""
+    found = protobuf.read_text(schema)
+    types = protobuf.Types.of(found)
+    name = message or protobuf_schema.message_of(schema)
+    return [
+        (one.name, protobuf.sql_type(one, types), protobuf.shown(one, types))
+        for one in types.messages[f".{name}"].field
+    ]
+
+
+def _descriptor_copy(schema: str) -> str:
+    """The messages for people, the descriptors for us."""
+    types = protobuf.Types.of(protobuf.read_text(schema))
+    told = {
+        name: {one.name: f"{protobuf.shown(one, types)} = {one.number}" for one in types.messages[f".{name}"].field}
+        for name in types.names()
+    }
+    return json.dumps({"messages": told, "descriptors": schema}, indent=2) + "\n"
+
+
+def _copied_descriptor(text: str) -> str:
+    try:
+        found = json.loads(text)["descriptors"]
+    except (json.JSONDecodeError, KeyError, TypeError) as problem:
+        raise error("PROTOBUF_SCHEMA_UNREADABLE", reason="its copy in the project is damaged") from problem
+    return str(found)
+
+
+# --- JSON Schema ------------------------------------------------------------------------------------------------------
+
+
+def _json_fields(schema: str) -> Sequence[tuple[str, DataType | None, str]]:
+    parsed = json_schema.parse_schema(schema)
+    found = json_schema.properties_of(parsed)
+    if not found:
+        return [(WHOLE, None, json_schema.shown(parsed))]
+    return [(name, type_, json_schema.shown(part)) for name, (part, type_) in found.items()]
+
+
+FORMATS: Mapping[str, SchemaFormat] = MappingProxyType(
+    {
+        "avro": SchemaFormat(
+            "avro", "Avro", "AVRO", ".avsc", _avro_sink, _avro_fields, _same_avro, avro.difference, _indented, str
+        ),
+        "protobuf": SchemaFormat(
+            "protobuf",
+            "Protobuf",
+            "PROTOBUF",
+            ".proto.json",
+            protobuf_schema.sink_schema,
+            message_fields,
+            protobuf_schema.same,
+            protobuf_schema.difference,
+            _descriptor_copy,
+            _copied_descriptor,
+            protobuf_schema.message_of,
+        ),
+        "json_schema": SchemaFormat(
+            "json_schema",
+            "JSON Schema",
+            "JSON",
+            ".schema.json",
+            json_schema.sink_schema,
+            _json_fields,
+            json_schema.same,
+            json_schema.difference,
+            _indented,
+            str,
+        ),
+    }
+)
+"""By name."""
+
+
+# --- relations --------------------------------------------------------------------------------------------------------
+
+
+def key_part(sink: Relation) -> Named:
+    """Name and columns of the records that are a sink's keys."""
+    by_name = {column.name: column for column in sink.columns}
+    names = sink.key.columns or sink.primary_key
+    return f"{sink.entity}_key", tuple(by_name[name] for name in names)
+
+
+def value_part(sink: Relation) -> Named:
+    """The same of its values."""
+    return sink.entity, tuple(column for column in sink.columns if column.name not in sink.key.exclude)
+
+
+def parts_of(relation: Relation) -> Sequence[tuple[str, SchemaFormat, Named]]:
+    """(value or key, format, name and columns) of the parts of a sink's records whose schemas a registry keeps."""
+    found = []
+    if relation.value_format in FORMATS and relation.value_descriptor is None:
+        found.append(("value", FORMATS[relation.value_format], value_part(relation)))
+    if relation.key.format in FORMATS and relation.key_descriptor is None:
+        found.append(("key", FORMATS[relation.key.format], key_part(relation)))
+    return found
+
+
+def check_sink_columns(sink: Relation) -> None:
+    """The columns of a sink have names and types that its formats know.
+
+    Raises:
+        UserError: what :attr:`SchemaFormat.sink` refuses, PROTOBUF_FIELD_MISSING, PROTOBUF_FIELD_TYPE.
+    """
+    from ds_dagster.catalog.schemas.descriptors import check_message
+
+    for part, format_, named in parts_of(sink):
+        format_.sink(f"{sink.entity}-{part}", *named, "", sink.span)
+    check_message(sink.value_descriptor, value_part(sink)[1], sink.span)
+    if sink.key_descriptor is not None:
+        check_message(sink.key_descriptor, key_part(sink)[1], sink.span)
+
+
+def offline_schemas(write: WriteSpec, sink: Relation) -> WriteSpec:
+    """With the schemas as they are where nothing is registered, under no id: to look at, not to write with.
+
+    Raises:
+        UserError: what :attr:`SchemaFormat.sink` refuses.
+    """
+    if write.schemas is None:
+        return write
+    return replace(write, schemas=with_parts(write.schemas, sink, _unregistered))
+
+
+def with_parts(spec: SchemaSpec, sink: Relation, made: Callable[[SchemaPart, Named], SchemaPart]) -> SchemaSpec:
+    """The same with what ``made`` gives for each of its parts."""
+    value = made(spec.value, value_part(sink)) if spec.value is not None else None
+    key = made(spec.key, key_part(sink)) if spec.key is not None else None
+    return replace(spec, value=value, key=key)
+
+
+def _unregistered(part: SchemaPart, named: Named) -> SchemaPart:
+    if part.file:
+        return described(part)
+    format_ = FORMATS[part.format]
+    schema = format_.sink(part.subject, *named, "", None)
+    return replace(part, id=0, schema=schema, message=format_.message(schema))
+
+
+def with_descriptors(spec: SchemaSpec | None) -> SchemaSpec | None:
+    """The same with the descriptors of the project's files.
+
+    Raises:
+        UserError: DESCRIPTOR_FILE_INVALID.
+    """
+    if spec is None:
+        return None
+    value, key = (described(part) if part is not None and part.file else part for part in (spec.value, spec.key))
+    return replace(spec, value=value, key=key)
+
+
+def described(part: SchemaPart) -> SchemaPart:
+    """A part with the descriptors of its file.
+
+    Raises:
+        UserError: DESCRIPTOR_FILE_INVALID.
+    """
+    from ds_dagster.catalog.schemas.descriptors import file_content
+
+    return replace(part, schema=base64.b64encode(file_content(part.file)).decode("ascii"))

@@ -1,0 +1,361 @@
+"""The Protobuf schema of a sink's records from its columns, what of a base it keeps, how two schemas differ.
+
+Rules: the first message of the base is the one that is written. A field whose type holds its column stays as it is,
+with its number, made ``optional`` where its column may be NULL. A column of another type gets a new field with a number
+nobody had; the message of a STRUCT is changed inside. The numbers and names of fields that go are reserved (Protobuf,
+"Updating a message type"). Scalars that may be NULL are ``optional``; NULL of others is a field that is not there, for
+lists and maps an empty one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from ds_dagster.catalog.relation import Column
+from ds_dagster.catalog.schemas import protobuf
+from ds_dagster.catalog.schemas.protobuf import BYTES, MESSAGE, OPTIONAL, REPEATED, REQUIRED, Proto, Types
+from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import DsError, UserError, error
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+WRITTEN: Mapping[str, int | str] = MappingProxyType(
+    {
+        "BOOLEAN": protobuf.BOOL,
+        "VARCHAR": protobuf.STRING,
+        **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER"), protobuf.INT32),
+        "BIGINT": protobuf.INT64,
+        "FLOAT": protobuf.FLOAT,
+        "DOUBLE": protobuf.DOUBLE,
+        "VARBINARY": BYTES,
+        "DATE": protobuf.DATE,
+        "TIME": protobuf.TIME,
+        "TIMESTAMP": protobuf.TIMESTAMP,
+        "TIMESTAMP_LTZ": protobuf.TIMESTAMP,
+        "DECIMAL": protobuf.DECIMAL,
+    }
+)
+"""Scalar name → type of a new field, or the message that stands for it."""
+IMPORTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        protobuf.DATE: ("google/type/date.proto",),
+        protobuf.TIME: ("google/type/timeofday.proto",),
+        protobuf.TIMESTAMP: ("google/protobuf/timestamp.proto",),
+        protobuf.DECIMAL: ("confluent/type/decimal.proto", protobuf.META),
+    }
+)
+MAP_KEYS = ("VARCHAR", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN")
+RESERVED_NUMBERS = range(19_000, 20_000)
+"""Numbers that Protobuf keeps for itself."""
+
+
+def sink_schema(subject: str, name: str, columns: Sequence[Column], base: str = "", span: Span | None = None) -> str:
+    """The schema of records of these columns: a set of files as base64, the message first in its last file.
+
+    Args:
+        subject: for messages.
+        name: of the message where there is no base; other characters than letters, digits and _ become _.
+        columns: in order.
+        base: schema whose fields are kept where they fit; empty without.
+        span: for messages.
+
+    Raises:
+        UserError: PROTOBUF_NAME_INVALID, PROTOBUF_TYPE_UNWRITABLE, PROTOBUF_SCHEMA_UNREADABLE of the base.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    found = protobuf.read_text(base) if base else None
+    file = FileDescriptorProto(syntax="proto3")
+    if found is not None:
+        file.CopyFrom(found.file[-1])
+    else:
+        own = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        file.message_type.add(name=own if NAME.fullmatch(own) else f"_{own}")
+    file.name = f"{subject}.proto"
+    types = Types.of(found) if found is not None else Types({})
+    writer = _Writer(subject, span, file, types)
+    writer.write(file.message_type[0], f".{protobuf.full_name(file, file.message_type[0])}", columns)
+    others = list(found.file[:-1]) if found is not None else []
+    return protobuf.set_text([*others, file])
+
+
+class _Writer:
+    """One schema on its way."""
+
+    def __init__(self, subject: str, span: Span | None, file: Proto, types: Types) -> None:
+        self.subject = subject
+        self.span = span
+        self.file = file
+        self.types = types
+
+    def write(self, message: Proto, path: str, columns: Sequence[Column]) -> None:
+        """Makes a message hold these columns, in order, and nothing else."""
+        self._check_names(columns)
+        before = {one.name: one for one in _copies(message.field)}
+        real = [one.name for one in message.oneof_decl]
+        synthetic = {real[one.oneof_index] for one in before.values() if one.proto3_optional}
+        free = _free_numbers(message)
+        made: list[Proto] = []
+        for column in columns:
+            kept = self._kept(column, before.get(column.name), path)
+            if kept is None:
+                base = before.pop(column.name, None)
+                _reserve(message, [base] if base is not None else [], names=False)
+                kept = self._field(message, path, column, next(free))
+            before.pop(column.name, None)
+            made.append(kept)
+        _reserve(message, before.values(), names=True)
+        del message.field[:]
+        message.field.extend(sorted(made, key=lambda one: one.number))
+        _settle_oneofs(message, [name for name in real if name not in synthetic], real)
+        _drop_entries(message, path)
+
+    def _check_names(self, columns: Sequence[Column]) -> None:
+        """Names Protobuf knows, no two of which become one in its JSON."""
+        seen: set[str] = set()
+        for column in columns:
+            plain = column.name.replace("_", "").lower()
+            if not NAME.fullmatch(column.name) or plain in seen:
+                span = column.span or self.span
+                raise error("PROTOBUF_NAME_INVALID", span=span, subject=self.subject, name=column.name)
+            seen.add(plain)
+
+    def _kept(self, column: Column, field: Proto | None, path: str) -> Proto | None:
+        """The base's field where it can hold the column; it becomes optional, and the message of a STRUCT is changed,
+        where the column asks for that."""
+        if field is None:
+            return None
+        if self._evolves(column.type, field, path):
+            return field
+        if not protobuf.fits(column.type, field, self.types) or _other_digits(column.type, field):
+            return None
+        if column.nullable and field.label == REQUIRED:
+            field.label = OPTIONAL
+        if column.nullable and field.label == OPTIONAL and not protobuf.has_presence(field, self.file):
+            field.proto3_optional = True
+        return field
+
+    def _evolves(self, type_: DataType, field: Proto, path: str) -> bool:
+        """Whether a field's own nested message now holds a STRUCT, or the elements of an ARRAY of them."""
+        is_list = isinstance(type_, ArrayType)
+        struct = type_.element if isinstance(type_, ArrayType) else type_
+        own = field.type == MESSAGE and field.type_name.rpartition(".")[0] == path
+        if not own or not isinstance(struct, StructType) or is_list != (field.label == REPEATED):
+            return False
+        message = _nested(self.file, field.type_name)
+        if message is None or message.options.map_entry:
+            return False
+        self.write(message, field.type_name, _columns_of(struct))
+        return True
+
+    def _field(self, message: Proto, path: str, column: Column, number: int) -> Proto:
+        from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+        made = FieldDescriptorProto(name=column.name, number=number, label=OPTIONAL)
+        type_ = column.type
+        if isinstance(type_, MapType):
+            made.label = REPEATED
+            self._map(made, message, path, column, type_)
+        elif isinstance(type_, ArrayType):
+            made.label = REPEATED
+            self._type(made, message, path, column, type_.element)
+        else:
+            self._type(made, message, path, column, type_)
+            if column.nullable and made.type != MESSAGE and self.file.syntax == "proto3":
+                made.proto3_optional = True
+        return made
+
+    def _type(self, made: Proto, message: Proto, path: str, column: Column, type_: DataType) -> None:
+        if isinstance(type_, StructType):
+            made.type = MESSAGE
+            name = _free_name(message, _camel(made.name))
+            nested = message.nested_type.add(name=name)
+            made.type_name = f"{path}.{name}"
+            self.write(nested, made.type_name, _columns_of(type_))
+            return
+        if not isinstance(type_, Scalar):
+            raise self._refused(column, "a list or map inside of a list or map has no form there: put it into a STRUCT")
+        written = WRITTEN[type_.name]
+        if isinstance(written, int):
+            made.type = written
+            return
+        made.type, made.type_name = MESSAGE, written
+        self._import(IMPORTS[written])
+        if type_.name == "DECIMAL":
+            protobuf.tell_digits(made, type_)
+
+    def _map(self, made: Proto, message: Proto, path: str, column: Column, type_: MapType) -> None:
+        if not isinstance(type_.key, Scalar) or type_.key.name not in MAP_KEYS:
+            raise self._refused(column, "keys of maps are text, whole numbers or BOOLEAN there: CAST them")
+        name = f"{_camel(made.name)}Entry"
+        _remove(message.nested_type, name)
+        entry = message.nested_type.add(name=name)
+        entry.options.map_entry = True
+        for number, (part, inside) in enumerate((("key", type_.key), ("value", type_.value)), 1):
+            field = entry.field.add(name=part, number=number, label=OPTIONAL)
+            self._type(field, message, path, column, inside)
+        made.type, made.type_name = MESSAGE, f"{path}.{name}"
+
+    def _import(self, names: Iterable[str]) -> None:
+        self.file.dependency.extend(name for name in names if name not in self.file.dependency)
+
+    def _refused(self, column: Column, fix: str) -> DsError:
+        span = column.span or self.span
+        params = {"subject": self.subject, "column": column.name, "fix": fix}
+        return error("PROTOBUF_TYPE_UNWRITABLE", span=span, type=column.type, **params)
+
+
+def _columns_of(struct: StructType) -> tuple[Column, ...]:
+    return tuple(Column(one.name, one.type) for one in struct.fields)
+
+
+def _copies(fields: Iterable[Proto]) -> list[Proto]:
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+    found = []
+    for one in fields:
+        copy = FieldDescriptorProto()
+        copy.CopyFrom(one)
+        found.append(copy)
+    return found
+
+
+def _other_digits(type_: DataType, field: Proto) -> bool:
+    """Whether a field tells other digits than its DECIMAL has."""
+    if not isinstance(type_, Scalar) or type_.name != "DECIMAL" or field.type_name != protobuf.DECIMAL:
+        return False
+    told = protobuf.decimal_of(field)
+    return told is not None and told != Scalar("DECIMAL", precision=type_.precision or 10, scale=type_.scale or 0)
+
+
+def _free_numbers(message: Proto) -> Iterator[int]:
+    taken = [one.number for one in message.field]
+    taken += [span.end - 1 for span in (*message.reserved_range, *message.extension_range) if span.end < 2**29]
+    return (number for number in range(max(taken, default=0) + 1, 2**29) if number not in RESERVED_NUMBERS)
+
+
+def _reserve(message: Proto, gone: Iterable[Proto], *, names: bool) -> None:
+    for one in gone:
+        message.reserved_range.add(start=one.number, end=one.number + 1)
+        if names:
+            message.reserved_name.append(one.name)
+
+
+def _settle_oneofs(message: Proto, kept: Sequence[str], before: Sequence[str]) -> None:
+    """The oneofs that still have members, and behind them one of its own for each optional scalar."""
+    members: dict[str, list[Proto]] = {}
+    single: list[Proto] = []
+    for field in message.field:
+        if field.proto3_optional:
+            single.append(field)
+        elif field.HasField("oneof_index"):
+            members.setdefault(before[field.oneof_index], []).append(field)
+    options = {one.name: one for one in message.oneof_decl}
+    declared = [options[name] for name in kept if name in members]
+    names = [one.name for one in declared]
+    del message.oneof_decl[:]
+    message.oneof_decl.extend(declared)
+    for index, name in enumerate(names):
+        for field in members[name]:
+            field.oneof_index = index
+    taken = {*names, *(field.name for field in message.field)}
+    for field in single:
+        own = f"_{field.name}"
+        while own in taken:
+            own = f"X{own}"
+        taken.add(own)
+        field.oneof_index = len(message.oneof_decl)
+        message.oneof_decl.add(name=own)
+
+
+def _drop_entries(message: Proto, path: str) -> None:
+    """Entries of maps that are gone."""
+    used = {field.type_name for field in message.field}
+    for one in [one.name for one in message.nested_type if one.options.map_entry]:
+        if f"{path}.{one}" not in used:
+            _remove(message.nested_type, one)
+
+
+def _remove(messages: Proto, name: str) -> None:
+    for index, one in enumerate(messages):
+        if one.name == name:
+            del messages[index]
+            return
+
+
+def _nested(file: Proto, name: str) -> Proto | None:
+    """The message of a full name in a file, to change it."""
+    within = f".{file.package}." if file.package else "."
+    among, found = file.message_type, None
+    for part in name.removeprefix(within).split("."):
+        found = next((one for one in among if one.name == part), None)
+        if found is None:
+            return None
+        among = found.nested_type
+    return found
+
+
+def _camel(name: str) -> str:
+    """As protoc names the entries of a map."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) or "_"
+
+
+def _free_name(message: Proto, wanted: str) -> str:
+    taken = {one.name for one in (*message.nested_type, *message.enum_type)}
+    taken |= {f"{_camel(one.name)}Entry" for one in message.field}
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}{number}"
+    return name
+
+
+# --- comparing --------------------------------------------------------------------------------------------------------
+
+
+def message_of(schema: str) -> str:
+    """Full name of the message that a sink's schema describes."""
+    file = protobuf.read_text(schema).file[-1]
+    return protobuf.full_name(file, file.message_type[0])
+
+
+def same(old: str, new: str) -> bool:
+    """Whether two schemas say the same; names of files and names in JSON that follow from the field's do not count."""
+    return _plain(old) == _plain(new)
+
+
+def _plain(text: str) -> list[bytes]:
+    found = protobuf.read_text(text)
+    for file in found.file:
+        file.name = ""
+        file.ClearField("source_code_info")
+        imports = sorted(file.dependency)
+        del file.dependency[:]
+        file.dependency.extend(imports)
+        for message in Types.of(found).messages.values():
+            for field in message.field:
+                field.ClearField("json_name")
+    return [file.SerializeToString(deterministic=True) for file in found.file]
+
+
+def difference(old: str, new: str) -> str:
+    """How the first messages of two schemas differ, in words."""
+    try:
+        first, second = (protobuf.read_text(text) for text in (old, new))
+    except UserError:
+        return "the two cannot be compared"
+    sides = [
+        ({one.name: one for one in found.file[-1].message_type[0].field}, Types.of(found)) for found in (first, second)
+    ]
+    (was, was_types), (is_, is_types) = sides
+    told = [f"{name} is new" for name in is_ if name not in was]
+    told += [f"{name} is gone" for name in was if name not in is_]
+    for name in (name for name in was if name in is_):
+        before, after = protobuf.shown(was[name], was_types), protobuf.shown(is_[name], is_types)
+        if before != after:
+            told.append(f"{name} was {before}, is {after}")
+        elif was[name].number != is_[name].number:
+            told.append(f"{name} was number {was[name].number}, is {is_[name].number}")
+    return "; ".join(told) or "its fields are the same, its name, an inner message or an older version is not"

@@ -1,0 +1,130 @@
+"""What a relation's statement says about the schemas of its records: descriptors, columns nobody listed, and whether
+its store can hold such records at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.records import Draft
+from ds_dagster.catalog.relation import Column, Descriptor, Relation, ValueFormat
+from ds_dagster.catalog.schemas.descriptors import Sources, check_names, descriptor_of, file_content
+from ds_dagster.catalog.schemas.formats import FORMATS, SchemaFormat, check_sink_columns, message_fields, value_part
+from ds_dagster.catalog.schemas.protobuf import read_set, set_text
+from ds_dagster.catalog.schemas.recorded import columns_of, recorded_columns
+from ds_dagster.catalog.schemas.registry import RegistryDefinition
+from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+
+if TYPE_CHECKING:
+    from ds_dagster.catalog.store import StoreKind
+
+VALUE_DESCRIPTOR, KEY_DESCRIPTOR = "value.descriptor.name", "key.descriptor.name"
+
+
+@dataclass(frozen=True, slots=True)
+class ToRecord:
+    """A subject whose newest schema the project keeps a copy of, and the relation that wants it."""
+
+    registry: RegistryDefinition
+    subject: str
+    format: SchemaFormat
+    relation: str
+
+
+def default_format(values: Mapping[str, PropertyValue], otherwise: ValueFormat) -> ValueFormat:
+    """The format of values where none is written: Protobuf where a message is."""
+    return "protobuf" if VALUE_DESCRIPTOR in values else otherwise
+
+
+def descriptors(
+    values: Mapping[str, PropertyValue], value_format: str, key_format: str, sources: Sources
+) -> tuple[Descriptor | None, Descriptor | None]:
+    """The messages of value and key; a name has a meaning for Protobuf only.
+
+    Raises:
+        UserError: DESCRIPTOR_WITHOUT_PROTOBUF; what :func:`descriptor_of` raises.
+    """
+    found = []
+    for name, format_ in ((VALUE_DESCRIPTOR, value_format), (KEY_DESCRIPTOR, key_format)):
+        written = values.get(name)
+        if written is not None and format_ != "protobuf" and written.span is not None:
+            params = {"name": name, "format": name.replace("descriptor.name", "format"), "is": format_}
+            raise error("DESCRIPTOR_WITHOUT_PROTOBUF", span=written.span, **params)
+        found.append(descriptor_of(name, written, sources) if format_ == "protobuf" else None)
+    return found[0], found[1]
+
+
+def subject_of(
+    values: Mapping[str, PropertyValue], store: StoreDefinition, entity: str, relation: str
+) -> ToRecord | None:
+    """What the project has to keep a copy of, so that a relation may list no columns; None where no registry has
+    them."""
+    format_ = FORMATS.get(_format_of(values))
+    if store.registry is None or format_ is None or _says_message(values):
+        return None
+    return ToRecord(store.registry, f"{entity}-value", format_, relation)
+
+
+def _format_of(values: Mapping[str, PropertyValue]) -> str:
+    written = values.get("value.format")
+    return str(written.value) if written is not None else default_format(values, "json")
+
+
+def _says_message(values: Mapping[str, PropertyValue]) -> bool:
+    return _format_of(values) == "protobuf" and VALUE_DESCRIPTOR in values
+
+
+def unlisted_columns(
+    values: Mapping[str, PropertyValue], wanted: ToRecord | None, span: Span, sources: Sources, root: Path
+) -> tuple[Column, ...]:
+    """The columns of a relation that lists none: of its message, else of the copy of its schema. None where its format
+    has no schema to take them from.
+
+    Raises:
+        UserError: what :func:`descriptor_of` and :func:`recorded_columns` raise.
+    """
+    message = descriptor_of(VALUE_DESCRIPTOR, values.get(VALUE_DESCRIPTOR), sources) if _says_message(values) else None
+    if message is not None:
+        schema = set_text(read_set(file_content(message.file)).file)
+        return columns_of(message_fields(schema, message.message), message.message, span)
+    if wanted is None:
+        return ()
+    return recorded_columns(root, wanted.registry, wanted.subject, wanted.format, wanted.relation, span)
+
+
+def check_schemas(relation: Relation, kind: StoreKind, store: StoreDefinition, draft: Draft) -> None:
+    """Records whose format needs a schema need a store that can hold them and knows the schema, and columns that fit.
+
+    Raises:
+        UserError: AVRO_NEEDS_REGISTRY, PROTOBUF_NEEDS_SCHEMA, JSON_SCHEMA_NEEDS_REGISTRY; what
+            :func:`check_sink_columns` refuses. NotYetError: FORMAT_STORE_NOT_YET.
+    """
+    parts = (
+        ("value.format", relation.value_format, relation.value_descriptor),
+        ("key.format", relation.key.format, relation.key_descriptor),
+    )
+    for name, format_, descriptor in parts:
+        if format_ not in FORMATS:
+            continue
+        span = draft.span_of(name)
+        params = {"relation": str(relation.name), "format": FORMATS[format_].title}
+        if not kind.capabilities.avro:
+            raise error("FORMAT_STORE_NOT_YET", span=span, type=store.kind, **params)
+        if kind.capabilities.avro == "registry" and store.registry is None and descriptor is None:
+            raise error(_NEEDS[format_], span=span, store=store.name, relation=str(relation.name))
+    if not relation.declared:
+        check_sink_columns(relation)
+    elif relation.value_descriptor is not None:
+        check_names(relation.value_descriptor, value_part(relation)[1], relation.span)
+
+
+_NEEDS: Mapping[str, str] = {
+    "avro": "AVRO_NEEDS_REGISTRY",
+    "protobuf": "PROTOBUF_NEEDS_SCHEMA",
+    "json_schema": "JSON_SCHEMA_NEEDS_REGISTRY",
+}

@@ -1,0 +1,1 @@
+"""The commands of ``ds``, one file per group."""

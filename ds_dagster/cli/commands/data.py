@@ -1,0 +1,290 @@
+"""Commands that look at data: ``ds print`` shows records as they stand in a store, ``ds query`` answers a SELECT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from sqlglot import exp
+
+from ds_dagster.catalog.entity import RawRecord
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.errors import DsError, InternalError, error
+from ds_dagster.names import did_you_mean
+from ds_dagster.project.load import Project, load_project, store_admin
+from ds_dagster.questions.connecting import resolver
+from ds_dagster.runtime.status import ended_with_engine
+
+if TYPE_CHECKING:
+    from ds_dagster.datatypes import DataType
+    from ds_dagster.questions.binding import Question
+    from ds_dagster.questions.expressions import Columns
+    from ds_dagster.questions.values import Row
+
+
+@click.command("print")
+@click.argument("name", metavar="ENTITY|RELATION")
+@click.option("--store", help="The store the entity is in (default: that of the relation of this name).")
+@click.option("--from-beginning", is_flag=True, help="What is there already, too.")
+@click.option("--limit", type=click.IntRange(min=1), help="End after so many records.")
+@project_option
+@json_option
+def print_command(
+    name: str, store: str | None, from_beginning: bool, limit: int | None, project: Path | None, as_json: bool
+) -> int:
+    """Committed records, keys and values side by side, until Ctrl-C.
+
+    A deleted key is shown with the value null. With --from-beginning and --limit it also ends at the end of what is
+    there. Views and tables have rows instead of records: they are printed once. --json prints one object per record.
+    """
+    loaded = _load(project, as_json)
+    place = _place(loaded, name, store)
+    if place.relation is not None and place.relation.kind in ("materialized_view", "table"):
+        return _print_rows(loaded, place.relation, limit, as_json)
+    key_type, value_type = _part_types(loaded, place)
+    with until_interrupted():
+        for record in _records(loaded, place, from_beginning, limit):
+            _show(record, key_type, value_type, as_json)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An entity in a store, and the relation that describes its records, if any."""
+
+    store: str
+    entity: str
+    relation: Relation | None = None
+
+
+def _place(project: Project, name: str, store: str | None) -> _Place:
+    """Where a name points: a relation's entity, or an entity that relations use, or any entity of ``store``."""
+    from ds_dagster.questions.relations import resolve_relation
+
+    relations = project.catalog.relations.values()
+    if store is not None:
+        definition = project.catalog.store(store)
+        described = next((r for r in relations if r.store == definition.name and r.entity == name), None)
+        return _Place(definition.name, name, described)
+    try:
+        relation = resolve_relation(project, name.lower())
+    except DsError as problem:
+        if problem.condition != "UNKNOWN_RELATION":
+            raise
+        return _entity(name, list(relations))
+    return _Place(relation.store, relation.entity, relation)
+
+
+def _entity(name: str, relations: Sequence[Relation]) -> _Place:
+    found = [relation for relation in relations if relation.entity == name]
+    stores = sorted({relation.store for relation in found})
+    if len(stores) > 1:
+        raise error("ENTITY_AMBIGUOUS", name=name, stores=stores)
+    if not found:
+        entities = [r.entity for r in relations if r.kind in ("stream", "changelog")]
+        known = dict.fromkeys([*(r.name.name for r in relations), *entities])
+        raise error("ENTITY_UNKNOWN", name=name, nearest=did_you_mean(name, known))
+    return _Place(stores[0], name, found[0])
+
+
+def _records(project: Project, place: _Place, from_beginning: bool, limit: int | None) -> Iterator[RawRecord]:
+    admin = store_admin(project, place.store, resolver(project.settings, place.store))
+    try:
+        found = admin.records(place.entity, from_beginning=from_beginning, limit=limit, stopped=lambda: False)
+        yield from islice(found, limit)
+    finally:
+        admin.close()
+
+
+def _part_types(project: Project, place: _Place) -> tuple[DataType | None, DataType | None]:
+    """Types of primitive keys and values; None for JSON and text."""
+    from ds_dagster.questions.following import has_text_keys
+    from ds_dagster.questions.records import primitive_types
+
+    key, value = primitive_types(place.relation)
+    return (None if has_text_keys(project, place.store) else key), value
+
+
+def _show(record: RawRecord, key_type: DataType | None, value_type: DataType | None, as_json: bool) -> None:
+    from ds_dagster.questions.records import MISSING, shown_part
+    from ds_dagster.questions.values import line
+
+    key, value = shown_part(record.key, key_type), shown_part(record.value, value_type)
+    if not as_json:
+        click.echo(f"{key} | {value}")
+        return
+    click.echo(
+        line(
+            {
+                "partition": record.partition,
+                "position": record.position,
+                "timestamp": record.timestamp_millis,
+                "key": None if key == MISSING else _parsed(key),
+                "value": None if value == MISSING else _parsed(value),
+            }
+        )
+    )
+
+
+def _parsed(text: str) -> object:
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _print_rows(project: Project, relation: Relation, limit: int | None, as_json: bool) -> int:
+    from ds_dagster.questions.answers import ask_rows
+    from ds_dagster.questions.binding import bind_question
+    from ds_dagster.questions.relations import table_name
+    from ds_dagster.questions.values import line
+    from ds_dagster.sql.expressions import RelationRef
+    from ds_dagster.sql.script import parse_select
+    from ds_dagster.sql.statements import SelectBody
+
+    body = parse_select("SELECT * FROM relation_to_print")
+    tree = body.tree.copy()
+    reference = tree.find(RelationRef)
+    assert reference is not None
+    parts = [exp.to_identifier(part, quoted=True) for part in relation.name.parts]
+    for part, name in zip(("catalog", "db", "this"), parts, strict=True):
+        reference.set(part, name)
+    question = bind_question(project, SelectBody(tree, body.span)).limited(limit)
+    for row in ask_rows(project, question):
+        key = {name: row[name] for name in relation.primary_key} or None
+        if as_json:
+            click.echo(line({"relation": table_name(relation), "key": key, "value": row}))
+        else:
+            click.echo(f"{line(key) if key else 'null'} | {line(row)}")
+    tell_freshness(project, question.relations)
+    return 0
+
+
+@click.command("query")
+@click.argument("sql", metavar='"SELECT …"')
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
+@project_option
+@json_option
+def query_command(sql: str, limit: int | None, project: Path | None, as_json: bool) -> int:
+    """Answer a SELECT.
+
+    Over materialized views and tables it is answered once, while their queries write: WHERE, GROUP BY, ORDER BY, LIMIT,
+    aggregates, joins, sub-selects. Over one stream or changelog rows follow until Ctrl-C or the limit: columns,
+    expressions and WHERE; a changelog shows upserts (+) and deletes (-) as they come. --json prints one document
+    {"columns": […], "rows": […]}, and one object per row where there is no limit to wait for.
+    """
+    loaded = _load(project, as_json)
+    from ds_dagster.questions.binding import with_fragment
+
+    try:
+        return _query(loaded, sql, limit, as_json)
+    except InternalError:
+        raise
+    except DsError as problem:
+        raise with_fragment(problem, sql) from problem
+
+
+def _query(project: Project, sql: str, limit: int | None, as_json: bool) -> int:
+    from ds_dagster.questions.answers import ask_rows
+    from ds_dagster.questions.binding import bind_question
+    from ds_dagster.questions.following import check_endless, is_endless
+    from ds_dagster.sql.script import parse_select
+
+    question = bind_question(project, parse_select(sql.strip().rstrip(";"), "<query>"))
+    if is_endless(question):
+        check_endless(question, sql)
+        return _follow(project, question, limit, as_json)
+    rows = ask_rows(project, question.limited(limit))
+    if as_json:
+        emit_json(_document(question.columns, rows))
+    else:
+        _show_table(question.columns, rows)
+    tell_freshness(project, question.relations)
+    return 0
+
+
+def _show_table(columns: Columns, rows: Sequence[Row]) -> None:
+    from ds_dagster.questions.values import cell
+
+    headers = [name for name, _ in columns]
+    numbers = [i for i, (_, type_) in enumerate(columns) if str(type_).split("(")[0] in NUMBERS]
+    table(headers, [[cell(row[name]) for name in headers] for row in rows], right=numbers)
+
+
+NUMBERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"})
+
+
+def _document(columns: Sequence[tuple[str, object]], rows: Sequence[object]) -> dict[str, object]:
+    return {"columns": [{"name": name, "type": str(type_)} for name, type_ in columns], "rows": list(rows)}
+
+
+def _follow(project: Project, question: Question, limit: int | None, as_json: bool) -> int:
+    from ds_dagster.datatypes import VARCHAR
+    from ds_dagster.questions.binding import limit_of
+    from ds_dagster.questions.following import OPERATION, follow
+    from ds_dagster.questions.values import line
+
+    is_bounded = limit is not None or limit_of(question.tree) is not None
+    kept: list[Row] = []
+    with until_interrupted():
+        for row in follow(project, question, limit, note):
+            if as_json and is_bounded:
+                kept.append(row)
+            elif as_json or OPERATION not in row:
+                click.echo(line(row))
+            else:
+                sign = "-" if row.pop(OPERATION) == "delete" else "+"
+                click.echo(f"{sign} {line(row)}")
+    if as_json and is_bounded:
+        changelog = question.relations[0].is_changelog
+        emit_json(_document((*([(OPERATION, VARCHAR)] if changelog else []), *question.columns), kept))
+    return 0
+
+
+@contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Ctrl-C is the ordinary end of something that follows."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+
+
+def _load(project: Path | None, as_json: bool) -> Project:
+    settings = settings_of(project, quiet=as_json)
+    return load_project(settings.root, settings=settings)
+
+
+def tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
+    """Says which of these is not being updated, and how old its rows are; after the answer, which need not wait for
+    it."""
+    from ds_dagster.questions.tables import newest_batch
+    from ds_dagster.runtime.control import Control
+
+    queries = [(q, r) for r in relations for q in project.queries_of(r.name) if not q.is_finite]
+    if not queries:
+        return
+    control = Control.open(project.settings)
+    statuses = {status.name: status for status in control.statuses([q.name for q, _ in queries])}
+    for query, relation in queries:
+        status = statuses[query.name]
+        if status.state == "RUNNING":
+            if status.caught_up is None and status.lag_records:
+                waiting = f"{status.lag_records:,} records wait"
+                note(f"{relation.name.name} is being built, its rows are not complete: {waiting}")
+            continue
+        written = newest_batch(project, relation) or status.progressed
+        state = "has failed" if status.state == "FAILED" else f"is {status.state.lower().replace('_', ' ')}"
+        if status.state == "ABSENT":
+            state = "ended with the engine" if ended_with_engine(status) else "is not running"
+        reason = f" ({status.message})" if status.message else ""
+        age = f"its rows are from {clock(written)} UTC" if written else "it has no rows yet"
+        note(f"{relation.name.name} {state}{reason}: {age}")

@@ -1,0 +1,367 @@
+"""Commands about jobs: plan, apply, ps, logs, stop, restart, reset, gc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from ds_dagster.cli.output import (
+    clock,
+    emit_json,
+    json_option,
+    note,
+    project_option,
+    settings_of,
+    show_diagnostics,
+    table,
+)
+from ds_dagster.cli.slots import drop, left_over
+from ds_dagster.errors import DsError, ProjectError, error
+from ds_dagster.figures import FIGURES, rounded
+from ds_dagster.names import did_you_mean
+from ds_dagster.project.load import Project, load_project
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.processes.tail import tail_lines
+from ds_dagster.runtime.status import Action, Change, Consent, JobStatus, consents, ended_with_engine, outlook
+from ds_dagster.settings import Settings
+
+REQUESTED_BY = "ds"
+WAIT_SECONDS = 180.0
+ORPHAN = "orphan, no statement of the project makes it"
+COLUMNS = {name: figure for name, figure in FIGURES.items() if figure.heading}
+SETTLED = ("RUNNING", "FINISHED", "STOPPED")
+
+
+@click.command("plan")
+@click.argument("select", nargs=-1)
+@project_option
+@json_option
+def plan_command(select: tuple[str, ...], project: Path | None, as_json: bool) -> int:
+    """What `apply` would do: each query against what runs, with the rule that decides.
+
+    SELECT: query names or patterns.
+    """
+    loaded, control = _open(project, as_json)
+    is_whole = not select and not loaded.errors  # which jobs are orphans is known of a whole project only
+    changes = control.changes(loaded, None if is_whole else _chosen(loaded, select))
+    if as_json:
+        emit_json([asdict(change) for change in changes])
+        return 0
+    rows = [(c.name, c.verdict.replace("_", " "), c.rule, _doubles(c) or None) for c in changes]
+    table(["query", "verdict", "because", "reset"], rows)
+    return 0
+
+
+def _doubles(change: Change) -> str:
+    """What the reset that a change asks for would write twice; empty where it would not."""
+    behind = f"; behind it: {', '.join(change.readers)}" if change.readers else ""
+    return f"writes rows again that {', '.join(change.doubles)} has{behind}" if change.doubles else ""
+
+
+@click.command("apply")
+@click.argument("select", nargs=-1)
+@click.option("--wait/--no-wait", default=True, help="Wait until every query runs.", show_default=True)
+@click.option(
+    "--timeout", default=WAIT_SECONDS, show_default=True, help="Seconds to wait, the engine's start included."
+)
+@click.option("--prune", is_flag=True, help="Stop jobs that no statement of the project makes any more.")
+@project_option
+@json_option
+def apply_command(
+    select: tuple[str, ...], wait: bool, timeout: float, prune: bool, project: Path | None, as_json: bool
+) -> int:
+    """Make sure the project's long-lived queries run, without Dagster. Finite loads are left to a scheduler."""
+    if prune and select:
+        raise click.UsageError("--prune looks at the whole project: leave the names out")
+    loaded, control = _open(project, as_json)
+    if loaded.errors:
+        raise ProjectError(loaded.errors)
+    names = [name for name in _chosen(loaded, select) if not loaded.queries[name].is_finite]
+    orphans = [] if select else [status.name for status in control.orphans(loaded)]
+    if prune:
+        control.stop(orphans, requested_by=REQUESTED_BY)
+    elif orphans and not as_json:
+        note(f"no statement of the project makes {', '.join(orphans)}: `ds apply --prune` stops what runs without one")
+    return _converge(loaded, control, names, "ensure", wait, timeout, as_json, orphans=orphans)
+
+
+@click.command("ps")
+@click.option("--exit-code", is_flag=True, help="Exit 1 when a job that should run does not.")
+@project_option
+@json_option
+def ps_command(exit_code: bool, project: Path | None, as_json: bool) -> int:
+    """Engines and jobs."""
+    settings = settings_of(project, quiet=as_json)
+    control = Control.open(settings)
+    engines, statuses = control.engines(), control.statuses()
+    orphans = _orphans(settings, control) if statuses else frozenset()
+    code = 1 if exit_code and any(map(is_down, statuses)) else 0
+    if as_json:
+        jobs = [{**_job_json(s), "orphan": s.name in orphans} for s in statuses]
+        emit_json({"engines": [_engine_json(e) for e in engines], "jobs": jobs})
+        return code
+    for engine in engines:
+        note(
+            f"engine {engine.name}: {engine.state.lower()}"
+            + (f", pid {engine.pid} on {engine.host}" if engine.pid else "")
+        )
+    now = control.clock.now()
+    headers = ["query", "state", *(figure.heading for figure in COLUMNS.values()), "ckpt", "reason"]
+    numbers = tuple(place for place, figure in enumerate(COLUMNS.values(), 2) if figure.unit != "moment")
+    rows = [_row(status, now, ORPHAN if status.name in orphans else "") for status in statuses]
+    table(headers, rows, right=(*numbers, len(COLUMNS) + 2))
+    return code
+
+
+def is_down(status: JobStatus) -> bool:
+    """Whether a job that is wanted does not run and is not being started either; a finite one: whether it failed."""
+    if status.desired == "FINISHED":
+        return status.state == "FAILED"
+    return status.desired == "RUNNING" and status.state not in ("RUNNING", "STARTING")
+
+
+def _orphans(settings: Settings, control: Control) -> frozenset[str]:
+    """Jobs without a statement; none are known of a project that does not load as a whole."""
+    try:
+        loaded = load_project(settings.root, settings=settings)
+    except DsError:
+        return frozenset()
+    return frozenset() if loaded.errors else frozenset(status.name for status in control.orphans(loaded))
+
+
+def _row(status: JobStatus, now: float, remark: str = "") -> Sequence[object]:
+    told = (remark, outlook(status.state, status.next_retry, now), status.message)
+    reason = ": ".join(part for part in told if part)
+    state = status.state if status.desired != "STOPPED" or status.state == "STOPPED" else f"{status.state} (to stop)"
+    state = "STOPPED (engine)" if ended_with_engine(status) else state
+    found = ((figure, getattr(status, name)) for name, figure in COLUMNS.items())
+    figures = (clock(value) if figure.unit == "moment" else rounded(figure, value) for figure, value in found)
+    return (status.name, state, *figures, f"v{status.checkpoint_version}", reason or None)
+
+
+def _engine_json(engine: object) -> dict[str, object]:
+    values = asdict(engine)  # type: ignore[call-overload]
+    return {key: values[key] for key in ("name", "pid", "host", "state", "version")}
+
+
+def _job_json(status: JobStatus) -> dict[str, object]:
+    reason = f"{status.condition}: {status.message}" if status.condition else ""
+    return {
+        "name": status.name,
+        "relations": status.relation.split(", "),
+        "state": status.state,
+        "desired": status.desired,
+        "reason": reason,
+        **{figure.json: getattr(status, name) for name, figure in FIGURES.items()},
+        "details": dict(status.details),
+        "checkpoint": status.checkpoint_version,
+        "fingerprint": status.fingerprint,
+        "next_retry": status.next_retry,
+    }
+
+
+@click.command("logs")
+@click.argument("query", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines arrive, until Ctrl-C.")
+@click.option("-n", "--lines", default=50, show_default=True, help="Lines from the end.")
+@project_option
+def logs_command(query: str | None, follow: bool, lines: int, project: Path | None) -> int:
+    """The log of QUERY, or of the engine."""
+    from ds_dagster.cli.follow import follow_file
+
+    control = Control.open(settings_of(project))
+    if query is not None and query not in (known := [status.name for status in control.statuses()]):
+        raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, known))
+    path = control.log_path(query) if query is not None else control.places.engine_log
+    for line in tail_lines(path, lines):
+        click.echo(line)
+    if follow:
+        follow_file(path, click.echo)
+    return 0
+
+
+@click.command("stop")
+@click.argument("queries", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All queries, orphans included.")
+@project_option
+@json_option
+def stop_command(queries: tuple[str, ...], everything: bool, project: Path | None, as_json: bool) -> int:
+    """Stop queries after their batch; they stay stopped until asked for again."""
+    control = Control.open(settings_of(project, quiet=as_json))
+    known = [status.name for status in control.statuses()]
+    names = known if everything else list(queries)
+    if not names and not everything:
+        raise click.UsageError("stop needs query names, or --all")
+    for name in names:
+        if name not in known:
+            raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, known))
+    ensured = control.stop(names, requested_by=REQUESTED_BY)
+    on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
+    control.wait(names, {e.name: e.generation for e in ensured}, WAIT_SECONDS, on_change)
+    if as_json:
+        emit_json([asdict(e) for e in ensured])
+    return 0
+
+
+def _act(
+    action: Action,
+    queries: tuple[str, ...],
+    wait: bool,
+    project: Path | None,
+    as_json: bool,
+    allow: Sequence[Consent] = (),
+) -> int:
+    loaded, control = _open(project, as_json)
+    if not queries:
+        raise click.UsageError(f"{action} needs query names")
+    return _converge(loaded, control, _chosen(loaded, queries), action, wait, WAIT_SECONDS, as_json, allow=allow)
+
+
+@click.command("restart")
+@click.argument("queries", nargs=-1)
+@click.option("--wait/--no-wait", default=True, show_default=True)
+@project_option
+@json_option
+def restart_command(queries: tuple[str, ...], wait: bool, project: Path | None, as_json: bool) -> int:
+    """Stop and start QUERIES with today's definition; the checkpoint is kept, or the change is refused."""
+    return _act("restart", queries, wait, project, as_json)
+
+
+@click.command("reset")
+@click.argument("queries", nargs=-1)
+@click.option(
+    "--allow",
+    type=click.Choice(["duplicates"]),
+    help="duplicates: write rows again that a stream or another sink of appended rows already has.",
+)
+@click.option("--from", "begin", type=click.Choice(["now"]), help="now: read nothing that is there already.")
+@click.option("--empty", is_flag=True, help="Delete the rows of topics that are the query's own first.")
+@click.option("--wait/--no-wait", default=True, show_default=True)
+@project_option
+@json_option
+def reset_command(
+    queries: tuple[str, ...],
+    allow: str | None,
+    begin: str | None,
+    empty: bool,
+    wait: bool,
+    project: Path | None,
+    as_json: bool,
+) -> int:
+    """Start QUERIES over from a new checkpoint; the old one is kept until `ds gc`.
+
+    Refused where rows would be written twice, unless that is allowed, or avoided: `--from now` reads only what comes
+    from the start on, so what came before is in no state and no result; `--empty` deletes the rows first, of topics
+    that nobody else writes or has read.
+    """
+    if begin and not as_json:
+        note("from now: state is empty, and what is in the sources now is in no new row; views and tables lose theirs")
+    chosen = consents(duplicates=allow is not None, from_now=begin is not None, empty=empty)
+    return _act("reset", queries, wait, project, as_json, chosen)
+
+
+@click.command("gc")
+@click.option("--yes", is_flag=True, help="Delete; without it only list.")
+@project_option
+@json_option
+def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
+    """Old checkpoint versions that no job needs any more, and replication slots (with their publications) of jobs that
+    are gone."""
+    settings = settings_of(project, quiet=as_json)
+    control, loaded = Control.open(settings), load_project(settings.root, settings=settings)
+    found, slots = control.old_checkpoints(), left_over(loaded, control)
+    if yes:
+        for item in found:
+            control.delete_checkpoint(item)
+        for slot in slots:
+            drop(loaded, slot)
+    if as_json:
+        checkpoints = [{"path": str(item.path), "bytes": item.size, "deleted": yes} for item in found]
+        emit_json([*checkpoints, *({**asdict(slot), "deleted": yes} for slot in slots)])
+        return 0
+    word = "deleted" if yes else "would delete"
+    for item in found:
+        click.echo(f"{word} {item.path} ({item.size / 1e6:.1f} MB)")
+    for slot in slots:
+        click.echo(f"{word} slot {slot.name} of store {slot.store} (keeps {slot.retained / 1e6:.1f} MB of log)")
+    return 0
+
+
+def _open(project: Path | None, as_json: bool) -> tuple[Project, Control]:
+    settings = settings_of(project, quiet=as_json)
+    loaded = load_project(settings.root, settings=settings)
+    if not as_json:
+        show_diagnostics(loaded.errors)
+    return loaded, Control.open(settings)
+
+
+def _chosen(project: Project, select: Sequence[str]) -> list[str]:
+    from fnmatch import fnmatchcase
+
+    if not select:
+        return list(project.queries)
+    chosen: list[str] = []
+    for pattern in select:
+        found = [name for name in project.queries if fnmatchcase(name, pattern.lower())]
+        if not found:
+            raise error("JOB_UNKNOWN", name=pattern, nearest=did_you_mean(pattern, project.queries))
+        chosen += [name for name in found if name not in chosen]
+    return chosen
+
+
+def _converge(
+    project: Project,
+    control: Control,
+    names: Sequence[str],
+    action: Action,
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+    *,
+    orphans: Sequence[str] = (),
+    allow: Sequence[Consent] = (),
+) -> int:
+    generations: dict[str, int] = {}
+    outcomes: dict[str, str] = {}
+    refused: list[DsError] = []
+    for name in names:
+        try:
+            (ensured,) = control.ensure(project, [name], action=action, requested_by=REQUESTED_BY, allow=allow)
+        except DsError as problem:
+            refused.append(problem)
+        else:
+            generations[name], outcomes[name] = ensured.generation, ensured.outcome
+    began = control.clock.monotonic()
+    if generations:
+        control.ensure_engine(timeout if wait else 0.0)
+    statuses = {}
+    if wait and generations:
+        on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
+        left = max(0.0, timeout - (control.clock.monotonic() - began))
+        found = control.wait(list(generations), generations, left, on_change)
+        statuses = {status.name: status for status in found}
+    bad = [status for status in statuses.values() if status.state not in SETTLED]
+    if as_json:
+        emit_json(
+            {
+                "ok": not (bad or refused),
+                "queries": [{"name": n, "outcome": o, "state": _state(statuses.get(n))} for n, o in outcomes.items()],
+                "diagnostics": [problem.diagnostic().json() for problem in refused],
+                "orphans": list(orphans),
+            }
+        )
+        return 1 if bad or refused else 0
+    show_diagnostics([problem.diagnostic() for problem in refused])
+    for status in bad:
+        note(
+            f"{status.name} is {status.state}: {status.message or 'not up in time'}"
+            + (f" (hint: {status.hint})" if status.hint else "")
+        )
+    return 1 if bad or refused else 0
+
+
+def _state(status: JobStatus | None) -> str | None:
+    return status.state if status else None

@@ -1,0 +1,125 @@
+"""Schema registries from the command line: ``ds schemas`` and what ``ds check --online`` asks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from ds_dagster.catalog.declaring.builder import subjects_to_record
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schemas.formats import Named, SchemaFormat, parts_of
+from ds_dagster.catalog.schemas.recorded import recorded_path, recorded_text
+from ds_dagster.catalog.schemas.registry import RegistryDefinition
+from ds_dagster.catalog.schemas.relations import ToRecord
+from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.errors import DsError, error
+from ds_dagster.project.load import Project, read_texts
+from ds_dagster.questions.connecting import resolver
+from ds_dagster.settings import Settings
+from ds_dagster.sql.script import parse_file
+from ds_dagster.stores.registry import KINDS
+from ds_dagster.stores.schema_registry import SchemaRegistry
+
+
+@click.command("schemas")
+@project_option
+@json_option
+def schemas_command(project: Path | None, as_json: bool) -> int:
+    """Copy the schemas of relations without a column list from their registries into the project's folder schemas/."""
+    settings = settings_of(project, quiet=as_json)
+    rows: list[dict[str, object]] = []
+    for one in _wanted(settings):
+        path = _path(settings, one)
+        text = _newest(settings, one)
+        known = recorded_text(path)
+        state = "new" if known is None else "changed" if known != text else "unchanged"
+        if state != "unchanged":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        told = _difference(one.format, known, text) if known is not None and state == "changed" else ""
+        file = path.relative_to(settings.root).as_posix()
+        rows.append(
+            {"relation": one.relation, "subject": one.subject, "file": file, "state": state, "difference": told}
+        )
+    if as_json:
+        emit_json(rows)
+    elif rows:
+        table(list(rows[0]), [list(row.values()) for row in rows])
+    else:
+        note("every relation lists its columns: there is nothing to copy")
+    return 0
+
+
+def _wanted(settings: Settings) -> tuple[ToRecord, ...]:
+    texts, _ = read_texts(settings)
+    return subjects_to_record([parse_file(name, text) for name, text in texts], settings, KINDS)
+
+
+def _path(settings: Settings, one: ToRecord) -> Path:
+    return recorded_path(settings.root, one.registry.name, one.subject, one.format)
+
+
+def _newest(settings: Settings, one: ToRecord) -> str:
+    """The copy that the newest version would give."""
+    with closing(_connected(settings, one.registry)) as asked:
+        latest = asked.latest(one.subject, one.format.type)
+    if latest is None:
+        raise error("SCHEMA_MISSING", registry=one.registry.name, subject=one.subject, relation=one.relation)
+    return one.format.copied(latest.schema)
+
+
+def _difference(format_: SchemaFormat, known: str, text: str) -> str:
+    return format_.difference(format_.recorded(known), format_.recorded(text))
+
+
+def _connected(settings: Settings, registry: RegistryDefinition) -> SchemaRegistry:
+    return SchemaRegistry(registry.spec, resolver(settings, registry.name))
+
+
+def online_findings(project: Project) -> Iterator[Diagnostic]:
+    """What registries say against a project: copies that are not the newest, sinks whose schema they would refuse, and
+    registries that cannot be asked."""
+    settings = project.settings
+    for one in _wanted(settings):
+        known = recorded_text(_path(settings, one))
+        try:
+            newest = _newest(settings, one)
+        except DsError as problem:
+            yield replace(problem.diagnostic(), span=one.registry.span)
+            continue
+        if known is not None and not one.format.same(one.format.recorded(known), one.format.recorded(newest)):
+            told = {"registry": one.registry.name, "subject": one.subject}
+            told["difference"] = _difference(one.format, known, newest)
+            found = error("SCHEMA_COPY_OUTDATED", span=one.registry.span, **told)
+            yield replace(found.diagnostic(), severity="warning")
+    for query in project.queries.values():
+        for sink in query.sinks:
+            yield from _against_sink(project, sink)
+
+
+def _against_sink(project: Project, sink: Relation) -> Iterator[Diagnostic]:
+    store = project.catalog.store(sink.store)
+    parts = parts_of(sink)
+    if store.registry is None or not parts:
+        return
+    with closing(_connected(project.settings, store.registry)) as registry:
+        for part, format_, named in parts:
+            try:
+                _check_subject(registry, format_, f"{sink.entity}-{part}", named)
+            except DsError as problem:
+                yield replace(problem.diagnostic(), span=sink.span)
+
+
+def _check_subject(registry: SchemaRegistry, format_: SchemaFormat, subject: str, named: Named) -> None:
+    latest = registry.latest(subject, format_.type)
+    if latest is None:
+        return
+    schema = format_.sink(subject, *named, latest.schema, None)
+    if not registry.is_compatible(subject, schema, format_.type):
+        told = format_.difference(latest.schema, schema)
+        raise error("SCHEMA_INCOMPATIBLE", registry=registry.name, subject=subject, difference=told)

@@ -1,0 +1,268 @@
+"""Entity statements in ``ds sql``: DESCRIBE, PRINT, CREATE, UPDATE, DROP, INSERT INTO ENTITY, GENERATE COLUMNS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.catalog.entity import EntityPlan, RawRecord
+from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperations, EntityPath, NewRecord
+from ds_dagster.catalog.properties.spec import property_index
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.cli.shell.session import Executor, Session
+from ds_dagster.errors import DsError, ProjectError, error
+from ds_dagster.project.load import Project
+from ds_dagster.sql.commands import (
+    DescribeEntity,
+    DropEntity,
+    GenerateColumns,
+    InsertIntoEntity,
+    PrintEntity,
+    UpdateEntity,
+)
+from ds_dagster.sql.generator import name_text
+from ds_dagster.sql.statements import CreateEntity, Property
+from ds_dagster.stores.registry import KINDS
+
+ROWS_SHOWN = 100
+"""Rows of a table that PRINT shows without a limit."""
+SAMPLES = 100
+"""Records GENERATE COLUMNS looks at by default."""
+
+
+def path_text(path: EntityPath) -> str:
+    """A path as one may write it."""
+    return ".".join(map(name_text, path))
+
+
+def described(found: EntityDescription) -> dict[str, Any]:
+    """A description as JSON: the shape of DESCRIBE ENTITY."""
+    return {
+        "path": list(found.path),
+        "type": found.kind,
+        **found.facts.counts,
+        "record_time": found.facts.record_time,
+        "size": found.facts.size,
+        "bytes": found.bytes,
+        "newest": dict(found.newest),
+        "settings": dict(found.facts.settings),
+        "columns": [
+            {
+                "name": column.name,
+                "type": str(column.type) if column.type else None,
+                "native_type": column.native,
+                "nullable": column.nullable,
+                "primary_key": column.key,
+            }
+            for column in found.columns
+        ],
+    }
+
+
+def describe_entity(session: Session, statement: DescribeEntity) -> None:
+    """What the store knows of an entity, and which relations stand on it."""
+    store = session.store(statement.store)
+    with session.operations(store) as operations:
+        found = operations.describe(statement.path.parts)
+        if found is None:
+            raise _missing(store, statement.path.parts, operations)
+        relations = [str(r.name) for r in _relations(session.project(), store, operations, found.path)]
+    session.output.document("DESCRIBE_ENTITY", {"store": store.name, **described(found), "relations": relations})
+
+
+def _missing(store: StoreDefinition, path: EntityPath, operations: EntityOperations) -> Exception:
+    from ds_dagster.names import did_you_mean
+
+    known = [node.path[-1] for node in operations.children(path[:-1])]
+    return error("ENTITY_NOT_FOUND", entity=path_text(path), store=store.name, nearest=did_you_mean(path[-1], known))
+
+
+def _relations(
+    project: Project, store: StoreDefinition, operations: EntityOperations, path: EntityPath
+) -> list[Relation]:
+    """Relations of the project on an entity."""
+    on_store = [relation for relation in project.catalog.relations.values() if relation.store == store.name]
+    return [relation for relation in on_store if operations.path_of(relation) == path]
+
+
+def _standing_on(
+    project: Project, store: StoreDefinition, operations: EntityOperations, path: EntityPath
+) -> list[Relation]:
+    """Relations on an entity however its path is spelled; the store is asked where the written one names none."""
+    found = _relations(project, store, operations, path)
+    return found or _relations(project, store, operations, _canonical(operations, path))
+
+
+def _canonical(operations: EntityOperations, path: EntityPath) -> EntityPath:
+    """A path as the store spells it; a level, which is no entity, as it was written."""
+    try:
+        found = operations.describe(path)
+    except DsError as problem:
+        if problem.condition != "ENTITY_PATH_INVALID":
+            raise
+        return path
+    return path if found is None else found.path
+
+
+def print_entity(session: Session, statement: PrintEntity) -> None:
+    """Records as they come until Ctrl-C or the limit, with ``from_beginning`` those that are there too; of a table some
+    rows, once."""
+    from ds_dagster.cli.commands.data import until_interrupted
+
+    store = session.store(statement.store)
+    path = statement.path.parts
+    with session.operations(store) as operations:
+        if not operations.follows:
+            for record in operations.sample(path, statement.limit or ROWS_SHOWN):
+                text = (record.value or b"null").decode()
+                session.output.line({"kind": "ROW", "value": _parsed(text)}, text)
+            return
+        described_by = next(iter(_standing_on(session.project(), store, operations, path)), None)
+    with until_interrupted():
+        _follow(session, store, statement, described_by)
+
+
+def _follow(session: Session, store: StoreDefinition, statement: PrintEntity, relation: Relation | None) -> None:
+    entity, limit = ".".join(statement.path.parts), statement.limit
+    with session.admin(store) as admin:
+        found = admin.records(entity, from_beginning=statement.from_beginning, limit=limit, stopped=lambda: False)
+        for record in islice(found, limit):
+            _show(session, store, record, relation)
+
+
+def _show(session: Session, store: StoreDefinition, record: RawRecord, relation: Relation | None) -> None:
+    from ds_dagster.questions.following import has_text_keys
+    from ds_dagster.questions.records import MISSING, primitive_types, shown_part
+
+    key_type, value_type = primitive_types(relation)
+    text_keys = has_text_keys(session.project(), store.name)
+    key = shown_part(record.key, None if text_keys else key_type)
+    value = shown_part(record.value, value_type)
+    row = {
+        "kind": "RECORD",
+        "partition": record.partition,
+        "position": record.position,
+        "timestamp": record.timestamp_millis,
+        "key": None if key == MISSING else _parsed(key),
+        "value": None if value == MISSING else _parsed(value),
+    }
+    session.output.line(row, f"{key} | {value}")
+
+
+def _parsed(text: str) -> object:
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def entity_plan(store: StoreDefinition, name: str, properties: Sequence[Property]) -> EntityPlan:
+    """Counts and settings of a WITH clause.
+
+    Raises:
+        ProjectError: with the properties that are wrong.
+    """
+    pulled = property_index(KINDS).pull(properties, "entity", store.kind)
+    if pulled.diagnostics:
+        raise ProjectError(pulled.diagnostics)
+    capabilities = KINDS[store.kind].capabilities
+    prefix = capabilities.entity_settings_prefix
+    counts = {n: int(v.value) for n, v in pulled.values.items() if n in capabilities.count_properties}
+    settings = {
+        n.removeprefix(prefix): str(v.value) for n, v in pulled.values.items() if prefix and n.startswith(prefix)
+    }
+    return EntityPlan(
+        name, MappingProxyType(counts), MappingProxyType(settings), used_by="CREATE ENTITY", stated=frozenset(counts)
+    )
+
+
+def create_entity(session: Session, statement: CreateEntity) -> None:
+    """Make a topic, stream, schema or database."""
+    store, path = session.store(statement.store), statement.path.parts
+    plan = entity_plan(store, path[-1], statement.properties)
+    with session.operations(store) as operations:
+        operations.create(path, plan)
+    _done(session, "CREATE_ENTITY", path, f"{path_text(path)} was created in store {store.name}")
+
+
+def update_entity(session: Session, statement: UpdateEntity) -> None:
+    """Change counts and settings."""
+    store, path = session.store(statement.store), statement.path.parts
+    plan = entity_plan(store, path[-1], statement.properties)
+    with session.operations(store) as operations:
+        operations.update(path, plan)
+    _done(session, "UPDATE_ENTITY", path, f"{path_text(path)} in store {store.name} was changed")
+
+
+def drop_entity(session: Session, statement: DropEntity) -> None:
+    """Remove an entity that no running query reads or writes.
+
+    Raises:
+        UserError: ENTITY_IN_USE.
+    """
+    store, path = session.store(statement.store), statement.path.parts
+    with session.operations(store) as operations:
+        relations = _standing_on(session.project(), store, operations, path)
+        users = _running(session, relations)
+        if users:
+            raise error("ENTITY_IN_USE", span=statement.path.span, entity=path_text(path), queries=users)
+        operations.drop(path)
+    _done(session, "DROP_ENTITY", path, f"{path_text(path)} was dropped from store {store.name}")
+
+
+def _running(session: Session, relations: Sequence[Relation]) -> list[str]:
+    """Queries over these relations that shall run."""
+    from ds_dagster.runtime.control import Control
+
+    project = session.project()
+    names = {query.name for r in relations for query in project.queries_of(r.name)}
+    names.update(name for r in relations for name in project.downstream.get(r.name, ()))
+    statuses = Control.open(session.settings).statuses() if names else ()
+    return sorted(status.name for status in statuses if status.name in names and status.desired == "RUNNING")
+
+
+def insert_entity(session: Session, statement: InsertIntoEntity) -> None:
+    """Put one record in.
+
+    Raises:
+        NotYetError: ENTITY_INSERT_FORMAT: its records are no JSON.
+    """
+    store, path = session.store(statement.store), statement.path.parts
+    with session.operations(store) as operations:
+        for relation in _standing_on(session.project(), store, operations, path):
+            formats = {relation.value_format, relation.key.format} - {"json", "none", "primitive"}
+            if formats:
+                raise error("ENTITY_INSERT_FORMAT", entity=path_text(path), format=formats, relation=str(relation.name))
+        place = operations.insert(path, NewRecord(statement.value, statement.key))
+    where = f" at {place}" if place else ""
+    _done(session, "INSERT_INTO_ENTITY", path, f"one record was put into {path_text(path)}{where}", position=place)
+
+
+def _done(session: Session, kind: str, path: EntityPath, summary: str, **more: Any) -> None:
+    session.output.done(kind, "entity", path_text(path), summary, path=list(path), **more)
+
+
+def generate_columns(session: Session, statement: GenerateColumns) -> None:
+    """DDL to paste, from the registry, the table's columns, or samples of the records."""
+    from ds_dagster.cli.generate_columns import generated
+
+    store = session.store(statement.store)
+    with session.operations(store) as operations:
+        made = generated(session.settings, store, operations, statement.path.parts, statement.samples or SAMPLES)
+    session.output.text("GENERATE_COLUMNS", "ddl", made.ddl, source=made.source, records=made.records)
+
+
+EXECUTORS: Mapping[type, Executor] = {
+    DescribeEntity: describe_entity,
+    PrintEntity: print_entity,
+    CreateEntity: create_entity,
+    UpdateEntity: update_entity,
+    DropEntity: drop_entity,
+    InsertIntoEntity: insert_entity,
+    GenerateColumns: generate_columns,
+}

@@ -1,0 +1,79 @@
+"""SELECT, TERMINATE QUERY and RESTART QUERY in ``ds sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ds_dagster.cli.shell.session import Executor, Session
+from ds_dagster.errors import error
+from ds_dagster.names import did_you_mean
+from ds_dagster.sql.commands import ControlQuery
+from ds_dagster.sql.statements import Interactive
+
+WAIT_SECONDS = 180.0
+REQUESTED_BY = "ds sql"
+SETTLED = {"terminate": ("STOPPED", "FINISHED", "ABSENT"), "restart": ("RUNNING", "FINISHED")}
+"""States a query is waited for."""
+
+
+def select(session: Session, statement: Interactive) -> None:
+    """SELECT: answered once over views and tables, row by row over a stream or changelog."""
+    from ds_dagster.cli.commands.data import tell_freshness
+    from ds_dagster.questions.answers import ask_rows
+    from ds_dagster.questions.binding import bind_question
+    from ds_dagster.questions.following import check_endless, is_endless
+
+    assert statement.body is not None, "other questions have records of their own"
+    project = session.project()
+    question = bind_question(project, statement.body)
+    if is_endless(question):
+        check_endless(question, statement.origin.text)
+        _follow(session, question)
+        return
+    columns = [(name, str(type_)) for name, type_ in question.columns]
+    session.output.table("SELECT", ask_rows(project, question), columns)
+    tell_freshness(project, question.relations)
+
+
+def _follow(session: Session, question: Any) -> None:
+    from ds_dagster.cli.commands.data import until_interrupted
+    from ds_dagster.cli.output import note
+    from ds_dagster.questions.following import OPERATION, follow
+    from ds_dagster.questions.values import line
+
+    with until_interrupted():
+        for row in follow(session.project(), question, None, note):
+            operation = row.pop(OPERATION, None)
+            sign = {"delete": "- ", "upsert": "+ "}.get(str(operation), "")
+            told = {"operation": operation} if operation else {}
+            session.output.line({"kind": "ROW", **told, "row": row}, sign + line(row))
+
+
+def control_query(session: Session, statement: ControlQuery) -> None:
+    """Stop a query until somebody starts it, or stop and start it with its checkpoint; waits for it.
+
+    Raises:
+        UserError: JOB_UNKNOWN, QUERY_NOT_SETTLED, and what the control of jobs refuses.
+    """
+    from ds_dagster.runtime.control import Control
+
+    project, name = session.project(), str(statement.name)
+    control = Control.open(session.settings)
+    known = dict.fromkeys([*project.queries, *(status.name for status in control.statuses())])
+    if name not in known:
+        raise error("JOB_UNKNOWN", span=statement.name.span, name=name, nearest=did_you_mean(name, known))
+    if statement.verb == "terminate":
+        (ensured,) = control.stop([name], requested_by=REQUESTED_BY) or (None,)
+    else:
+        (ensured,) = control.ensure(project, [name], action="restart", requested_by=REQUESTED_BY)
+        control.ensure_engine()
+    generations = {name: ensured.generation} if ensured is not None else {}
+    status = next(iter(control.wait([name], generations, WAIT_SECONDS)), control.status(name))
+    if status.state not in SETTLED[statement.verb]:
+        raise error("QUERY_NOT_SETTLED", name=name, state=status.state, reason=status.message or "it takes longer")
+    summary = f"{name} is {status.state.lower()}"
+    session.output.done(f"{statement.verb.upper()}_QUERY", "query", name, summary, state=status.state)
+
+
+EXECUTORS: Mapping[type, Executor] = {Interactive: select, ControlQuery: control_query}

@@ -1,0 +1,156 @@
+"""The interactive shell of ``ds sql``: history, completion, statements over several lines. Line editing is
+prompt_toolkit's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+
+from ds_dagster.cli.commands.sql import run_text
+from ds_dagster.cli.output import note
+from ds_dagster.cli.shell.session import Session
+from ds_dagster.errors import DsError
+from ds_dagster.sql.command_script import is_complete
+from ds_dagster.sql.generator import name_text
+from ds_dagster.sql.grammar.command import LISTABLE, QUERY_PARTS
+
+HISTORY = "sql_history"
+GOODBYE = ("exit", "quit", r"\q")
+HELP = ("help", "?", r"\h")
+HELP_TEXT = """\
+LIST STORES | ENTITIES [IN path] [IN STORE s] | RELATIONS | QUERIES | FUNCTIONS | …;   DESCRIBE RELATION name;
+DESCRIBE ENTITY path;   PRINT ENTITY path WITH ('from_beginning');   SELECT … FROM relation;
+CREATE | UPDATE | DROP ENTITY path;   INSERT INTO ENTITY path VALUE('{"json": 1}');   GENERATE COLUMNS ENTITY path;
+TERMINATE | RESTART QUERY name;   USE DATABASE | SCHEMA | STORE name;   DESCRIBE CREATE …;
+A statement ends with ;   Ctrl-C gives it up or ends what runs, Ctrl-D or exit leaves."""
+WORDS: tuple[str, ...] = (
+    "LIST", "SHOW", "DESCRIBE", "PRINT", "SELECT", "CREATE", "UPDATE", "DROP", "INSERT INTO ENTITY", "GENERATE COLUMNS",
+    "TERMINATE QUERY", "RESTART QUERY", "USE",
+)  # fmt: skip
+"""How statements begin."""
+FOLLOWING: dict[str, tuple[str, ...]] = {
+    "list": tuple(word.upper() for word in LISTABLE),
+    "show": tuple(word.upper() for word in LISTABLE),
+    "describe": ("ENTITY", "RELATION", "STORE", "QUERY", "CREATE", "INSERT INTO"),
+    "print": ("ENTITY", "TOPIC"),
+    "create": ("ENTITY",),
+    "update": ("ENTITY",),
+    "drop": ("ENTITY",),
+    "columns": ("ENTITY",),
+    "use": ("DATABASE", "SCHEMA", "STORE"),
+    "query": tuple(part.upper() for part in QUERY_PARTS),
+    "in": ("STORE",),
+    "from": (),
+}
+"""Word → what may stand behind it."""
+
+
+class SqlCompleter(Completer):
+    """Words of the grammar, and names of the project: relations, stores, entities behind relations, queries."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
+        """What may stand at the cursor."""
+        word = document.get_word_before_cursor(WORD=True)
+        before = document.text_before_cursor[: len(document.text_before_cursor) - len(word)]
+        for candidate in self._candidates(before.rpartition(";")[2].lower().split()):
+            if candidate.lower().startswith(word.lower()) and candidate != word:
+                yield Completion(candidate, start_position=-len(word))
+
+    def _candidates(self, words: list[str]) -> Iterator[str]:
+        if not words:
+            yield from WORDS
+            return
+        yield from FOLLOWING.get(words[-1], ())
+        try:
+            yield from self._names(words[-1])
+        except DsError:
+            return  # a project that does not load has no names; executing says why
+
+    def _names(self, last: str) -> Iterator[str]:
+        catalog = self._session.project().catalog
+        if last == "store":
+            yield from (name_text(name) for name in catalog.stores)
+        elif last == "query":
+            yield from (name_text(name) for name in self._session.project().queries)
+        elif last in ("entity", "topic"):
+            yield from dict.fromkeys(name_text(relation.entity) for relation in catalog.relations.values())
+        elif last in ("from", "join", "relation", "columns", "describe", "into"):
+            yield from (name_text(name.name) for name in catalog.relations)
+
+
+def run_shell(session: Session) -> int:
+    """Read, execute, show, until Ctrl-D; mistakes are shown and do not end it."""
+    note("statements end with ;  help shows them, Ctrl-D leaves")
+    prompts: PromptSession[str] = _prompts(session)
+    while True:
+        try:
+            text = prompts.prompt(lambda: _prompt(session))
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return 0
+        word = text.strip().rstrip(";").lower()
+        if word in GOODBYE:
+            return 0
+        if word in HELP:
+            note(HELP_TEXT)
+            continue
+        try:
+            run_text(session, "<input>", text)
+        except KeyboardInterrupt:
+            continue
+
+
+def _prompt(session: Session) -> str:
+    store = session.context.store or session.settings.store
+    database = session.context.database or session.settings.database
+    return f"{database}{f' @ {store}' if store else ''}> "
+
+
+def _prompts(session: Session) -> Any:
+    history = session.settings.state / HISTORY
+    history.parent.mkdir(parents=True, exist_ok=True)
+    history.touch(mode=0o600)
+    return PromptSession(
+        history=_CarefulHistory(str(history)),
+        completer=SqlCompleter(session),
+        complete_while_typing=False,
+        multiline=Condition(lambda: True),
+        key_bindings=_keys(),
+        prompt_continuation="...> ",
+    )
+
+
+class _CarefulHistory(FileHistory):
+    """Statements with something in quotes that looks like a secret are not kept."""
+
+    def store_string(self, string: str) -> None:
+        """Append to the file."""
+        if not any(word in string.lower() for word in ("secret", "password", "token", "passphrase", "insert into")):
+            super().store_string(string)
+
+
+def _keys() -> KeyBindings:
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _enter(event: KeyPressEvent) -> None:
+        """Execute what is complete, else begin a new line."""
+        text = event.current_buffer.text
+        if is_complete(text) or text.strip().lower() in (*GOODBYE, *HELP):
+            event.current_buffer.validate_and_handle()
+        else:
+            event.current_buffer.insert_text("\n")
+
+    return bindings

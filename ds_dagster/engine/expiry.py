@@ -1,0 +1,85 @@
+"""One thread per engine that deletes rows of views by their age ('retention.millis'), whether new ones come or not.
+
+No query waits long for it: rows that a batch writes at this moment are left to the next round (Postgres), or the
+batch's transaction is waited for (a file). Readers of ours leave out what is too old by themselves; this gives the room
+back, and keeps tables right for those who read them without us.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from ds_dagster.catalog.io_spec import ExpiringLoader
+from ds_dagster.engine.query import HostedQuery
+from ds_dagster.errors import DsError
+from ds_dagster.spark.queries.query import loaders_of
+
+ROUND_SECONDS = 1.0
+LONGEST_SECONDS = 60.0
+"""Rows go at most so long after their time, or a tenth of the retention where that is less, but at least a round."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class ExpiryRounds:
+    """Deletes old rows of the views that running queries fill.
+
+    Args:
+        jobs: those of this engine now.
+        monotonic: seconds.
+    """
+
+    def __init__(self, jobs: Callable[[], Sequence[HostedQuery]], monotonic: Callable[[], float]) -> None:
+        self.jobs = jobs
+        self.monotonic = monotonic
+        self._due: dict[ExpiringLoader, float] = {}
+        self._told: set[str] = set()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; nothing happens when it has begun."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ds-expiry", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """End after the view that is under way; does not wait for it."""
+        self._closing.set()
+
+    def round(self) -> None:
+        """Every view that is due, once. One that cannot be reached is told once; its query is not touched."""
+        found = list(self._views())
+        for name, loader in found:
+            now = self.monotonic()
+            if now < self._due.get(loader, now) or self._closing.is_set():
+                continue
+            self._due[loader] = now + pause_seconds(loader.target.retention_millis)
+            try:
+                loader.expire()
+                self._told.discard(name)
+            except DsError as problem:
+                if name not in self._told:
+                    self._told.add(name)
+                    _LOG.warning("%s: old rows of its view stay for now: %s", name, problem)
+        current = {loader for _, loader in found}
+        self._due = {loader: due for loader, due in self._due.items() if loader in current}
+
+    def _run(self) -> None:
+        while not self._closing.wait(ROUND_SECONDS):
+            self.round()
+
+    def _views(self) -> Iterator[tuple[str, ExpiringLoader]]:
+        for job in self.jobs():
+            if job.phase != "running" or job.prepared is None:
+                continue
+            for loader in loaders_of(job.prepared):
+                if isinstance(loader, ExpiringLoader) and loader.target.retention_millis:
+                    yield job.order.name, loader
+
+
+def pause_seconds(retention_millis: int) -> float:
+    """Between two rounds of one view."""
+    return min(max(retention_millis / 10_000, ROUND_SECONDS), LONGEST_SECONDS)

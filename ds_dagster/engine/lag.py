@@ -1,0 +1,126 @@
+"""Lag of a running query: what its sources say, and where they say nothing, what a look at their entities found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ds_dagster.catalog.lag import SourceLag
+from ds_dagster.catalog.store import StoreAdmin
+from ds_dagster.spark.queries.progress import BatchProgress, SourceProgress
+
+LOOK_VALID_SECONDS = 30.0
+"""Several rounds of looks: after that nobody looks any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedSource:
+    """A source whose entity can be looked at beside the query.
+
+    Attributes:
+        entity: as its store spells it; ``shown``: with the store's name.
+        identity: of the entity the query reads; empty where nobody knows.
+        connection: equal for sources that can share a connection; holds secrets, never shown.
+        connect: opens it.
+    """
+
+    entity: str
+    shown: str
+    identity: str
+    connection: object = field(repr=False)
+    connect: Callable[[], StoreAdmin] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LagLook:
+    """What was found behind the positions one batch had read to.
+
+    Attributes:
+        batch: its number.
+        at: when, seconds since the epoch.
+        sources: lag by source name.
+    """
+
+    batch: int | None
+    at: float
+    sources: Mapping[str, SourceLag]
+
+    def of(self, source: SourceProgress, batch: int | None, now: float) -> tuple[int | None, float | None]:
+        """Records and seconds of a source. For the batch the look was taken after, the look is newer than Spark's
+        report; for a later batch its age is an upper bound."""
+        found = self.sources.get(source.name)
+        if found is None:
+            return source.lag_records, source.lag_seconds
+        is_same = batch == self.batch
+        records = found.records if is_same else source.lag_records
+        if found.oldest_millis is None:
+            return records, None
+        return records, round(max(0.0, (now if is_same else self.at) - found.oldest_millis / 1000), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class LagFigures:
+    """Lag of a query, see :class:`ds_dagster.runtime.status.JobStatus`; ``details`` too."""
+
+    records: int | None
+    seconds: float | None
+    details: Mapping[str, Any]
+
+
+def lag_figures(batch: BatchProgress, look: LagLook | None, now: float) -> LagFigures:
+    """Lag of a query after a batch.
+
+    Args:
+        batch: the last one.
+        look: the last one; not believed for longer than :data:`LOOK_VALID_SECONDS`.
+        now: seconds since the epoch.
+    """
+    if look is not None and now - look.at > LOOK_VALID_SECONDS:
+        look = None
+    sources = {source.name: _figures(source, look, batch.batch, now) for source in batch.sources}
+    records = [found.get("lag_records") for found in sources.values()]
+    seconds = [found.get("lag_seconds") for found in sources.values()]
+    return LagFigures(
+        None if None in records else sum(int(n) for n in records if n is not None),
+        None if None in seconds else max((float(n) for n in seconds if n is not None), default=None),
+        {"sources": {name: dict(found) for name, found in sources.items()}},
+    )
+
+
+def _figures(
+    source: SourceProgress, look: LagLook | None, batch: int | None, now: float
+) -> Mapping[str, int | float | str]:
+    """Of one source; what is not known is left out."""
+    records, seconds = (source.lag_records, source.lag_seconds) if look is None else look.of(source, batch, now)
+    known: Mapping[str, int | float | str | None] = {
+        "lag_records": records,
+        "lag_seconds": 0.0 if records == 0 else seconds,
+        "lost_records": source.lost_records,
+        "lost": source.lost or None,
+        **source.facts,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def named(batch: BatchProgress, entities: Mapping[str, str]) -> BatchProgress:
+    """The batch with its sources under their own names: Spark reports them by a description.
+
+    Args:
+        batch: as reported.
+        entities: source name → entity, which is what its offsets begin with. Two sources over one entity cannot be
+            told apart.
+    """
+    left = dict(entities)
+    sources = []
+    for source in batch.sources:
+        parts = {position.partition("/")[0] for position in source.end}
+        name = next((name for name, entity in left.items() if entity in parts), None)
+        left.pop(name or "", None)
+        sources.append(source if name is None else replace(source, name=name))
+    return replace(batch, sources=tuple(sources))
+
+
+def positions_of(source: SourceProgress) -> Mapping[str, int]:
+    """Partition → first position that is not read, of offsets like Kafka's (``entity/partition`` → number)."""
+    return {name.rpartition("/")[2]: end for name, end in source.end.items() if isinstance(end, int)}

@@ -1,0 +1,163 @@
+"""One hosted query: what it does now, as figures the journal keeps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ds_dagster.clock import Clock
+from ds_dagster.engine.lag import LagLook, WatchedSource, lag_figures, named
+from ds_dagster.errors import DsError
+from ds_dagster.figures import Figures, after_batch
+from ds_dagster.runtime.host import Observation, Phase, StartOrder
+from ds_dagster.spark.jvm import operators, recent_progress
+from ds_dagster.spark.queries.progress import BatchProgress, epoch_of, read_progress
+from ds_dagster.spark.queries.query import PreparedQuery
+
+WAITING = ("Waiting for data", "Waiting for next trigger")
+"""What Spark says of a query with nothing to do, without and with a time between its batches."""
+POLL_SECONDS = 0.5
+"""How often a running query is looked at: a few calls into the JVM each."""
+
+RATE_WEIGHT = 0.3
+"""Weight of the newest batches in the shown rate."""
+
+EXECUTED = "addBatch"
+"""A report has this duration when a batch was run; without, Spark only looked."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class HostedQuery:
+    """One incarnation in this process. The reconciler's thread looks at it, worker threads start and end it.
+
+    ``sources``: those whose lag can be looked at beside the query, by name. ``ruin``: why it must not go on.
+    """
+
+    order: StartOrder
+    clock: Clock
+    phase: Phase = "starting"
+    prepared: PreparedQuery | None = None
+    query: StreamingQuery | None = None
+    failure: DsError | None = None
+    rotated: Callable[[], tuple[str, ...]] = tuple
+    places: str = ""
+    loaded: int = 0
+    is_stop_asked: bool = False
+    is_concluding: bool = False
+    progress: Figures = field(default_factory=Figures)
+    sources: Mapping[str, WatchedSource] = field(default_factory=dict)
+    ruin: DsError | None = None
+    _batch: BatchProgress | None = None
+    _lag: LagLook | None = None
+    _counted: int = 0
+    _reported: str = ""
+    _looked: float = float("-inf")
+    _idle_since: float | None = None
+
+    def observation(self) -> Observation:
+        """What it is now."""
+        busy = self.query is not None and self.phase in ("starting", "running") and self._idle_since is None
+        return Observation(self.order.incarnation, self.phase, self.progress, self.failure, self.loaded, busy)
+
+    def is_due(self) -> bool:
+        """Whether it is time to look again; one that starts is looked at in every tick."""
+        return self.phase == "starting" or self.clock.monotonic() - self._looked >= POLL_SECONDS
+
+    def has_ended(self) -> bool:
+        """Whether Spark's query is over."""
+        return self.query is not None and not self.query.isActive
+
+    def look(self) -> None:
+        """Take in the batches since the last look, and whether its sources are read to their end."""
+        if self.query is None:
+            return
+        self._looked = self.clock.monotonic()
+        for text in recent_progress(self.query, self._reported):
+            self._take(named(read_progress(text), self._entities()))
+        self._take_lag()
+        self._take_written()
+        self._look_for_idleness(self.query)
+        self._ask_clock()
+        if self.phase == "starting" and (self.progress.batches or self._idle_since is not None):
+            self.phase = "running"
+
+    def _take(self, batch: BatchProgress) -> None:
+        _LOG.debug("%s: %s", self.order.name, batch)
+        before, began = self.progress, epoch_of(batch.timestamp)
+        self._reported = batch.timestamp
+        is_at_end = bool(batch.sources) and all(source.lag_records == 0 for source in batch.sources)
+        caught_up = began if is_at_end else before.caught_up
+        if EXECUTED not in batch.durations:
+            self.progress = replace(before, caught_up=caught_up)
+            return
+        rate = before.rows_per_second * (1 - RATE_WEIGHT) + batch.rows_per_second * RATE_WEIGHT
+        self.progress = replace(
+            after_batch(before, batch),
+            rows_per_second=round(rate if before.batches else batch.rows_per_second, 1),
+            progressed=self.clock.now() if batch.rows else before.progressed,
+            caught_up=caught_up,
+        )
+        self._batch = batch
+
+    def _entities(self) -> Mapping[str, str]:
+        scans = self.prepared.query.scans if self.prepared is not None else ()
+        return {scan.source_name: scan.relation.entity for scan in scans}
+
+    def unread(self) -> BatchProgress | None:
+        """The last batch, None while nothing waits behind it, or none has finished."""
+        return self._batch if self._idle_since is None else None
+
+    def lost(self) -> Mapping[str, str]:
+        """Source → which of its records were skipped because they were gone."""
+        sources = self._batch.sources if self._batch is not None else ()
+        return {source.name: source.lost or str(source.lost_records) for source in sources if source.lost_records}
+
+    def take(self, look: LagLook) -> None:
+        """What a look at the sources found (from another thread)."""
+        self._lag = look
+
+    def _take_lag(self) -> None:
+        """What the last batch said of what waits, and what the last look beside the query found."""
+        if self._batch is None:
+            return
+        found = lag_figures(self._batch, self._lag, self.clock.now())
+        self.progress = replace(
+            self.progress, lag_records=found.records, lag_seconds=found.seconds, details=found.details
+        )
+
+    def _take_written(self) -> None:
+        """What loaders have counted since the last look: of that the progress of batches knows nothing."""
+        written = None if self.prepared is None else self.prepared.rows_loaded
+        if written is not None:
+            more, self._counted = written - self._counted, written
+            self.progress = replace(self.progress, rows_written=(self.progress.rows_written or 0) + more)
+
+    def _look_for_idleness(self, query: StreamingQuery) -> None:
+        """Two looks in a row that find the query waiting for data: what existed at the first one is processed, since
+        Spark looks several times between ours."""
+        status = query.status
+        waits = not status["isTriggerActive"] and not status["isDataAvailable"]
+        waits = waits and str(status["message"]).startswith(WAITING)
+        if waits and self._idle_since is not None:
+            before = self.progress
+            caught_up = max(self._idle_since, before.caught_up or 0.0)
+            records = None if before.lag_records is None else 0
+            self.progress = replace(
+                before, caught_up=caught_up, rows_per_second=0.0, lag_seconds=0.0, lag_records=records
+            )
+        self._idle_since = self.clock.now() if waits else None
+
+    def _ask_clock(self) -> None:
+        """Event time of a query the engine's clock drives."""
+        if self.prepared is None or not self.prepared.clock:
+            return
+        snapshot = operators(self.prepared.session).clock_snapshot(self.prepared.job_name)
+        if snapshot is None:
+            return
+        if snapshot["time_micros"]:
+            self.progress = replace(self.progress, watermark=snapshot["time_micros"] / 1e6)

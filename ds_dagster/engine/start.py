@@ -1,0 +1,325 @@
+"""From a start order to a prepared Spark query: compile the slice, make sure of the entities, resolve references."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from ds_dagster.catalog.entity import EntityFacts
+from ds_dagster.catalog.entity_operations import EmptiesEntities
+from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, TableRead, WriteSpec
+from ds_dagster.catalog.properties.values import PropertyValue, resolve
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import log_name
+from ds_dagster.catalog.store import StoreDefinition, StoreKind
+from ds_dagster.catalog.tables_read import table_read
+from ds_dagster.engine.lag import WatchedSource
+from ds_dagster.engine.schemas import known_schemas, with_schemas
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.static import StaticScan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import Project, secret_reader
+from ds_dagster.redaction import Redactor
+from ds_dagster.runtime.deciding.changes import emptied_by, recompiled
+from ds_dagster.runtime.host import HostContext, StartOrder
+from ds_dagster.runtime.processes.environment import engine_environment
+from ds_dagster.settings import load_overlay
+from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.queries.application_query import prepare_application
+from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
+from ds_dagster.spark.queries.query import PreparedQuery, prepare
+from ds_dagster.spark.queries.row_logs import transactional_id
+from ds_dagster.spark.queries.sources import resolved
+from ds_dagster.stores.registry import KINDS
+from ds_dagster.stores.secret_values import SecretBook
+from ds_dagster.version import __version__
+
+SNAPSHOTS = "snapshots"
+"""Folder below the state folder for what sources copy before they read changes."""
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A start order with its definition bound by today's code."""
+
+    order: StartOrder
+    project: Project
+    query: BoundQuery
+    environment: Mapping[str, str]
+    redactor: Redactor
+    secrets: SecretBook
+
+    def store(self, relation: Relation) -> tuple[StoreDefinition, StoreKind, Resolver]:
+        """A relation's store, its kind, and what resolves its references."""
+        store = self.project.catalog.store(relation.store)
+        return store, KINDS[store.kind], self.resolver(f"store {store.name}")
+
+    def resolver(self, used_by: str) -> Resolver:
+        """Gives values of references; every secret is told to the redactor before anyone can log it."""
+
+        def value_of(value: PropertyValue) -> str:
+            text = resolve(value, self.environment, used_by, self.read_secret)
+            for one in (value, *value.parts):
+                if one.secret:
+                    told = text if one is value else resolve(one, self.environment, used_by, self.read_secret)
+                    self.redactor.remember(told)
+            return text
+
+        return value_of
+
+    def read_secret(self, name: str, used_by: str) -> str:
+        """The value of a declared secret, wherever it is used (an address may hold one)."""
+        text = self.secrets(name, used_by)
+        self.redactor.remember(text)
+        return text
+
+    @property
+    def places(self) -> str:
+        """What the job reads and writes, and in which stores: for failures that name a table alone."""
+        read = dict.fromkeys(f"{relation.entity} of store {relation.store}" for relation in self.query.inputs)
+        written = (f"{sink.entity} of store {sink.store}" for sink in self.query.sinks)
+        return f"reads {', '.join(read)}; writes {', '.join(written)}"
+
+    def rotated(self) -> tuple[str, ...]:
+        """Secrets that have another value than when this job read them."""
+        return self.secrets.changed(engine_environment(self.project.settings.root))
+
+
+def compiled(order: StartOrder, context: HostContext) -> Compiled:
+    """Compile the order's slice; ``.env`` and the overlay of local servers are read anew.
+
+    Raises:
+        UserError: SLICE_INVALID, CHECKPOINT_OTHER_STATE (this version of the package keeps other state than the
+        checkpoint holds).
+    """
+    settings = replace(context.settings, overlay=load_overlay(context.settings))
+    project, query = recompiled(order.spec, settings)
+    if order.progressed and not query.keeps_state_of(order.spec.state_signature):
+        version = order.spec.package_version
+        raise error("CHECKPOINT_OTHER_STATE", span=query.sink.span, name=order.name, version=version)
+    if query.fingerprint != order.spec.fingerprint:
+        _LOG.info(
+            "%s: asked for by %s, this is %s; fingerprints differ", order.name, order.spec.package_version, __version__
+        )
+    environment = engine_environment(context.settings.root)
+    return Compiled(order, project, query, environment, context.redactor, secret_reader(project, environment))
+
+
+@dataclass(frozen=True, slots=True)
+class Specs:
+    """How Spark reads and writes the entities of a job, which exist.
+
+    ``writes``: by the name of the query, or of each of an application. ``watched``: sources whose lag can be looked at.
+    ``logs``: of rows the query leaves out, by name.
+    """
+
+    reads: Mapping[str, ReadSpec]
+    writes: Mapping[str, WriteSpec]
+    watched: Mapping[str, WatchedSource] = field(default_factory=dict, repr=False)
+    logs: Mapping[str, WriteSpec] = field(default_factory=dict, repr=False)
+    tables: Mapping[str, TableRead] = field(default_factory=dict, repr=False)
+
+
+def specs(job: Compiled) -> Specs:
+    """Make sure that every source exists as declared; needs no Spark, so that it happens while Spark starts.
+
+    Raises:
+        DsError: what stores and references refuse.
+    """
+    scans = job.query.scans
+    with ThreadPoolExecutor(len(scans), "ds-sources") as pool:  # each waits for its server
+        reads = pool.map(partial(_read_spec, job), scans)
+        by_name = {scan.source_name: read for scan, read in zip(scans, reads, strict=True)}
+    seen = {scan.source_name: _watched(job, scan, by_name[scan.source_name]) for scan in scans}
+    watched = {name: source for name, source in seen.items() if source is not None}
+    writes = {part.name: _write_spec(job, part) for part in job.query.parts}
+    logs = {log_name(log): _log_spec(job, log) for log in job.query.logs}
+    tables = {scan.source_name: _table_read(job, scan) for scan in job.query.tables}
+    return Specs(by_name, writes, watched, logs, tables)
+
+
+def _write_spec(job: Compiled, part: BoundQuery) -> WriteSpec:
+    store, kind, _ = job.store(part.sink)
+    write = kind.write_spec(store, part.sink, part.refresh)
+    return write if write.schemas is None else with_schemas(write, part.sink, job.resolver)
+
+
+def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
+    """Build the query, while its sink is made sure of: a topic may be made like the source's, which exists.
+
+    Raises:
+        DsError: what stores, loaders, references and the compiler refuse.
+    """
+    with ThreadPoolExecutor(1, "ds-sink") as pool:
+        sinks = pool.submit(_ensure_sinks, job)
+        made = (_application if job.query.members else _single)(spark, job, given)
+        targets = sinks.result()
+    return replace(made, targets=targets)
+
+
+def _single(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
+    return prepare(
+        spark,
+        job.query,
+        reads=given.reads,
+        tables=given.tables,
+        write=given.writes[job.query.name],
+        identity=job.order.identity,
+        resolve=resolver_of_all(job),
+        job_name=job.order.name,
+        logs=given.logs,
+        skips=job.order.skips,
+    )
+
+
+def _application(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
+    return prepare_application(
+        spark,
+        job.query,
+        reads=given.reads,
+        tables=given.tables,
+        writes=given.writes,
+        identity=job.order.identity,
+        resolve=resolver_of_all(job),
+        job_name=job.order.name,
+        logs=given.logs,
+        skips=job.order.skips,
+    )
+
+
+def resolver_of_all(job: Compiled) -> Resolver:
+    """One resolver for a query that touches several stores."""
+    stores = dict.fromkeys(job.order.spec.stores)
+    return job.resolver("store " + " or ".join(stores) if stores else job.order.name)
+
+
+def fence(spark: SparkSession, job: Compiled) -> None:
+    """Abort what a dead job left open in its transactional sinks."""
+    own = job.order.identity
+    for part in job.query.parts:
+        store, kind, _ = job.store(part.sink)
+        if kind.write_spec(store, part.sink, part.refresh).transactional:
+            writer = own.of_member(part.name) if job.query.members else own
+            _fence(spark, job, part.sink, writer.job)
+    for log in job.query.logs:
+        _fence(spark, job, log, transactional_id(log_name(log), own))
+
+
+def _fence(spark: SparkSession, job: Compiled, relation: Relation, transaction: str) -> None:
+    store, kind, resolver = job.store(relation)
+    options = resolved(kind.write_spec(store, relation, "continuous").options, resolver)
+    client = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
+    operators(spark).fence_transaction(transaction, client)
+
+
+def _log_spec(job: Compiled, log: Relation) -> WriteSpec:
+    """How a log is written; its topic exists then."""
+    store, kind, _ = job.store(log)
+    _ensured(job, log)
+    return kind.write_spec(store, log, "continuous")
+
+
+def _table_read(job: Compiled, scan: StaticScan) -> TableRead:
+    store, kind, _ = job.store(scan.relation)
+    return table_read(kind, store, scan.relation)
+
+
+def _read_spec(job: Compiled, scan: Scan) -> ReadSpec:
+    store, kind, _ = job.store(scan.relation)
+    _check_written(job, scan.relation)
+    facts = _ensured(job, scan.relation)
+    reading = scan.reading
+    if "from_now" in job.order.begins:
+        reading = replace(reading, starting_position="latest", starting_timestamp=None)
+    spec = kind.read_spec(store, scan.relation, reading, facts)
+    if spec.rows is not None:
+        spec = replace(spec, options={**spec.options, **_own(job, scan, spec.rows)})
+    return spec if spec.schemas is None else replace(spec, schemas=known_schemas(spec.schemas, job.resolver))
+
+
+def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:
+    """Sources of one store with the same settings share a connection; None where the source itself tells its lag."""
+    store, kind, resolver = job.store(scan.relation)
+    if not kind.capabilities.looks_at_lag:
+        return None
+    settings = kind.client_settings(store, resolver)
+    return WatchedSource(
+        entity=scan.relation.entity,
+        shown=spec.entity,
+        identity=spec.identity,
+        connection=(store.name, tuple(sorted((name, str(value)) for name, value in settings.items()))),
+        connect=lambda: kind.admin(store, resolver),
+    )
+
+
+def _own(job: Compiled, scan: Scan, rows: RowSource) -> Options:
+    """What a source that keeps something for its reader is told: who reads, and a folder."""
+    owner = f"{job.order.identity.job}/{scan.source_name}"
+    folder = job.project.settings.state / SNAPSHOTS
+    return {rows.owner_option: PropertyValue(owner), rows.state_option: PropertyValue(str(folder))}
+
+
+def _ensure_sinks(job: Compiled) -> Mapping[str, str]:
+    """The streams it writes exist; what tells them from later ones of the same name."""
+    found: dict[str, str] = {}
+    for sink in job.query.sinks:
+        store, kind, _ = job.store(sink)
+        if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
+            found[f"{store.name}.{sink.entity}"] = _ensured(job, sink).identity
+    return {entity: identity for entity, identity in found.items() if identity}
+
+
+def empty(spark: SparkSession, job: Compiled, checkpoint: str) -> None:
+    """Delete what former checkpoint versions wrote, where the reset asked for it. Until the first batch is planned
+    nothing is this version's own, so it may be done again after a kill.
+
+    Raises:
+        DsError: what the store refuses.
+    """
+    tip = checkpoint_tip(spark, checkpoint) if "empty" in job.order.begins else None
+    if tip is None or tip.planned is not None or tip.committed is not None:
+        return
+    for target in emptied_by(job.query):
+        store, kind, resolver = job.store(target)
+        with closing(kind.admin(store, resolver)) as admin:
+            operations = admin.operations()
+            assert isinstance(operations, EmptiesEntities)
+            operations.empty(operations.path_of(target))
+        _LOG.info("%s: the records of %s.%s are deleted, as asked", job.order.name, store.name, target.entity)
+
+
+def _check_written(job: Compiled, relation: Relation) -> None:
+    """What another job makes is never made here: its sizes and settings are that job's matter.
+
+    Raises:
+        ExternalError: WAITS_FOR_WRITER.
+    """
+    writer = job.order.spec.writers_of(relation)
+    if writer and _described(job, relation.store, relation.entity) is None:
+        raise error("WAITS_FOR_WRITER", writer=writer, entity=relation.entity, store=relation.store)
+
+
+def _ensured(job: Compiled, relation: Relation) -> EntityFacts:
+    """Make sure that a relation's entity exists. Sizes nobody wrote are those of the entity it is configured like,
+    which may be in another store of the same kind."""
+    store, kind, resolver = job.store(relation)
+    plan = kind.entity_plan(relation)
+    if plan.like is not None and plan.like[0] != store.name:
+        model = _described(job, *plan.like)
+        plan = plan if model is None else plan.completed(model)
+    with closing(kind.admin(store, resolver)) as admin:
+        return admin.ensure(plan)
+
+
+def _described(job: Compiled, name: str, entity: str) -> EntityFacts | None:
+    store = job.project.catalog.store(name)
+    with closing(KINDS[store.kind].admin(store, job.resolver(f"store {name}"))) as admin:
+        return admin.describe(entity)

@@ -1,0 +1,261 @@
+"""A finite run in a Spark session of the caller's (a Dagster step with ``'execution'='step'``): no engine takes part.
+
+The run stands in the journal as any other, in a state of its own (STEP) that engines leave alone. It is held by a
+deadline the step keeps moving; a step that died leaves a deadline that passes, and the next one goes on from the
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ds_dagster import jars
+from ds_dagster.catalog.skip import skips_of
+from ds_dagster.clock import Clock
+from ds_dagster.engine.query import HostedQuery
+from ds_dagster.engine.start import Compiled, Specs, compiled, empty, prepared, specs
+from ds_dagster.errors import DsError, error
+from ds_dagster.redaction import Redactor
+from ds_dagster.runtime.checkpoints import Checkpoints
+from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.host import HostContext, StartOrder
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.finite import advance, failed
+from ds_dagster.runtime.journals.journal import Journal
+from ds_dagster.runtime.journals.records import JobRow, RequestRow, StatusRow, Transition
+from ds_dagster.runtime.journals.schema import STEP
+from ds_dagster.runtime.journals.states import check_transition
+from ds_dagster.runtime.journals.told import NOTHING, told
+from ds_dagster.runtime.processes.joblog import JobLog
+from ds_dagster.runtime.processes.places import Places
+from ds_dagster.runtime.status import FiniteResult, JobState
+from ds_dagster.settings import Settings
+from ds_dagster.spark.faults import classify
+from ds_dagster.spark.queries.query import close, failure, start
+from ds_dagster.spark.session import build_session
+
+HOLD_SECONDS = 60.0
+"""How long a step that says nothing keeps its run."""
+
+RENEW_SECONDS = 5.0
+POLL_SECONDS = 0.25
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class StepRun:
+    """One run. ``request`` stands in the journal in state STEP, ``status`` is what it says of the job."""
+
+    settings: Settings
+    journal: Journal
+    clock: Clock
+    job: JobRow
+    request: RequestRow
+    status: StatusRow
+    _renewed: float = field(default=float("-inf"), init=False)
+
+    def run(self, spark: SparkSession) -> FiniteResult:
+        """Wait for what it reads from, load, publish, record. A failure of the load is returned, not raised; an
+        interruption stops the query and is raised."""
+        places = Places.of(self.settings)
+        checkpoints = Checkpoints(places.checkpoints, self.journal.identity())
+        redactor = Redactor()
+        context = HostContext(
+            self.settings, places, self.clock, checkpoints, JobLog(places, self.clock, redactor), redactor
+        )
+        order = self._order()
+        hosted = HostedQuery(order, self.clock)
+        try:
+            self._wait_for_sources()
+            self._start(hosted, context, spark)
+            self._follow(hosted)
+            return self._finish(hosted)
+        except DsError as problem:
+            return self._failed(hosted, problem, redactor)
+        except Exception as problem:  # noqa: BLE001, the boundary of one job: classified, and its failure
+            return self._failed(hosted, classify(problem), redactor)
+        except BaseException:
+            self._interrupted(hosted)
+            raise
+
+    def _order(self) -> StartOrder:
+        known = self.status.checkpoint_version == self.job.checkpoint_version
+        return StartOrder(
+            name=self.job.name,
+            incarnation=uuid.uuid4().hex,
+            spec=JobSpec.from_json(self.job.spec),
+            identity=self.journal.identity().sink(self.job.name, self.job.checkpoint_version),
+            checkpoint_version=self.job.checkpoint_version,
+            started=known,
+            progressed=known and self.status.batch is not None,
+            skips=skips_of(self.job.skips),
+            begins=self.job.begins,
+        )
+
+    def _wait_for_sources(self) -> None:
+        waiting = replace(self.request, state="WAITING")
+        while waiting.state == "WAITING":
+            with self.journal.read() as connection:
+                observed = rows.statuses(connection)
+                wanted = {name for name, job in rows.jobs(connection).items() if job.desired == "RUNNING"}
+            waiting = advance(waiting, observed, wanted, self.clock.now())
+            self._renew()
+            if waiting.state == "WAITING":
+                self.clock.sleep(POLL_SECONDS)
+
+    def _start(self, hosted: HostedQuery, context: HostContext, spark: SparkSession) -> None:
+        order = hosted.order
+        path = context.checkpoints.verify(
+            order.name, order.checkpoint_version, started=order.started, progressed=order.progressed
+        )
+        self._record("STARTING", order, "run in a step")
+        definition = compiled(order, context)
+        hosted.prepared = prepared(spark, definition, self._specs(definition))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        empty(spark, definition, str(path))
+        hosted.query = start(hosted.prepared, str(path), "available_now")
+        self._record("RUNNING", order, "it works")
+
+    def _specs(self, definition: Compiled) -> Specs:
+        """Waits for jobs that make what it reads as long as for those to catch up."""
+        while True:
+            try:
+                return specs(definition)
+            except DsError as problem:
+                if problem.fault.hint != "wait" or self.clock.now() >= self.request.deadline:
+                    raise
+            self._renew()
+            self.clock.sleep(POLL_SECONDS)
+
+    def _follow(self, hosted: HostedQuery) -> None:
+        while not hosted.has_ended():
+            hosted.look()
+            self._renew(hosted)
+            self.clock.sleep(POLL_SECONDS)
+        hosted.look()
+
+    def _finish(self, hosted: HostedQuery) -> FiniteResult:
+        assert hosted.prepared is not None
+        assert hosted.query is not None
+        try:
+            problem = failure(hosted.prepared, hosted.query)
+            if problem is not None:
+                raise problem
+            loader = hosted.prepared.loader
+            loaded = hosted.progress.rows if loader is None else loader.finish()
+        finally:
+            close(hosted.prepared)
+        self.request = replace(
+            self.request, state="FINISHED", rows=loaded, batches=hosted.progress.batches, finished=self.clock.now()
+        )
+        self._record("FINISHED", hosted.order, "everything available is loaded", hosted)
+        return self._result()
+
+    def _failed(self, hosted: HostedQuery, problem: DsError, redactor: Redactor) -> FiniteResult:
+        self.request = failed(self.request, problem, self.clock.now(), redactor)
+        self._end_query(hosted)
+        self.status = replace(self.status, **told(problem, redactor))
+        if self.status.state not in ("STARTING", "RUNNING"):
+            self._record("STARTING", hosted.order, "run in a step")
+        self._record("FAILED", hosted.order, "the run failed", hosted)
+        return self._result()
+
+    def _interrupted(self, hosted: HostedQuery) -> None:
+        self._end_query(hosted)
+        self.request = replace(self.request, state="STOPPED", finished=self.clock.now())
+        if self.status.state in ("STARTING", "RUNNING"):
+            self._record("STOPPING", hosted.order, "the step was interrupted")
+            self._record("STOPPED", hosted.order, "the step was interrupted", hosted)
+        else:
+            self._renew(force=True)
+
+    def _end_query(self, hosted: HostedQuery) -> None:
+        if hosted.query is not None and hosted.query.isActive:
+            hosted.query.stop()
+        if hosted.prepared is not None:
+            close(hosted.prepared)
+
+    # -- recording ---------------------------------------------------------------------------------------------------
+
+    def _result(self) -> FiniteResult:
+        found = rows.result(self.request)
+        assert found is not None
+        return found
+
+    def _record(self, target: JobState, order: StartOrder, reason: str, hosted: HostedQuery | None = None) -> None:
+        now, before = self.clock.now(), self.status
+        check_transition(order.name, before.state, target)
+        changes: dict[str, Any] = {}
+        if target == "STARTING" and not self.request.condition:
+            changes |= NOTHING
+        if target == "STARTING" and not order.started:
+            changes |= {"batch": None}
+        if hosted is not None and hosted.progress.batch is not None:
+            changes |= {"batch": hosted.progress.batch}
+        self.status = replace(
+            before,
+            state=target,
+            since=now,
+            incarnation=order.incarnation,
+            generation=self.job.generation,
+            fingerprint=self.job.fingerprint,
+            checkpoint_version=order.checkpoint_version,
+            beat=now,
+            **changes,
+        )
+        moved = Transition(
+            name=order.name,
+            at=now,
+            kind="state",
+            source=before.state,
+            target=target,
+            reason=reason,
+            condition=self.status.condition,
+            message=self.status.message,
+            parameters=self.status.parameters,
+            incarnation=order.incarnation,
+            generation=self.job.generation,
+            seconds=max(0.0, now - before.since) if before.since else 0.0,
+            actor="step",
+        )
+        with self.journal.write() as connection:
+            rows.save_statuses(connection, [self.status], writer=STEP)
+            rows.add_transitions(connection, [moved])
+            rows.save_requests(connection, [self.request])
+
+    def _renew(self, hosted: HostedQuery | None = None, *, force: bool = False) -> None:
+        now = self.clock.monotonic()
+        if not force and now - self._renewed < RENEW_SECONDS:
+            return
+        self._renewed = now
+        if hosted is not None and hosted.progress.batch is not None:
+            self.status = replace(self.status, batch=hosted.progress.batch, rows=hosted.progress.rows)
+        held = replace(self.request, waiting_since=self.clock.now() + HOLD_SECONDS)
+        with self.journal.write() as connection:
+            found = rows.request(connection, self.request.id)
+            if found is None or found.state not in ("STEP", held.state):
+                raise error("RUN_CANCELLED", name=self.job.name, request=self.request.id)
+            rows.save_requests(connection, [held])
+            if self.status.incarnation:
+                rows.save_statuses(connection, [self.status], writer=STEP)
+
+
+def open_session(settings: Settings, properties: Mapping[str, str]) -> SparkSession:
+    """A Spark session for steps, started as the engine starts its own.
+
+    Args:
+        settings: of the project.
+        properties: Spark properties that win over those of the settings.
+
+    Raises:
+        DsError: no Java, jars that cannot be fetched.
+    """
+    found = jars.driver_jars()
+    merged = replace(settings, spark={**settings.spark, **properties})
+    return build_session(merged, jars=found, app_name="ds_dagster step")

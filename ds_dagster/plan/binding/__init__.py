@@ -1,0 +1,1 @@
+"""Statement → plan: FROM, WHERE, GROUP BY, HAVING, the SELECT list, the sink."""

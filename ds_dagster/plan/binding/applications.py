@@ -1,0 +1,236 @@
+"""Queries of one application → one query: every source scanned in one way, all sinks under one root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from types import MappingProxyType
+
+from ds_dagster.catalog.row_log import log_name
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.plan.checks.row_errors import ignores_row_errors, may_fail
+from ds_dagster.plan.identity.fingerprint import combined, earlier_signatures, state_signature
+from ds_dagster.plan.nodes.aggregate import Aggregate
+from ds_dagster.plan.nodes.application import Bundle, Virtual, is_plain
+from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.rows import Sink
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.weights import weighted
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.sql.statements import Application
+
+WITH_OF: Mapping[str, str] = MappingProxyType(
+    {
+        "time": "event time, or how long it waits",
+        "starting_position": "starting.position",
+        "starting_timestamp": "starting.timestamp",
+        "bad_records": "source.deserialization.error.handling",
+        "max_records_per_batch": "max.records.per.batch",
+        "data_loss": "what lost records do",
+        "slot": "postgresql.slot.name",
+        "log": "source.deserialization.error.log.topic",
+    }
+)
+"""Field of a scan → how people call what decides it."""
+_MERGED = frozenset({"columns", "rowtime", "record_fields"})
+
+
+def together(
+    statement: Application, parts: Sequence[BoundQuery], spans: Mapping[str, Span], store_kinds: Mapping[str, str]
+) -> BoundQuery:
+    """The one query of an application.
+
+    Args:
+        statement: of it.
+        parts: its queries, bound alone, in the order of the statements.
+        spans: query name → where it stands.
+        store_kinds: folded store name → kind.
+
+    Raises:
+        UserError: APPLICATION_SOURCE_DIFFERS, APPLICATION_ROW_ERRORS, APPLICATION_STATE_SHARED.
+        UnsupportedError: APPLICATION_OUTPUT_MODES, APPLICATION_TABLE_FINITE.
+    """
+    name = str(statement.name)
+    for part in parts:
+        if part.is_finite:
+            span = part.sink.span
+            raise error("APPLICATION_TABLE_FINITE", span=span, relation=part.sink.name.name, name=name)
+    scans = _scans(name, parts, spans)
+    merged = [replace(part, root=_sink(part.root, scans)) for part in parts]
+    merged = _one_output_mode(name, merged, spans)
+    merged = _one_state(merged, statement)
+    _check_row_errors(merged, spans)
+    bundle = Bundle(tuple(part.root for part in merged))
+    earlier = zip(*(earlier_signatures(part.root, store_kinds=store_kinds) for part in merged), strict=True)
+    names = [part.name for part in merged]
+    settings = {key: value for part in merged for key, value in part.settings.items()}
+    return BoundQuery(
+        name=name,
+        statement=statement,
+        root=merged[0].root,
+        refresh="continuous",
+        fingerprint=combined([(part.name, part.fingerprint) for part in merged]),
+        state_signature=combined([(part.name, state_signature(part.root, store_kinds=store_kinds)) for part in merged]),
+        earlier_signatures=tuple(combined(list(zip(names, found, strict=True))) for found in earlier),
+        lineage=MappingProxyType({}),
+        settings=MappingProxyType(settings),
+        bundle=bundle,
+        members=tuple(merged),
+    )
+
+
+# one way to read each source
+
+
+def _scans(name: str, parts: Iterable[BoundQuery], spans: Mapping[str, Span]) -> Mapping[str, Scan]:
+    """Source name → a scan that gives what all of them need."""
+    found: dict[str, Scan] = {}
+    for part in parts:
+        for scan in part.scans:
+            first = found.setdefault(scan.source_name, scan)
+            if first is not scan:
+                found[scan.source_name] = _both(name, first, scan, spans[part.name])
+    return found
+
+
+def _both(name: str, first: Scan, second: Scan, span: Span) -> Scan:
+    told = (f.name for f in fields(Scan) if f.compare and f.name not in _MERGED)
+    other = next((name for name in told if not _same(first, second, name)), None)
+    if other is not None:
+        relation, what = first.relation.name.name, WITH_OF.get(other, other)
+        raise error("APPLICATION_SOURCE_DIFFERS", span=span, name=name, relation=relation, what=what)
+    columns = None
+    if first.columns is not None and second.columns is not None:
+        kept = {*first.columns, *second.columns}
+        columns = tuple(c.name for c in first.relation.columns if c.name in kept)
+        columns = None if len(columns) == len(first.relation.columns) else columns
+    beside = dict.fromkeys((*first.record_fields, *second.record_fields))
+    return replace(
+        first, columns=columns, rowtime=first.rowtime or second.rowtime, record_fields=tuple(sorted(beside, key=str))
+    )
+
+
+def _same(first: Scan, second: Scan, name: str) -> bool:
+    """Whether a field says the same: of a log only where it is."""
+    if name == "log" and first.log is not None and second.log is not None:
+        return log_name(first.log) == log_name(second.log)
+    return bool(getattr(first, name) == getattr(second, name))
+
+
+def _sink(root: Sink, scans: Mapping[str, Scan]) -> Sink:
+    made = _replaced(root, lambda node: scans[node.source_name] if isinstance(node, Scan) else None)
+    assert isinstance(made, Sink)
+    return made
+
+
+def _replaced(node: Node, other: Callable[[Node], Node | None]) -> Node:
+    """The plan with other nodes in place of some."""
+    found = other(node)
+    if found is not None:
+        return found
+    return node.with_inputs(lambda below: _replaced(below, other))
+
+
+# one output mode
+
+
+def _one_output_mode(name: str, parts: list[BoundQuery], spans: Mapping[str, Span]) -> list[BoundQuery]:
+    """Groups that are refined are Spark's update mode, all other state is append mode, and a job has one: beside other
+    state such groups count weights."""
+    refined = [part for part in parts if any(map(_is_refined, part.root.walk()))]
+    stateful = [part for part in parts if any(node.is_stateful for node in part.root.walk())]
+    if not refined or len(stateful) == 1:
+        return parts
+    windowed = next((p for p in refined if any(_is_refined(n) and n.window for n in _aggregates(p))), None)
+    if windowed is not None:
+        span = spans[windowed.name]
+        raise error("APPLICATION_OUTPUT_MODES", span=span, relation=windowed.sink.name.name, name=name)
+    return [replace(part, root=_with_weights(part.root)) if part in refined else part for part in parts]
+
+
+def _aggregates(part: BoundQuery) -> list[Aggregate]:
+    return [node for node in part.root.walk() if isinstance(node, Aggregate)]
+
+
+def _is_refined(node: Node) -> bool:
+    return isinstance(node, Aggregate) and not node.is_final
+
+
+def _with_weights(root: Sink) -> Sink:
+    made = _replaced(root, _counting_weights)
+    assert isinstance(made, Sink)
+    return made
+
+
+def _counting_weights(node: Node) -> Node | None:
+    if not isinstance(node, Aggregate) or node.is_final:
+        return None
+    return DeltaAggregate(weighted(node.input), node.group, node.calls)
+
+
+# one way to fail
+
+
+def _check_row_errors(parts: Iterable[BoundQuery], spans: Mapping[str, Span]) -> None:
+    """Rows that are made once for several queries are left out once, and kept in one place.
+
+    Raises:
+        UserError: APPLICATION_ROW_ERRORS.
+    """
+    first: dict[str, BoundQuery] = {}
+    for part in parts:
+        for node in part.root.walk():
+            if not isinstance(node, Virtual) or not may_fail(node):
+                continue
+            other = first.setdefault(node.name, part)
+            if _on_error(other) != _on_error(part):
+                names = [query.sink.name.name for query in (other, part)]
+                shown = node.name.rpartition(".")[2]
+                raise error("APPLICATION_ROW_ERRORS", span=spans[part.name], relation=shown, queries=names)
+
+
+def _on_error(part: BoundQuery) -> tuple[bool, str]:
+    log = part.error_log
+    return ignores_row_errors(part.settings), "" if log is None else log_name(log)
+
+
+# one state
+
+
+def _one_state(parts: list[BoundQuery], statement: Application) -> list[BoundQuery]:
+    """The queries such that a virtual relation that keeps state is the same wherever it is read.
+
+    Where one of them needs its rows with weights, all of them read weights, and those that need none fold them.
+
+    Raises:
+        UserError: APPLICATION_STATE_SHARED.
+    """
+    for _ in range(sum(isinstance(node, Virtual) for part in parts for node in part.root.walk()) + 1):
+        differing = _differing(parts)
+        if not differing:
+            return parts
+        parts = [replace(part, root=_folding(part.root, differing)) for part in parts]
+    raise error("APPLICATION_STATE_SHARED", span=statement.name.span, relation=min(differing))
+
+
+def _differing(parts: Iterable[BoundQuery]) -> frozenset[str]:
+    """Names of virtual relations with state that are not the same everywhere."""
+    found: dict[str, Virtual] = {}
+    differing: set[str] = set()
+    for node in (node for part in parts for node in part.root.walk()):
+        if isinstance(node, Virtual) and found.setdefault(node.name, node) != node and not is_plain(node):
+            differing.add(node.name)
+    return frozenset(differing)
+
+
+def _folding(root: Sink, names: frozenset[str]) -> Sink:
+    def folded(node: Node) -> Node | None:
+        if not isinstance(node, Virtual) or node.name not in names or node.changelog != "upsert" or node.is_final:
+            return None
+        return Fold(weighted(node), node.key)
+
+    made = _replaced(root, folded)
+    assert isinstance(made, Sink)
+    return made

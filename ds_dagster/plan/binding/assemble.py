@@ -1,0 +1,362 @@
+"""All queries of a project, bound in an order in which sources come first; what fails marks what reads it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declaring.declared import Declared
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.store import StoreKind
+from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.binding.applications import together
+from ds_dagster.plan.binding.binder import bind_query, bind_virtual
+from ds_dagster.plan.binding.sources import World
+from ds_dagster.plan.binding.virtual import VirtualRelation
+from ds_dagster.plan.functions.user_calls import check_names
+from ds_dagster.plan.graph import (
+    QueryNode,
+    dependencies,
+    entity_edges,
+    job_circle,
+    ordered,
+    place_of,
+    query_node,
+    readers,
+    reads_by_target,
+)
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.settings import Settings
+from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A query that was not bound and why."""
+
+    node: QueryNode
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """What binding a project gave. Same shapes as in ``project.Project``."""
+
+    catalog: Catalog
+    queries: Mapping[str, BoundQuery]
+    diagnostics: tuple[Diagnostic, ...]
+    refused: tuple[Refused, ...]
+    depends_on: Mapping[QualifiedName, tuple[QualifiedName, ...]]
+    downstream: Mapping[QualifiedName, tuple[str, ...]]
+
+
+def assemble(
+    declared: Declared,
+    settings: Settings,
+    kinds: Mapping[str, StoreKind],
+    broken: Iterable[QualifiedName] = (),
+) -> Assembled:
+    """Bind all queries of a project.
+
+    Args:
+        declared: pass one.
+        settings, kinds: as there.
+        broken: names of relations whose statement did not even parse.
+    """
+    return _Assembly(declared, settings, kinds, broken).run()
+
+
+@dataclass(slots=True)
+class _Bound:
+    """A query with the node it came from, in the order of files."""
+
+    node: QueryNode
+    query: BoundQuery
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+class _Assembly:
+    def __init__(
+        self, declared: Declared, settings: Settings, kinds: Mapping[str, StoreKind], broken: Iterable[QualifiedName]
+    ) -> None:
+        self.settings = settings
+        self.nodes = [query_node(named, settings) for named in declared.queries]
+        self.relations: dict[QualifiedName, Relation] = dict(declared.relations)
+        self.catalog = replace(declared.catalog, relations=MappingProxyType(self.relations))
+        self.virtuals: dict[QualifiedName, VirtualRelation] = {}
+        self.applications = declared.applications
+        self.undeclared = dict(_undeclared(declared))
+        self.world = World(self.catalog, settings, kinds, self.virtuals)
+        self.failed: set[QualifiedName] = {*declared.refused, *broken}
+        self.refused: list[Refused] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.bound: list[_Bound] = []
+
+    def run(self) -> Assembled:
+        self.diagnostics += check_names(self.catalog.functions)
+        order, circles = ordered(reads_by_target(self.nodes))
+        self._refuse_circles(circles)
+        by_target: dict[QualifiedName, list[QueryNode]] = {}
+        for node in self.nodes:
+            by_target.setdefault(node.target, []).append(node)
+        for name in order:
+            self._fill(by_target.get(name, ()))
+        self._name_queries()
+        self._refuse_entity_circles()
+        queries = self._jobs()
+        depends_on = dependencies(self.relations, queries)
+        return Assembled(
+            catalog=self.catalog,
+            queries=MappingProxyType({query.name: query for query in queries}),
+            diagnostics=tuple(self.diagnostics),
+            refused=tuple(self.refused),
+            depends_on=MappingProxyType(depends_on),
+            downstream=MappingProxyType(readers(depends_on, queries)),
+        )
+
+    def _fill(self, nodes: Sequence[QueryNode]) -> None:
+        """Bind the queries of one relation; the one that creates it first."""
+        for node in sorted(nodes, key=lambda node: isinstance(node.named.statement, InsertInto)):
+            if any(refused.node is node for refused in self.refused):
+                continue
+            upstream = next((name for name in (*node.reads, *self._target_of(node)) if name in self.failed), None)
+            if upstream is not None:
+                self._refuse(node, [self._caused(node, upstream)])
+            else:
+                self._fenced(node)
+
+    def _fenced(self, node: QueryNode) -> None:
+        """Bind a query; a bug of ours spoils its own statement, not the project."""
+        try:
+            self._bind(node)
+        except DsError as problem:
+            found = problem.diagnostic()
+            self._refuse(node, [found if found.span else replace(found, span=node.span)])
+        except Exception as problem:  # noqa: BLE001, the boundary of one statement: the others are bound
+            where = f"binding {_shown(node.target)}"
+            bug = error("INTERNAL", span=node.span, where=where).diagnostic()
+            last = traceback.extract_tb(problem.__traceback__)[-1]
+            place = f"{Path(last.filename).name}:{last.lineno}"
+            self._refuse(node, [replace(bug, detail=f"{type(problem).__name__} in {place}: {problem}"[:500])])
+
+    def _target_of(self, node: QueryNode) -> tuple[QualifiedName, ...]:
+        return (node.target,) if isinstance(node.named.statement, InsertInto) else ()
+
+    def _bind_virtual(self, node: QueryNode) -> None:
+        made, diagnostics = bind_virtual(node.named, self.world)
+        if made is None:
+            self._refuse(node, diagnostics)
+            return
+        self.diagnostics += diagnostics
+        self.virtuals[node.target] = made
+
+    def _bind(self, node: QueryNode) -> None:
+        if node.is_virtual:
+            self._bind_virtual(node)
+            return
+        outcome = bind_query(node.named, self.world)
+        if outcome.query is None:
+            self._refuse(node, outcome.diagnostics)
+            return
+        self.diagnostics += outcome.diagnostics
+        self.bound.append(_Bound(node, outcome.query))
+        self.relations.setdefault(node.target, outcome.query.sink)
+
+    def _refuse(self, node: QueryNode, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics += diagnostics
+        self.refused.append(Refused(node, tuple(diagnostics)))
+        if isinstance(node.named.statement, CreateAsSelect):
+            self.failed.add(node.target)
+
+    def _caused(self, node: QueryNode, upstream: QualifiedName) -> Diagnostic:
+        span = place_of(node, upstream, self.settings)
+        params = {"relation": _shown(node.target), "upstream": _shown(upstream)}
+        found = error("UPSTREAM_FAILED", span=span, **params).diagnostic()
+        return replace(found, caused_by=str(upstream))
+
+    # applications
+
+    def _jobs(self) -> list[BoundQuery]:
+        """The queries, those of an application as one; where one of them is refused, all are."""
+        made: dict[str, BoundQuery] = {}
+        self._fell()
+        for statement in self.applications:
+            name = str(statement.name)
+            bound = [one for one in self.bound if _application(one.node) == name]
+            if not bound:
+                continue
+            try:
+                made[name] = self._together(statement, sorted(bound, key=lambda one: one.node.span), made)
+            except DsError as problem:
+                self._lose(bound, problem)
+                made.pop(name, None)
+        names = {_application(one.node) or one.query.name: one.query for one in self.bound}
+        jobs = [made.get(name, query) for name, query in names.items()]
+        circle = job_circle(jobs)
+        if not circle:
+            return jobs
+        self._lose_circle(circle)
+        return self._jobs()
+
+    def _lose_circle(self, circle: Sequence[str]) -> None:
+        """Queries whose relations stand in no circle can stand in one through an application, which is one job."""
+        statement = next(one for one in self.applications if str(one.name) in circle)
+        name, path = str(statement.name), " → ".join(circle)
+        bound = [one for one in self.bound if _application(one.node) == name]
+        self._lose(bound, error("APPLICATION_CYCLE", span=statement.name.span, name=name, path=path))
+
+    def _together(self, statement: Application, bound: Sequence[_Bound], made: Mapping[str, BoundQuery]) -> BoundQuery:
+        name = str(statement.name)
+        if name in made or any(one.query.name == name for one in self.bound if _application(one.node) != name):
+            raise error("QUERY_NAME_TAKEN", span=statement.name.span, name=name)
+        spans = {one.query.name: one.node.span for one in bound}
+        store_kinds = {store.name: store.kind for store in self.catalog.stores.values()}
+        return together(statement, [one.query for one in bound], spans, store_kinds)
+
+    def _lose(self, bound: Sequence[_Bound], problem: DsError) -> None:
+        """An application that cannot be one job: each of its queries is refused for that."""
+        for one in bound:
+            self._refuse(one.node, [problem.diagnostic()])
+            self._forget(one)
+        self._fell()
+
+    def _fell(self) -> None:
+        """Refuse what belongs to an application with a refused query, and what reads from it, until nothing falls."""
+        while True:
+            why = {name: _cause(r) for r in reversed(self.refused) if (name := _application(r.node))} | self.undeclared
+            fallen = [bound for bound in self.bound if _application(bound.node) in why]
+            for bound in fallen:
+                name = _application(bound.node)
+                shown, cause = _shown(bound.node.target), why[name]
+                fallen_with = error("APPLICATION_REFUSED", span=bound.node.span, name=name, relation=shown, other=cause)
+                found = fallen_with.diagnostic()
+                self._refuse(bound.node, [replace(found, caused_by=name)])
+                self._forget(bound)
+            self._drop_readers_of_lost()
+            if not fallen:
+                return
+
+    def _forget(self, bound: _Bound) -> None:
+        self.bound.remove(bound)
+        if isinstance(bound.node.named.statement, CreateAsSelect):
+            self.relations.pop(bound.node.target, None)
+
+    # circles
+
+    def _refuse_circles(self, circles: Sequence[Sequence[QualifiedName]]) -> None:
+        for circle in circles:
+            nodes = [node for node in self.nodes if node.target in circle and set(node.reads) & set(circle)]
+            known = [node for node in nodes if not any(refused.node is node for refused in self.refused)]
+            if known:
+                self._refuse_circle(circle, known)
+
+    def _refuse_circle(self, circle: Sequence[QualifiedName], nodes: Sequence[QueryNode]) -> None:
+        """One diagnostic at one end that names the other; all queries on the circle are refused with it."""
+        first = nodes[0]
+        source = next(name for name in first.reads if name in circle)
+        other = next((node for node in nodes if node.target == source), first)
+        names = [*circle[circle.index(first.target) :], *circle[: circle.index(first.target)], first.target]
+        path = " reads ".join(map(_shown, names))
+        problem = error(
+            "RELATION_CYCLE",
+            span=place_of(first, source, self.settings),
+            first=_shown(first.target),
+            second=_shown(source),
+            path=path,
+        )
+        back = next((name for name in other.reads if name in circle), source)
+        related = (place_of(other, back, self.settings),) if other is not first else ()
+        found = replace(problem.diagnostic(), related=related)
+        self.diagnostics.append(found)
+        for node in nodes:
+            self.refused.append(Refused(node, (found,)))
+            self.failed.add(node.target)
+
+    def _refuse_entity_circles(self) -> None:
+        """Circles that close through an entity: a query writes what a relation declares again and another query
+        reads."""
+        declared_again = entity_edges(self.relations, [bound.query for bound in self.bound])
+        if not declared_again:
+            return
+        edges = reads_by_target(bound.node for bound in self.bound)
+        for name, writer in declared_again.items():
+            edges.setdefault(name, []).append(writer)
+        _, circles = ordered(edges)
+        self._refuse_circles(circles)
+        lost = {id(refused.node) for refused in self.refused}
+        self.bound = [bound for bound in self.bound if id(bound.node) not in lost]
+        for refused in self.refused:
+            if isinstance(refused.node.named.statement, CreateAsSelect):
+                self.relations.pop(refused.node.target, None)
+        self._drop_readers_of_lost()
+
+    def _drop_readers_of_lost(self) -> None:
+        for bound in list(self.bound):
+            upstream = next((name for name in bound.query.sources if name not in self.relations), None)
+            if upstream is not None:
+                self._refuse(bound.node, [self._caused(bound.node, upstream)])
+                self._forget(bound)
+
+    # names of queries
+
+    def _name_queries(self) -> None:
+        """Every query has a name of its own; where several fill one relation each INSERT INTO says it."""
+        count: dict[QualifiedName, int] = {}
+        for node in self.nodes:
+            count[node.target] = count.get(node.target, 0) + 1
+        taken: dict[str, Span] = {}
+        kept: list[_Bound] = []
+        for bound in self.bound:
+            problem = self._name_problem(bound, count[bound.node.target], taken)
+            if problem is None:
+                taken[bound.query.name] = bound.node.span
+                kept.append(bound)
+            else:
+                self._refuse(bound.node, [problem])
+                if isinstance(bound.node.named.statement, CreateAsSelect):
+                    self.relations.pop(bound.node.target, None)
+        lost = len(self.bound) - len(kept)
+        self.bound = kept
+        if lost:
+            self._drop_readers_of_lost()
+
+    def _name_problem(self, bound: _Bound, count: int, taken: Mapping[str, Span]) -> Diagnostic | None:
+        statement = bound.node.named.statement
+        named = any(item.name == "query.name" for item in statement.body.query_properties)
+        if isinstance(statement, InsertInto) and count > 1 and not named:
+            span = statement.target.span
+            return error("QUERY_NAME_REQUIRED", span=span, relation=_shown(bound.node.target)).diagnostic()
+        if bound.query.name in taken:
+            found = error("QUERY_NAME_TAKEN", span=bound.node.span, name=bound.query.name).diagnostic()
+            return replace(found, related=(taken[bound.query.name],))
+        return None
+
+
+def _application(node: QueryNode) -> str:
+    return node.named.statement.origin.application
+
+
+def _cause(refused: Refused) -> Span:
+    return refused.diagnostics[0].span or refused.node.span
+
+
+def _undeclared(declared: Declared) -> Iterator[tuple[str, Span]]:
+    """Applications with a mistake that pass one found, and where."""
+    errors = [d.span for d in declared.diagnostics if d.severity == "error" and d.span is not None]
+    for statement in declared.applications:
+        whole = statement.origin.span
+        end = whole.end_line or whole.line
+        inside = (span for span in errors if span.file == whole.file and whole.line <= span.line <= end)
+        first = next(inside, None)
+        if first is not None:
+            yield str(statement.name), first
+
+
+def _shown(name: QualifiedName) -> str:
+    return name.name

@@ -1,0 +1,107 @@
+"""The other mistakes of a SELECT that is refused: names nobody knows, and conditions that cannot be asked.
+
+A binder stops at the first mistake of an expression, and of a clause that others stand on. Once a SELECT is refused its
+parts are asked one by one, so that people see at once what they will have to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sqlglot import exp
+
+from ds_dagster.diagnostics import Diagnostic
+from ds_dagster.errors import DsError
+from ds_dagster.plan.binding.scope import Scope
+from ds_dagster.plan.binding.sources import SourceBinder
+from ds_dagster.plan.expressions.binder import ExpressionBinder
+from ds_dagster.plan.joins.semi import has_query
+from ds_dagster.sql.expressions import RelationRef, WindowRef
+
+NAMES = frozenset(("UNKNOWN_COLUMN", "UNKNOWN_ALIAS", "AMBIGUOUS_COLUMN", "UNKNOWN_FUNCTION"))
+"""What is wrong with a name is wrong wherever it stands; other mistakes depend on what is around them."""
+
+
+def every_mistake(tree: exp.Select, scope: Scope, known: Iterable[Diagnostic]) -> Iterator[DsError]:
+    """Mistakes of a SELECT that are not known yet.
+
+    Args:
+        tree: the SELECT.
+        scope: with all its sources.
+        known: what was found so far; nothing is told twice at one place.
+    """
+    return _new((*_names(tree, scope), *_conditions(tree, scope)), known)
+
+
+def unknown_relations(tree: exp.Select, sources: SourceBinder, known: Iterable[Diagnostic]) -> Iterator[DsError]:
+    """Relations of FROM and its joins that nobody knows, those that were told left out."""
+    found: list[DsError] = []
+    for node in (tree.args["from_"].this, *(join.this for join in tree.args.get("joins") or ())):
+        inside = node.this if isinstance(node, WindowRef) else node
+        try:
+            if isinstance(inside, RelationRef) and sources.virtual(inside) is None:
+                sources.relation(inside)
+        except DsError as problem:
+            found.append(problem)
+    return _new(found, known)
+
+
+def _new(problems: Iterable[DsError], known: Iterable[Diagnostic]) -> Iterator[DsError]:
+    """Each place once."""
+    places = {(found.span.line, found.span.column) for found in known if found.span}
+    for problem in problems:
+        span = problem.span
+        if span is not None and (span.line, span.column) not in places:
+            places.add((span.line, span.column))
+            yield problem
+
+
+def _names(tree: exp.Select, scope: Scope) -> Iterator[DsError]:
+    sources = frozenset(source.alias for source in scope.sources)  # ROWTIME(alias)
+    aliases = sources | {item.alias for item in tree.expressions if isinstance(item, exp.Alias)}
+    joined = [join.args.get("on") for join in tree.args.get("joins") or ()]
+    for clause in (*tree.expressions, tree.args.get("where"), *joined):
+        yield from _in_clause(clause, scope, sources)
+    for argument in ("group", "having"):
+        yield from _in_clause(tree.args.get(argument), scope, aliases)
+
+
+def _in_clause(clause: exp.Expression | None, scope: Scope, aliases: frozenset[str]) -> Iterator[DsError]:
+    if clause is None:
+        return
+    binder = ExpressionBinder(scope, "the SELECT")
+    for node in clause.walk(prune=lambda node: isinstance(node, exp.Query)):
+        if isinstance(node, exp.Column) and (isinstance(node.this, exp.Star) or _is_alias(node, aliases)):
+            continue
+        if isinstance(node, exp.Column | exp.Anonymous):
+            yield from _refused(binder, node)
+
+
+def _is_alias(node: exp.Column, aliases: frozenset[str]) -> bool:
+    return not node.table and node.name in aliases
+
+
+def _refused(binder: ExpressionBinder, node: exp.Expression) -> Iterator[DsError]:
+    try:
+        binder.bind(node)
+    except DsError as problem:
+        if problem.condition in NAMES:
+            yield problem
+
+
+def _conditions(tree: exp.Select, scope: Scope) -> Iterator[DsError]:
+    """What is wrong with each part of WHERE."""
+    where = tree.args.get("where")
+    pending = [where.this] if where is not None else []
+    binder = ExpressionBinder(scope, "WHERE")
+    while pending:
+        part = pending.pop()
+        if isinstance(part, exp.And | exp.Or):
+            pending += [part.right, part.left]
+        elif isinstance(part, exp.Paren):
+            pending.append(part.this)
+        elif not has_query(part):
+            try:
+                binder.condition(part)
+            except DsError as problem:
+                yield problem

@@ -1,0 +1,79 @@
+"""The first row of each value by event time, as a stream whose rows have a time: what a window may stand over.
+
+DISTINCT alone gives a value as soon as it comes, and ROW_NUMBER() = 1 takes its row back for an earlier one; neither
+knows a time for it. Below a window both wait: a value has the time of its first row and leaves when time has passed
+it, so which row is the first, and in which window, does not depend on when rows arrive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BIGINT, BOOLEAN
+from ds_dagster.plan.expressions.binder import column
+from ds_dagster.plan.nodes.delta import Distinct, Weigh
+from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
+from ds_dagster.plan.nodes.over import Over, OverCall, event_time_fields
+from ds_dagster.plan.nodes.rank import TopN
+from ds_dagster.plan.nodes.rows import Filter, Project
+
+_COUNT = "first$count"
+
+
+def first_rows(node: Node) -> Node:
+    """The same rows appended, where they are the first of each value of a stream; other nodes as they are."""
+    return _first(node) or node
+
+
+def _first(node: Node) -> Node | None:
+    if isinstance(node, Filter | Project):
+        below = _first(node.input)
+        if below is None:
+            return None
+        return replace(node, input=below, key_names=()) if isinstance(node, Project) else replace(node, input=below)
+    if isinstance(node, Distinct) and node.changelog == "append":
+        return _of_distinct(node)
+    return _of_rank(node) if isinstance(node, TopN) else None
+
+
+def _of_distinct(node: Distinct) -> Node | None:
+    rows = _appended(node.input)
+    if rows is None:
+        return None
+    fields = tuple(BoundExpression(column(f.name), f.type, f.nullable) for f in rows.output)
+    return _passed(_counted(rows, fields, _COUNT), rows)
+
+
+def _of_rank(node: TopN) -> Node | None:
+    """Of ROW_NUMBER() OVER (… ORDER BY the event time) = 1."""
+    rows = _appended(node.input)
+    if rows is None or node.function != "ROW_NUMBER" or node.limit != 1 or len(node.order) != 1:
+        return None
+    (term,) = node.order
+    is_time = isinstance(term.expression.tree, exp.Column) and term.expression.tree.name in event_time_fields(rows)
+    return _counted(rows, node.partition, node.rank) if is_time and not term.descending else None
+
+
+def _appended(node: Node) -> Node | None:
+    """Rows without their weights, where each comes once and for good from a source; None for others."""
+    if isinstance(node, Weigh) and node.input.changelog == "append":
+        return None if any(below.is_stateful for below in node.walk()) else node.input
+    if isinstance(node, Filter | Project):
+        below = _appended(node.input)
+        return None if below is None else replace(node, input=below)
+    return None
+
+
+def _counted(rows: Node, partition: tuple[BoundExpression, ...], name: str) -> Filter:
+    """Rows that are number one in their partition by event time; those of one time in the order of their columns."""
+    count = OverCall(name, "COUNT", None, BIGINT, nullable=False)
+    counted = Over(rows, partition, (count,), by_time=False, before=-1)
+    is_first = exp.EQ(this=column(name), expression=exp.Literal.number(1))
+    return Filter(counted, BoundExpression(is_first, BOOLEAN, nullable=False))
+
+
+def _passed(node: Node, rows: Node) -> Project:
+    passed = (Named(f.name, BoundExpression(column(f.name), f.type, f.nullable)) for f in rows.output)
+    return Project(node, tuple(passed))

@@ -1,0 +1,195 @@
+"""``f(…) OVER (PARTITION BY … ORDER BY …)`` in a SELECT list: what it means, and the step it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import cast
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, is_hashable, is_orderable
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.binding.running import RunningCalls, is_running
+from ds_dagster.plan.checks.joins import check_weights
+from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column
+from ds_dagster.plan.expressions.field_names import alias_of
+from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.nodes.node import BoundExpression, Node
+from ds_dagster.plan.nodes.rank import OrderTerm, RankFunction, TopN
+from ds_dagster.plan.nodes.rows import Filter
+from ds_dagster.plan.nodes.weights import weighted
+from ds_dagster.sql.lowering import is_first_rows, own_span
+
+RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
+Over = Callable[[BoundExpression, Span], BoundExpression]
+"""An expression over groups instead of the rows that were grouped."""
+
+
+def windows_of(tree: exp.Select) -> Iterator[exp.Window]:
+    """OVER clauses of a SELECT list, not those of sub-selects."""
+    for item in tree.expressions:
+        if isinstance(item.this if isinstance(item, exp.Alias) else item, exp.Column | exp.Star | exp.Literal):
+            continue
+        for node in item.walk(prune=lambda node: isinstance(node, exp.Query)):
+            if isinstance(node, exp.Window):
+                yield node
+
+
+def first_rows(tree: exp.Select) -> exp.Window | None:
+    """ORDER BY … LIMIT of a SELECT as the number of each row; an alias or a place stands for its column."""
+    if not is_first_rows(tree):
+        return None
+    aliases = {item.alias: item.this for item in tree.expressions if isinstance(item, exp.Alias)}
+    order = tree.args["order"].copy()
+    for term in order.expressions:
+        term.set("this", _meant(term.this, aliases, tree.expressions))
+    return exp.Window(this=exp.Anonymous(this="ROW_NUMBER", expressions=[]), order=order, over="OVER")
+
+
+def _meant(
+    term: exp.Expression, aliases: Mapping[str, exp.Expression], items: Sequence[exp.Expression]
+) -> exp.Expression:
+    if isinstance(term, exp.Column) and not term.table and term.name in aliases:
+        return aliases[term.name].copy()
+    is_place = isinstance(term, exp.Literal) and not term.is_string and str(term.this).isdecimal()
+    if is_place and 1 <= int(str(term.this)) <= len(items):
+        item = items[int(str(term.this)) - 1]
+        return (item.this if isinstance(item, exp.Alias) else item).copy()
+    return term
+
+
+def _places(tree: exp.Select) -> tuple[int, int]:
+    offset = tree.args.get("offset")
+    behind = int(str(offset.expression.this)) if offset is not None else 0
+    return behind, behind + int(str(tree.args["limit"].expression.this))
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """The window of OVER clauses, where it stands; ``function``: the rank, empty for running aggregates."""
+
+    function: RankFunction | None
+    partition: tuple[BoundExpression, ...]
+    order: tuple[OrderTerm, ...]
+    span: Span
+
+
+class OverClauses:
+    """The OVER clauses of one SELECT.
+
+    Args:
+        binder: of the SELECT list; knows the results afterwards.
+        over: see :data:`Over`.
+        name: internal name of the result.
+        span: where the query begins.
+    """
+
+    def __init__(self, binder: ExpressionBinder, over: Over, name: str, span: Span) -> None:
+        self.binder = binder
+        self.over = over
+        self.name = name
+        self.span = span
+        self.window: Ordered | None = None
+        self.running: RunningCalls | None = None
+        self.rows: tuple[int, int] | None = None
+        self.results: dict[int, Typed] = {}
+
+    def bind(self, tree: exp.Select) -> None:
+        """Bind all of them, so that the binder of the SELECT list finds their results.
+
+        Raises:
+            UserError: OVER_WITHOUT_ORDER, OVER_NESTED, OVER_FRAME, FUNCTION_ARGUMENT_….
+            UnsupportedError: OVER_SEVERAL. NotYetError: OVER_FUNCTION.
+        """
+        first = first_rows(tree)
+        # ORDER BY … LIMIT: the places behind which rows count, and up to which
+        self.rows = None if first is None else _places(tree)
+        for node in (*windows_of(tree), *(() if first is None else (first,))):
+            span = own_span(node, self.span)
+            found = self._ordered(node, span)
+            if self.window is not None and _meaning(self.window) != _meaning(found):
+                raise error("OVER_SEVERAL", span=span)
+            self.window = self.window or found
+            self.results[id(node)] = self._result(node, span)
+        self.binder.windows = MappingProxyType(self.results)
+
+    def _result(self, node: exp.Window, span: Span) -> Typed:
+        if not is_running(node):
+            return Typed(column(self.name), BIGINT, nullable=False)
+        self.running = self.running or RunningCalls(self.binder, alias_of(self.name))
+        return self.running.add(node, span)
+
+    def apply(self, node: Node) -> Node:
+        """The step over the rows of a SELECT.
+
+        Raises:
+            UnsupportedError: OVER_CHANGELOG, OVER_TIME. NotYetError: STATEFUL_CHAIN.
+        """
+        found = self.window
+        assert found is not None
+        if self.running is not None:
+            term = found.order[0]
+            if len(found.order) > 1 or term.descending:
+                raise error("OVER_TIME", span=found.span, names=["the event time alone, ascending"])
+            return self.running.apply(node, found.partition, term.expression, found.span)
+        assert found.function is not None
+        check_weights(node, found.span)
+        made = TopN(weighted(node), found.function, found.partition, found.order, self.name)
+        if self.rows is None:
+            return made
+        behind, last = self.rows
+        bounded = replace(made, limit=last)
+        if not behind:
+            return bounded
+        tree = exp.GT(this=column(self.name), expression=exp.Literal.number(behind))
+        return Filter(bounded, BoundExpression(tree, BOOLEAN, nullable=False))
+
+    def _ordered(self, node: exp.Window, span: Span) -> Ordered:
+        call = node.this.this if isinstance(node.this, exp.Filter) else node.this
+        name = str(call.this).upper() if isinstance(call, exp.Anonymous) else type(call).__name__.upper()
+        if name not in RANKS and not is_running(node):
+            raise error("OVER_FUNCTION", span=span, function=name)
+        if name in RANKS:
+            self._check_rank(node, name, span)
+        if not node.args.get("order"):
+            raise error("OVER_WITHOUT_ORDER", span=span, function=name)
+        partition = tuple(self._part(part, is_hashable) for part in node.args.get("partition_by") or ())
+        order = tuple(
+            OrderTerm(
+                self._part(term.this, is_orderable), bool(term.args.get("desc")), bool(term.args.get("nulls_first"))
+            )
+            for term in node.args["order"].expressions
+        )
+        return Ordered(cast("RankFunction", name) if name in RANKS else None, partition, order, span)
+
+    def _check_rank(self, node: exp.Window, name: str, span: Span) -> None:
+        count = len(node.this.expressions)
+        if count:
+            raise error("FUNCTION_ARGUMENT_COUNT", span=span, function=name, count=count, expected="()")
+        if node.args.get("spec") is not None:
+            raise error("OVER_FRAME", span=span, reason=f"{name} has no frame")
+
+    def _part(self, node: exp.Expression, fits: Callable[[DataType], bool]) -> BoundExpression:
+        place = self.binder.scope.place(node)
+        bound = self.over(self.binder.expression(node), place)
+        if not fits(bound.type):
+            raise error("OVER_NESTED", span=place, type=bound.type)
+        return bound
+
+
+def _meaning(window: Ordered) -> tuple[object, ...]:
+    def text(expression: BoundExpression) -> str:
+        return expression_text(expression.tree, str, strict=True)
+
+    order = [(text(term.expression), term.descending, term.nulls_first) for term in window.order]
+    return window.function, [text(part) for part in window.partition], order
+
+
+def unbounded(node: Node, places: Mapping[str, Span], otherwise: Span) -> Iterator[DsError]:
+    """Ranks that no filter bounds."""
+    for below in node.walk():
+        if isinstance(below, TopN) and not below.limit:
+            yield error("RANK_WITHOUT_FILTER", span=places.get(below.rank, otherwise), function=below.function)

@@ -1,0 +1,1 @@
+"""What may not run, and what is worth a warning: rules over bound plans."""

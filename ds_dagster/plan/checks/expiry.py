@@ -1,0 +1,50 @@
+"""``'state.ttl.millis'``: which steps of a plan forget, and what else changes for it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.aggregate import Aggregate
+from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.rows import Sink
+from ds_dagster.plan.nodes.weights import weighted
+
+STATE_TTL = "state.ttl.millis"
+_FIELD = "ttl_millis"
+
+
+def expiring(root: Sink, ttl_millis: int, span: Span) -> Sink:
+    """The plan whose steps forget what no change touches for ``ttl_millis`` (above 0).
+
+    Every stateful node that has a field ``ttl_millis`` gets it. An aggregate without a window becomes one of ours,
+    since Spark's own never forgets. Windows, interval joins and temporal joins are bounded by event time and stay.
+
+    Raises:
+        UserError: STATE_TTL_WITHOUT_STATE: no step is such a one. UnsupportedError: STATE_TTL_CONDITIONS.
+    """
+    joins = (node for node in root.walk() if isinstance(node, DeltaJoin))
+    if any(join.kind != "inner" and join.residual is not None for join in joins):
+        raise error("STATE_TTL_CONDITIONS", span=span)
+    below = _expiring(root.input, ttl_millis)
+    if not forgets(below):
+        raise error("STATE_TTL_WITHOUT_STATE", span=span)
+    return replace(root, input=below)
+
+
+def forgets(root: Node) -> bool:
+    """Whether some step forgets."""
+    return any(getattr(node, _FIELD, 0) for node in root.walk())
+
+
+def _expiring(node: Node, ttl_millis: int) -> Node:
+    made = node.with_inputs(lambda below: _expiring(below, ttl_millis))
+    if isinstance(made, Aggregate) and made.window is None:
+        return DeltaAggregate(weighted(made.input), made.group, made.calls, ttl_millis=ttl_millis)
+    if made.is_stateful and any(field.name == _FIELD for field in fields(made)):
+        forgetting: dict[str, Any] = {_FIELD: ttl_millis}
+        return replace(made, **forgetting)
+    return made

@@ -1,0 +1,100 @@
+"""``'late.rows.relation'``: rows for which a window was closed go into a stream that the project declares.
+
+Its columns are columns of the window's source, in their types, and any of ``event_time``, ``window_start``,
+``window_end`` (TIMESTAMP_LTZ) and ``late_millis`` (BIGINT): how far the query's time had passed the window's end. A row
+that is too late for several windows comes once for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ds_dagster.catalog.declaring.declared import qualify
+from ds_dagster.catalog.declaring.inference import QueryChoices
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.binding.sources import World
+from ds_dagster.plan.expressions.field_names import column_of
+from ds_dagster.plan.nodes.aggregate import Aggregate
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.rows import Sink
+from ds_dagster.plan.nodes.sets import Union
+from ds_dagster.plan.nodes.window import LateRows, Window, Windowed
+from ds_dagster.sql.statements import Context, WrittenName
+
+PROPERTY = "late.rows.relation"
+TOLD = "late_millis"
+OF_THE_WINDOW: dict[str, DataType] = {
+    "event_time": TIMESTAMP_LTZ,
+    "window_start": TIMESTAMP_LTZ,
+    "window_end": TIMESTAMP_LTZ,
+    TOLD: BIGINT,
+}
+"""Columns beside those of the source → their types."""
+
+
+def keeps_late(root: Sink, choices: QueryChoices, context: Context, world: World) -> Sink:
+    """The plan whose windows keep late rows, if QUERY WITH says so.
+
+    Raises:
+        UserError: LATE_ROWS_WITHOUT_WINDOW, LATE_ROWS_RELATION, UNKNOWN_RELATION.
+    """
+    written = choices.written.get(PROPERTY)
+    if written is None:
+        return root
+    span = written.span or root.relation.span
+    windows = [node for node in root.walk() if isinstance(node, Window)]
+    if len(windows) != 1 or windows[0].function == "SESSION" or not _drops_rows(root, windows[0]):
+        raise error("LATE_ROWS_WITHOUT_WINDOW", span=span)
+    name = WrittenName(tuple(str(written.value).lower().split(".")), span)
+    relation = world.catalog.relation(qualify(name, context, world.settings), span)
+    late = _checked(relation, windows[0], span, world)
+    made = _with_late(root, late)
+    assert isinstance(made, Sink)
+    return made
+
+
+def _drops_rows(root: Sink, window: Window) -> bool:
+    """Whether rows of a source go through the window into groups; behind a join other rules say which row is late, and
+    the same window closed twice drops nothing the second time."""
+    nodes = list(root.walk())
+    grouped = any(isinstance(node, Aggregate) and node.window is not None for node in nodes)
+    joined = any(node.is_stateful for node in window.input.walk())
+    return grouped and not joined and not any(isinstance(node, Windowed | Union) for node in nodes)
+
+
+def _checked(relation: Relation, window: Window, span: Span, world: World) -> LateRows:
+    given = {column_of(f.name): f for f in window.input.output}
+
+    def refused(reason: str) -> DsError:
+        types = {name: field.type for name, field in given.items() if "(" not in name} | OF_THE_WINDOW
+        columns = ", ".join(f"{name} {type_}" for name, type_ in types.items())
+        return error("LATE_ROWS_RELATION", span=span, relation=relation.name.name, reason=reason, columns=columns)
+
+    able = world.kinds[world.catalog.store(relation.store).kind].capabilities
+    if relation.kind != "stream" or not relation.declared or relation.value_format != "json":
+        raise refused("it is not a stream of JSON that the project declares with its columns")
+    if not able.keeps_row_logs:
+        raise refused(f"store {relation.store} cannot hold it")
+    found = []
+    for column in relation.columns:
+        wanted = OF_THE_WINDOW.get(column.name) or (given[column.name].type if column.name in given else None)
+        if wanted is None:
+            raise refused(f"the source has no column {column.name}")
+        if not _same(column.type, wanted):
+            raise refused(f"{column.name} is of type {column.type}, not {wanted}")
+        if column.name not in OF_THE_WINDOW:
+            found.append((column.name, given[column.name].name))
+    return LateRows(relation, tuple(found), relation.column(TOLD) is not None)
+
+
+def _same(written: DataType, wanted: DataType) -> bool:
+    """Of times the precision does not matter."""
+    return written == wanted or (wanted == TIMESTAMP_LTZ and str(written).startswith("TIMESTAMP_LTZ"))
+
+
+def _with_late(node: Node, late: LateRows) -> Node:
+    made = node.with_inputs(lambda below: _with_late(below, late))
+    return replace(made, late=late) if isinstance(made, Window) else made

@@ -1,0 +1,47 @@
+"""Functions that give another value each time, over changelogs.
+
+A retraction must equal the row it retracts. ``CURRENT_TIMESTAMP``, ``RAND`` or ``UUID`` over such a row give another
+value in the retraction, so a step that keeps or leaves out rows by it would keep one for ever or forget one it never
+had. A value that is only shown in the result may differ: the key alone says which row is retracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.checks.row_errors import expressions_of
+from ds_dagster.plan.functions.table import FUNCTIONS
+from ds_dagster.plan.nodes.application import Virtual
+from ds_dagster.plan.nodes.delta import Fold, appends_only
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.rows import Project, Sink
+from ds_dagster.plan.nodes.sets import Union
+
+_SHOWS = (Sink, Fold, Project, Union, Virtual)
+"""Nodes that hand rows on whatever their values are."""
+
+
+def not_repeatable(root: Sink, otherwise: Span) -> Iterator[DsError]:
+    """VALUE_NOT_REPEATABLE, once for each such function whose value decides over rows that may be retracted.
+
+    Args:
+        root: plan after rewriting: a filter pushed below a buffering step runs once per row.
+        otherwise: where the query begins.
+    """
+    for function in dict.fromkeys(_found(root, shown=True)):
+        yield error("VALUE_NOT_REPEATABLE", span=otherwise, function=function)
+
+
+def _found(node: Node, *, shown: bool) -> Iterator[str]:
+    shown = shown and isinstance(node, _SHOWS)
+    if not shown and any(below.changelog == "weighted" and not appends_only(below) for below in node.inputs):
+        for expression in expressions_of(node):
+            for call in expression.tree.find_all(exp.Anonymous):
+                if not FUNCTIONS[str(call.this)].deterministic:
+                    yield str(call.this)
+    for below in node.inputs:
+        yield from _found(below, shown=shown)

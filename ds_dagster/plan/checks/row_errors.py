@@ -1,0 +1,120 @@
+"""Rows whose expressions fail: what ``'row.error.handling'`` covers.
+
+Covered are expressions over rows of streams: the SELECT list, WHERE, and what GROUP BY and the aggregates of a stream
+are computed from. A row of a changelog cannot be left out (its older self would stay), so where one is read the
+property is refused; what is computed over groups, and keys of joins, fail the batch as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+
+from sqlglot import exp
+
+from ds_dagster.catalog.declaring.inference import QueryChoices
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import ERROR_HANDLING, check_log, error_log
+from ds_dagster.errors import error
+from ds_dagster.plan.binding.sources import World
+from ds_dagster.plan.expressions.binder import column
+from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
+from ds_dagster.plan.nodes.delta import DeltaAggregate, Weigh
+from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
+from ds_dagster.plan.nodes.rows import Project, Sink
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.sql.expressions import UserCall
+
+PASSED = (exp.Column, exp.Literal, exp.Boolean, exp.Null)
+"""Expressions that cannot fail."""
+
+
+def row_error_log(root: Sink, choices: QueryChoices, world: World) -> Relation | None:
+    """Where a query keeps rows that fail, None for nowhere.
+
+    Raises:
+        UserError: ROW_ERRORS_OF_CHANGELOG, ROW_ERRORS_OF_PYTHON, and those of the log.
+    """
+    first = next(node for node in root.walk() if isinstance(node, Scan))
+    log = error_log(first.relation, root.relation, choices.written)
+    if log is not None:
+        check_log(log, first.relation, world.catalog, world.kinds, records=False)
+    if ignores_row_errors(choices.values):
+        _check(root, choices)
+    return log
+
+
+def ignores_row_errors(settings: Mapping[str, str | int | bool]) -> bool:
+    """Whether rows that fail are left out."""
+    return settings.get(ERROR_HANDLING) in ("ignore", "ignore_and_log")
+
+
+def _check(root: Sink, choices: QueryChoices) -> None:
+    span = choices.written[ERROR_HANDLING].span
+    for scan in (node for node in root.walk() if isinstance(node, Scan)):
+        if scan.relation.is_changelog:
+            raise error("ROW_ERRORS_OF_CHANGELOG", span=span, relation=scan.relation.name.name)
+    for node in root.walk():
+        for expression in expressions_of(node):
+            for call in expression.tree.find_all(UserCall):
+                if call.args["function"].language == "python":
+                    raise error("ROW_ERRORS_OF_PYTHON", span=span, function=call.args["function"])
+
+
+def expressions_of(value: object) -> Iterator[BoundExpression]:
+    """The bound expressions of one node, those of the nodes below not among them."""
+    if isinstance(value, BoundExpression):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from expressions_of(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            inner = getattr(value, field.name)
+            if not isinstance(inner, Node):
+                yield from expressions_of(inner)
+
+
+def may_fail(root: Node) -> bool:
+    """Whether anything is computed in a plan, not only read and passed on."""
+    return any(not isinstance(one.tree, PASSED) for node in root.walk() for one in expressions_of(node))
+
+
+# expressions of aggregates, computed below
+
+
+def computed_below(node: Node) -> Node:
+    """The same plan with what aggregates of streams are computed from as a projection below them: a row that fails
+    there is one of a stream still."""
+    made = node.with_inputs(computed_below)
+    if isinstance(made, Aggregate):
+        return _projected(made, made.input)
+    if isinstance(made, DeltaAggregate) and isinstance(made.input, Weigh) and not made.input.is_stateful:
+        return _projected(made, made.input.input)
+    return made
+
+
+def _projected(node: Aggregate | DeltaAggregate, rows: Node) -> Node:
+    if rows.changelog != "append":
+        return node
+    computed: list[Named] = []
+
+    def below(expression: BoundExpression) -> BoundExpression:
+        if isinstance(expression.tree, exp.Column):
+            return expression
+        name = f"computed${len(computed)}"
+        computed.append(Named(name, expression))
+        return BoundExpression(column(name), expression.type, expression.nullable)
+
+    def of_call(call: AggregateCall) -> AggregateCall:
+        argument = None if call.argument is None else below(call.argument)
+        return replace(call, argument=argument, filter=None if call.filter is None else below(call.filter))
+
+    group = tuple(replace(named, expression=below(named.expression)) for named in node.group)
+    calls = tuple(of_call(call) for call in node.calls)
+    if not computed:
+        return node
+    passed = [Named(f.name, BoundExpression(column(f.name), f.type, f.nullable)) for f in rows.output]
+    made = Project(rows, (*passed, *computed))
+    below_node: Node = made if isinstance(node, Aggregate) else Weigh(made)
+    return replace(node, input=below_node, group=group, calls=calls)

@@ -1,0 +1,1 @@
+"""Expressions: bound trees, types, operators, constants, their text."""

@@ -1,0 +1,136 @@
+"""Bound trees: typed expressions after binding, and how they are put together.
+
+A bound tree holds only the node classes of :data:`BOUND_NODES`. ``exp.Column`` has one quoted identifier, the
+internal name of a field; a function call is ``exp.Anonymous`` whose ``this`` is a key of
+``plan.functions.FUNCTIONS``, one of the user's
+:class:`~ds_dagster.sql.expressions.UserCall`; ``||`` has become CONCAT, ``%`` MOD, ``col['field']`` a
+:class:`~ds_dagster.sql.expressions.FieldAccess`; a division of whole numbers is ``exp.IntDiv`` (truncates); CASE has
+no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP;
+``exp.Struct`` holds one ``exp.Alias`` per field; ``exp.Interval`` occurs only beside
+``+`` and ``-``; the types of a cast are read with :func:`cast_type` and
+:func:`cast_source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BOOLEAN, DataType, Scalar
+from ds_dagster.plan.nodes.node import BoundExpression
+from ds_dagster.sql.expressions import CONNECTORS, FieldAccess, UserCall, balanced
+from ds_dagster.sql.typetext import type_node, type_of_node
+
+BOUND_NODES: tuple[type[exp.Expression], ...] = (
+    exp.Column,
+    exp.Literal,
+    exp.Boolean,
+    exp.Null,
+    exp.Paren,
+    exp.Neg,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.IntDiv,
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.NullSafeEQ,
+    exp.NullSafeNEQ,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Is,
+    exp.In,
+    exp.Between,
+    exp.Like,
+    exp.Escape,
+    exp.Case,
+    exp.If,
+    exp.Cast,
+    exp.TryCast,
+    exp.Anonymous,
+    UserCall,
+    exp.Bracket,
+    FieldAccess,
+    exp.Array,
+    exp.Struct,
+    exp.Alias,
+    exp.Interval,
+    exp.Var,
+    exp.Identifier,
+    exp.DataType,
+    exp.DataTypeParam,
+    exp.ColumnDef,
+)
+"""Every class that may occur in a bound tree, parts of casts and intervals included."""
+
+
+class Typed(NamedTuple):
+    """A bound tree and its type; ``type`` None: the literal NULL, which takes any."""
+
+    tree: exp.Expression
+    type: DataType | None
+    nullable: bool
+
+
+def cast_type(node: exp.Expression) -> DataType:
+    """Target type of a ``Cast`` or ``TryCast``."""
+    return type_of_node(node.args["to"])
+
+
+def cast_source(node: exp.Expression) -> DataType | None:
+    """What a ``Cast`` or ``TryCast`` converts from; None for NULL without a type."""
+    source = node.args.get("source")
+    return None if source is None else type_of_node(source)
+
+
+def converted(value: Typed, target: DataType, *, safe: bool = False) -> exp.Expression:
+    """CAST (``safe``: TRY_CAST) of a value. Its meaning hangs on the type it comes from, which the node keeps."""
+    source = None if value.type is None else type_node(value.type)
+    return (exp.TryCast if safe else exp.Cast)(this=value.tree, to=type_node(target), source=source)
+
+
+def column(field: str) -> exp.Column:
+    """A bound reference to a field."""
+    return exp.Column(this=exp.Identifier(this=field, quoted=True))
+
+
+def conjunction(conditions: Sequence[BoundExpression]) -> BoundExpression:
+    """All of these conditions (at least one) as one."""
+    first, *others = [condition.tree for condition in conditions]
+    if not others:
+        return BoundExpression(first, BOOLEAN, conditions[0].nullable)
+    terms = [exp.Paren(this=first) if isinstance(first, exp.Or) else first]
+    terms += [exp.Paren(this=tree) if isinstance(tree, CONNECTORS) else tree for tree in others]
+    return BoundExpression(balanced(exp.And, terms), BOOLEAN, any(condition.nullable for condition in conditions))
+
+
+def conjuncts(condition: BoundExpression) -> list[BoundExpression]:
+    """The conditions an AND is made of, left to right."""
+    pending, found = [condition.tree], []
+    while pending:
+        node = pending.pop()
+        if isinstance(node, exp.Paren):
+            pending.append(node.this)
+        elif isinstance(node, exp.And):
+            pending += [node.expression, node.this]
+        else:
+            found.append(BoundExpression(node, BOOLEAN, condition.nullable))
+    return found
+
+
+def widened(value: Typed, target: DataType) -> exp.Expression:
+    """The tree of a value as that type; a cast only where the type changes in kind or size."""
+    source = value.type
+    if source == target or (
+        isinstance(source, Scalar) and isinstance(target, Scalar) and source.name == target.name == "VARCHAR"
+    ):
+        return value.tree
+    return converted(value, target)

@@ -1,0 +1,387 @@
+"""Calls inside expressions: scalar functions by their signatures, metadata of records, aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    TIMESTAMP,
+    VARBINARY,
+    VARCHAR,
+    ArrayType,
+    DataType,
+    common_type,
+    is_hashable,
+)
+from ds_dagster.errors import DsError
+from ds_dagster.names import nearest
+from ds_dagster.plan.expressions.arithmetic import arithmetic_type
+from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, conjunction, widened
+from ds_dagster.plan.expressions.constants import checked
+from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.expressions.record_fields import FIELDS, ORDER_FIELD
+from ds_dagster.plan.functions.function import FAMILIES, Function, Signature
+from ds_dagster.plan.functions.table import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
+from ds_dagster.plan.functions.times import EXTRACT_UNITS, TIME_UNITS
+from ds_dagster.plan.functions.user_calls import bind_user_call, user_names
+from ds_dagster.plan.nodes.aggregate import AggregateCall, AggregateFunction
+from ds_dagster.plan.nodes.node import BoundExpression
+
+NULL_AS: dict[str, DataType] = {
+    "any": VARCHAR,
+    "text": VARCHAR,
+    "integer": INTEGER,
+    "number": DOUBLE,
+    "same_number": INTEGER,
+    "boolean": BOOLEAN,
+    "bytes": VARBINARY,
+    "timestamp": TIMESTAMP,
+    "temporal": TIMESTAMP,
+    "orderable": VARCHAR,
+}
+"""Argument word → type a bare NULL takes there."""
+
+UNITS: dict[str, tuple[str, ...]] = {
+    "EXTRACT": EXTRACT_UNITS,
+    **dict.fromkeys(("TIMESTAMPDIFF", "TIMESTAMPADD", "TIME_FLOOR", "TIME_CEIL"), TIME_UNITS),
+}
+"""Function whose first argument is a unit of time → which ones."""
+_TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
+AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
+    exp.Count: "COUNT",
+    exp.Sum: "SUM",
+    exp.Avg: "AVG",
+    exp.Min: "MIN",
+    exp.Max: "MAX",
+    exp.VariancePop: "VAR_POP",
+    exp.Variance: "VAR_SAMP",
+    exp.StddevPop: "STDDEV_POP",
+    exp.StddevSamp: "STDDEV_SAMP",
+    exp.ArrayAgg: "ARRAY_AGG",
+}
+"""Node of an aggregate → its name; the others are calls by name."""
+AGGREGATE_NODES = (*AGGREGATES, exp.Anonymous)
+ORDERED = frozenset({"FIRST_VALUE", "LAST_VALUE"})
+ONCE = frozenset({"MIN", "MAX", *ORDERED, "APPROX_COUNT_DISTINCT"})
+"""Aggregates to which it is the same whether each value counts once."""
+
+
+def aggregate_name(node: exp.Expression) -> str | None:
+    """Name of the aggregate that a node calls, None for any other node."""
+    if isinstance(node, exp.Anonymous):
+        function = find_function(str(node.this))
+        return function.name if function is not None and function.kind == "aggregate" else None
+    return AGGREGATES.get(type(node))
+
+
+class Aggregates:
+    """The aggregate calls of one SELECT, each once, in the order they were found."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, AggregateCall] = {}
+
+    def add(
+        self,
+        function: AggregateFunction,
+        argument: BoundExpression | None,
+        condition: BoundExpression | None,
+        type_: DataType,
+        *,
+        distinct: bool = False,
+        order: BoundExpression | None = None,
+    ) -> AggregateCall:
+        """The call with that meaning, new or known."""
+        parts = [
+            function,
+            str(distinct),
+            *(expression_text(e.tree, str, strict=True) if e else "*" for e in (argument, condition, order)),
+        ]
+        key = "|".join(parts)
+        if key not in self.calls:
+            name = f"{function.lower()}${len(self.calls) + 1}"
+            nullable = FUNCTIONS[function].nulls != "never"
+            self.calls[key] = AggregateCall(name, function, argument, type_, distinct, condition, nullable, order)
+        return self.calls[key]
+
+
+def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
+    """Bind a scalar function or a metadata function.
+
+    Raises:
+        UserError: UNKNOWN_FUNCTION, FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE, GROUPING_ARGUMENT.
+        NotYetError: FUNCTION_NOT_YET.
+    """
+    name, arguments = _spelled(node)
+    function = find_function(name)
+    if function is None and name.lower() in user_names(binder):
+        return bind_user_call(binder, node, name, arguments)
+    if function is None:
+        raise _unknown(binder, node, name)
+    if function.not_yet:
+        raise binder.refuse("FUNCTION_NOT_YET", node, name=function.name, instead=function.not_yet)
+    if function.kind == "aggregate":
+        return bind_aggregate(binder, node)
+    if function.kind == "grouping":
+        return _grouping(binder, node, name)
+    if function.kind == "metadata":
+        return _metadata(binder, node, function.name, arguments)
+    if function.name in UNITS and arguments:
+        _check_unit(binder, node, function.name, arguments[0])
+    values = [binder.bind(argument) for argument in arguments]
+    return _called(binder, node, function, values)
+
+
+def _spelled(node: exp.Expression) -> tuple[str, list[exp.Expression]]:
+    """Name and arguments of a call, whatever node it was read into."""
+    if isinstance(node, exp.Coalesce):
+        return "COALESCE", [node.this, *node.expressions]
+    if isinstance(node, exp.Trim):
+        removed = node.args.get("expression")
+        name = _TRIMS.get(str(node.args.get("position") or ""), "TRIM")
+        return name, [node.this, removed] if removed is not None else [node.this]
+    if isinstance(node, exp.Extract):
+        return "EXTRACT", [exp.Literal.string(node.this.name), node.expression]
+    return str(node.this), list(node.expressions)
+
+
+def _check_unit(binder: ExpressionBinder, node: exp.Expression, name: str, unit: exp.Expression) -> None:
+    is_text = isinstance(unit, exp.Literal) and bool(unit.args.get("is_string"))
+    if not is_text or unit.name.upper() not in UNITS[name]:
+        types = [unit.name.upper() if is_text else expression_text(unit, str)]
+        expected = f"one of {', '.join(UNITS[name])} as the unit"
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=expected)
+
+
+def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsError:
+    if name.upper() in KNOWN_LATER:
+        return binder.refuse("FUNCTION_NOT_YET", node, name=name.upper(), instead=KNOWN_LATER[name.upper()])
+    near = ", ".join(nearest(name, [*FUNCTIONS, *ALIASES, *map(str.upper, user_names(binder))], cutoff=0.7))
+    own = f"declare your own with CREATE FUNCTION {name.lower()}; "
+    own += "those of the dialect are on the page Functions of the documentation"
+    return binder.refuse("UNKNOWN_FUNCTION", node, name=name, fix=f"did you mean {near}?" if near else own)
+
+
+def _metadata(binder: ExpressionBinder, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:
+    """``rowtime()`` or ``rowtime(alias)``; ``rowkey()`` and ``rowmetadata()`` alike."""
+    scope = binder.scope
+    if len(arguments) > 1 or any(not isinstance(argument, exp.Column) for argument in arguments):
+        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=len(arguments), expected="(source)")
+    source = scope.source(arguments[0].name, arguments[0]) if arguments else scope.sources[0]
+    if not source.rowtime:
+        raise binder.refuse(
+            "FUNCTION_NOT_YET", node, name=f"{name} over a sub-select", instead=f"select {name.lower()}() inside of it"
+        )
+    if name in FIELDS:
+        found = source.beside.get(FIELDS[name])
+        if found is None:
+            raise binder.refuse("RECORD_FIELD_UNKNOWN", node, function=name, relation=source.shown)
+        return Typed(column(found.name), found.type, found.nullable)
+    return Typed(
+        column(source.rowtime),
+        BIGINT,
+        any(c.nullable for c in source.columns.values()) and source is not scope.sources[0],
+    )
+
+
+def _grouping(binder: ExpressionBinder, node: exp.Expression, name: str) -> Typed:
+    """GROUPING of sets that GROUP BY has; plan/binding/grouping.py knows what it is."""
+    found = binder.scope.values.get(id(node))
+    if found is None:
+        shown = ", ".join(binder.shown(argument) for argument in node.expressions)
+        raise binder.refuse("GROUPING_ARGUMENT", node, function=name, expression=shown or "nothing")
+    return found
+
+
+def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed]) -> Typed:
+    fitting = [signature for signature in function.signatures if signature.accepts_count(len(values))]
+    shown = " or ".join(str(signature) for signature in function.signatures)
+    if not fitting:
+        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=function.name, count=len(values), expected=shown)
+    signature = next((signature for signature in fitting if _accepts(signature, values)), None)
+    if signature is None:
+        types = [str(value.type) if value.type else "NULL" for value in values]
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=shown)
+    values = checked(binder, node, function.name, values)
+    trees, types_ = _arguments(binder, node, function, signature, values)
+    made = exp.Anonymous(this=function.name, expressions=trees)
+    type_ = signature.type_of(types_, [_whole_number(value.tree) for value in values])
+    return Typed(made, type_, _nullable(function, values))
+
+
+def _whole_number(tree: exp.Expression) -> int | None:
+    """The value of a literal, with or without a sign, None for every other expression."""
+    if isinstance(tree, exp.Neg):
+        below = _whole_number(tree.this)
+        return None if below is None else -below
+    is_number = isinstance(tree, exp.Literal) and not tree.args.get("is_string") and str(tree.this).isdecimal()
+    return int(str(tree.this)) if is_number else None
+
+
+def _accepts(signature: Signature, values: Sequence[Typed]) -> bool:
+    words = (signature.word(position) for position in range(len(values)))
+    return all(value.type is None or FAMILIES[word](value.type) for word, value in zip(words, values, strict=True))
+
+
+def _arguments(
+    binder: ExpressionBinder, node: exp.Expression, function: Function, signature: Signature, values: Sequence[Typed]
+) -> tuple[list[exp.Expression], list[DataType]]:
+    """Trees and types after widening: ``same`` arguments share one type, an ``element`` has that of its ARRAY."""
+    words = [signature.word(position) for position in range(len(values))]
+    if words and words[0] == "same_number":
+        first, second = (value.type or INTEGER for value in values)
+        type_ = arithmetic_type("%", first, second)
+        assert type_ is not None
+        return [value.tree for value in values], [type_] * len(values)
+    wanted = _wanted(binder, node, function, words, values)
+    return [widened(value, type_) for value, type_ in zip(values, wanted, strict=True)], wanted
+
+
+def _wanted(
+    binder: ExpressionBinder, node: exp.Expression, function: Function, words: Sequence[str], values: Sequence[Typed]
+) -> list[DataType]:
+    alike = [value for word, value in zip(words, values, strict=True) if word.startswith("same")]
+    shared = binder.unify(node, alike, f"the arguments of {function.name}")[1] if alike else None
+    found: list[DataType] = []
+    for word, value in zip(words, values, strict=True):
+        if word.startswith("same"):
+            type_ = shared
+        elif word == "element":
+            type_ = _element_type(binder, node, function, values[0], value)
+        else:
+            type_ = value.type or NULL_AS.get(word)
+        if type_ is None:
+            raise binder.refuse("NULL_WITHOUT_TYPE", node)
+        found.append(type_)
+    return found
+
+
+def _element_type(
+    binder: ExpressionBinder, node: exp.Expression, function: Function, array: Typed, value: Typed
+) -> DataType | None:
+    """The type of the array's elements, which must hold the value."""
+    if not isinstance(array.type, ArrayType):
+        return None
+    wanted = array.type.element
+    if value.type is None or common_type(value.type, wanted) == wanted:
+        return wanted
+    types = [str(array.type), str(value.type)]
+    raise binder.refuse(
+        "FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=f"({array.type}, {wanted})"
+    )
+
+
+def _nullable(function: Function, values: Sequence[Typed]) -> bool:
+    rules = {
+        "always": True,
+        "never": False,
+        "any": any(value.nullable for value in values),
+        "all": all(value.nullable for value in values),
+    }
+    return rules[function.nulls]
+
+
+def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
+    """Bind an aggregate: the call is collected, the result is a reference to its field.
+
+    Raises:
+        UserError: AGGREGATE_MISPLACED, FUNCTION_ARGUMENT_TYPE, FUNCTION_ARGUMENT_COUNT.
+        NotYetError: FUNCTION_NOT_YET.
+    """
+    call = node.this if isinstance(node, exp.Filter) else node
+    name = aggregate_name(call)
+    if name is None:
+        raise binder.refuse("EXPRESSION_NOT_YET", node, what="FILTER behind a function that is not an aggregate")
+    if binder.aggregates is None:
+        inside = binder.clause.startswith("an aggregate")
+        fix = (
+            "aggregate in two steps, through a relation of its own"
+            if inside
+            else "write it in the SELECT list or in HAVING"
+        )
+        raise binder.refuse("AGGREGATE_MISPLACED", node, function=name, clause=binder.clause, fix=fix)
+    from ds_dagster.plan.binding.derived_aggregates import DERIVED
+
+    if name in DERIVED:
+        return DERIVED[name](binder, node, call)
+    argument, distinct = distinct_argument(binder, node, call, name)
+    return bound_aggregate(binder, node, cast("AggregateFunction", name), argument, distinct)
+
+
+def bound_aggregate(
+    binder: ExpressionBinder,
+    node: exp.Expression,
+    name: AggregateFunction,
+    argument: exp.Expression,
+    distinct: bool,
+    *,
+    by: exp.Expression | None = None,
+) -> Typed:
+    """The call of an aggregate of the plan. ``by``: of the first and last value, what says which; rows in which it is
+    NULL do not count. None: event time."""
+    assert binder.aggregates is not None
+    inner = ExpressionBinder(binder.scope, f"an aggregate ({name})")
+    bound = None if isinstance(argument, exp.Star) else inner.expression(argument)
+    if distinct and bound is not None and not is_hashable(bound.type):
+        types = [str(bound.type)]
+        raise binder.refuse(
+            "FUNCTION_ARGUMENT_TYPE", node, function=f"{name} DISTINCT", types=types, expected="(hashable)"
+        )
+    condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
+    type_ = _aggregate_type(binder, node, name, bound)
+    order = inner.expression(by) if by is not None else _order(binder, node, name) if name in ORDERED else None
+    if order is not None and by is not None:
+        known = exp.Not(this=exp.Is(this=order.tree.copy(), expression=exp.Null()))
+        is_known = BoundExpression(known, BOOLEAN, nullable=False)
+        condition = is_known if condition is None else conjunction([condition, is_known])
+    made = binder.aggregates.add(name, bound, condition, type_, distinct=distinct, order=order)
+    return Typed(column(made.name), made.type, made.nullable)
+
+
+def _order(binder: ExpressionBinder, node: exp.Expression, name: str) -> BoundExpression:
+    """Where a row stands in time: its record's place, of the first relation of FROM."""
+    source = binder.scope.sources[0]
+    found = source.beside.get(ORDER_FIELD)
+    if found is None:
+        instead = "MIN or MAX of a column that tells rows apart, or take it inside of the sub-select"
+        raise binder.refuse("FUNCTION_NOT_YET", node, name=f"{name} over a sub-select", instead=instead)
+    return BoundExpression(column(found.name), found.type, found.nullable)
+
+
+def distinct_argument(
+    binder: ExpressionBinder, node: exp.Expression, call: exp.Expression, name: str
+) -> tuple[exp.Expression, bool]:
+    """What is aggregated, and whether each value counts once; to some that is the same."""
+    if isinstance(call, exp.Anonymous):
+        if len(call.expressions) != 1:
+            count = len(call.expressions)
+            raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected="(value)")
+        argument = call.expressions[0]
+    else:
+        argument = call.this
+    if not isinstance(argument, exp.Distinct):
+        return argument, False
+    if len(argument.expressions) != 1:
+        count = len(argument.expressions)
+        raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected="(DISTINCT value)")
+    return argument.expressions[0], name not in ONCE
+
+
+def _aggregate_type(
+    binder: ExpressionBinder, node: exp.Expression, name: str, argument: BoundExpression | None
+) -> DataType:
+    function = FUNCTIONS[name]
+    signature = function.signatures[0]
+    if argument is None and name == "COUNT":
+        return signature.type_of(())
+    value = None if argument is None else Typed(argument.tree, argument.type, argument.nullable)
+    if value is None or not _accepts(signature, [value]):
+        types = ["*" if value is None else str(value.type)]
+        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=str(signature))
+    return signature.type_of([cast("DataType", value.type)])

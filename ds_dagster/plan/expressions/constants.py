@@ -1,0 +1,197 @@
+"""Constants in expressions: each is tried when it is bound, so that no query ends for one that never worked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from zoneinfo import available_timezones
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar
+from ds_dagster.names import nearest
+from ds_dagster.plan.expressions.bound_trees import Typed
+from ds_dagster.plan.functions.java_regex import judge
+from ds_dagster.plan.functions.json_path import PathError, canonical
+
+if TYPE_CHECKING:
+    from ds_dagster.plan.expressions.binder import ExpressionBinder
+
+TIMES: Mapping[str, tuple[Callable[[str], object], str]] = MappingProxyType(
+    {
+        "DATE": (date.fromisoformat, "'2024-01-31'"),
+        "TIME": (time.fromisoformat, "'13:45:00'"),
+        "TIMESTAMP": (datetime.fromisoformat, "'2024-01-31 13:45:00'"),
+        "TIMESTAMP_LTZ": (datetime.fromisoformat, "'2024-01-31 13:45:00'"),
+    }
+)
+"""Type of a time → what reads its literals, and one of them."""
+_SEARCHES = ("REGEXP", "REGEXP_COUNT", "REGEXP_INSTR", "REGEXP_SUBSTR", "REGEXP_REPLACE")
+REGEXES: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    dict.fromkeys((*_SEARCHES, "REGEXP_EXTRACT", "REGEXP_EXTRACT_ALL"), (1,)) | {"STR_TO_MAP": (1, 2)}
+)
+"""Function → which of its arguments (from 0) are regular expressions."""
+DEFAULT_GROUPS: Mapping[str, int] = MappingProxyType({"REGEXP_EXTRACT": 0, "REGEXP_EXTRACT_ALL": 1})
+"""Function that gives a group → which one where the third argument is not written."""
+TIME_PATTERNS: Mapping[str, int] = MappingProxyType(
+    dict.fromkeys(("TO_DATE", "TO_TIMESTAMP", "TO_TIMESTAMP_LTZ", "FROM_UNIXTIME", "UNIX_TIMESTAMP", "DATE_FORMAT"), 1)
+)
+"""Function → which of its arguments is a pattern of times."""
+NO_PATTERN_LETTERS = frozenset("bfijlortCIJPRTU")
+"""Letters that mean nothing in patterns of times, neither to Java's DateTimeFormatter nor to its SimpleDateFormat."""
+SPARK_PATTERNS = frozenset(("DATE_FORMAT", "FROM_UNIXTIME"))
+"""Functions whose patterns Spark reads itself."""
+NO_SPARK_LETTERS = frozenset("YWwuecABnNp")
+"""Letters that Java knows and Spark refuses (``DateTimeFormatterHelper``): weeks and their years, and some parts of a
+day."""
+NO_SPARK_LENGTHS = ("GGGGG", "MMMMM", "LLLLL", "EEEEE", "QQQQQ", "qqqqq", "yyyyyyyyyyy")
+"""Runs of one letter that Spark refuses (the same class)."""
+JSON_PATHS = frozenset({"JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"})
+"""Functions whose second argument is a JSON path."""
+ZONES: Mapping[str, tuple[int, ...]] = MappingProxyType({"AT_TIME_ZONE": (1,), "CONVERT_TZ": (1, 2)})
+"""Function → which of its arguments are time zones."""
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?[+-]\d{1,2}(?::?\d\d)?|Z|[A-Z]{3}")
+"""A zone that is no place: an offset, or one of Java's short names."""
+CHARSETS = ("US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16BE", "UTF-16LE", "UTF-16", "UTF-32")
+
+
+def check_time(binder: ExpressionBinder, node: exp.Expression, text: str, type_: Scalar) -> None:
+    """Raises: UserError LITERAL_INVALID for a text that is not a time of that type."""
+    read, example = TIMES[type_.name]
+    try:
+        read(text)
+    except ValueError as problem:
+        raise binder.refuse("LITERAL_INVALID", node, value=text, type=type_, example=example) from problem
+
+
+def checked(binder: ExpressionBinder, node: exp.Expression, name: str, values: Sequence[Typed]) -> list[Typed]:
+    """Arguments of a function, its constants tried; JSON paths as Spark reads them.
+
+    Raises:
+        UserError: PATTERN_INVALID, JSON_PATH_INVALID, CHARSET_UNKNOWN, TIME_ZONE_UNKNOWN.
+    """
+    for position in REGEXES.get(name, ()):
+        _check_regex(binder, node, name, values, position)
+    if name in TIME_PATTERNS:
+        _check_time_pattern(binder, node, name, _text(values, TIME_PATTERNS[name]))
+    if name in ("ENCODE", "DECODE"):
+        charset = _text(values, 1)
+        if charset is not None and charset.upper() not in CHARSETS:
+            raise binder.refuse("CHARSET_UNKNOWN", node, name=charset, known=list(CHARSETS))
+    for position in ZONES.get(name, ()):
+        _check_zone(binder, node, _text(values, position))
+    return _with_path(binder, node, name, values) if name in JSON_PATHS else list(values)
+
+
+def _check_zone(binder: ExpressionBinder, node: exp.Expression, name: str | None) -> None:
+    known = available_timezones()
+    if name is None or not known or name in known or _OFFSET.fullmatch(name):
+        return
+    close = nearest(name, known) or ("Europe/Berlin", "UTC", "+02:00")
+    raise binder.refuse("TIME_ZONE_UNKNOWN", node, name=name, nearest=", ".join(close))
+
+
+def _text(values: Sequence[Typed], position: int) -> str | None:
+    tree = values[position].tree if position < len(values) else None
+    return str(tree.this) if isinstance(tree, exp.Literal) and tree.is_string else None
+
+
+def _number(values: Sequence[Typed], position: int) -> int | None:
+    tree = values[position].tree if position < len(values) else None
+    is_whole = isinstance(tree, exp.Literal) and not tree.is_string and str(tree.this).isdecimal()
+    return int(str(tree.this)) if tree is not None and is_whole else None
+
+
+def _check_regex(
+    binder: ExpressionBinder, node: exp.Expression, name: str, values: Sequence[Typed], position: int
+) -> None:
+    text = _text(values, position)
+    if text is None:
+        return
+    reason, groups = judge(text)
+    if reason:
+        raise binder.refuse("PATTERN_INVALID", node, reason=f"'{text}': {reason}")
+    if groups is None:
+        return
+    wanted = _number(values, 2) if len(values) > 2 else DEFAULT_GROUPS.get(name)
+    if name in DEFAULT_GROUPS and wanted is not None and wanted > groups:
+        raise binder.refuse("REGEX_GROUP_MISSING", node, group=wanted, pattern=text, groups=groups)
+    if name == "REGEXP_REPLACE":
+        _check_replacement(binder, node, _text(values, 2), groups)
+
+
+def _check_replacement(binder: ExpressionBinder, node: exp.Expression, text: str | None, groups: int) -> None:
+    """A backslash and a ``$`` without a number or name behind it are plain characters."""
+    for digit in re.findall(r"\$(\d)", text or ""):
+        if int(digit) > groups:
+            raise binder.refuse("REGEX_GROUP_MISSING", node, group=int(digit), pattern=text, groups=groups)
+
+
+def _check_time_pattern(binder: ExpressionBinder, node: exp.Expression, name: str, text: str | None) -> None:
+    if text is None:
+        return
+    bare = re.sub(r"'[^']*'", "", text)
+    wrong = sorted(set(bare) & NO_PATTERN_LETTERS)
+    if wrong:
+        reason = f"'{text}': {', '.join(wrong)} stand for no part of a time; letters for themselves are quoted, ''T''"
+        raise binder.refuse("PATTERN_INVALID", node, reason=reason)
+    if "'" in bare:
+        raise binder.refuse("PATTERN_INVALID", node, reason=f"'{text}': a quote is not closed")
+    if name in SPARK_PATTERNS:
+        unread = [*sorted(set(bare) & NO_SPARK_LETTERS), *(run for run in NO_SPARK_LENGTHS if run in bare)]
+        if unread:
+            reason = f"'{text}': Spark writes no {', '.join(unread)}"
+            raise binder.refuse("PATTERN_INVALID", node, reason=reason)
+
+
+def _with_path(binder: ExpressionBinder, node: exp.Expression, name: str, values: Sequence[Typed]) -> list[Typed]:
+    text = _text(values, 1)
+    if text is None:
+        return list(values)
+    try:
+        path = canonical(text)
+    except PathError as problem:
+        raise binder.refuse("JSON_PATH_INVALID", node, path=text, fix=str(problem)) from problem
+    if "[*]" in path and (name != "JSON_QUERY" or path.count("[*]") > 1):
+        fix = f"one [*], in JSON_QUERY: JSON_QUERY(value, '{path[: path.index('[*]') + 3]}')"
+        raise binder.refuse("JSON_PATH_INVALID", node, path=text, fix=fix)
+    return [values[0], values[1]._replace(tree=exp.Literal.string(path)), *values[2:]]
+
+
+def check_escape(binder: ExpressionBinder, node: exp.Expression, pattern: exp.Expression, escape: str) -> None:
+    """Raises: UserError LIKE_ESCAPE for more than one character, or one in front of what needs none."""
+    if len(escape) != 1:
+        raise binder.refuse("LIKE_ESCAPE", node, reason=f"ESCAPE '{escape}' is not one character")
+    if not isinstance(pattern, exp.Literal) or not pattern.is_string:
+        return
+    behind = re.sub(re.escape(escape) + r"[%_" + re.escape(escape) + "]", "", str(pattern.this))
+    if escape in behind:
+        raise binder.refuse("LIKE_ESCAPE", node, reason=f"a {escape} stands in front of neither %, _ nor {escape}")
+
+
+def check_divisor(binder: ExpressionBinder, node: exp.Expression, divisor: exp.Expression, result: Scalar) -> None:
+    """Raises: UserError DIVISION_BY_ZERO for a constant 0; floats give infinity."""
+    is_number = isinstance(divisor, exp.Literal) and not divisor.is_string
+    if is_number and result.name not in FLOATS and not str(divisor.this).strip("0."):
+        raise binder.refuse("DIVISION_BY_ZERO", node)
+
+
+def check_index(binder: ExpressionBinder, node: exp.Expression, type_: DataType | None, index: exp.Expression) -> None:
+    """Raises: UserError INDEX_BELOW_ONE for a place no ARRAY has."""
+    number = index.this if isinstance(index, exp.Neg) else index
+    is_number = isinstance(number, exp.Literal) and not number.is_string
+    if isinstance(type_, ArrayType) and is_number and (number is not index or not str(number.this).strip("0")):
+        raise binder.refuse("INDEX_BELOW_ONE", node, index=index.sql())
+
+
+def check_null(binder: ExpressionBinder, node: exp.Expression, left: Typed, right: Typed) -> None:
+    """Raises: UserError COMPARED_WITH_NULL for a comparison that is never true."""
+    if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
+        return
+    for value, other in ((left, node.expression), (right, node.this)):
+        if isinstance(value.tree, exp.Null):
+            negated = "NOT " if isinstance(node, exp.NEQ) else ""
+            raise binder.refuse("COMPARED_WITH_NULL", node, value=binder.shown(other), negated=negated)

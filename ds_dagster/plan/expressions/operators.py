@@ -1,0 +1,119 @@
+"""``+ - * / %`` and STRUCT(…): what operators are called, and how chains of them are bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BIGINT, INTEGERS, Scalar, StructField, StructType, common_type, decimal, is_temporal
+from ds_dagster.plan.expressions.arithmetic import arithmetic_type
+from ds_dagster.plan.expressions.bound_trees import Typed, widened
+from ds_dagster.plan.expressions.constants import check_divisor
+from ds_dagster.sql.expressions import ARITHMETIC
+
+if TYPE_CHECKING:
+    from ds_dagster.plan.expressions.binder import ExpressionBinder
+
+OPERATORS: dict[type[exp.Expression], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
+MOST_PRODUCTS = 200
+"""Operators side by side that are not all sums: Spark reads their tree with recursion."""
+
+
+def shown_type(value: Typed) -> str:
+    """How messages call the type of a value."""
+    return "NULL" if value.type is None else str(value.type)
+
+
+def bind_struct(binder: ExpressionBinder, node: exp.Expression) -> Typed:
+    """``STRUCT(value AS name, …)``."""
+    names = [str(item.alias) for item in node.expressions]
+    values = [binder.expression(item.this) for item in node.expressions]
+    made = [
+        exp.Alias(this=value.tree, alias=exp.Identifier(this=name, quoted=True))
+        for name, value in zip(names, values, strict=True)
+    ]
+    fields = tuple(StructField(name, value.type) for name, value in zip(names, values, strict=True))
+    return Typed(exp.Struct(expressions=made), StructType(fields), False)
+
+
+def bind_arithmetic(binder: ExpressionBinder, node: exp.Expression) -> Typed:
+    """``+ - * / %``, those side by side without recursion on the left.
+
+    Raises:
+        UserError: OPERATOR_TYPES, SYNTAX_TOO_DEEP.
+    """
+    chain = [node]
+    while isinstance(chain[-1].this, ARITHMETIC):
+        chain.append(chain[-1].this)
+    if sum(not isinstance(one, exp.Add | exp.Sub) for one in chain) > MOST_PRODUCTS:
+        raise binder.refuse("SYNTAX_TOO_DEEP", node, limit=MOST_PRODUCTS)
+    made = None if isinstance(chain[-1].this, exp.Interval) else binder.bind(chain[-1].this)
+    for one in reversed(chain):
+        made = _calculated(binder, one, made)
+    assert made is not None
+    return made
+
+
+def _calculated(binder: ExpressionBinder, node: exp.Expression, first: Typed | None) -> Typed:
+    """One operator over its left side, already bound unless it is an interval."""
+    if first is None or isinstance(node.expression, exp.Interval):
+        return _moved_in_time(binder, node, first)
+    left, right = first, binder.bind(node.expression)
+    operator = OPERATORS[type(node)]
+    type_ = arithmetic_type(operator, left.type, right.type) if left.type and right.type else None
+    if type_ is None:
+        shown = {"left": shown_type(left), "right": shown_type(right)}
+        raise binder.refuse("OPERATOR_TYPES", node, operator=operator, **shown)
+    if isinstance(node, exp.Div | exp.Mod):
+        check_divisor(binder, node, right.tree, type_)
+    nullable = left.nullable or right.nullable
+    one, other = _operands(left, right, type_)
+    if isinstance(node, exp.Mod):
+        return Typed(exp.Anonymous(this="MOD", expressions=[one, other]), type_, nullable)
+    if isinstance(node, exp.Div) and type_.name in INTEGERS:
+        whole = Typed(exp.IntDiv(this=one, expression=other), BIGINT, nullable)
+        return Typed(widened(whole, type_), type_, nullable)
+    return Typed(type(node)(this=one, expression=other), type_, nullable)
+
+
+def _operands(left: Typed, right: Typed, result: Scalar) -> tuple[exp.Expression, exp.Expression]:
+    """Both sides; with DECIMAL whole numbers become DECIMAL, with floats DECIMAL becomes the float."""
+    if result.name == "DECIMAL":
+        return _as_decimal(left), _as_decimal(right)
+    if result.name in INTEGERS:
+        return left.tree, right.tree
+    return widened(left, result), widened(right, result)
+
+
+def _as_decimal(value: Typed) -> exp.Expression:
+    assert isinstance(value.type, Scalar)
+    if value.type.name == "DECIMAL":
+        return value.tree
+    target = common_type(value.type, decimal(1, 0))
+    assert target is not None
+    return widened(value, target)
+
+
+def _moved_in_time(binder: ExpressionBinder, node: exp.Expression, first: Typed | None) -> Typed:
+    amount = node.this if first is None else node.expression
+    value = binder.bind(node.expression) if first is None else first
+    fits = value.type is not None and (is_temporal(value.type) or value.type == Scalar("DATE"))
+    if not fits or not isinstance(node, exp.Add | exp.Sub) or (isinstance(node, exp.Sub) and first is None):
+        shown = {"operator": OPERATORS[type(node)], "left": shown_type(value), "right": "INTERVAL"}
+        raise binder.refuse("OPERATOR_TYPES", node, **shown)
+    return Typed(type(node)(this=value.tree, expression=amount.copy()), value.type, value.nullable)

@@ -1,0 +1,198 @@
+"""A function of the dialect: how it is called, the type of its result, one line of meaning.
+
+A signature is written as words, one per argument (:data:`FAMILIES`); a trailing ``?`` makes an argument optional, a
+trailing ``+`` repeats it, a trailing ``*`` the last two. Arguments of words that begin with ``same`` widen to one
+common type, ``element``, ``map_key`` are of the type the collection before them holds; the binder inserts the casts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from ds_dagster.datatypes import (
+    ArrayType,
+    DataType,
+    MapType,
+    Scalar,
+    is_comparable,
+    is_hashable,
+    is_integer,
+    is_numeric,
+    is_orderable,
+    is_primitive,
+    is_temporal,
+    is_text,
+)
+
+FunctionKind = Literal["scalar", "aggregate", "metadata", "grouping"]
+Nulls = Literal["any", "all", "never", "always"]
+ResultRule = Callable[[Sequence[DataType]], DataType]
+
+
+@dataclass(frozen=True, slots=True)
+class DigitsRule:
+    """A result's type that hangs on whole numbers among the arguments: their types, and their values where they are
+    literals (None for everything else)."""
+
+    rule: Callable[[Sequence[DataType], Sequence[int | None]], DataType]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One way to call a function: argument words and the result's type (fixed, or a rule over the arguments' types)."""
+
+    words: tuple[str, ...]
+    result: DataType | ResultRule | DigitsRule
+
+    @property
+    def least(self) -> int:
+        """Fewest arguments."""
+        return sum(1 for word in self.words if not word.endswith("?"))
+
+    @property
+    def most(self) -> int | None:
+        """Most arguments, None without a limit."""
+        return None if self.words and self.words[-1].endswith(("+", "*")) else len(self.words)
+
+    def word(self, position: int) -> str:
+        """The word of the argument at a position (from 0), without its mark."""
+        last = len(self.words) - 1
+        if self.words[-1].endswith("*") and position > last:
+            position = last - (position - last) % 2
+        return self.words[min(position, last)].rstrip("?+*")
+
+    def accepts_count(self, count: int) -> bool:
+        """Whether that many arguments may be given."""
+        in_pairs = bool(self.words) and self.words[-1].endswith("*")
+        if in_pairs and (count - len(self.words)) % 2:
+            return False
+        return self.least <= count and (self.most is None or count <= self.most)
+
+    def type_of(self, types: Sequence[DataType], numbers: Sequence[int | None] | None = None) -> DataType:
+        """Result type for these argument types; ``numbers``: those that are literals, None for other arguments."""
+        if isinstance(self.result, DigitsRule):
+            return self.result.rule(types, numbers or [None] * len(types))
+        return self.result(types) if callable(self.result) else self.result
+
+    def __str__(self) -> str:
+        return "(" + ", ".join(self.words) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A call and what it gives, both in the dialect; the tests evaluate every one of them."""
+
+    call: str
+    gives: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function.
+
+    Attributes:
+        name: key of the table; aliases are turned into it by the binder.
+        signatures: tried in order.
+        meaning: one line, what Spark must do.
+        kind: scalar, aggregate, metadata of a record, or of the set of GROUP BY a row belongs to.
+        nulls: when the result may be NULL: ``any`` argument may, ``all`` arguments may, ``never``, ``always``.
+        aliases: other spellings.
+        deterministic: the same input gives the same output in a replayed batch.
+        not_yet: why it is refused for now; empty when built.
+        examples: shown and tested.
+    """
+
+    name: str
+    signatures: tuple[Signature, ...]
+    meaning: str
+    kind: FunctionKind = "scalar"
+    nulls: Nulls = "any"
+    aliases: tuple[str, ...] = ()
+    deterministic: bool = True
+    not_yet: str = ""
+    examples: tuple[Example, ...] = ()
+
+
+def signature(words: str, result: DataType | ResultRule | DigitsRule) -> Signature:
+    """A signature of words with blanks between them."""
+    return Signature(tuple(words.split()), result)
+
+
+def simple(
+    name: str,
+    words: str,
+    result: DataType | ResultRule | DigitsRule,
+    meaning: str,
+    *examples: tuple[str, str],
+    nulls: Nulls = "any",
+    aliases: tuple[str, ...] = (),
+    deterministic: bool = True,
+) -> Function:
+    """A scalar function of one signature."""
+    shown = tuple(Example(call, gives) for call, gives in examples)
+    return Function(
+        name,
+        (signature(words, result),),
+        meaning,
+        nulls=nulls,
+        aliases=aliases,
+        deterministic=deterministic,
+        examples=shown,
+    )
+
+
+def first(types: Sequence[DataType]) -> DataType:
+    """The type of the first argument."""
+    return types[0]
+
+
+def last(types: Sequence[DataType]) -> DataType:
+    """The type of the last argument."""
+    return types[-1]
+
+
+def element(types: Sequence[DataType]) -> DataType:
+    """The type of the elements of the first argument, an ARRAY."""
+    assert isinstance(types[0], ArrayType)
+    return types[0].element
+
+
+def _is(kind: type[ArrayType] | type[MapType]) -> Callable[[DataType], bool]:
+    return lambda type_: isinstance(type_, kind)
+
+
+def _array_of(element: Callable[[DataType], bool]) -> Callable[[DataType], bool]:
+    return lambda type_: isinstance(type_, ArrayType) and element(type_.element)
+
+
+FAMILIES: Mapping[str, Callable[[DataType], bool]] = MappingProxyType(
+    {
+        "any": lambda _: True,
+        "same": lambda _: True,
+        "same_number": is_numeric,
+        "same_comparable": is_comparable,
+        "same_array": _is(ArrayType),
+        "same_comparable_array": _array_of(is_comparable),
+        "same_map": _is(MapType),
+        "text": is_text,
+        "integer": is_integer,
+        "number": is_numeric,
+        "boolean": lambda type_: type_ == Scalar("BOOLEAN"),
+        "bytes": lambda type_: isinstance(type_, Scalar) and type_.name == "VARBINARY",
+        "timestamp": is_temporal,
+        "temporal": lambda type_: is_temporal(type_) or type_ == Scalar("DATE"),
+        "collection": lambda type_: isinstance(type_, ArrayType | MapType),
+        "array": _is(ArrayType),
+        "comparable_array": _array_of(is_comparable),
+        "scalar_array": _array_of(is_primitive),
+        "map": _is(MapType),
+        "element": lambda _: True,
+        "comparable": is_comparable,
+        "hashable": is_hashable,
+        "orderable": is_orderable,
+    }
+)
+"""Argument word → which types it accepts."""

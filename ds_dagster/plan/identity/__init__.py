@@ -1,0 +1,1 @@
+"""Which plan this is: fingerprint, state signature, what a change of it means."""

@@ -1,0 +1,113 @@
+"""May a query keep its checkpoint? One pure function over two bound queries, with a table of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.query import BoundQuery
+
+Verdict = Literal["new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compatibility:
+    """What applying a definition means for the job that runs the old one.
+
+    Attributes:
+        name, relation: of the query.
+        verdict: ``unchanged`` nothing to do; ``keeps_checkpoint`` a restart goes on where the old one stopped;
+            ``needs_new_checkpoint`` it has to read its sources again from their starting position;
+            ``would_lose_data`` the same, but what was read before is not read again.
+        rule: the rule that fired, in words.
+        hint: what to do, empty for ``new`` and ``unchanged``.
+    """
+
+    name: str
+    relation: str
+    verdict: Verdict
+    rule: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One reason why a checkpoint cannot be kept; the first that applies names the change."""
+
+    text: str
+    applies: Callable[[BoundQuery, BoundQuery], bool]
+
+
+def _sources(query: BoundQuery) -> list[tuple[str, str, str]]:
+    return [(scan.source_name, scan.relation.store, scan.relation.entity) for scan in query.scans]
+
+
+def _positions(query: BoundQuery) -> list[tuple[str, int | None]]:
+    return [(scan.starting_position, scan.starting_timestamp) for scan in query.scans]
+
+
+def _slots(query: BoundQuery) -> list[str]:
+    return [scan.slot for scan in query.scans]
+
+
+def _sink(query: BoundQuery) -> list[tuple[QualifiedName, str, str]]:
+    return [(sink.name, sink.store, sink.entity) for sink in query.sinks]
+
+
+def _is_full(query: BoundQuery) -> bool:
+    """A full load begins anew each time; the other modes differ in when they end."""
+    return query.refresh == "full"
+
+
+def _keys(query: BoundQuery) -> list[tuple[str, tuple[str, ...]]]:
+    return [(part.root.changelog, tuple(part.root.key)) for part in query.parts]
+
+
+def _steps(query: BoundQuery) -> list[str]:
+    return [type(node).__name__ for node in query.plan.walk() if node.is_stateful]
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("it reads other sources", lambda old, new: _sources(old) != _sources(new)),
+    Rule("it writes into another place", lambda old, new: _sink(old) != _sink(new)),
+    Rule("it loads in another mode (refresh.mode)", lambda old, new: _is_full(old) != _is_full(new)),
+    Rule("the starting position of a source changed", lambda old, new: _positions(old) != _positions(new)),
+    Rule("the replication slot of a source changed", lambda old, new: _slots(old) != _slots(new)),
+    Rule("the key of the result changed", lambda old, new: _keys(old) != _keys(new)),
+    Rule("its joins or aggregates are others", lambda old, new: _steps(old) != _steps(new)),
+    Rule(
+        "a join or an aggregate computes something else, or over other rows",
+        lambda old, new: old.state_signature != new.state_signature,
+    ),
+)
+"""Reasons for a new checkpoint, the most telling first. What no rule names keeps it: projections, and filters that
+stand above the stateful steps or beside none, take effect from the next record on."""
+
+_HINTS: dict[Verdict, str] = {
+    "keeps_checkpoint": "`restart` goes on from where it stopped; what was written before stays as it is",
+    "needs_new_checkpoint": "`reset` starts over and reads the sources again from their beginning",
+    "would_lose_data": "`reset` starts over, but reads only what comes from now on: 'starting.position' is latest",
+}
+
+
+def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
+    """Compare the definition that runs with the one that is wanted."""
+    name, relation = new.name, new.relations
+    if old is None:
+        return Compatibility(name, relation, "new", "it was never started")
+    if old.fingerprint == new.fingerprint:
+        return Compatibility(name, relation, "unchanged", "the definitions are equal")
+    fired = next((rule for rule in RULES if rule.applies(old, new)), None)
+    if fired is None:
+        rule = "only stateless parts changed, or how sources are read"
+        return Compatibility(name, relation, "keeps_checkpoint", rule, _HINTS["keeps_checkpoint"])
+    found: Verdict = "would_lose_data" if _cannot_replay(new.plan) else "needs_new_checkpoint"
+    return Compatibility(name, relation, found, fired.text, _HINTS[found])
+
+
+def _cannot_replay(root: Node) -> bool:
+    return any(isinstance(node, Scan) and node.starting_position == "latest" for node in root.walk())

@@ -1,0 +1,240 @@
+"""The SQL slice of a query: text that compiles alone to the same plan.
+
+A slice is what the journal keeps, so it carries no secret. Of a store it carries the properties as they are written
+in the file, references unresolved, without every literal secret and every address that holds a password.
+``project.compile_slice`` prefers the declaration of the store that stands in the project's own files when it
+compiles: connection values belong to the project, not to the job, and a rotated address or password needs no new job.
+The slice's copy counts where the project has no such store (the file was moved away, the checkout is gone).
+
+Relations are carried as the DDL that inference arrived at, under their full names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declaring.declared import PUBLIC
+from ds_dagster.catalog.declaring.updates import merged
+from ds_dagster.catalog.properties.spec import PropertyIndex
+from ds_dagster.catalog.properties.values import REFERENCE
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.schemas.registry import RegistryDefinition
+from ds_dagster.catalog.secret import SecretDefinition, named_secrets
+from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.diagnostics import Span
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.functions.user_calls import called
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.sql.printing import print_statement
+from ds_dagster.sql.script import parse_statement
+from ds_dagster.sql.statements import (
+    Application,
+    ColumnDefinition,
+    Context,
+    CreateAsSelect,
+    CreateDatabase,
+    CreateDescriptorSource,
+    CreateRelation,
+    CreateSchema,
+    CreateSchemaRegistry,
+    CreateSecret,
+    CreateStore,
+    InsertInto,
+    Origin,
+    Property,
+    UpdateConnection,
+    ValueKind,
+    WrittenName,
+)
+
+LOOKED_UP = frozenset({"materialized_view", "table"})
+Piece = tuple[str, Span, Context]
+"""Text, place and context of one statement of a slice."""
+
+_CREDENTIALS = re.compile(r"//[^/@\s]*:[^/@\s]*@")
+
+
+def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> tuple[Piece, ...]:
+    """Everything a query needs to compile alone, in an order people read: schemas, stores, relations, the query."""
+    own = query.statement.origin.application
+    filled = {part.sink.name for part in query.parts}
+    inputs = [relation if relation.name in filled else _read(relation) for relation in query.inputs]
+    relations = list({r.name: r for r in inputs if not own or r.origin.application != own}.values())
+
+    def kind(relation: Relation) -> str:
+        return catalog.store(relation.store).kind
+
+    for part in query.parts:
+        is_inside = bool(own) and part.sink.origin.application == own
+        is_known = is_inside or part.sink.name in {relation.name for relation in relations}
+        if isinstance(part.statement, InsertInto) and not is_known:
+            relations.append(part.sink)
+    known = {relation.name for relation in relations}
+    relations += [late.relation for late in query.late if late.relation.name not in known]
+    sinks = query.sinks
+    stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in (*relations, *sinks, *query.logs)])]
+    origin = query.statement.origin
+    names = [*(sink.name for sink in sinks), *(relation.name for relation in relations)]
+    used = [one for r in (*relations, *sinks) for one in (r.value_descriptor, r.key_descriptor) if one is not None]
+    return (
+        *_schemas(names, origin.context, origin.span),
+        *_stores(stores, catalog.secrets, index),
+        *_descriptor_sources(dict.fromkeys(one.source for one in used), catalog),
+        *_functions(query, catalog),
+        *((relation_ddl(relation, index, kind(relation)), relation.span, Context()) for relation in relations),
+        (origin.text, origin.span, origin.context),
+    )
+
+
+def _read(relation: Relation) -> Relation:
+    """A relation as a query reads it: views and tables are looked up, for which their key means nothing; in the text
+    of a relation it would make columns NOT NULL that an outer join or a group made nullable."""
+    return replace(relation, primary_key=()) if relation.kind in LOOKED_UP else relation
+
+
+def _schemas(names: Iterable[QualifiedName], context: Context, span: Span) -> Iterator[Piece]:
+    wanted = {(name.database, name.schema): None for name in names}
+    if context.database:
+        wanted[context.database, context.schema or PUBLIC] = None
+    origin = Origin(span, "")
+    for database in dict.fromkeys(database for database, _ in wanted):
+        made = CreateDatabase(origin=origin, name=WrittenName((database,), span), if_not_exists=True)
+        yield print_statement(made), span, Context()
+    for database, schema in wanted:
+        if schema != PUBLIC:
+            inside = WrittenName((database,), span)
+            name = WrittenName((schema,), span)
+            made_schema = CreateSchema(origin=origin, name=name, database=inside, if_not_exists=True)
+            yield print_statement(made_schema), span, Context()
+
+
+def _stores(
+    stores: Iterable[StoreDefinition], secrets: Mapping[str, SecretDefinition], index: PropertyIndex
+) -> Iterator[Piece]:
+    """CREATE STORE of the stores that were written, behind the schema registries and secrets they name; embedded ones
+    need none."""
+    written = [store for store in stores if store.origin.text]
+    registries = {store.registry.name: store.registry for store in written if store.registry}
+    connections: list[StoreDefinition | RegistryDefinition] = [*registries.values(), *written]
+    found = [(one, _declaration(one, secrets, index)) for one in connections]
+    named = dict.fromkeys(name for _, statement in found for name, _ in named_secrets(statement.properties, index))
+    for secret in (secrets[name] for name in named):
+        yield secret_ddl(secret, index), secret.span, Context()
+    for one, statement in found:
+        yield print_statement(statement), one.span, Context()
+
+
+def _descriptor_sources(names: Iterable[str], catalog: Catalog) -> Iterator[Piece]:
+    """CREATE DESCRIPTOR_SOURCE of those whose messages the records are of; the file stays in the project."""
+    for name in names:
+        source = catalog.descriptors[name]
+        if source is not None:
+            span = source.span
+            file = _property("file", source.written, span)
+            written = WrittenName((name,), span)
+            made = CreateDescriptorSource(origin=Origin(span, ""), name=written, properties=(file,))
+            yield print_statement(made), span, Context()
+
+
+def _functions(query: BoundQuery, catalog: Catalog) -> Iterator[Piece]:
+    """Functions of the user that the query calls, behind their sources; jars and modules stay in the project."""
+    written = query.statement
+    inside = written.statements if isinstance(written, Application) else (written,)
+    bodies = [one.body for one in inside if isinstance(one, CreateAsSelect | InsertInto)]
+    found = list(dict.fromkeys(one for body in bodies for one in called(body.tree, catalog.functions)))
+    sources = dict.fromkeys(function.source for function in found if function.source)
+    for origin in (*(catalog.functions.sources[name].origin for name in sources), *(one.origin for one in found)):
+        yield origin.text, origin.span, origin.context
+
+
+def _declaration(
+    store: StoreDefinition | RegistryDefinition, secrets: Mapping[str, SecretDefinition], index: PropertyIndex
+) -> CreateStore | CreateSchemaRegistry:
+    """CREATE STORE or CREATE SCHEMA_REGISTRY as written and updated, without what is a literal secret or names one."""
+    written = parse_statement(store.origin.text, store.span.file)
+    assert isinstance(written, CreateStore | CreateSchemaRegistry)
+    parsed = [parse_statement(origin.text, origin.span.file) for origin in store.updates]
+    updates = [one for one in parsed if isinstance(one, UpdateConnection)]
+    kept = tuple(
+        item
+        for item in merged(written.properties, updates, index)
+        if not _is_secret(item, index)
+        and all(name in secrets and secrets[name].is_carried for name, _ in named_secrets([item], index))
+    )
+    return replace(written, properties=kept, if_not_exists=False)
+
+
+def secret_ddl(secret: SecretDefinition, index: PropertyIndex) -> str:
+    """CREATE SECRET as written, without a literal."""
+    written = parse_statement(secret.origin.text, secret.span.file)
+    assert isinstance(written, CreateSecret)
+    kept = tuple(item for item in written.properties if not _is_secret(item, index))
+    return print_statement(replace(written, properties=kept, if_not_exists=False))
+
+
+def _is_secret(item: Property, index: PropertyIndex) -> bool:
+    if not isinstance(item.value, str):
+        return False
+    if _CREDENTIALS.search(item.value):
+        return True
+    spec = index.find(item.name)
+    if spec is not None and (not spec.secret or (item.kind == "word" and "secret" not in spec.places)):
+        return False
+    defaults = any(match["default"] for match in REFERENCE.finditer(item.value))
+    return defaults or REFERENCE.sub("", item.value) != ""
+
+
+def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
+    """CREATE STREAM, CHANGELOG or TABLE that declares an equal relation; ``kind``: of its store, whose relations may
+    have no records and therefore no properties of such."""
+    span = relation.span
+    values = {
+        name: value.value
+        for name, value in relation.properties.items()
+        if (spec := index.find(name)) is not None and "relation" in spec.places
+    }
+    allowed = index.names_at("relation", kind)
+    values |= {name: value for name, value in _record_properties(relation).items() if name in allowed}
+    made = CreateRelation(
+        origin=Origin(span, ""),
+        kind=relation.kind,
+        name=WrittenName(relation.name.parts, span),
+        columns=tuple(
+            ColumnDefinition(c.name, c.type, c.nullable or c.name in relation.primary_key, span)
+            for c in relation.columns
+        ),
+        primary_key=tuple(WrittenName((name,), span) for name in relation.primary_key),
+        properties=tuple(_property(name, values[name], span) for name in sorted(values)),
+    )
+    return print_statement(made)
+
+
+def _record_properties(relation: Relation) -> Mapping[str, str | int | bool]:
+    """WITH properties that say what inference found out about the records."""
+    found: dict[str, str | int | bool] = {"store": relation.store}
+    if relation.kind not in ("stream", "changelog"):
+        return found
+    found |= {"topic": relation.entity, "value.format": relation.value_format}
+    key = relation.key
+    if key.format != "none":
+        found["key.format"] = key.format
+    if key.columns and key.type is None and relation.kind == "stream":
+        found["key.columns"] = ", ".join('"' + name + '"' for name in key.columns)
+    time = relation.event_time
+    if time.column is not None:
+        found["timestamp"] = f'"{time.column}"'
+    if time.format != "sql":
+        found["timestamp.format"] = time.format
+    return found
+
+
+def _property(name: str, value: str | int | bool, span: Span) -> Property:
+    kind: ValueKind = "string"
+    if isinstance(value, bool):
+        kind = "boolean"
+    elif isinstance(value, int):
+        kind = "number"
+    return Property(name, value, kind, span, span)

@@ -1,0 +1,127 @@
+"""Sub-selects as values: ``v > (SELECT MAX(v) FROM s)``, in WHERE, HAVING and the SELECT list.
+
+Such a sub-select is a total: it has one row, or none before something has come (its value is NULL then). Each is a join
+of every row with that row. When the value changes all rows are compared again, so the rows come and go with weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BOOLEAN
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.plan.binding.scope import Scope
+from ds_dagster.plan.binding.selected import Selected
+from ds_dagster.plan.binding.sources import Naming
+from ds_dagster.plan.checks.joins import check_weights, in_open_window
+from ds_dagster.plan.expressions.binder import Typed, column
+from ds_dagster.plan.expressions.calls import aggregate_name
+from ds_dagster.plan.expressions.field_names import own_field, total_key
+from ds_dagster.plan.nodes.delta import DeltaJoin
+from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
+from ds_dagster.plan.nodes.rows import Project
+from ds_dagster.plan.nodes.weights import weighted
+from ds_dagster.sql.expressions import MatchRef, QueryTree, UnnestRef, WindowRef
+
+
+def scalar_queries(trees: Iterable[exp.Expression]) -> Iterator[exp.Subquery]:
+    """Sub-selects that are values in expressions; those of IN and EXISTS are none."""
+    for tree in trees:
+        for node in tree.walk(prune=lambda node: isinstance(node, exp.Query)):
+            if isinstance(node, exp.Subquery) and not isinstance(node.parent, exp.In | exp.Exists):
+                yield node
+
+
+def in_aggregate(query: exp.Subquery) -> bool:
+    """Whether a value is needed for an aggregate, so below the groups."""
+    above = query.parent
+    while isinstance(above, exp.Expression) and not isinstance(above, exp.Query):
+        if aggregate_name(above) is not None:
+            return True
+        above = above.parent
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarValue:
+    """A bound sub-select: its row as a node with the fields ``name`` and ``key``, a constant."""
+
+    row: Node
+    name: str
+    key: str
+    span: Span
+
+
+def bind_scalars(
+    queries: Iterable[exp.Subquery], scope: Scope, bind: Callable[[QueryTree], Selected], naming: Naming
+) -> list[ScalarValue]:
+    """Bind sub-selects; the scope knows their values from here on, which :func:`joined` brings into the rows.
+
+    Args:
+        queries: what :func:`scalar_queries` finds.
+        scope: of the rows that are compared.
+        bind: binds a sub-select.
+        naming: internal names of the query.
+
+    Raises:
+        UserError: SCALAR_COLUMNS, SCALAR_ROWS, SCALAR_CORRELATED, and what sub-selects raise.
+    """
+    made = []
+    for query in queries:
+        _check_alone(query, scope)
+        span, selected = scope.place(query), bind(_with_name(query.this))
+        if len(selected.items) != 1:
+            raise error("SCALAR_COLUMNS", span=span, count=len(selected.items))
+        if not selected.total:
+            raise error("SCALAR_ROWS", span=span)
+        check_weights(selected.node, span)
+        item, alias = selected.items[0].expression, naming.alias("value")
+        value = Named(own_field(alias, "value"), item)
+        key = Named(total_key(alias), BoundExpression(column(selected.total), BOOLEAN, nullable=False))
+        row = weighted(Project(selected.node, (value, key), (key.name,)))
+        scope.values[id(query)] = Typed(column(value.name), item.type, nullable=True)
+        made.append(ScalarValue(row, value.name, key.name, span))
+    return made
+
+
+def _check_alone(query: exp.Subquery, scope: Scope) -> None:
+    """Raises: UnsupportedError SCALAR_CORRELATED for a column of a source around the sub-select."""
+    sources = (exp.Table, exp.Subquery, WindowRef, MatchRef, UnnestRef)
+    own = {node.alias for node in query.this.find_all(*sources)}
+    outer = {source.alias for source in scope.sources} - own
+    found = next((node for node in query.this.find_all(exp.Column) if node.table in outer), None)
+    if found is not None:
+        raise error("SCALAR_CORRELATED", span=scope.place(found), name=f"{found.table}.{found.name}")
+
+
+def _with_name(tree: QueryTree) -> QueryTree:
+    """A value needs no name."""
+    if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
+        return tree
+    made = tree.copy()
+    (item,) = made.expressions
+    if not isinstance(item, exp.Alias | exp.Column | exp.Star):
+        made.set("expressions", [exp.Alias(this=item, alias=exp.to_identifier("value"))])
+    return made
+
+
+def joined(node: Node, values: Iterable[ScalarValue]) -> Node:
+    """Rows with the values of sub-selects.
+
+    Raises:
+        NotYetError: STATEFUL_CHAIN.
+    """
+    for value in values:
+        if in_open_window(node):
+            chain = {"upper": "a window", "lower": "a sub-select as a value"}
+            instead = "write the window in a sub-select of FROM and compare its groups"
+            raise error("STATEFUL_CHAIN", span=value.span, instead=instead, **chain)
+        check_weights(node, value.span)
+        everything = BoundExpression(exp.Boolean(this=True), BOOLEAN, nullable=False)
+        same = BoundExpression(column(value.key), BOOLEAN, nullable=False)
+        node = DeltaJoin(weighted(node), value.row, "left", (everything,), (same,))
+    return node

@@ -1,0 +1,215 @@
+"""The base of plan nodes, and what all of them are made of: fields and typed expressions.
+
+Expressions are sqlglot trees after binding (:class:`BoundExpression`): every column is ``exp.Column`` with one quoted
+identifier, the *internal* name of a field of the node's input (scan fields are ``alias$column``), every function call
+is ``exp.Anonymous`` whose ``this`` is a key of ``plan/functions/table.py``, everything else is one of the node classes
+``plan/expressions/binder.py`` lists. So a printer needs no scope.
+"""
+
+# ruff: noqa: D102 — properties of nodes are described once, in Node
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
+from operator import is_
+from typing import Any, Literal, TypeVar
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import DataType
+from ds_dagster.errors import error
+
+ChangelogKind = Literal["append", "upsert", "weighted"]
+N = TypeVar("N", bound="Node")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One output column of a node: internal name, type, whether it may be NULL."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BoundExpression:
+    """A typed expression over the fields of a node's input."""
+
+    tree: exp.Expression
+    type: DataType
+    nullable: bool = True
+
+    def columns(self) -> frozenset[str]:
+        """Internal names of the fields it reads."""
+        tree = self.tree
+        if isinstance(tree, exp.Column):
+            return frozenset((tree.this.this,))
+        found: set[str] = set()
+        pending = [tree]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, exp.Column):
+                found.add(node.this.this)
+            else:
+                pending.extend(node.iter_expressions())
+        return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An expression and the internal name of the field it makes."""
+
+    name: str
+    expression: BoundExpression
+
+    @property
+    def field(self) -> Field:
+        """The field it makes."""
+        return Field(self.name, self.expression.type, self.expression.nullable)
+
+
+_DERIVED = ("output", "changelog", "key", "is_final", "is_stateful")
+"""Properties that follow from a node and the nodes below it."""
+
+
+def _once(name: str, compute: Callable[[Any], object]) -> property:
+    """A property that is computed once per node."""
+
+    def get(node: Node) -> object:
+        known = node._known
+        if name not in known:
+            known[name] = compute(node)
+        return known[name]
+
+    get.__doc__ = compute.__doc__
+    return property(get)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Base of all nodes. They never change, so what follows from one (:data:`_DERIVED`) is computed once, whichever
+    class says how."""
+
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __init_subclass__(cls) -> None:
+        for name in _DERIVED:
+            own = cls.__dict__.get(name)
+            if isinstance(own, property) and own.fget is not None:
+                setattr(cls, name, _once(name, own.fget))
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        """Fields in order."""
+        raise NotImplementedError
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        """Whether rows are appended for good, replace one another by ``key``, or come and go with weights."""
+        return "append"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Internal names of the fields rows are upserted by; empty for append."""
+        return ()
+
+    @property
+    def is_final(self) -> bool:
+        """Whether a row that came out is never replaced or deleted later: append rows, and closed windows."""
+        return self.changelog == "append"
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether this node itself keeps state in the checkpoint."""
+        return False
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Direct inputs, left to right."""
+        found = (getattr(self, name) for name in _input_names(type(self)))
+        return tuple(chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in found))
+
+    def with_inputs(self: N, change: Callable[[Node], Node]) -> N:
+        """The same node over what ``change`` makes of each input, branches of a union among them; the very same where
+        nothing changes."""
+        changed: dict[str, Any] = {}
+        for name in _input_names(type(self)):
+            old = getattr(self, name)
+            new = tuple(map(change, old)) if isinstance(old, tuple) else change(old)
+            if new is not old and not (isinstance(new, tuple) and all(map(is_, new, old))):
+                changed[name] = new
+        return replace(self, **changed) if changed else self
+
+    def walk(self) -> Iterator[Node]:
+        """This node and everything below it, top down, left to right."""
+        yield self
+        for child in self.inputs:
+            yield from child.walk()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Internal names of the fields that come out."""
+        if "names" not in self._known:
+            self._known["names"] = frozenset(one.name for one in self.output)
+        return self._known["names"]  # type: ignore[no-any-return]
+
+    def has(self, name: str) -> bool:
+        """Whether a field of that internal name comes out."""
+        return name in self.names
+
+
+def _input_names(kind: type[Node]) -> tuple[str, ...]:
+    """Names of the fields of a node class that hold its inputs, left to right."""
+    if kind not in _INPUT_NAMES:
+        _INPUT_NAMES[kind] = tuple(one.name for one in fields(kind) if one.type in _INPUTS)
+    return _INPUT_NAMES[kind]
+
+
+_INPUTS = ("Node", "tuple[Node, ...]")
+"""Annotations of fields that hold inputs; they are text here."""
+_INPUT_NAMES: dict[type[Node], tuple[str, ...]] = {}
+"""Node class → what :func:`_input_names` found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passing(Node):
+    """Base of nodes that pass rows through unchanged; key, changelog kind and finality are the input's."""
+
+    input: Node
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return self.input.output
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return self.input.changelog
+
+    @property
+    def is_final(self) -> bool:
+        return self.input.is_final
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.input.key
+
+
+def require(node: Node, names: frozenset[str], what: str) -> None:
+    """Fields that an expression reads come out of its input.
+
+    Raises:
+        InternalError: INTERNAL.
+    """
+    if not names:
+        return
+    missing = sorted(names - node.names)
+    if missing:
+        known = [one.name for one in node.output]
+        raise error("INTERNAL", where=f"{what}: fields {missing} are not in {known}")
+
+
+def or_null(node: Node, may_be_absent: bool) -> tuple[Field, ...]:
+    """A side's fields; all may be NULL where an outer join may give a row without it."""
+    return tuple(Field(f.name, f.type, f.nullable or may_be_absent) for f in node.output)

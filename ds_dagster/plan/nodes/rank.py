@@ -1,0 +1,114 @@
+"""Plan node of ranks: the first rows of each partition."""
+
+# ruff: noqa: D102 — properties of nodes are described once, in Node
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import BIGINT
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.aggregate import Aggregate
+from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Node, require
+from ds_dagster.plan.nodes.rows import Filter, Project
+
+RankFunction = Literal["ROW_NUMBER", "RANK", "DENSE_RANK"]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTerm:
+    """One term of ORDER BY."""
+
+    expression: BoundExpression
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TopN(Node):
+    """The rows of each partition whose rank in ``order`` is at most ``limit``, with weights. Rows that are equal in
+    ``order`` are told apart by their other fields.
+
+    Attributes:
+        input: rows with weights.
+        rank: name of the field with the rank, there only if ``ranked``.
+        limit: 0 until a filter above has said it.
+        key_names: fields that tell the rows apart: those of the partition with the rank, or the input's key.
+        ttl_millis: see :mod:`ds_dagster.plan.nodes.delta`.
+    """
+
+    input: Node
+    function: RankFunction
+    partition: tuple[BoundExpression, ...]
+    order: tuple[OrderTerm, ...]
+    rank: str
+    limit: int = 0
+    key_names: tuple[str, ...] = ()
+    ranked: bool = True
+    ttl_millis: int = 0
+
+    def __post_init__(self) -> None:
+        if self.input.changelog != "weighted":
+            raise error("INTERNAL", where="ranks over rows without weights")
+        for expression in (*self.partition, *(term.expression for term in self.order)):
+            require(self.input, expression.columns(), "rank")
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        rank = (Field(self.rank, BIGINT, nullable=False),) if self.ranked else ()
+        return (*self.input.output, *rank)
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return "weighted"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.key_names
+
+    @property
+    def is_stateful(self) -> bool:
+        return not self.is_whole
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows of a partition come in one batch and none after it: they are groups of a closed window, and
+        the partition is within one window. Then nothing is kept."""
+        return any(_is_window_end(self.input, expression) for expression in self.partition)
+
+    @property
+    def partition_names(self) -> tuple[str, ...] | None:
+        """Fields of the partition, None where one is computed."""
+        trees = [expression.tree for expression in self.partition]
+        return tuple(tree.name for tree in trees) if all(isinstance(tree, exp.Column) for tree in trees) else None
+
+
+def _is_window_end(node: Node, expression: BoundExpression) -> bool:
+    """Whether an expression is the end of a closed window that the rows are groups of."""
+    if not isinstance(expression.tree, exp.Column):
+        return False
+    found = origin(node, expression.tree.name)
+    if found is None:
+        return False
+    below, name = found
+    if not isinstance(below, Aggregate) or below.window is None or not below.is_final:
+        return False
+    ends = [group.name for group in below.group if _plain(group.expression) == below.window.end]
+    return name in ends
+
+
+def _plain(expression: BoundExpression) -> str:
+    return expression.tree.name if isinstance(expression.tree, exp.Column) else ""
+
+
+def origin(node: Node, name: str) -> tuple[Node, str] | None:
+    """The node below filters, projections and appended rows with weights that makes a field, and the field's name in
+    it; None where it is computed on the way."""
+    if isinstance(node, Project):
+        tree = next((named.expression.tree for named in node.columns if named.name == name), None)
+        return origin(node.input, tree.name) if isinstance(tree, exp.Column) else None
+    if isinstance(node, Filter) or (type(node).__name__ == "Weigh" and not node.is_stateful):
+        return origin(node.inputs[0], name)
+    return node, name

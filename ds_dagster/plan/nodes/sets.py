@@ -1,0 +1,37 @@
+"""Plan node over several inputs of one shape."""
+
+# ruff: noqa: D102 — properties of nodes are described once, in Node
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.node import ChangelogKind, Field, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Node):
+    """UNION ALL: the rows of all branches. They have the same fields in the same order, and are all appended or all
+    weighted. ``key_names``: what tells the rows of all branches apart, if anything."""
+
+    branches: tuple[Node, ...]
+    key_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        shapes = {tuple((field.name, field.type) for field in branch.output) for branch in self.branches}
+        kinds = {branch.changelog for branch in self.branches}
+        if len(shapes) != 1 or len(kinds) != 1 or "upsert" in kinds:
+            raise error("INTERNAL", where=f"a union of different shapes or kinds: {sorted(kinds)}")
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        columns = zip(*(branch.output for branch in self.branches), strict=True)
+        return tuple(Field(fields[0].name, fields[0].type, any(f.nullable for f in fields)) for fields in columns)
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return self.branches[0].changelog
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.key_names

@@ -1,0 +1,45 @@
+"""Plan → the same rows with weights: which nodes change where an operator above must see rows come and go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.aggregate import Aggregate
+from ds_dagster.plan.nodes.application import Virtual, is_plain
+from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold, Unweigh, Weigh
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.rows import Filter, Project
+
+
+def weighted(node: Node) -> Node:
+    """A node whose rows carry weights.
+
+    Appended rows and closed windows come for good. Filters and projections pass weights on, so they stay; what is kept
+    of an upsert source is the row as it was read. A projection of closed windows without their key has weights
+    below it. What others read as well stays as it is.
+    """
+    if node.changelog == "weighted":
+        return node
+    if isinstance(node, Unweigh):
+        return node.input
+    if node.is_final and not (isinstance(node, Project) and node.changelog == "upsert" and not node.key):
+        return Weigh(node)
+    if isinstance(node, Virtual) and is_plain(node):
+        return Weigh(node)
+    if isinstance(node, Filter | Project | Virtual):
+        return replace(node, input=weighted(node.input))
+    if isinstance(node, Fold):
+        return node.input
+    if isinstance(node, DeltaAggregate):
+        return replace(node, weighted=True)
+    if isinstance(node, Aggregate):
+        if node.window is not None:
+            raise error("INTERNAL", where="weights of windows that are refined")
+        return DeltaAggregate(weighted(node.input), node.group, node.calls, weighted=True)
+    return Weigh(node)
+
+
+def has_weights(node: Node) -> bool:
+    """Whether some operator below works on weights."""
+    return any(below.changelog == "weighted" or isinstance(below, DeltaAggregate) for below in node.walk())

@@ -1,0 +1,80 @@
+"""Plan nodes that say which window a row is in, and where rows are kept that are too late for theirs."""
+
+# ruff: noqa: D102 — properties of nodes are described once, in Node
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.datatypes import TIMESTAMP_LTZ
+from ds_dagster.plan.expressions.field_names import field_name
+from ds_dagster.plan.nodes.node import Field, Node, Passing, require
+
+WindowFunction = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
+
+
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """Where rows that are too late for a window are kept.
+
+    Attributes:
+        relation: a stream that the project declares.
+        fields: (its column, field of the window's input).
+        tells: it has a column that says how late a row is.
+    """
+
+    relation: Relation
+    fields: tuple[tuple[str, str], ...]
+    tells: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Node):
+    """Assigns rows to windows of event time: adds ``window_start`` and ``window_end`` (TIMESTAMP_LTZ), named
+    ``alias$window_start`` and ``alias$window_end``. Windows hold their start and not their end; all but sessions are
+    aligned to the epoch.
+
+    Attributes:
+        input, alias: rows, and the first part of the bounds' names.
+        size_millis: length; of a session the gap that ends it.
+        function: TUMBLE: one window per row. HOP: one begins every ``step_millis`` (there may be gaps between them).
+            CUMULATE: all that begin at a multiple of the size and end at a multiple of ``step_millis``. SESSION: while
+            rows of a group are no further apart than the gap; its bounds are known to the aggregate only.
+        step_millis: of HOP and CUMULATE, else 0.
+        late: where rows are kept for which it is closed, None for nowhere.
+    """
+
+    input: Node
+    alias: str
+    size_millis: int
+    function: WindowFunction = "TUMBLE"
+    step_millis: int = 0
+    late: LateRows | None = None
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        bounds = (Field(self.start, TIMESTAMP_LTZ, False), Field(self.end, TIMESTAMP_LTZ, False))
+        return (*self.input.output, *bounds)
+
+    @property
+    def start(self) -> str:
+        """Internal name of the window's start."""
+        return field_name(self.alias, "window_start")
+
+    @property
+    def end(self) -> str:
+        """Internal name of the window's end."""
+        return field_name(self.alias, "window_end")
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed(Passing):
+    """Rows that are in a window already, by a step below: ``start`` and ``end`` are the fields of its bounds. Time has
+    not passed the end when a row arrives, or does so in the same moment."""
+
+    start: str
+    end: str
+
+    def __post_init__(self) -> None:
+        require(self.input, frozenset((self.start, self.end)), "window")

@@ -1,0 +1,1 @@
+"""MATCH_RECOGNIZE: the pattern, its expressions, the node."""

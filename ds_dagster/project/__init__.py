@@ -1,0 +1,1 @@
+"""A project's SQL files, compiled once, and the doors to its stores."""

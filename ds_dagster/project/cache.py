@@ -1,0 +1,290 @@
+"""A compiled project in the state folder, used while nothing changed.
+
+The key covers the package and its parts that decide the result (versions of this package, sqlglot and Python), the
+settings, the overlay, and the text of every file. A file whose key differs is never unpickled, so nothing crosses
+versions.
+
+No store is in it, and no settings: both may hold secrets. On loading, the CREATE STORE statements are read again from
+the project's files; when they say anything else than before (another kind, another diagnostic) the project is
+compiled anew. Trees of SELECTs are parsed again when somebody asks for one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copyreg
+import gc
+import hashlib
+import importlib.metadata
+import io
+import json
+import os
+import pickle
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from ds_dagster.catalog.declaring.builder import declare
+from ds_dagster.catalog.declaring.declared import Declared
+from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.relation import Column, EventTime, RecordKey
+from ds_dagster.catalog.schemas.descriptors import descriptors_digest
+from ds_dagster.catalog.schemas.recorded import recorded_digest
+from ds_dagster.catalog.schemas.registry import RegistryDefinition
+from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.catalog.user_function import functions_digest
+from ds_dagster.datatypes import Scalar
+from ds_dagster.diagnostics import Span
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.expressions.binder import BOUND_NODES
+from ds_dagster.plan.nodes.aggregate import AggregateCall
+from ds_dagster.plan.nodes.node import BoundExpression, Named
+from ds_dagster.settings import Settings
+from ds_dagster.sql.script import parse_file, parse_statement
+from ds_dagster.sql.source import Source
+from ds_dagster.sql.statements import (
+    Comment,
+    Context,
+    CreateAsSelect,
+    InsertInto,
+    Origin,
+    ParsedFile,
+    SelectBody,
+    WrittenName,
+)
+from ds_dagster.stores.registry import KINDS
+from ds_dagster.version import __version__
+
+if TYPE_CHECKING:
+    from ds_dagster.project.load import Project
+
+WORTH_SECONDS = 0.25
+"""A project that compiles faster than this is not kept."""
+_KEY_LENGTH = 64
+_UNUSABLE = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, TypeError, ValueError)
+Texts = Sequence[tuple[str, str]]
+StorePlaces = list[tuple[str, int, int]]
+
+
+class LazyBody(SelectBody):
+    """A SELECT whose tree is parsed from the statement's text when it is first needed."""
+
+    __slots__ = ("_known", "_statement")
+    _known: exp.Expression | None
+    _statement: tuple[str, str, str]
+
+    @property
+    def tree(self) -> exp.Expression:
+        """The SELECT."""
+        if self._known is None:
+            statement = parse_statement(*self._statement)
+            assert isinstance(statement, CreateAsSelect | InsertInto)
+            object.__setattr__(self, "_known", statement.body.tree)
+        assert self._known is not None
+        return self._known
+
+
+def cached(texts: Texts, settings: Settings, build: Callable[[], Project]) -> Project:
+    """The project of these files: from the cache where its key fits, else built and, if that took long, kept.
+
+    Args:
+        texts: (name, text) of all SQL files.
+        settings: of the project.
+        build: compiles it.
+    """
+    path = settings.state / "cache" / "project.bin"
+    key = cache_key(texts, settings)
+    found = _load(path, key, texts, settings)
+    if found is not None:
+        return found
+    begin = time.process_time()
+    project = build()
+    if time.process_time() - begin > WORTH_SECONDS:
+        _save(path, key, project, texts, settings)
+    return project
+
+
+def cache_key(texts: Texts, settings: Settings) -> str:
+    """Hash of everything a compiled project depends on."""
+    digest = hashlib.sha256()
+    parts = (__version__, importlib.metadata.version("sqlglot"), sys.version, sorted(KINDS))
+    overlay = (settings.overlay.stores, settings.overlay.kinds)
+    plain = (
+        str(settings.root),
+        str(settings.state),
+        settings.database,
+        settings.schema,
+        settings.store,
+        settings.views,
+    )
+    digest.update(json.dumps([parts, plain, settings.file, overlay], default=str, sort_keys=True).encode())
+    digest.update(recorded_digest(settings.root) + descriptors_digest(settings.root, texts))
+    digest.update(functions_digest(settings.root, texts))
+    for name, text in texts:
+        digest.update(f"\0{name}\0{len(text)}\0".encode())
+        digest.update(text.encode())
+    return digest.hexdigest()
+
+
+# stores: read again, never kept
+
+
+def _store_places(texts: Texts, project: Project) -> StorePlaces:
+    """Where the statements about stores, schema registries and secrets stand: (file, first and last offset)."""
+    places: StorePlaces = []
+    sources = {name: Source(name, text) for name, text in texts}
+    for origin in _origins(project):
+        span, source = origin.span, sources.get(origin.span.file)
+        if source is not None and span.end_line is not None and span.end_column is not None:
+            start = source.line_starts[span.line - 1] + span.column - 1
+            end = source.line_starts[span.end_line - 1] + span.end_column - 1
+            places.append((span.file, start, end))
+    return places
+
+
+def _origins(project: Project) -> list[Origin]:
+    """Of the secrets, schema registries and stores that were written, with their updates."""
+    stores = [store for store in project.catalog.stores.values() if store.origin.text]
+    connections: list[StoreDefinition | RegistryDefinition] = [*project.catalog.registries.values(), *stores]
+    secrets = (secret.origin for secret in project.catalog.secrets.values())
+    return [*secrets, *(origin for one in connections for origin in (one.origin, *one.updates))]
+
+
+def _declared_stores(texts: Texts, places: StorePlaces, settings: Settings) -> Declared:
+    by_name = dict(texts)
+    files: list[ParsedFile] = []
+    for file, start, end in places:
+        before = by_name[file][:start]
+        line_start = before.rfind("\n") + 1
+        padded = "\n" * before.count("\n") + " " * (start - line_start) + by_name[file][start:end]
+        files.append(parse_file(file, padded))
+    return declare(files, settings, KINDS)
+
+
+def _summary(declared: Declared) -> list[object]:
+    """What of the stores a compiled project depends on."""
+    kinds = sorted((store.name, store.kind) for store in declared.stores.values())
+    return [kinds, [(d.condition, d.message, str(d.span)) for d in declared.diagnostics]]
+
+
+# pickling
+
+
+def _frozen_mapping(values: dict[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(values)
+
+
+def _node(kind: type[exp.Expression], args: dict[str, Any]) -> exp.Expression:
+    return kind(**args)
+
+
+def _statement(kind: type[CreateAsSelect | InsertInto], values: dict[str, Any], body: tuple[Any, ...]) -> object:
+    """A statement whose SELECT is parsed when it is needed."""
+    lazy = object.__new__(LazyBody)
+    origin = values["origin"]
+    for name, value in zip(("span", "partition_by", "query_properties"), body, strict=True):
+        object.__setattr__(lazy, name, value)
+    object.__setattr__(lazy, "_known", None)
+    object.__setattr__(lazy, "_statement", (origin.text, origin.span.file, origin.application))
+    return kind(**values, body=lazy)
+
+
+def _reduce_mapping(mapping: Any) -> tuple[Any, ...]:
+    return _frozen_mapping, (dict(mapping),)
+
+
+def _reduce_node(node: Any) -> tuple[Any, ...]:
+    return _node, (type(node), {name: value for name, value in node.args.items() if value is not None})
+
+
+def _reduce_statement(statement: Any) -> tuple[Any, ...]:
+    values = {f.name: getattr(statement, f.name) for f in fields(statement) if f.name != "body"}
+    body = statement.body
+    return _statement, (type(statement), values, (body.span, body.partition_by, body.query_properties))
+
+
+def _reduce_record(record: Any) -> tuple[Any, ...]:
+    """A small record by its constructor; far faster than the state of a slotted dataclass."""
+    kind = type(record)
+    return kind, tuple([getattr(record, name) for name in kind.__match_args__])
+
+
+_RECORDS = (
+    Span, Column, Scalar, PropertyValue, BoundExpression, Named, AggregateCall, QualifiedName, Origin, Comment, Context,
+    WrittenName, RecordKey, EventTime,
+)  # fmt: skip
+_REDUCERS: dict[Any, Any] = {
+    **copyreg.dispatch_table,
+    MappingProxyType: _reduce_mapping,
+    **dict.fromkeys(BOUND_NODES, _reduce_node),
+    **dict.fromkeys(_RECORDS, _reduce_record),
+    **dict.fromkeys((CreateAsSelect, InsertInto), _reduce_statement),
+}
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.dispatch_table = _REDUCERS
+
+
+def _save(path: Path, key: str, project: Project, texts: Texts, settings: Settings) -> None:
+    """Write atomically; a cache that cannot be written is no reason to fail."""
+    places = _store_places(texts, project)
+    if len(places) != len(_origins(project)):
+        return
+    content = {
+        "places": places,
+        "summary": _summary(_declared_stores(texts, places, settings)),
+        "relations": project.catalog.relations,
+        "schemas": project.catalog.schemas,
+        "descriptors": project.catalog.descriptors,
+        "functions": project.catalog.functions,
+        **{name: getattr(project, name) for name in _KEPT},
+    }
+    buffer = io.BytesIO()
+    _Pickler(buffer).dump(content)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(key.encode() + buffer.getvalue())
+        Path(temporary).replace(path)
+
+
+_KEPT = ("queries", "diagnostics", "broken", "statements", "downstream", "depends_on")
+
+
+def _load(path: Path, key: str, texts: Texts, settings: Settings) -> Project | None:
+    """The kept project, None when there is none with this key, or its file is damaged."""
+    from ds_dagster.project.load import Project
+
+    try:
+        with path.open("rb") as file:
+            if file.read(_KEY_LENGTH) != key.encode():
+                return None
+            rest = file.read()
+    except OSError:
+        return None
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        content = pickle.loads(rest)
+        declared = _declared_stores(texts, content["places"], settings)
+        if _summary(declared) != content["summary"]:
+            return None
+        names = ("relations", "schemas", "descriptors", "functions")
+        catalog = replace(declared.catalog, **{name: content[name] for name in names})
+        return Project(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
+    except _UNUSABLE:
+        return None
+    finally:
+        if enabled:
+            gc.enable()

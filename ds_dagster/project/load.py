@@ -1,0 +1,400 @@
+"""How a folder becomes a checked project: files → statements → catalog → plans → graph. Loads from files alone."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.catalog.capabilities import Delivery
+from ds_dagster.catalog.catalog import Catalog
+from ds_dagster.catalog.declaring.builder import declare
+from ds_dagster.catalog.declaring.declared import Declared, qualify
+from ds_dagster.catalog.declaring.inference import delivery
+from ds_dagster.catalog.io_spec import Resolver
+from ds_dagster.catalog.properties.spec import PropertySpec, property_index
+from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.shared_entities import shared_entities
+from ds_dagster.catalog.store import StoreAdmin, StoreDefinition, StoreKind
+from ds_dagster.diagnostics import Diagnostic, Span
+from ds_dagster.errors import ProjectError, error
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.binding.assemble import Assembled, Refused, assemble
+from ds_dagster.plan.identity.slices import slice_pieces
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.connections import with_own_connections
+from ds_dagster.settings import Settings, load_settings
+from ds_dagster.sql.script import parse_file
+from ds_dagster.sql.source import Source
+from ds_dagster.sql.statements import (
+    Application,
+    Comment,
+    Context,
+    CreateAsSelect,
+    CreateRelation,
+    Interactive,
+    Origin,
+    ParsedFile,
+    Statement,
+)
+from ds_dagster.stores.registry import KINDS
+from ds_dagster.stores.secret_values import SecretBook
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRelation:
+    """A relation whose statement was refused: shown as a failing asset instead of a dead code location. One of which
+    only an INSERT INTO was refused is in the catalog as well."""
+
+    name: QualifiedName
+    kind: str
+    span: Span
+    diagnostics: tuple[Diagnostic, ...]
+    text: str = ""
+    comment: Comment = field(default_factory=Comment)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceStatement:
+    """One statement of a job's SQL slice, with the place and context it was written in."""
+
+    text: str
+    file: str
+    line: int
+    column: int
+    database: str = ""
+    schema: str = ""
+    store: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A loaded project. Mistakes are in ``diagnostics``; everything that is right is usable all the same.
+
+    Attributes:
+        settings: of the folder.
+        catalog: stores and relations, inferred properties included.
+        queries: by query name, in an order in which sources come first.
+        diagnostics: file order, root causes first.
+        broken: relations that could not be built.
+        statements: how many were read.
+        downstream: relation → names of the queries that read it (a relation that re-declares an entity counts as a
+            reader of the relation whose query writes that entity, see ``depends_on``).
+        asked: SELECTs in the files, which nobody runs.
+        depends_on: relation → relations its data comes from (sources of its queries; for a declared relation, the
+            relation whose query writes the same entity).
+    """
+
+    settings: Settings
+    catalog: Catalog
+    queries: Mapping[str, BoundQuery] = field(default_factory=lambda: MappingProxyType({}))
+    diagnostics: tuple[Diagnostic, ...] = ()
+    broken: tuple[BrokenRelation, ...] = ()
+    statements: int = 0
+    downstream: Mapping[QualifiedName, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    depends_on: Mapping[QualifiedName, tuple[QualifiedName, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    asked: tuple[Interactive, ...] = ()
+    _filling: Mapping[QualifiedName, tuple[tuple[BoundQuery, BoundQuery], ...]] = field(
+        init=False, repr=False, compare=False
+    )
+    """Relation → (job, part of it) of everything that fills it."""
+
+    def __post_init__(self) -> None:
+        filling: dict[QualifiedName, list[tuple[BoundQuery, BoundQuery]]] = {}
+        for query in self.queries.values():
+            for part in query.parts:
+                filling.setdefault(part.sink.name, []).append((query, part))
+        object.__setattr__(self, "_filling", {name: tuple(pairs) for name, pairs in filling.items()})
+
+    @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        """Diagnostics that are not warnings."""
+        return tuple(d for d in self.diagnostics if d.severity == "error")
+
+    def queries_of(self, relation: QualifiedName) -> tuple[BoundQuery, ...]:
+        """The jobs that fill a relation (several with INSERT INTO)."""
+        return tuple({query.name: query for query, _ in self._filling.get(relation, ())}.values())
+
+    def parts_of(self, relation: QualifiedName) -> tuple[BoundQuery, ...]:
+        """The queries that fill a relation; those of an application apart."""
+        return tuple(part for _, part in self._filling.get(relation, ()))
+
+
+def load_project(root: Path, *, settings: Settings | None = None, strict: bool = False) -> Project:
+    """Load the project in a folder, from what was kept of it while nothing changed (``project/cache.py``).
+
+    Args:
+        root: folder with settings (its ``sql`` folder holds the statements).
+        settings: instead of those of the folder.
+        strict: raise when there is any error.
+
+    Raises:
+        ProjectError: with ``strict`` and mistakes in the SQL.
+        UserError: the settings are wrong.
+    """
+    from ds_dagster.project.cache import cached  # it keeps records of this module
+
+    settings = settings or load_settings(root)
+    texts, unreadable = read_texts(settings)
+    project = cached(texts, settings, lambda: compile_texts(texts, settings))
+    if unreadable:
+        project = replace(project, diagnostics=(*unreadable, *project.diagnostics))
+    if strict and project.errors:
+        raise ProjectError(project.diagnostics)
+    return project
+
+
+def read_texts(settings: Settings) -> tuple[tuple[tuple[str, str], ...], tuple[Diagnostic, ...]]:
+    """(name relative to the project where possible, text) of all SQL files in order, and what could not be read."""
+    texts: list[tuple[str, str]] = []
+    unreadable: list[Diagnostic] = []
+    for path in sorted(settings.sql.rglob("*.sql")):
+        name = path.relative_to(settings.root) if path.is_relative_to(settings.root) else path
+        try:
+            texts.append((name.as_posix(), path.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
+            found = error("SQL_FILE_UNREADABLE", span=Span(name.as_posix(), 1), file=name.as_posix(), reason=reason)
+            unreadable.append(found.diagnostic())
+    return tuple(texts), tuple(unreadable)
+
+
+def compile_texts(texts: Sequence[tuple[str, str]], settings: Settings) -> Project:
+    """The same from (file name, text) pairs in memory: test cases, `ds query`, the engine."""
+    with without_collection():
+        return _compile([parse_file(name, text) for name, text in texts], settings, dict(texts))
+
+
+def slice_of(project: Project, query: BoundQuery) -> tuple[SliceStatement, ...]:
+    """Everything the query needs to compile alone: its stores, the relations it reads as declarations (a relation
+    made by another query is carried as the DDL that inference arrived at), its own statement. No secret, no
+    connection value of the overlay: what of a store travels stands in ``plan/identity/slices.py``."""
+    pieces = slice_pieces(query, project.catalog, property_index(KINDS))
+    return tuple(
+        SliceStatement(text, at.file, at.line, at.column, c.database, c.schema, c.store) for text, at, c in pieces
+    )
+
+
+def compile_slice(statements: Sequence[SliceStatement], settings: Settings) -> Project:
+    """The project of one job, from its slice: one query. Stores are those of the project's files where it has them."""
+    files: list[ParsedFile] = []
+    texts: dict[str, str] = {}
+    for statement in statements:
+        files.append(_parsed_piece(statement))
+        texts.setdefault(statement.file, _placed(statement))
+    if settings.sql.is_dir():
+        files = list(with_own_connections(files, settings))
+    return _compile(files, settings, texts)
+
+
+# slices
+
+
+def secret_reader(project: Project, environment: Mapping[str, str]) -> SecretBook:
+    """Reads the project's declared secrets, where it connects."""
+    return SecretBook(project.catalog.secrets, environment)
+
+
+def kind_of_store(project: Project, relation: Relation) -> StoreKind:
+    """What the relation's store is able to do."""
+    return KINDS[project.catalog.store(relation.store).kind]
+
+
+def storage_kind(project: Project, store: str) -> str:
+    """``kafka``, ``postgres``, …: the system a declared store is."""
+    return KINDS[project.catalog.store(store).kind].capabilities.storage_kind
+
+
+def properties_of_stores() -> Mapping[str, tuple[PropertySpec, ...]]:
+    """Kind of store (``KAFKA``, …; plug-ins too) → the properties of its CREATE STORE."""
+    return {name: kind.store_properties for name, kind in KINDS.items()}
+
+
+def project_of_store(kind: str, values: Mapping[str, PropertyValue], settings: Settings) -> tuple[Project, str]:
+    """A project of one store that no file declares, and the store's name."""
+    span = Span("standalone", 1)
+    store = StoreDefinition("standalone", kind, span, Origin(span, ""), values)
+    return Project(settings, Catalog(stores={store.name: store})), store.name
+
+
+def uri_of(project: Project, relation: Relation) -> str:
+    """Where the relation's data is, without credentials."""
+    return kind_of_store(project, relation).uri(project.catalog.store(relation.store), relation)
+
+
+def delivery_of(project: Project, relation: Relation) -> Delivery | None:
+    """The guarantee of a relation that queries fill; None for one that others fill."""
+    if not project.queries_of(relation.name):
+        return None
+    return delivery(relation.kind, relation.properties, kind_of_store(project, relation))
+
+
+def store_admin(project: Project, store: str, resolve: Resolver) -> StoreAdmin:
+    """Connect to a declared store for control; close it after use.
+
+    Raises:
+        DsError: UNKNOWN_STORE, or what connecting meets.
+    """
+    definition = project.catalog.store(store)
+    return KINDS[definition.kind].admin(definition, resolve)
+
+
+def client_settings(project: Project, store: str, resolve: Resolver) -> Mapping[str, Any]:
+    """Arguments of the vendor's own client of a declared store, secrets resolved: keep them out of logs.
+
+    Raises:
+        UserError: UNKNOWN_STORE, ENVIRONMENT_REFERENCE_MISSING.
+    """
+    definition = project.catalog.store(store)
+    return KINDS[definition.kind].client_settings(definition, resolve)
+
+
+def _placed(statement: SliceStatement) -> str:
+    """The text behind as many lines and blanks as stood before it, so that places are those of its file."""
+    return "\n" * (statement.line - 1) + " " * (statement.column - 1) + statement.text
+
+
+def _parsed_piece(statement: SliceStatement) -> ParsedFile:
+    context = Context(statement.database, statement.schema, statement.store)
+    return parse_file(statement.file, _placed(statement), context, declares_views=True)
+
+
+# compiling
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """No cycle collector while many small records are made: it costs a third of the time and frees nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str, str]) -> Project:
+    declared = declare(files, settings, KINDS)
+    unparsed = _unparsed(files, settings)
+    assembled = assemble(declared, settings, KINDS, [broken.name for broken in unparsed])
+    undeclared = _undeclared(files, declared, settings)
+    diagnostics = [
+        *(diagnostic for file in files for diagnostic in file.diagnostics),
+        *_skipped(files),
+        *declared.diagnostics,
+        *assembled.diagnostics,
+        *shared_entities(part.sink for query in assembled.queries.values() for part in query.parts if _creates(part)),
+    ]
+    return Project(
+        settings=settings,
+        catalog=assembled.catalog,
+        queries=assembled.queries,
+        diagnostics=_in_order(diagnostics, texts),
+        broken=_broken([*unparsed, *undeclared], assembled, texts),
+        statements=sum(len(file.statements) + len(file.broken) for file in files),
+        downstream=assembled.downstream,
+        depends_on=assembled.depends_on,
+        asked=tuple(one for file in files for one in file.statements if isinstance(one, Interactive) and one.body),
+    )
+
+
+def _creates(query: BoundQuery) -> bool:
+    return isinstance(query.statement, CreateAsSelect)
+
+
+def _skipped(files: Iterable[ParsedFile]) -> Iterator[Diagnostic]:
+    for file in files:
+        for statement in file.statements:
+            if isinstance(statement, Interactive):
+                found = error("STATEMENT_SKIPPED", span=statement.origin.span, what=statement.what.upper()).diagnostic()
+                yield replace(found, severity="warning")
+
+
+def _unparsed(files: Iterable[ParsedFile], settings: Settings) -> list[BrokenRelation]:
+    """Relations whose statement did not parse but told its name."""
+    found: list[BrokenRelation] = []
+    for file in files:
+        for broken in file.broken:
+            if broken.name is None or broken.kind is None or len(broken.name.parts) > 3:
+                continue
+            origin = broken.origin
+            name = qualify(broken.name, origin.context, settings)
+            own = tuple(d for d in file.diagnostics if d.span and _inside(d.span, origin.span))
+            found.append(BrokenRelation(name, broken.kind, origin.span, own, origin.text, origin.comment))
+    return found
+
+
+def _undeclared(files: Iterable[ParsedFile], declared: Declared, settings: Settings) -> list[BrokenRelation]:
+    """Relations whose declaration was refused."""
+    found: list[BrokenRelation] = []
+    for file in files if declared.refused else ():
+        for statement in _flat(file):
+            if not isinstance(statement, CreateRelation) or len(statement.name.parts) > 3:
+                continue
+            name, origin = qualify(statement.name, statement.origin.context, settings), statement.origin
+            own = tuple(d for d in declared.diagnostics if d.span and _inside(d.span, origin.span))
+            if name in declared.refused and own:
+                found.append(BrokenRelation(name, statement.kind, origin.span, own, origin.text, origin.comment))
+    return found
+
+
+def _flat(file: ParsedFile) -> Iterator[Statement]:
+    for statement in file.statements:
+        yield from (statement.statements if isinstance(statement, Application) else (statement,))
+
+
+def _inside(span: Span, statement: Span) -> bool:
+    last = statement.end_line or statement.line
+    return span.file == statement.file and statement.line <= span.line <= last
+
+
+def _broken(
+    unparsed: Sequence[BrokenRelation], assembled: Assembled, texts: Mapping[str, str]
+) -> tuple[BrokenRelation, ...]:
+    """All broken relations, each once."""
+    found: dict[QualifiedName, BrokenRelation] = {}
+    for broken in unparsed:
+        found.setdefault(broken.name, replace(broken, diagnostics=_in_order(broken.diagnostics, texts)))
+    for refused in assembled.refused:
+        if refused.node.is_virtual:
+            continue
+        found.setdefault(refused.node.target, _of_refused(refused, assembled, texts))
+    return tuple(found.values())
+
+
+def _of_refused(refused: Refused, assembled: Assembled, texts: Mapping[str, str]) -> BrokenRelation:
+    statement = refused.node.named.statement
+    target = refused.node.target
+    known = assembled.catalog.relations.get(target)
+    kind = statement.kind if isinstance(statement, CreateAsSelect) else (known.kind if known else "stream")
+    diagnostics = _in_order(refused.diagnostics, texts)
+    origin = statement.origin
+    return BrokenRelation(target, kind, origin.span, diagnostics, origin.text, origin.comment)
+
+
+def _in_order(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """Root causes first, then by place; each with its line of SQL."""
+    sources: dict[str, Source] = {}
+    shown = [_with_fragment(diagnostic, texts, sources) for diagnostic in dict.fromkeys(diagnostics)]
+    nowhere = Span("", 0)
+    return tuple(sorted(shown, key=lambda d: (bool(d.caused_by), _position(d.span or nowhere))))
+
+
+def _position(span: Span) -> tuple[str, int, int]:
+    return (span.file, span.line, span.column)
+
+
+def _with_fragment(diagnostic: Diagnostic, texts: Mapping[str, str], sources: dict[str, Source]) -> Diagnostic:
+    span = diagnostic.span
+    if diagnostic.fragment or span is None or span.file not in texts:
+        return diagnostic
+    source = sources.setdefault(span.file, Source(span.file, texts[span.file]))
+    if span.line > len(source.line_starts):
+        return diagnostic
+    return replace(diagnostic, fragment=source.line_text(span.line))

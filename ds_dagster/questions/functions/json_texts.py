@@ -1,0 +1,171 @@
+"""JSON texts: what stands at a path, and values of the dialect as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Sequence
+from datetime import date, datetime
+from datetime import time as day_time
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.questions.functions.casts import double_text, in_utc
+
+ABSENT = object()
+_STEP = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]|\[(\d+)\]")
+
+
+class Number(str):
+    """A number of a JSON text, with its own digits."""
+
+
+def read(text: str) -> Any:
+    """A JSON text, numbers with their own digits; :data:`ABSENT` for a text that is not valid JSON."""
+    try:
+        return json.loads(text, parse_float=Number, parse_int=Number, parse_constant=_refuse)
+    except ValueError:
+        return ABSENT
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
+
+
+@lru_cache(maxsize=64)
+def steps(path: str) -> tuple[str | int, ...]:
+    """A path ``$.name[0]['other']`` as names and places.
+
+    Raises:
+        ValueError: it is not a path.
+    """
+    rest = path.strip().removeprefix("lax").strip()
+    if not rest.startswith("$"):
+        raise ValueError(f"'{path}' is not a valid JSON path")
+    parts: list[str | int] = []
+    position = 1
+    while position < len(rest):
+        step = _STEP.match(rest, position)
+        if step is None:
+            raise ValueError(f"'{path}' is not a valid JSON path")
+        name, quoted, place = step.groups()
+        parts.append(int(place) if place is not None else name if name is not None else quoted)
+        position = step.end()
+    return tuple(parts)
+
+
+def at(text: str, path: str) -> Any:
+    """What stands at a path of a JSON text, :data:`ABSENT` for nothing."""
+    return _below(read(text), path)
+
+
+def _below(value: Any, path: str) -> Any:
+    for step in steps(path):
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and step < len(value) else ABSENT
+        else:
+            value = value.get(step, ABSENT) if isinstance(value, dict) else ABSENT
+        if value is ABSENT:
+            return ABSENT
+    return value
+
+
+def scalar(text: str, path: str) -> str | None:
+    """JSON_VALUE: the scalar at a path as text."""
+    value = at(text, path)
+    if value is ABSENT or value is None or isinstance(value, dict | list):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def nested(text: str, path: str) -> str | None:
+    """JSON_QUERY: the object or array at a path; ``[*]`` gives what all elements of an array have there."""
+    array, every, rest = path.partition("[*]")
+    value = at(text, array)
+    if every and isinstance(value, list):
+        parts = (_below(element, "$" + rest) for element in value)
+        value = [part for part in parts if part is not ABSENT]
+    elif every:
+        return None
+    return written(value) if isinstance(value, dict | list) else None
+
+
+def written(value: Any) -> str:
+    """What :func:`read` gives, as JSON without blanks."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{quote(name)}:{written(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(written, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def quote(text: str) -> str:
+    """A text as a JSON string."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def as_json(value: Any, type_: DataType | None) -> str | None:
+    """A value as JSON; None for NULL."""
+    return None if value is None else _json(value, type_)
+
+
+def _json(value: Any, type_: DataType | None) -> str:
+    if value is None:
+        return "null"
+    if isinstance(type_, ArrayType):
+        return "[" + ",".join(_json(inner, type_.element) for inner in value) + "]"
+    if isinstance(type_, MapType):
+        return _pairs(((str(name), inner, type_.value) for name, inner in value.items()))
+    if isinstance(type_, StructType):
+        return _pairs((field.name, value.get(field.name), field.type) for field in type_.fields)
+    return _scalar_json(value, type_)
+
+
+def _pairs(pairs: Any) -> str:
+    return "{" + ",".join(f"{quote(name)}:{_json(inner, type_)}" for name, inner, type_ in pairs) + "}"
+
+
+def _scalar_json(value: Any, type_: Scalar | None) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        moment = in_utc(value).isoformat(timespec="milliseconds" if value.microsecond % 1000 == 0 else "microseconds")
+        return quote(moment + ("Z" if type_ is not None and type_.name == "TIMESTAMP_LTZ" else ""))
+    if isinstance(value, date | day_time):
+        return quote(value.isoformat())
+    if isinstance(value, bytes | bytearray | memoryview):
+        return quote(base64.b64encode(bytes(value)).decode())
+    if isinstance(value, float):
+        return double_text(value) if math.isfinite(value) else quote(double_text(value))
+    return str(value) if isinstance(value, int | Decimal) else quote(str(value))
+
+
+def json_object(parts: Sequence[str | None], *, absent: bool) -> str:
+    """An object of names and values that are JSON already; NULL is ``null`` or left out."""
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    shown = (f"{name}:{value or 'null'}" for name, value in pairs if value is not None or not absent)
+    return "{" + ",".join(shown) + "}"
+
+
+def json_array(parts: Sequence[str | None], *, absent: bool) -> str:
+    """An array of values that are JSON already."""
+    return "[" + ",".join(part or "null" for part in parts if part is not None or not absent) + "]"
+
+
+def unquoted(text: str) -> str:
+    """What a JSON string says; any other text as it is."""
+    value = read(text) if text.startswith('"') else ABSENT
+    return value if isinstance(value, str) else text
+
+
+def is_json(text: str | None) -> bool:
+    """Whether a text is JSON."""
+    return text is not None and read(text) is not ABSENT

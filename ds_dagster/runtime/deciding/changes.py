@@ -1,0 +1,148 @@
+"""Compares a project with what the journal holds of its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.errors import DsError, error
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.identity.compatibility import verdict
+from ds_dagster.plan.identity.replay import Doubled, doubled, effect
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import BrokenRelation, Project, compile_slice, kind_of_store, storage_kind
+from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.journals.records import JobRow
+from ds_dagster.runtime.status import Change, Consent
+from ds_dagster.settings import Settings
+
+
+def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change:
+    """What applying the query would do to the stored job.
+
+    An old definition is compiled again from its stored slice, so that another version of the package (or of the
+    fingerprint's algorithm) does not make every job look changed.
+    """
+    name, relation = query.name, query.relations
+    if job is None:
+        return Change(name, relation, "new", "it was never started")
+    if job.fingerprint == query.fingerprint:
+        return Change(name, relation, "unchanged", "the definitions are equal")
+    try:
+        _, old = recompiled(JobSpec.from_json(job.spec), settings)
+    except DsError as problem:
+        rule = f"the stored definition does not compile any more ({problem.condition})"
+        return Change(name, relation, "needs_new_checkpoint", rule)
+    found = verdict(old, query)
+    return Change(name, relation, found.verdict, found.rule, found.hint)
+
+
+def doubled_in(project: Project, query: BoundQuery) -> Doubled:
+    """The rule of :mod:`ds_dagster.plan.identity.replay` for a query of a project."""
+
+    def keeps_slot(relation: Relation) -> bool:
+        return storage_kind(project, relation.store) == "postgres"
+
+    return doubled(query, project.downstream, project.queries, keeps_slot)
+
+
+def with_doubles(change: Change, project: Project, query: BoundQuery) -> Change:
+    """The same change with what a reset would write twice, where it asks for one."""
+    if change.verdict not in ("needs_new_checkpoint", "would_lose_data"):
+        return change
+    found = doubled_in(project, query)
+    return replace(change, doubles=found.sinks, readers=found.readers)
+
+
+def check_consent(project: Project, query: BoundQuery, allow: Collection[Consent]) -> None:
+    """Refuse a reset that leaves rows twice, unless that is allowed, or that cannot begin as asked.
+
+    Raises:
+        UserError: RESET_WOULD_DOUBLE, RESET_NOT_FROM_NOW, RESET_NOT_EMPTY.
+    """
+    if "from_now" in allow:
+        _check_from_now(project, query)
+    if "empty" in allow:
+        _check_empty(project, query)
+    found = doubled_in(project, query)
+    if found and not allow:
+        sinks, readers = list(found.sinks), list(found.readers)
+        raise error("RESET_WOULD_DOUBLE", span=query.sink.span, name=query.name, sinks=sinks, readers=readers)
+
+
+def _check_from_now(project: Project, query: BoundQuery) -> None:
+    slots = [s.relation.name.name for s in query.scans if storage_kind(project, s.relation.store) == "postgres"]
+    reason = f"the replication slot of {', '.join(slots)} begins where its reader was" if slots else ""
+    reason = "each of its loads ends by itself, and begins where the last one ended" if query.is_finite else reason
+    if reason:
+        raise error("RESET_NOT_FROM_NOW", span=query.sink.span, name=query.name, reason=reason)
+
+
+def _check_empty(project: Project, query: BoundQuery) -> None:
+    """Only topics that the query alone has made and fills, and that nobody in the project has read."""
+    for target in emptied_by(query):
+        place = (target.store, target.entity)
+        others = [q.name for q in project.queries.values() if q.name != query.name]
+        written = [n for n in others if place in _places((*project.queries[n].sinks, *project.queries[n].logs))]
+        read = [n for n in others if place in _places(project.queries[n].inputs)]
+        able = kind_of_store(project, target).capabilities.empties_entities
+        reasons = {
+            f"store {target.store} cannot delete the records of a stream at once": not able,
+            "its statement declares it, so it may be somebody else's": target.declared,
+            f"{', '.join(written)} writes it too": bool(written),
+            f"{', '.join(read)} has read its rows and would read them again": bool(read),
+            "it is a changelog, whose topic is compacted: its rows are updated by key": target.kind == "changelog",
+        }
+        reason = next((text for text, holds in reasons.items() if holds), "")
+        if reason:
+            entity = f"{target.store}.{target.entity}"
+            raise error("RESET_NOT_EMPTY", span=query.sink.span, name=query.name, entity=entity, reason=reason)
+
+
+def emptied_by(query: BoundQuery) -> tuple[Relation, ...]:
+    """What ``empty`` is about: sinks whose rows a reset does not replace by itself, and row logs."""
+    sinks = tuple(sink for sink in query.sinks if effect(query, sink) != "replaced")
+    return (*sinks, *(log for log in query.logs if log.name not in [sink.name for sink in sinks]))
+
+
+def _places(relations: Iterable[Relation]) -> set[tuple[str, str]]:
+    return {(relation.store, relation.entity) for relation in relations}
+
+
+def refused_statement(project: Project, job: JobRow) -> BrokenRelation | None:
+    """The statement of a job that the project refuses now; None where the project has none for it, or a valid one.
+
+    Where a mistake leaves no name to go by (a syntax error), it is any of the file that the job's statement came from.
+    """
+    if job.name in project.queries or not project.errors:
+        return None
+    spec = JobSpec.from_json(job.spec)
+    names = spec.relation.split(", ")
+    named = next((item for item in project.broken if str(item.name) in names), None)
+    if named is not None:
+        return named
+    shown = {found for item in project.broken for found in item.diagnostics}
+    file = spec.slice[-1].file
+    loose = tuple(d for d in project.errors if d not in shown and d.span and d.span.file == file)
+    if not loose or loose[0].span is None:
+        return None
+    return BrokenRelation(QualifiedName(*names[0].split(".", 2)), "stream", loose[0].span, loose)
+
+
+def recompiled(spec: JobSpec, settings: Settings) -> tuple[Project, BoundQuery]:
+    """The stored slice as a project, and its query bound by today's code.
+
+    Raises:
+        UserError: SLICE_INVALID.
+    """
+    replaced: dict[str, dict[str, str]] = {}
+    for store, name, text in spec.store_values:
+        replaced.setdefault(store, {})[name] = text
+    project = compile_slice(spec.slice, replace(settings, store_values=replaced))
+    query = project.queries.get(spec.name)
+    if query is None:
+        said = "; ".join(f"{d.message} [{d.condition}]" for d in project.errors[:3])
+        span = project.errors[0].span if project.errors else None
+        raise error("SLICE_INVALID", span=span, name=spec.name, detail=said)
+    return project, query

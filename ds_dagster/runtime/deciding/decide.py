@@ -1,0 +1,107 @@
+"""What to do after a failure: the one function that decides between retry and stop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ds_dagster.errors import Fault
+from ds_dagster.runtime.deciding.backoff import Backoff
+
+INTERNAL_ATTEMPTS = 5
+"""A bug of ours is tried so often; then the job stops and says so."""
+
+FINITE_ATTEMPTS = 5
+"""A run that somebody waits for gives up after so many starts, whatever the reason."""
+
+SOON = 30.0
+"""Seconds between starts at most where the machine itself was too busy: that passes, nobody else has to mend it."""
+
+REPEATS, REPEATED_SECONDS = 10, 600.0
+"""The same batch that has failed so often with the same condition, over at least so long, fails for good."""
+
+ENDS = {"ENGINE_OUT_OF_MEMORY": 2}
+"""Conditions that ended the whole engine → so many in the same batch are enough, at any time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streak:
+    """How often one batch has failed in a row with one condition.
+
+    Attributes:
+        condition: of all of them.
+        batch: last finished batch before the one that fails, or None.
+        count: failures, the last one included.
+        since: of the first one, epoch seconds.
+    """
+
+    condition: str
+    batch: int | None
+    count: int
+    since: float
+
+    @classmethod
+    def after(cls, before: str, condition: str, batch: int | None, now: float) -> Streak:
+        """With one more failure. ``before``: as the journal keeps it, empty for none."""
+        last = cls(*json.loads(before)) if before else cls("", None, 0, now)
+        if (last.condition, last.batch) != (condition, batch):
+            return cls(condition, batch, 1, now)
+        return cls(condition, batch, last.count + 1, last.since)
+
+    def to_json(self) -> str:
+        """For the journal."""
+        return json.dumps([self.condition, self.batch, self.count, self.since])
+
+    def is_over(self, now: float) -> bool:
+        """Whether the batch has failed often enough."""
+        if self.condition in ENDS:
+            return self.count >= ENDS[self.condition]
+        return self.count >= REPEATS and now - self.since >= REPEATED_SECONDS
+
+    def text(self, now: float) -> str:
+        """For log and journal."""
+        batch = 0 if self.batch is None else self.batch + 1
+        minutes = (now - self.since) / 60
+        return f"batch {batch} failed {self.count} times in a row with {self.condition}, over {minutes:.0f} min"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``after``: seconds until the next start, None = stop. ``because``: for log and journal."""
+
+    after: float | None
+    because: str
+
+
+def decide(
+    fault: Fault,
+    attempts: int,
+    *,
+    finite: bool,
+    backoff: Backoff,
+    random: Callable[[], float],
+    streak: Streak | None = None,
+    now: float = 0.0,
+) -> Decision:
+    """Retry or stop.
+
+    Args:
+        fault: of the failure.
+        attempts: failed starts since the job was last healthy, this one included.
+        finite: whether somebody waits for its end.
+        backoff, random: where delays come from.
+        streak: failures of the same batch in a row.
+        now: epoch seconds.
+    """
+    if fault.hint == "never":
+        return Decision(None, "a retry cannot help")
+    if fault.domain == "internal" and attempts >= INTERNAL_ATTEMPTS:
+        return Decision(None, f"failed {attempts} times in a row")
+    if streak is not None and not fault.lasts and streak.is_over(now):
+        return Decision(None, streak.text(now))
+    if finite and attempts >= FINITE_ATTEMPTS and fault.hint != "soon":
+        return Decision(None, f"the run failed {attempts} times")
+    paced = replace(backoff, limit=min(SOON, backoff.limit)) if fault.hint == "soon" else backoff
+    delay = paced.delay(attempts, random)
+    return Decision(delay, f"attempt {attempts} failed, next in {delay:.1f} s")

@@ -1,0 +1,169 @@
+"""From a request and what is known to the next desired state: the pure half of :mod:`ds_dagster.runtime.control`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.journals.records import JobRow, StatusRow, Transition
+from ds_dagster.runtime.status import Action, Change, Consent, DesiredState
+
+Outcome = Literal["adopted", "requested", "stopped", "nothing"]
+HEALTHY = frozenset({"STARTING", "RUNNING", "ABSENT"})
+"""States of a wanted job that an unchanged ``ensure`` adopts; ABSENT: the engine will start it by itself."""
+
+HINTS: dict[str, str] = {
+    "restart": "the change keeps the checkpoint: use `restart` (`ds restart {name}`) to go on with the new definition",
+    "reset": "the change needs a new checkpoint: use `reset` (`ds reset {name}`) to read its sources again from the "
+    "start",
+    "lost": "the change needs a new checkpoint and its sources cannot be read again from the start: "
+    "`reset` (`ds reset {name}`) goes on with what they still hold",
+}
+CONSENT = "; {sinks} would have its rows twice, so it takes `--from now`, `--empty` or `--allow duplicates`"
+_HINT_OF = {"keeps_checkpoint": "restart", "needs_new_checkpoint": "reset", "would_lose_data": "lost"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks for, and what a reset may do to the sinks."""
+
+    action: Action
+    by: str
+    allow: Collection[Consent] = ()
+
+    @property
+    def begins(self) -> str:
+        """See ``schema.JOBS``."""
+        return ",".join(sorted(set(self.allow) - {"duplicates"})) if self.action == "reset" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request about one query: who asks for what, when, with which definition, and how a reset begins."""
+
+    action: Action
+    by: str
+    at: float
+    spec: JobSpec
+    begins: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``row``: what to write, None for nothing. ``refused``: why not, empty when granted."""
+
+    outcome: Outcome
+    row: JobRow | None = None
+    refused: str = ""
+    hint: str = ""
+
+
+def answer(asked: Asked, change: Change, job: JobRow | None, status: StatusRow) -> Answer:
+    """What a request leads to.
+
+    Args:
+        asked: the request.
+        change: verdict of the comparison with the stored definition.
+        job: what is wanted so far, None for a new job.
+        status: what is.
+    """
+    if job is None:
+        return Answer("requested", _first(asked))
+    if asked.action == "reset":
+        return Answer("requested", _next(asked, job, new_version=True))
+    untouched = status.batch is None and status.checkpoint_version != job.checkpoint_version
+    if change.verdict == "unchanged":
+        if asked.action == "ensure" and is_fine(job, status):
+            return Answer("adopted")
+        return Answer("requested", _next(asked, job))
+    if asked.action == "ensure" and runs(job, status):
+        return _refusal(change)
+    if change.verdict == "keeps_checkpoint":
+        return Answer("requested", _next(asked, job))
+    if untouched or _never_worked(status):
+        return Answer("requested", _next(asked, job, new_version=True))
+    return _refusal(change)
+
+
+def stopped(job: JobRow, by: str, at: float) -> JobRow:
+    """The same job, wanted no more."""
+    return replace(
+        job, desired="STOPPED", generation=job.generation + 1, action="stop", requested_by=by, requested_at=at
+    )
+
+
+def definition_changed(names: Sequence[str], query: BoundQuery, given: Answer) -> DsError:
+    """The refusal of queries, by the answer to the first of them."""
+    return error("DEFINITION_CHANGED", span=query.sink.span, name=list(names), rule=given.refused, hint=given.hint)
+
+
+def transition(row: JobRow, before: JobRow | None) -> Transition:
+    """What a job's history keeps of a request."""
+    return Transition(
+        name=row.name,
+        at=row.requested_at,
+        kind="desired",
+        source="" if before is None else before.desired,
+        target=row.desired,
+        reason=row.action,
+        generation=row.generation,
+        actor=row.requested_by,
+    )
+
+
+def is_fine(job: JobRow, status: StatusRow) -> bool:
+    """Whether an unchanged, wanted job needs nothing: it runs, starts, or will be started without being asked. A job
+    that backs off or failed is started at once instead when somebody asks."""
+    if job.desired != "RUNNING":
+        return False
+    return status.generation < job.generation or status.state in HEALTHY
+
+
+def runs(job: JobRow, status: StatusRow) -> bool:
+    """Whether the stored definition is in force: wanted, and not failed for good."""
+    return job.desired == "RUNNING" and not (status.state == "FAILED" and status.generation >= job.generation)
+
+
+def _never_worked(status: StatusRow) -> bool:
+    """No batch of the current checkpoint version ever ended: there is nothing to lose."""
+    return status.batch is None
+
+
+def _refusal(change: Change) -> Answer:
+    hint = HINTS[_HINT_OF.get(change.verdict, "reset")].format(name=change.name)
+    if change.doubles:
+        hint += CONSENT.format(sinks=", ".join(change.doubles))
+    return Answer("nothing", refused=change.rule, hint=hint)
+
+
+def _wanted(spec: JobSpec) -> DesiredState:
+    return "FINISHED" if spec.is_finite else "RUNNING"
+
+
+def _first(asked: Asked) -> JobRow:
+    spec = asked.spec
+    return JobRow(
+        name=spec.name,
+        relation=spec.relation,
+        desired=_wanted(spec),
+        generation=1,
+        action=asked.action,
+        requested_by=asked.by,
+        requested_at=asked.at,
+        spec=spec.to_json(),
+        fingerprint=spec.fingerprint,
+        checkpoint_version=1,
+        begins=asked.begins,
+    )
+
+
+def _next(asked: Asked, job: JobRow, *, new_version: bool = False) -> JobRow:
+    """Records that are passed are those of a checkpoint: a reset may read another topic of the same name."""
+    first = replace(_first(asked), generation=job.generation + 1)
+    if new_version:
+        return replace(first, checkpoint_version=job.checkpoint_version + 1)
+    return replace(first, checkpoint_version=job.checkpoint_version, skips=job.skips, begins=job.begins)

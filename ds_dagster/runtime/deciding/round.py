@@ -1,0 +1,328 @@
+"""One round of decisions: from what is wanted and what is seen to what to write and what to do. Pure; writes and does
+nothing."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.runtime.deciding.backoff import Backoff
+from ds_dagster.runtime.deciding.decide import ENDS, Streak, decide
+from ds_dagster.runtime.deciding.spec import JobSpec
+from ds_dagster.runtime.host import Observation
+from ds_dagster.runtime.journals.finite import advance, ended
+from ds_dagster.runtime.journals.records import JobRow, RequestRow, StatusRow, Transition
+from ds_dagster.runtime.journals.states import ACTIVE, PENDING, check_transition
+from ds_dagster.runtime.journals.told import NOTHING, told
+from ds_dagster.runtime.status import JobState
+
+WAIT_SECONDS = 60.0
+"""A job that waits for another one is tried again so often even if nothing is heard of that one."""
+
+MOST_STEPS = 4
+"""More transitions than this of one job in one round would be a loop (a restart takes three)."""
+
+_CLEAR: Mapping[str, Any] = {**NOTHING, "next_retry": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Something to do after the round is written. ``known``: the checkpoint version was begun before (start only)."""
+
+    kind: Literal["start", "stop", "fence", "forget"]
+    name: str
+    known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a round decides from.
+
+    Attributes:
+        jobs, specs, requests: wanted, by job; only open requests.
+        statuses: as last written.
+        retry_at: monotonic time before which a job that backs off is not started.
+        now, monotonic: the clocks.
+        draining: the engine ends.
+        backoff, random: delays.
+    """
+
+    jobs: Mapping[str, JobRow]
+    specs: Mapping[str, JobSpec]
+    requests: Mapping[str, RequestRow]
+    statuses: Mapping[str, StatusRow]
+    retry_at: Mapping[str, float]
+    now: float
+    monotonic: float
+    draining: bool
+    backoff: Backoff
+    random: Callable[[], float]
+
+
+@dataclass(slots=True)
+class Round:
+    """Collects the outcome of one round."""
+
+    situation: Situation
+    statuses: dict[str, StatusRow] = field(default_factory=dict)
+    requests: dict[str, RequestRow] = field(default_factory=dict)
+    transitions: list[Transition] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    retry_at: dict[str, float] = field(default_factory=dict)
+
+    # -- the two entries ---------------------------------------------------------------------------------------------
+
+    def take_over(self, name: str) -> None:
+        """A new engine: what a former one left as active is gone. A job that was being started may be what killed it,
+        so it backs off first; the others go on at once."""
+        status, situation = self.status(name), self.situation
+        if status.state == "BACKING_OFF":
+            left = (status.next_retry or 0.0) - situation.now
+            self.retry_at[name] = situation.monotonic + min(max(0.0, left), situation.backoff.limit)
+        if status.state in ACTIVE:
+            self._move(name, "ABSENT", "its engine is gone")
+        if status.state == "STARTING":
+            self._back_off(name, status.attempts + 1, "its engine ended while it was starting")
+
+    def decide(self, name: str, seen: Observation | None) -> None:
+        """All transitions one job can make now. ``seen``: its query, None when the host knows none."""
+        self._follow_request(name)
+        self._follow(name, seen)
+        for _ in range(MOST_STEPS):
+            if not self._step(name):
+                return
+        raise error("INTERNAL", where=f"reconciling {name} does not come to rest")
+
+    def status(self, name: str) -> StatusRow:
+        """As decided so far."""
+        return self.statuses.get(name) or self.situation.statuses.get(name) or StatusRow(name)
+
+    def ended_by(self, seen: Mapping[str, Observation], failure: DsError) -> None:
+        """The engine ends because of this failure; jobs that were in a batch may be its cause. One that was so in the
+        same batch before is."""
+        for name, one in seen.items():
+            status = self.status(name)
+            if one.busy and status.state in ("STARTING", "RUNNING") and one.incarnation == status.incarnation:
+                self._failed(name, one, type(failure)(failure.condition, {**failure.params, "jobs": name}))
+
+    # -- what is seen ------------------------------------------------------------------------------------------------
+
+    def _follow(self, name: str, seen: Observation | None) -> None:
+        status = self.status(name)
+        if status.state not in ACTIVE:
+            if seen is not None:
+                self.effects.append(Effect("forget" if _is_over(seen) else "stop", name))
+        elif seen is None or seen.incarnation != status.incarnation:
+            self._move(name, "ABSENT", "its query is gone")
+        elif seen.phase == "running" and status.state == "STARTING":
+            self._move(name, "RUNNING", "it works", **_CLEAR)
+        elif seen.phase == "failed":
+            self._failed(name, seen, seen.failure or error("JOB_ENDED_BY_ITSELF", name=name))
+        elif seen.phase == "finished":
+            self.effects.append(Effect("forget", name))
+            self._move(name, "FINISHED", "everything available is loaded", attempts=0, **_CLEAR)
+            self._close_request(name, "FINISHED", seen, None)
+        elif seen.phase == "stopped" and status.state == "STOPPING":
+            self._stopped(name, "it ended as asked")
+        elif seen.phase == "stopped":
+            self._failed(name, seen, error("JOB_ENDED_BY_ITSELF", name=name))
+
+    def _failed(self, name: str, seen: Observation, failure: DsError) -> None:
+        status, situation = self.status(name), self.situation
+        if status.state == "STOPPING":
+            self._stopped(name, f"it failed while it was stopped: {failure.message}")
+            return
+        self.effects.append(Effect("forget", name))
+        if failure.fault.hint == "wait" and self._may_wait(name):
+            self._wait(name, failure)
+            return
+        batch = status.batch if seen.progress.batch is None else seen.progress.batch
+        streak = Streak.after(status.streak, failure.condition, batch, situation.now)
+        attempts, said = status.attempts + 1, told(failure) | {"streak": streak.to_json()}
+        decision = decide(
+            failure.fault,
+            attempts,
+            finite=situation.specs[name].is_finite,
+            backoff=situation.backoff,
+            random=situation.random,
+            streak=streak,
+            now=situation.now,
+        )
+        if decision.after is not None:
+            self._back_off(name, attempts, decision.because, decision.after, **said)
+            return
+        if failure.condition == "CHECKPOINT_UNKNOWN":
+            said["checkpoint_version"] = 0
+        self._move(name, "FAILED", decision.because, attempts=attempts, next_retry=None, **said)
+        self._close_request(name, "FAILED", seen, failure)
+
+    def _may_wait(self, name: str) -> bool:
+        """A job without end waits as long as it is wanted, a run for the time it may wait for its sources."""
+        if not self.situation.specs[name].is_finite:
+            return True
+        request = self._open_request(name)
+        return request is not None and self.situation.now < request.deadline
+
+    def _wait(self, name: str, failure: DsError) -> None:
+        """Another job has to work first: that is no failure, and counts as none."""
+        self.retry_at[name] = self.situation.monotonic + WAIT_SECONDS
+        next_retry = self.situation.now + WAIT_SECONDS
+        self._move(name, "WAITING", "another job has to work first", **told(failure) | {"next_retry": next_retry})
+
+    def _stopped(self, name: str, reason: str) -> None:
+        """The query has ended because we asked. The request counts as answered only when nothing else is wanted now."""
+        self.effects.append(Effect("forget", name))
+        if self.situation.draining:
+            self._move(name, "ABSENT", "the engine ends")
+            return
+        answered = {} if self._is_wanted(name) else {"generation": self.situation.jobs[name].generation}
+        self._move(name, "STOPPED", reason, **_CLEAR, **answered)
+
+    # -- what is wanted ----------------------------------------------------------------------------------------------
+
+    def _step(self, name: str) -> bool:
+        """One transition towards what is wanted; False when nothing more can be done in this round."""
+        status = self.status(name)
+        newer = self.situation.jobs[name].generation > status.generation
+        if self._is_wanted(name):
+            if status.state in ("STARTING", "RUNNING") and newer:
+                self._stop(name, self._asked(name))
+            elif self._may_start(status, newer):
+                self._start(name, newer)
+            return False
+        if status.state in ("STARTING", "RUNNING"):
+            self._stop(name, "the engine ends" if self.situation.draining else self._asked(name))
+        elif self.situation.draining and status.state in PENDING:
+            self._move(name, "ABSENT", "the engine ends", next_retry=None)
+        elif status.state != "STOPPING" and not self.situation.draining:
+            self._put_down(name, status, newer)
+        return False
+
+    def _is_wanted(self, name: str) -> bool:
+        desired = self.situation.jobs[name].desired
+        if self.situation.draining or desired == "STOPPED":
+            return False
+        if desired == "RUNNING":
+            return True
+        request = self._open_request(name)
+        return request is not None and request.state == "RUNNING"
+
+    def _may_start(self, status: StatusRow, newer: bool) -> bool:
+        if _is_suspect(status) and any(
+            other.state == "STARTING" and _is_suspect(other) for other in map(self.status, self.situation.statuses)
+        ):
+            return False  # one by one, so that the innocent ones have left the batch they were in
+        if status.state in ("ABSENT", "STOPPED", "FINISHED"):
+            return True
+        if status.state in PENDING:
+            due = self.retry_at.get(status.name, self.situation.retry_at.get(status.name, 0.0))
+            return newer or due <= self.situation.monotonic or self._has_come_up(status)
+        return status.state == "FAILED" and newer
+
+    def _has_come_up(self, status: StatusRow) -> bool:
+        """Whether a job that this one reads from works since the last try of one that waits."""
+        if status.state != "WAITING":
+            return False
+        sources = (self.status(name) for name in self.situation.specs[status.name].upstream)
+        return any(source.state == "RUNNING" and source.since > (status.started or 0.0) for source in sources)
+
+    def _start(self, name: str, newer: bool) -> None:
+        job, status = self.situation.jobs[name], self.status(name)
+        known = status.checkpoint_version == job.checkpoint_version
+        changes: dict[str, Any] = {
+            "incarnation": uuid.uuid4().hex,
+            "generation": job.generation,
+            "fingerprint": job.fingerprint,
+            "checkpoint_version": job.checkpoint_version,
+            "started": self.situation.now,
+            "next_retry": None,
+            "rows": 0,
+            "caught_up": None,
+        }
+        changes |= {} if known else {"batch": None}
+        changes |= {**_CLEAR, "attempts": 0, "streak": ""} if newer else {}
+        self._move(name, "STARTING", self._asked(name) if newer else "it is wanted", **changes)
+        self.effects.append(Effect("start", name, known))
+
+    def _stop(self, name: str, reason: str) -> None:
+        self._move(name, "STOPPING", reason)
+        self.effects.append(Effect("stop", name))
+
+    def _put_down(self, name: str, status: StatusRow, newer: bool) -> None:
+        """A job without a query is wanted no more. What it left open in its sink is ended with it."""
+        job = self.situation.jobs[name]
+        if job.desired == "STOPPED" and newer and status.state == "STOPPED":
+            self.statuses[name] = replace(status, generation=job.generation)
+        elif (job.desired == "STOPPED" and newer) or status.state in PENDING:
+            if status.incarnation and status.state != "FINISHED":
+                self.effects.append(Effect("fence", name))
+            self._move(name, "STOPPED", self._asked(name), generation=job.generation, **_CLEAR)
+
+    def _asked(self, name: str) -> str:
+        job = self.situation.jobs[name]
+        return f"{job.action} asked by {job.requested_by}" if job.requested_by else f"{job.action} asked"
+
+    # -- finite runs -------------------------------------------------------------------------------------------------
+
+    def _follow_request(self, name: str) -> None:
+        request = self.situation.requests.get(name)
+        if request is None or request.state != "WAITING" or self.situation.draining:
+            return
+        wanted = {other for other, job in self.situation.jobs.items() if job.desired == "RUNNING"}
+        moved = advance(request, self.situation.statuses, wanted, self.situation.now)
+        if moved != request:
+            self.requests[name] = moved
+
+    def _open_request(self, name: str) -> RequestRow | None:
+        return self.requests.get(name) or self.situation.requests.get(name)
+
+    def _close_request(
+        self, name: str, state: Literal["FINISHED", "FAILED"], seen: Observation, failure: DsError | None
+    ) -> None:
+        request = self._open_request(name)
+        if request is not None:
+            self.requests[name] = ended(request, state, seen, failure, self.situation.now)
+
+    # -- recording ---------------------------------------------------------------------------------------------------
+
+    def _back_off(self, name: str, attempts: int, reason: str, delay: float | None = None, **changes: Any) -> None:
+        situation = self.situation
+        delay = situation.backoff.delay(attempts, situation.random) if delay is None else delay
+        self.retry_at[name] = situation.monotonic + delay
+        self._move(name, "BACKING_OFF", reason, attempts=attempts, next_retry=situation.now + delay, **changes)
+
+    def _move(self, name: str, target: JobState, reason: str, **changes: Any) -> None:
+        status, now = self.status(name), self.situation.now
+        check_transition(name, status.state, target)
+        moved = replace(status, state=target, since=now, **changes)
+        self.statuses[name] = moved
+        self.transitions.append(
+            Transition(
+                name=name,
+                at=now,
+                kind="state",
+                source=status.state,
+                target=target,
+                reason=reason,
+                condition=moved.condition,
+                message=moved.message,
+                parameters=moved.parameters,
+                incarnation=moved.incarnation,
+                generation=moved.generation,
+                seconds=max(0.0, now - status.since) if status.since else 0.0,
+                actor="engine",
+            )
+        )
+
+
+def _is_suspect(status: StatusRow) -> bool:
+    """Whether it was in a batch when the engine was ended by one."""
+    return bool(status.streak) and json.loads(status.streak)[0] in ENDS
+
+
+def _is_over(seen: Observation) -> bool:
+    return seen.phase in ("stopped", "finished", "failed")

@@ -1,0 +1,124 @@
+"""The job spec: what the journal keeps of a query so that an engine can run it without the checkout. Versioned JSON,
+no secrets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import Project, SliceStatement, slice_of
+from ds_dagster.version import __version__
+
+SPEC_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One query as a job.
+
+    Attributes:
+        name: query name; the job id is environment + journal uuid + name.
+        relation: qualified name of the relation it fills, as text; of an application several with commas between.
+        slice: statements to compile alone.
+        fingerprint, state_signature: of the definition that was asked for.
+        package_version: that made it.
+        refresh: continuous, incremental or full.
+        stores: folded names of the stores it touches.
+        upstream: names of the jobs whose output it reads, directly.
+        writers: (store, entity, jobs) of what it reads and other jobs make: it never makes those itself.
+        store_values: (store, property, text) that replaces what CREATE STORE says, see ``Settings.store_values``:
+            references and values that are no secret.
+    """
+
+    name: str
+    relation: str
+    slice: tuple[SliceStatement, ...]
+    fingerprint: str
+    state_signature: str
+    package_version: str
+    refresh: str = "continuous"
+    stores: tuple[str, ...] = ()
+    upstream: tuple[str, ...] = ()
+    store_values: tuple[tuple[str, str, str], ...] = ()
+    writers: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it runs to an end, on request."""
+        return self.refresh != "continuous"
+
+    def to_json(self) -> str:
+        """Stable text for the journal."""
+        return json.dumps({"version": SPEC_VERSION, **asdict(self)}, sort_keys=True, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> JobSpec:
+        """The inverse of :meth:`to_json`; older versions are read for ever."""
+        values: dict[str, Any] = dict(json.loads(text))
+        values.pop("version")
+        statements = tuple(SliceStatement(**statement) for statement in values.pop("slice"))
+        stores, sources = (tuple(values.pop(key, ())) for key in ("stores", "upstream"))
+        for key in ("store_values", "writers"):
+            values[key] = tuple((first, second, third) for first, second, third in values.get(key, ()))
+        return cls(slice=statements, stores=stores, upstream=sources, **values)
+
+    def writers_of(self, relation: Relation) -> str:
+        """The other jobs of the project that make what a relation reads; empty where none does."""
+        return next((jobs for *place, jobs in self.writers if place == [relation.store, relation.entity]), "")
+
+
+def job_spec(project: Project, query: BoundQuery) -> JobSpec:
+    """The spec of one query of a loaded project."""
+    relations = (*query.sinks, *query.inputs, *query.logs)
+    stores = tuple(sorted({relation.store for relation in relations}))
+    replaced = project.settings.store_values
+    return JobSpec(
+        name=query.name,
+        relation=query.relations,
+        slice=slice_of(project, query),
+        fingerprint=query.fingerprint,
+        state_signature=query.state_signature,
+        package_version=__version__,
+        refresh=query.refresh,
+        stores=stores,
+        upstream=upstream(project, query, transitive=False),
+        writers=tuple(_writers(project, query)),
+        store_values=tuple((s, name, text) for s in stores for name, text in sorted(replaced.get(s, {}).items())),
+    )
+
+
+def _writers(project: Project, query: BoundQuery) -> Iterator[tuple[str, str, str]]:
+    """By entity, not by relation: a relation may declare a topic anew that another one's query makes."""
+    for store, entity in dict.fromkeys((relation.store, relation.entity) for relation in query.inputs):
+        jobs = [
+            other.name
+            for other in project.queries.values()
+            if other.name != query.name and any((sink.store, sink.entity) == (store, entity) for sink in other.sinks)
+        ]
+        if jobs and not any((sink.store, sink.entity) == (store, entity) for sink in query.sinks):
+            yield store, entity, ", ".join(jobs)
+
+
+def upstream(project: Project, query: BoundQuery, *, transitive: bool = True) -> tuple[str, ...]:
+    """Names of the never-ending queries whose output a query reads, sources first."""
+    wanted: set[QualifiedName] = set()
+    todo = list(query.sources)
+    while todo:
+        relation = todo.pop()
+        if relation in wanted:
+            continue
+        wanted.add(relation)
+        if transitive or not project.queries_of(relation):
+            todo.extend(project.depends_on.get(relation, ()))
+    others = (other for other in project.queries.values() if other.name != query.name and not other.is_finite)
+    return tuple(other.name for other in others if any(sink.name in wanted for sink in other.sinks))
+
+
+def shown(spec: JobSpec) -> Mapping[str, object]:
+    """What ``ds explain --level stages`` prints of it."""
+    return {"name": spec.name, "relation": spec.relation, "fingerprint": spec.fingerprint, "stores": list(spec.stores)}

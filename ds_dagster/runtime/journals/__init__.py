@@ -1,0 +1,1 @@
+"""The journal: its tables, its records, its lease."""

@@ -1,0 +1,83 @@
+"""Runs that end: when one may begin, and what is kept of its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.project.load import Project
+from ds_dagster.runtime.deciding.spec import upstream
+from ds_dagster.runtime.host import Observation
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.records import RequestRow, StatusRow
+from ds_dagster.runtime.journals.told import told
+
+
+def new_request(project: Project, query: BoundQuery, by: str, now: float, catch_up: float) -> RequestRow:
+    """A run that waits up to ``catch_up`` seconds for the jobs it reads from; not written yet."""
+    return RequestRow(
+        id=0,
+        name=query.name,
+        state="WAITING",
+        requested_by=by,
+        requested_at=now,
+        upstream=json.dumps(upstream(project, query)),
+        waiting_since=now,
+        deadline=now + catch_up,
+    )
+
+
+def open_request(connection: Connection, name: str, now: float) -> RequestRow | None:
+    """The run of a query that is not over; one whose step has died is closed first."""
+    found = rows.open_request(connection, name)
+    if found is None or found.state != "STEP" or found.waiting_since >= now:
+        return found
+    closed = failed(found, error("RUN_ABANDONED", name=name, request=found.id), now)
+    rows.save_requests(connection, [closed])
+    return None
+
+
+def advance(request: RequestRow, statuses: Mapping[str, StatusRow], wanted: Collection[str], now: float) -> RequestRow:
+    """The request a moment later: jobs it reads from that have caught up leave its list; when none is left, or its
+    time is up, it runs.
+
+    The list has sources first. When one has caught up with what existed at ``waiting_since``, the next has to catch
+    up with what that one has written by now, so the mark moves on.
+    """
+    left: list[str] = json.loads(request.upstream)
+    since = request.waiting_since
+    while left and now < request.deadline:
+        status = statuses.get(left[0])
+        if left[0] in wanted and (status is None or status.state != "FAILED"):
+            if status is None or status.caught_up is None or status.caught_up < since:
+                break
+            since = now
+        left.pop(0)
+    if left and now < request.deadline:
+        return replace(request, upstream=json.dumps(left), waiting_since=since)
+    return replace(request, upstream="[]", waiting_since=since, state="RUNNING", started=now)
+
+
+def ended(
+    request: RequestRow,
+    state: Literal["FINISHED", "FAILED"],
+    seen: Observation,
+    failure: DsError | None,
+    now: float,
+) -> RequestRow:
+    """The request with its outcome."""
+    done = replace(request, state=state, finished=now) if failure is None else failed(request, failure, now)
+    return replace(done, rows=seen.loaded, batches=seen.progress.batches)
+
+
+def failed(request: RequestRow, failure: DsError, now: float, redact: Callable[[str], str] = str) -> RequestRow:
+    """The request with why it failed."""
+    said = told(failure, redact)
+    del said["detail"]  # kept with the job
+    return replace(request, state="FAILED", finished=now, **said)

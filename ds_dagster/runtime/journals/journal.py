@@ -1,0 +1,317 @@
+"""The journal's connection: SQLite in the state folder, or Postgres by URL, with every failure as a named condition.
+
+Everybody writes in short transactions that take the write lock first (``BEGIN IMMEDIATE``), so a transaction never
+fails half way because someone else wrote. Readers see a snapshot and block nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, exc, func, insert, inspect, select, text, update
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.pool import NullPool, StaticPool
+
+from ds_dagster.catalog.properties.values import resolve_text
+from ds_dagster.errors import DsError, error
+from ds_dagster.runtime.deciding.identity import Identity, new_journal_id
+from ds_dagster.runtime.journals import schema
+from ds_dagster.settings import Settings
+from ds_dagster.version import __version__
+
+BUSY_SECONDS = 5.0
+SMALLEST_BYTES = 65_536
+NETWORK_FILE_SYSTEMS = frozenset(
+    (
+        "nfs", "nfs4", "cifs", "smbfs", "smb2", "smb3", "afs", "afpfs", "ncpfs", "glusterfs", "lustre", "beegfs",
+        "fuse.glusterfs", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse",
+    )
+)  # fmt: skip
+_SQLITE_FAULTS: tuple[tuple[str, str], ...] = (
+    ("locked", "JOURNAL_LOCKED"),
+    ("busy", "JOURNAL_LOCKED"),
+    ("readonly", "JOURNAL_READ_ONLY"),
+    ("full", "JOURNAL_DISK_FULL"),
+    ("malformed", "JOURNAL_CORRUPT"),
+    ("not a database", "JOURNAL_CORRUPT"),
+    ("no such table", "JOURNAL_CORRUPT"),
+    ("no such column", "JOURNAL_CORRUPT"),
+    ("disk i/o error", "JOURNAL_UNREADABLE"),
+    ("unable to open", "JOURNAL_UNREADABLE"),
+)
+"""What SQLite's text contains → condition. The text is part of its interface; error codes only came with Python
+3.11."""
+
+
+@dataclass(slots=True)
+class Journal:
+    """One journal. Cheap to make: nothing is opened before the first read or write.
+
+    Attributes:
+        shown: its place without credentials.
+        local: the SQLite file, None for Postgres.
+    """
+
+    shown: str
+    local: Path | None
+    environment: str
+    _engine: Engine
+    _identity: Identity | None = field(default=None, init=False)
+
+    @classmethod
+    def open(cls, settings: Settings, environment: Mapping[str, str] | None = None, *, keep: bool = False) -> Journal:
+        """The journal of a project.
+
+        Args:
+            settings: of the project.
+            environment: where references in the journal's URL are looked up; the process's own by default.
+            keep: hold one connection open (the engine) instead of one per transaction.
+
+        Raises:
+            UserError: JOURNAL_URL_INVALID, JOURNAL_NETWORK_FILE_SYSTEM, ENVIRONMENT_REFERENCE_MISSING.
+        """
+        known = os.environ if environment is None else environment
+        url = resolve_text(settings.journal, known, "the setting journal")
+        if url == "sqlite":
+            refuse_network_file_system(settings.state)
+            path = settings.state / "journal.db"
+            return cls(str(path), path, settings.environment, _sqlite(path, keep))
+        target = _postgres_url(url)
+        shown = target.set(username=None, password=None, query={}).render_as_string()
+        return cls(shown, None, settings.environment, _postgres(target, keep))
+
+    # -- transactions ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A snapshot. Raises: the JOURNAL_… conditions."""
+        with self._named(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One write transaction, committed at the end. Raises: the JOURNAL_… conditions; nothing is written then."""
+        with self._named(), self._engine.connect() as plain:
+            connection = plain.execution_options(ds_begin="BEGIN IMMEDIATE")
+            with connection.begin():
+                self._lock(connection)
+                yield connection
+
+    def mark(self) -> object:
+        """Something that is another after every write to a local journal; looking costs microseconds. Always the same
+        for one on a server."""
+        if self.local is None:
+            return None
+        files = (self.local, self.local.with_name(self.local.name + "-wal"))
+        return [(found.st_mtime_ns, found.st_size) for path in files if (found := _stat(path))]
+
+    def close(self) -> None:
+        """Give up connections that are kept."""
+        self._engine.dispose()
+
+    # -- life of the schema ------------------------------------------------------------------------------------------
+
+    def exists(self, *, older: bool = False) -> bool:
+        """Whether it was created already; False is no failure (a project nothing was started in).
+
+        Args:
+            older: one of an older version counts too, for readers of :data:`schema.ENGINES` alone.
+
+        Raises:
+            UserError: JOURNAL_NEWER, JOURNAL_OLDER.
+        """
+        if self._identity is not None:
+            return True
+        if self.local is not None and not self.local.is_file():
+            return False
+        with self.read() as connection:
+            if not inspect(connection).has_table(schema.META.name):
+                self._refuse_foreign(connection)
+                return False
+            if not older:
+                self._check_version(connection)
+            return True
+
+    def create(self) -> Identity:
+        """Create it where it does not exist; returns who its jobs are.
+
+        Raises:
+            UserError: JOURNAL_NEWER, JOURNAL_OLDER (this never migrates).
+        """
+        if self._identity is None and not self.exists():
+            if self.local is not None:
+                self._make_file(self.local)
+            with self.write() as connection:
+                if not inspect(connection).has_table(schema.META.name):
+                    schema.create(connection)
+                    first = {"schema": str(schema.SCHEMA_VERSION), "journal": new_journal_id(), "revision": "0"}
+                    connection.execute(insert(schema.META), [{"name": k, "value": v} for k, v in first.items()])
+        return self.identity()
+
+    def identity(self) -> Identity:
+        """Who its jobs are; the journal must exist. Raises: JOURNAL_NEWER, JOURNAL_OLDER."""
+        if self._identity is None:
+            with self.read() as connection:
+                self._check_version(connection)
+                self._identity = Identity(self.environment, meta(connection, "journal"))
+        return self._identity
+
+    def migrate(self) -> None:
+        """Bring an older schema to today's. For the holder of the lease only. Raises: JOURNAL_NEWER."""
+        with self.write() as connection:
+            found = int(meta(connection, "schema"))
+            self._refuse_newer(found)
+            for version in range(found, schema.SCHEMA_VERSION):
+                schema.MIGRATIONS[version](connection)
+            connection.execute(
+                update(schema.META).where(schema.META.c.name == "schema").values(value=str(schema.SCHEMA_VERSION))
+            )
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _check_version(self, connection: Connection) -> None:
+        found = int(meta(connection, "schema"))
+        self._refuse_newer(found)
+        if found < schema.SCHEMA_VERSION:
+            raise error("JOURNAL_OLDER", journal=self.shown, found=found, known=schema.SCHEMA_VERSION)
+
+    def _refuse_newer(self, found: int) -> None:
+        if found > schema.SCHEMA_VERSION:
+            known = schema.SCHEMA_VERSION
+            raise error("JOURNAL_NEWER", journal=self.shown, found=found, known=known, version=__version__)
+
+    def _refuse_foreign(self, connection: Connection) -> None:
+        """An SQLite file with other tables is somebody else's."""
+        if self.local is not None and inspect(connection).get_table_names():
+            raise error("JOURNAL_CORRUPT", journal=self.shown)
+
+    def _make_file(self, path: Path) -> None:
+        """Folder and file, with a write-ahead log, so that readers and the writer never block one another."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise error("JOURNAL_UNREADABLE", journal=self.shown, detail=str(problem)) from problem
+        with self._named(), closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+
+    def _lock(self, connection: Connection) -> None:
+        """On Postgres: one writer at a time, as SQLite has it; released with the transaction."""
+        if self.local is None:
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": "ds_dagster.journal"})
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except (exc.SQLAlchemyError, sqlite3.Error) as problem:
+            raise self._condition(problem) from problem
+
+    def _condition(self, problem: Exception) -> DsError:
+        said = str(getattr(problem, "orig", None) or problem)
+        if self.local is None:
+            return error("JOURNAL_UNREACHABLE", journal=self.shown, detail=_without_credentials(said))
+        lower = said.lower()
+        name = next((condition for part, condition in _SQLITE_FAULTS if part in lower), "JOURNAL_UNREADABLE")
+        if name == "JOURNAL_UNREADABLE" and _is_full(self.local.parent):
+            name = "JOURNAL_DISK_FULL"
+        return error(name, journal=self.shown, seconds=int(BUSY_SECONDS), detail=said)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def meta(connection: Connection, name: str) -> str:
+    """A value of the meta table; it must be there."""
+    return str(connection.execute(select(schema.META.c.value).where(schema.META.c.name == name)).scalar_one())
+
+
+def bump_revision(connection: Connection) -> None:
+    """Tell the engine that desired state changed."""
+    raised = str(int(meta(connection, "revision")) + 1)
+    connection.execute(update(schema.META).where(schema.META.c.name == "revision").values(value=raised))
+
+
+def database_now(connection: Connection, fallback: float) -> float:
+    """Seconds since the epoch by the server's clock (Postgres), else ``fallback``."""
+    if connection.dialect.name != "postgresql":
+        return fallback
+    return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+
+
+def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
+    """Raises: UserError JOURNAL_NETWORK_FILE_SYSTEM where the system's mount table shows one."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    place = str(folder.resolve())
+    best, kind = "", ""
+    for columns in (line.split() for line in lines):
+        if len(columns) > 2 and _is_within(place, columns[1]) and len(columns[1]) >= len(best):
+            best, kind = columns[1], columns[2]
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise error("JOURNAL_NETWORK_FILE_SYSTEM", folder=place, kind=kind)
+
+
+def _is_full(folder: Path) -> bool:
+    """A full disk shows in many ways: SQLite may not be able to grow the log, or its index."""
+    try:
+        return shutil.disk_usage(folder).free < SMALLEST_BYTES
+    except OSError:
+        return False
+
+
+def _is_within(place: str, mount: str) -> bool:
+    return mount == "/" or place == mount or place.startswith(mount.rstrip("/") + "/")
+
+
+def _postgres_url(written: str) -> URL:
+    try:
+        url = make_url(written)
+    except exc.ArgumentError as problem:
+        raise error("JOURNAL_URL_INVALID") from problem
+    if url.get_backend_name() not in ("postgresql", "postgres"):
+        raise error("JOURNAL_URL_INVALID")
+    return url.set(drivername="postgresql+psycopg2")
+
+
+def _postgres(url: URL, keep: bool) -> Engine:
+    options: dict[str, Any] = {"connect_args": {"connect_timeout": 10, "application_name": "ds_dagster"}}
+    if keep:
+        return create_engine(url, pool_size=1, max_overflow=1, pool_pre_ping=True, **options)
+    return create_engine(url, poolclass=NullPool, **options)
+
+
+def _sqlite(path: Path, keep: bool) -> Engine:
+    arguments = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+    pool = StaticPool if keep else NullPool
+    engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=pool, connect_args=arguments)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    """Transactions begin when we say so; a lost power supply may cost the last moments of history, never the file."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("ds_begin", "BEGIN"))
+
+
+def _without_credentials(said: str) -> str:
+    return re.sub(r"password=\S+|//[^@\s/]+@", "…", said)

@@ -1,0 +1,74 @@
+"""The right to act on a journal: one row per engine, whose token changes with every holder."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from ds_dagster.clock import Clock
+from ds_dagster.errors import error
+from ds_dagster.runtime.journals import rows
+from ds_dagster.runtime.journals.journal import Journal
+from ds_dagster.runtime.journals.records import EngineRow
+from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, SILENT_SECONDS
+from ds_dagster.runtime.processes.process import ProcessId
+from ds_dagster.runtime.status import EngineState
+from ds_dagster.version import __version__
+
+
+@dataclass(slots=True)
+class Lease:
+    """Held by one engine. ``row`` is what the next :meth:`renew` writes."""
+
+    clock: Clock
+    row: EngineRow
+
+    @classmethod
+    def new(cls, clock: Clock) -> Lease:
+        """For this process; nothing is written yet."""
+        process, now = ProcessId.current(), clock.now()
+        row = EngineRow(
+            name=DEFAULT_ENGINE,
+            token=uuid.uuid4().hex,
+            state="STARTING",
+            pid=process.pid,
+            process_started=process.started,
+            host=socket.gethostname(),
+            version=__version__,
+            started=now,
+            beat=now,
+        )
+        return cls(clock, row)
+
+    def take(self, journal: Journal) -> None:
+        """Become the holder. The caller holds both locks, so nobody lives on this machine; with a journal on a server
+        an engine elsewhere may.
+
+        Raises:
+            UserError: ENGINE_LEASE_HELD.
+        """
+        with journal.write() as connection:
+            heard = rows.heard(connection, self.row.name, self.clock.now())
+            other = heard.row
+            elsewhere = journal.local is None and other is not None and other.host != self.row.host
+            if other is not None and elsewhere and other.state != "GONE" and heard.age < SILENT_SECONDS:
+                raise error("ENGINE_LEASE_HELD", host=other.host, pid=other.pid, seconds=int(SILENT_SECONDS))
+            rows.take_lease(connection, self.row)
+
+    def renew(self, connection: Connection) -> None:
+        """Beat, inside the transaction of a tick: nothing is written without the right to.
+
+        Raises:
+            ExternalError: ENGINE_LEASE_LOST.
+        """
+        row = replace(self.row, beats=self.row.beats + 1, beat=self.clock.now())
+        if not rows.beat(connection, row):
+            raise error("ENGINE_LEASE_LOST")
+        self.row = row
+
+    def tell(self, state: EngineState, condition: str = "", message: str = "") -> None:
+        """What the next beat says of the engine."""
+        self.row = replace(self.row, state=state, condition=condition, message=message)

@@ -1,0 +1,140 @@
+"""Rows of the journal as frozen records; field names are column names. ``message`` and ``hint`` are made of a row's
+``parameters`` when it is read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, TypeVar
+
+from sqlalchemy import Row
+
+from ds_dagster.figures import Figures, from_json, to_json
+from ds_dagster.runtime.journals.told import TEXTS, read_texts
+from ds_dagster.runtime.status import Action, DesiredState, EngineState, JobState
+
+RequestState = Literal["WAITING", "RUNNING", "STEP", "FINISHED", "FAILED", "STOPPED"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """What is wanted of one job; see ``schema.JOBS``."""
+
+    name: str
+    relation: str
+    desired: DesiredState
+    generation: int
+    action: Action | Literal["skip"]
+    requested_by: str
+    requested_at: float
+    spec: str
+    fingerprint: str
+    checkpoint_version: int
+    skips: str = ""
+    begins: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRow(Figures):
+    """What the engine says of one job; see ``schema.STATUS`` and :class:`ds_dagster.runtime.status.JobStatus`. Its
+    figures are one column."""
+
+    name: str
+    state: JobState = "ABSENT"
+    since: float = 0.0
+    condition: str = ""
+    message: str = ""
+    hint: str = ""
+    detail: str = ""
+    incarnation: str = ""
+    generation: int = 0
+    checkpoint_version: int = 0
+    fingerprint: str = ""
+    beat: float | None = None
+    next_retry: float | None = None
+    attempts: int = 0
+    started: float | None = None
+    writer: str = ""
+    streak: str = ""
+    parameters: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One line of a job's history; see ``schema.TRANSITIONS``."""
+
+    name: str
+    at: float
+    kind: Literal["state", "desired"]
+    source: str
+    target: str
+    reason: str = ""
+    condition: str = ""
+    message: str = ""
+    incarnation: str = ""
+    generation: int = 0
+    seconds: float = 0.0
+    actor: str = ""
+    parameters: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """One finite run; see ``schema.REQUESTS``. ``upstream`` is a JSON list of job names."""
+
+    id: int
+    name: str
+    state: RequestState
+    requested_by: str
+    requested_at: float
+    upstream: str
+    waiting_since: float
+    deadline: float
+    started: float | None = None
+    finished: float | None = None
+    rows: int = 0
+    batches: int = 0
+    condition: str = ""
+    message: str = ""
+    hint: str = ""
+    parameters: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRow:
+    """The lease; see ``schema.ENGINES``."""
+
+    name: str
+    token: str
+    state: EngineState
+    pid: int
+    process_started: str
+    host: str
+    version: str
+    started: float
+    beat: float
+    beats: int = 0
+    condition: str = ""
+    message: str = ""
+
+
+def record(kind: type[T], row: Row[Any]) -> T:
+    """A record from a row that has (at least) its columns."""
+    found = dict(row._mapping)
+    found |= read_texts(found)
+    if issubclass(kind, Figures):
+        found |= {**Figures().figures(), **from_json(found["figures"])}
+    return kind(**{field.name: found[field.name] for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def values(record_: Any) -> dict[str, Any]:
+    """Column values of a record."""
+    if isinstance(record_, Figures):
+        apart = record_.figures()
+        found = {field.name: getattr(record_, field.name) for field in fields(record_) if field.name not in apart}
+        found["figures"] = to_json(record_)
+    else:
+        found = asdict(record_)
+    if found.get("parameters"):
+        found |= {name: "" for name in TEXTS if name in found}
+    return found

@@ -1,0 +1,204 @@
+"""Reading and writing the journal's tables: every statement stands here, each in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, update
+
+from ds_dagster.errors import error
+from ds_dagster.runtime.journals import schema
+from ds_dagster.runtime.journals.journal import database_now
+from ds_dagster.runtime.journals.records import EngineRow, JobRow, RequestRow, StatusRow, Transition, record, values
+from ds_dagster.runtime.processes.liveness import Heard
+from ds_dagster.runtime.status import FiniteResult
+
+_OPEN = ("WAITING", "RUNNING", "STEP")
+ENDED: Mapping[str, Literal["FINISHED", "FAILED", "STOPPED"]] = {
+    "FINISHED": "FINISHED",
+    "FAILED": "FAILED",
+    "STOPPED": "STOPPED",
+}
+"""States of requests that are over."""
+
+
+def jobs(connection: Connection, names: Sequence[str] | None = None) -> Mapping[str, JobRow]:
+    """What is wanted, by name."""
+    query = select(schema.JOBS)
+    if names is not None:
+        query = query.where(schema.JOBS.c.name.in_(list(names)))
+    return {row.name: record(JobRow, row) for row in connection.execute(query)}
+
+
+def statuses(connection: Connection, names: Sequence[str] | None = None) -> Mapping[str, StatusRow]:
+    """What is, by name."""
+    query = select(schema.STATUS)
+    if names is not None:
+        query = query.where(schema.STATUS.c.name.in_(list(names)))
+    return {row.name: record(StatusRow, row) for row in connection.execute(query)}
+
+
+def save_job(connection: Connection, row: JobRow) -> JobRow | None:
+    """Write desired state by compare-and-set: its generation must be the stored one plus one. Returns what was there
+    before.
+
+    Raises:
+        InternalError: the generation moved (impossible inside one write transaction).
+    """
+    before = jobs(connection, [row.name]).get(row.name)
+    if before is None:
+        connection.execute(insert(schema.JOBS).values(values(row)))
+        return None
+    matches = (schema.JOBS.c.name == row.name) & (schema.JOBS.c.generation == row.generation - 1)
+    if connection.execute(update(schema.JOBS).where(matches).values(values(row))).rowcount != 1:
+        raise error(
+            "INTERNAL", where=f"desired state of {row.name}: generation {before.generation}, not {row.generation - 1}"
+        )
+    return before
+
+
+def save_statuses(connection: Connection, changed: Iterable[StatusRow], *, writer: str) -> None:
+    """Replace the status rows of these jobs. ``writer``: the token of the engine's lease, or ``schema.STEP``."""
+    rows = [{**values(status), "writer": writer} for status in changed]
+    if rows:
+        names = [row["name"] for row in rows]
+        connection.execute(delete(schema.STATUS).where(schema.STATUS.c.name.in_(names)))
+        connection.execute(insert(schema.STATUS), rows)
+
+
+def add_transitions(connection: Connection, added: Sequence[Transition]) -> None:
+    """Append history."""
+    if added:
+        connection.execute(insert(schema.TRANSITIONS), [values(transition) for transition in added])
+
+
+def transitions(connection: Connection, name: str, limit: int) -> Sequence[Transition]:
+    """History of a job, newest first."""
+    table = schema.TRANSITIONS
+    query = select(table).where(table.c.name == name).order_by(table.c.id.desc()).limit(limit)
+    return tuple(record(Transition, row) for row in connection.execute(query))
+
+
+def transitions_after(connection: Connection, after: int, since: float, limit: int) -> Sequence[tuple[int, Transition]]:
+    """History of all jobs with ids above ``after`` and not older than ``since`` (epoch seconds), oldest first."""
+    table = schema.TRANSITIONS
+    query = select(table).where(table.c.id > after, table.c.at >= since).order_by(table.c.id).limit(limit)
+    return tuple((row.id, record(Transition, row)) for row in connection.execute(query))
+
+
+# -- finite runs -----------------------------------------------------------------------------------------------------
+
+
+def add_request(connection: Connection, row: RequestRow) -> int:
+    """Insert a request; returns its id."""
+    columns = {name: value for name, value in values(row).items() if name != "id"}
+    key = connection.execute(insert(schema.REQUESTS).values(columns)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def request(connection: Connection, request_id: int) -> RequestRow | None:
+    """One request."""
+    table = schema.REQUESTS
+    found = connection.execute(select(table).where(table.c.id == request_id)).one_or_none()
+    return None if found is None else record(RequestRow, found)
+
+
+def open_request(connection: Connection, name: str) -> RequestRow | None:
+    """The request of a job that is not over."""
+    return open_requests(connection, [name]).get(name)
+
+
+def open_requests(connection: Connection, names: Sequence[str] | None = None) -> Mapping[str, RequestRow]:
+    """Requests that are not over, by job."""
+    table = schema.REQUESTS
+    query = select(table).where(table.c.state.in_(_OPEN)).order_by(table.c.id)
+    if names is not None:
+        query = query.where(table.c.name.in_(list(names)))
+    return {row.name: record(RequestRow, row) for row in connection.execute(query)}
+
+
+def held_by_steps(connection: Connection, now: float) -> frozenset[str]:
+    """Jobs whose open run is held by a step that lives."""
+    found = open_requests(connection).values()
+    return frozenset(row.name for row in found if row.state == "STEP" and row.waiting_since >= now)
+
+
+def requests_of(connection: Connection, name: str, limit: int) -> Sequence[RequestRow]:
+    """Requests of one job, newest first."""
+    table = schema.REQUESTS
+    query = select(table).where(table.c.name == name).order_by(table.c.id.desc()).limit(limit)
+    return tuple(record(RequestRow, row) for row in connection.execute(query))
+
+
+def save_requests(connection: Connection, changed: Iterable[RequestRow]) -> None:
+    """Update requests that are still open; one that was cancelled meanwhile stays so."""
+    table = schema.REQUESTS
+    for row in changed:
+        still_open = (table.c.id == row.id) & table.c.state.in_(_OPEN)
+        connection.execute(update(table).where(still_open).values(values(row)))
+
+
+def close_request(connection: Connection, request_id: int, now: float) -> bool:
+    """Cancel an open request; False when it is over."""
+    return _cancel(connection, schema.REQUESTS.c.id == request_id, now)
+
+
+def close_requests(connection: Connection, name: str, now: float) -> bool:
+    """Cancel the open request of a job."""
+    return _cancel(connection, schema.REQUESTS.c.name == name, now)
+
+
+def result(row: RequestRow) -> FiniteResult | None:
+    """The outcome, None while it is open."""
+    if row.state == "WAITING" or row.state == "RUNNING":
+        return None
+    return FiniteResult(
+        name=row.name,
+        request=row.id,
+        state=ENDED[row.state],
+        rows=row.rows,
+        batches=row.batches,
+        seconds=max(0.0, (row.finished or row.requested_at) - (row.started or row.requested_at)),
+        condition=row.condition,
+        message=row.message,
+        hint=row.hint,
+    )
+
+
+def _cancel(connection: Connection, which: ColumnElement[bool], now: float) -> bool:
+    table: Table = schema.REQUESTS
+    still_open = table.c.state.in_(_OPEN) & which
+    return connection.execute(update(table).where(still_open).values(state="STOPPED", finished=now)).rowcount > 0
+
+
+# -- the lease -------------------------------------------------------------------------------------------------------
+
+
+def engine(connection: Connection, name: str) -> EngineRow | None:
+    """The holder of the lease."""
+    found = connection.execute(select(schema.ENGINES).where(schema.ENGINES.c.name == name)).one_or_none()
+    return None if found is None else record(EngineRow, found)
+
+
+def heard(connection: Connection, name: str, now: float) -> Heard:
+    """The engine's row and the age of its last beat, by the server's clock where there is one."""
+    row = engine(connection, name)
+    return Heard(row, 0.0 if row is None else database_now(connection, now) - row.beat)
+
+
+def take_lease(connection: Connection, row: EngineRow) -> None:
+    """Become the holder, whoever held it before (the caller made sure that nobody lives)."""
+    stamped = replace(row, beat=database_now(connection, row.beat))
+    connection.execute(delete(schema.ENGINES).where(schema.ENGINES.c.name == row.name))
+    connection.execute(insert(schema.ENGINES).values(values(stamped)))
+
+
+def beat(connection: Connection, row: EngineRow) -> bool:
+    """Report; False when the lease is somebody else's now."""
+    table = schema.ENGINES
+    ours = (table.c.name == row.name) & (table.c.token == row.token)
+    stamped = replace(row, beat=database_now(connection, row.beat))
+    return connection.execute(update(table).where(ours).values(values(stamped))).rowcount == 1

@@ -1,0 +1,1 @@
+"""Processes, locks, logs and files of a running project."""

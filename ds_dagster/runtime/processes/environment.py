@@ -1,0 +1,32 @@
+"""Where an engine finds the values of references: its own process environment and the project's ``.env``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+INHERITED = (
+    "PATH", "HOME", "USER", "LOGNAME", "JAVA_HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV",
+    "DS_CACHE", "DS_IVY_SETTINGS", "DS_LOG_LEVEL", "DS_PROFILE", "DS_JOURNAL", "DS_SQL", "DS_DATABASE", "DS_SCHEMA",
+    "DS_STORE", "DS_VIEWS",
+)  # fmt: skip
+"""What a detached engine takes from whoever starts it: where programs are, language, time zone (``LC_*`` too), and
+overrides of the project's settings, so that both mean the same project. No value a reference in SQL could name by
+accident."""
+
+
+def engine_environment(root: Path, process: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Values for ``${NAME}``: the project's ``.env``, overridden by the process environment. Read anew for every
+    start of a job, so that a corrected ``.env`` needs no new engine."""
+    file = root / ".env"
+    written = dotenv_values(file) if file.is_file() else {}
+    known = {name: value for name, value in written.items() if value is not None}
+    return known | dict(os.environ if process is None else process)
+
+
+def inherited(process: Mapping[str, str]) -> dict[str, str]:
+    """The part of a starter's environment a detached engine gets."""
+    return {name: value for name, value in process.items() if name in INHERITED or name.startswith("LC_")}

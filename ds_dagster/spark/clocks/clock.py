@@ -1,0 +1,130 @@
+"""Which inputs of a plan need event time, and the clock that moves it.
+
+A window or a join over time needs ticks; everything else runs without a clock and pays nothing for it. An immediate
+temporal join uses times of rows but never waits, so it has no clock either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from ds_dagster.catalog.io_spec import ReadSpec
+from ds_dagster.plan.checks.expiry import forgets
+from ds_dagster.plan.nodes.application import shares_state
+from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
+from ds_dagster.plan.nodes.match import Match
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.over import Over
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.window import Window
+from ds_dagster.spark.clocks.config import STEP_MICROS, ClockConfig, InputTime
+from ds_dagster.spark.operators.windows import window_grid_millis
+
+ClockMode = Literal["auto", "manual", "exact"]
+"""``auto``: rows move time, ticks some time apart. ``manual``: by hand only. ``exact``: as ``auto``, but a tick behind
+every batch that moves time, so that the same batches give the same ticks (tests)."""
+BROKER_LATENESS_MILLIS = 500
+"""How far rows of a broker-timed input may be behind one another (``source.allow.latency.millis`` not given)."""
+LATENESS_MILLIS = 10_000
+"""The same for times set by producers or in a column."""
+
+
+NO_EMPTY_BATCHES: Mapping[str, str] = MappingProxyType({"spark.sql.streaming.noDataMicroBatches.enabled": "false"})
+"""For plans that forget: behind an operator in processing time Spark would run one empty batch after the other. And for
+those that share state: to know whether an empty batch is due Spark asks a plan in which readers of shared rows have no
+step below them, hence no time."""
+
+
+def batch_settings(root: Node) -> Mapping[str, str]:
+    """Spark settings of a plan's session about when a batch runs."""
+    return NO_EMPTY_BATCHES if _has_no_empty_batches(root) else MappingProxyType({})
+
+
+def _has_no_empty_batches(root: Node) -> bool:
+    return forgets(root) or shares_state(root)
+
+
+def needs_clock(node: Node) -> bool:
+    """Whether this node itself waits for event time."""
+    waits = isinstance(node, Window | IntervalJoin | Match | Over)
+    return waits or (isinstance(node, TemporalJoin) and not node.immediate)
+
+
+def lateness_edge_millis(root: Node) -> int:
+    """How far ticks stay behind event time. In front of an interval join, a pattern and OVER Spark drops rows stamped
+    at the watermark itself, yet a row that is exactly as late as the bound allows is in time."""
+    return 1 if any(isinstance(node, IntervalJoin | Match | Over) for node in root.walk()) else 0
+
+
+def clocked_sources(root: Node) -> frozenset[str]:
+    """Names of the sources whose rows tell the clock their time."""
+    found: set[str] = set()
+    for node in root.walk():
+        if needs_clock(node):
+            found |= {scan.source_name for scan in node.walk() if isinstance(scan, Scan)}
+    return frozenset(found)
+
+
+def clock_config(
+    root: Node, reads: Mapping[str, ReadSpec], *, mode: ClockMode = "auto", looks: bool = True
+) -> ClockConfig | None:
+    """The clock of a plan, None where nothing waits for time.
+
+    Args:
+        root: the plan.
+        reads: by source name; a source that is not in it has times set by producers.
+        mode: see :data:`ClockMode`.
+        looks: sources are read through the wrapper that tells the clock of every look.
+    """
+    clocked = clocked_sources(root)
+    if not clocked:
+        return None
+    scans = [node for node in root.walk() if isinstance(node, Scan) and node.source_name in clocked]
+    edge = lateness_edge_millis(root)
+    is_only = sum(needs_clock(node) for node in root.walk()) == 1
+    return ClockConfig(
+        inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks, edge) for scan in scans},
+        span_micros=1000 * _span_millis(root),
+        soonest_micros=None if is_only else 0,
+        grid_micros=1000 * _grid_millis(root),
+        mode="manual" if mode == "manual" else "auto",
+        step_micros=0 if mode == "exact" else STEP_MICROS,
+        echoes=_has_no_empty_batches(root),
+    )
+
+
+def _span_millis(node: Node) -> int:
+    """How far time must pass the newest row until nothing waits: steps that stand over one another wait in turn."""
+    below = max(map(_span_millis, node.inputs), default=0)
+    if isinstance(node, Window):
+        return below + node.size_millis
+    return below + ((node.within_millis or 0) if isinstance(node, IntervalJoin | Match) else 0)
+
+
+def _grid_millis(root: Node) -> int:
+    """What all windows' ends are multiples of, where nothing but windows waits; else 0."""
+    windows = [node for node in root.walk() if isinstance(node, Window)]
+    if any(isinstance(node, IntervalJoin | TemporalJoin | Match | Over) for node in root.walk()):
+        return 0
+    grids = [window_grid_millis(window) for window in windows]
+    return math.gcd(*grids) if all(grids) else 0
+
+
+def _input_time(scan: Scan, spec: ReadSpec | None, looks: bool, edge: int) -> InputTime:
+    is_broker = scan.time.column is None and spec is not None and spec.time_authority == "broker"
+    default = BROKER_LATENESS_MILLIS if is_broker else LATENESS_MILLIS
+    lateness = default if scan.time.lateness_millis is None else scan.time.lateness_millis
+    return InputTime(
+        time="broker" if is_broker else "record",
+        bound_micros=1000 * (lateness + edge),
+        idle_micros=1000 * scan.time.idle_millis,
+        looks=looks,
+    )
+
+
+def tick_source_name(node: Node) -> str:
+    """Name of the tick source over a node's rows: stable as long as its left-most source is."""
+    return "ticks_" + next(scan.source_name for scan in node.walk() if isinstance(scan, Scan))

@@ -1,0 +1,101 @@
+"""Frames whose time is moved by ticks alone: readers that report to a job's clock, unions that take its ticks.
+
+The traps, each met in practice:
+
+1. Data rows must never move Spark's watermark. So the ticks carry it, in a child of a union that holds no rows: the
+   filter behind the watermark drops every tick. The filter compares the time column itself, hence stays above the
+   watermark. A union takes the column metadata of its first child, the data, where it is put by hand.
+2. The tick branch's other columns come from a projection that is not deterministic. A literal null would be folded by
+   an inferred IS NOT NULL, the branch and with it the watermark would vanish and time would stand still for ever; a
+   WHERE on the data would be pushed below the watermark and drop the ticks.
+3. Spark drops late rows in front of an operator when a column holds watermark metadata. Windows want that; the temporal
+   join must not lose rows, so its time column is rewritten and loses the metadata. The watermark itself still arrives.
+4. Metadata is lost by operators of ours and by computed columns; :func:`carry_time` puts it back where a later window
+   has to close. The number in it is not used, the watermark comes from the ticks.
+5. Every tick source of a job gives the same time, so results do not depend on the order in which Spark asks sources for
+   offsets. Latency does. Ticks are the right child: Spark asks for offsets left to right (up to four leaves), so a tick
+   covers the rows of its own batch and closes their windows in the next. On the left it would be two batches older.
+6. With source evolution on, every source needs a name, ticks included; in a plan that reads a source twice it must be
+   off, and then no source may have a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from ds_dagster.spark.jvm import TICK_SOURCE, TIMED_SOURCE, Operators, operators
+from ds_dagster.spark.records.columns import field
+
+WATERMARK_METADATA = {"spark.watermarkDelayMs": 0}
+_BEFORE_ALL_TIME = "0001-01-02 00:00:00"
+
+
+def timed_reader(
+    spark: SparkSession,
+    job: str,
+    input_name: str,
+    *,
+    inner: str,
+    options: Mapping[str, str],
+    source_name: str,
+    guard: bool = False,
+) -> DataFrame:
+    """Read ``inner`` so that every look for new data is told to the job's clock.
+
+    Args:
+        spark: session with the jar.
+        job: whose clock; registered already.
+        input_name: name of the input in the clock's configuration.
+        inner: format of the wrapped source, native or a registered Python data source.
+        options: of the wrapped source.
+        source_name: name in the checkpoint (letters, digits, underscore); empty for none.
+        guard: a Kafka topic of broker time read under ``read_committed``: open upstream transactions hold time.
+    """
+    reader = spark.readStream.format(TIMED_SOURCE).options(**options)
+    reader = reader.name(source_name) if source_name else reader
+    reader = reader.option("ds.inner", inner).option("ds.job", job).option("ds.input", input_name)
+    return (reader.option("ds.guard", "kafka") if guard else reader).load()
+
+
+def with_ticks(spark: SparkSession, job: str, frame: DataFrame, time: str, source_name: str) -> DataFrame:
+    """``frame`` with its time column ``time`` (timestamp) as event time moved by the job's ticks.
+
+    Columns and rows stay as they are; rows behind the ticks are dropped, and counted, by the operators above.
+    """
+    marked = [carry_time(field(name), name) if name == time else field(name) for name in frame.columns]
+    return frame.select(*marked).union(_ticks(operators(spark), job, frame, time, source_name))
+
+
+def temporal_input(spark: SparkSession, job: str, sides: tuple[DataFrame, ...], source_name: str | None) -> DataFrame:
+    """The input of an event-time temporal join: the union of both sides, time from one tick source, no late filter.
+
+    Args:
+        spark: session with the jar.
+        job: whose clock.
+        sides: frames with the join's columns and ``et`` (timestamp), all with one schema by name.
+        source_name: name of the tick source in the checkpoint, empty for none; None: the first side brings time from a
+            step below.
+    """
+    rows = reduce(DataFrame.unionByName, sides)
+    timed = rows if source_name is None else with_ticks(spark, job, rows, "et", source_name)
+    return timed.withColumn("et", fn.timestamp_micros(fn.unix_micros("et")))
+
+
+def carry_time(column: Column, name: str) -> Column:
+    """``column`` as event time again, above a projection or operator that lost the mark."""
+    return column.alias(name, metadata=WATERMARK_METADATA)
+
+
+def _ticks(jvm: Operators, job: str, frame: DataFrame, time: str, source_name: str) -> DataFrame:
+    reader = jvm.spark.readStream.format(TICK_SOURCE).option("ds.job", job)
+    source = (reader.name(source_name) if source_name else reader).load()
+    moved = source.withColumnRenamed("ts", time).withWatermark(time, "0 seconds")
+    columns = [
+        fn.col(time) if item.name == time else jvm.opaque_null(item.dataType).alias(item.name)
+        for item in frame.schema.fields
+    ]
+    return moved.select(*columns).where(fn.col(time) < fn.lit(_BEFORE_ALL_TIME).cast("timestamp"))

@@ -1,0 +1,1 @@
+"""How Spark computes the functions, casts and aggregates of the dialect."""

@@ -1,0 +1,1 @@
+"""Stateful plan nodes as calls of the operators in our jar."""

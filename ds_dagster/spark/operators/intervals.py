@@ -1,0 +1,120 @@
+"""Interval joins: which the operator in our jar does, and its call.
+
+Spark's own join finds a row's partners by going through all rows of its key, and keeps each as a state of its own; ours
+keeps a key's rows in the order of time as one. But Spark holds its watermark back by the bound, for pairs are as old as
+their left row, and an operator cannot: where a step above takes time from the pairs, the join is Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from types import MappingProxyType
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from ds_dagster.plan.nodes.application import Virtual
+from ds_dagster.plan.nodes.join import IntervalJoin, JoinKind, TemporalJoin
+from ds_dagster.plan.nodes.match import Match
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.over import Over
+from ds_dagster.plan.nodes.rows import Filter, Project
+from ds_dagster.plan.nodes.sets import Union
+from ds_dagster.plan.nodes.static import StaticJoin
+from ds_dagster.plan.nodes.unnest import Unnest
+from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.spark.clocks.ticks import carry_time
+from ds_dagster.spark.expressions import compile_condition
+from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.operators.join_keys import null_mark, shared_keys
+from ds_dagster.spark.records import columns as names
+from ds_dagster.spark.records.columns import field, with_missing
+
+_ASK = (Window, Over, Match, IntervalJoin, TemporalJoin)
+"""Steps that take time from the rows below them."""
+_PASS = (Filter, Project, Unnest, Windowed, Union, Virtual, StaticJoin)
+"""Steps that give on the time of the rows below them."""
+_NATIVE_KINDS: Mapping[JoinKind, str] = MappingProxyType({"inner": "inner", "left": "left_outer", "full": "full_outer"})
+
+
+def ours(root: Node) -> tuple[IntervalJoin, ...]:
+    """The joins of a plan that our operator does: no step above takes their time, and conditions beside the keys are
+    none or a filter above. A join that stands in several places is one."""
+    joins = [node for node in root.walk() if isinstance(node, IntervalJoin)]
+    timed = list(_timed(root, asked=False)) if joins else []
+    return tuple(node for node in joins if node not in timed and (node.kind == "inner" or node.residual is None))
+
+
+def _timed(node: Node, *, asked: bool) -> Iterator[IntervalJoin]:
+    if asked and isinstance(node, IntervalJoin):
+        yield node
+    below = isinstance(node, _ASK) or (asked and isinstance(node, _PASS))
+    for child in node.inputs:
+        yield from _timed(child, asked=below)
+
+
+def join(
+    spark: SparkSession, node: IntervalJoin, frames: tuple[DataFrame, DataFrame], wants: frozenset[str]
+) -> DataFrame:
+    """Pairs, and the rows without partner of outer joins, once nothing can join them.
+
+    Args:
+        frames: both sides with ``EVENT_TIME``, the watermark on it.
+        wants: technical columns somebody above asks for; only the event time is known here, that of the left row, of a
+            right row without partner its own. It carries no watermark.
+    """
+    sides = [_side(node, frame, side) for side, frame in enumerate(frames)]
+    both = with_missing(sides[0], "r", sides[1]).unionByName(with_missing(sides[1], "l", sides[0]))
+    keys = [f"k{index}" for index in range(len(node.left_keys))]
+    timed = both.select(*keys, "side", "l", "r", carry_time(sf.col("et"), "et"))
+    joined = operators(spark).interval_join(timed, len(keys), node.kind, node.within_millis * 1000)
+    output = [sf.col("l").getField(f.name).alias(f.name) for f in node.left.output]
+    output += [sf.col("r").getField(f.name).alias(f.name) for f in node.right.output]
+    if names.EVENT_TIME in wants:
+        times = [sf.col(side).getField(names.EVENT_TIME) for side in ("l", "r")]
+        output.append(sf.coalesce(*times).alias(names.EVENT_TIME))
+    return joined.select(*output)
+
+
+def native_join(node: IntervalJoin, frames: tuple[DataFrame, DataFrame], wants: frozenset[str]) -> DataFrame:
+    """Spark's own: two range predicates over the event times, from which Spark derives how long rows are kept. A pair
+    has the time of its left row, a right row without partner its own; it carries the watermark.
+
+    Args:
+        frames: both sides with ``EVENT_TIME``, the watermark on it.
+        wants: technical columns somebody above asks for; only the event time is known here.
+    """
+    left, right = (_native_side(node, frame, side) for side, frame in enumerate(frames))
+    within = sf.lit(timedelta(milliseconds=node.within_millis))
+    left_time, right_time = sf.col("__left_time"), sf.col("__right_time")
+    meets = (right_time >= left_time - within) & (right_time <= left_time + within)
+    for name in left.columns:
+        if name.startswith("__left_key"):
+            meets = meets & (sf.col(name) == sf.col(name.replace("left", "right", 1)))
+    if node.residual is not None:
+        meets = meets & compile_condition(left.join(right, sf.lit(True)), node.residual)
+    time = []
+    if names.EVENT_TIME in wants:
+        both = sf.coalesce(left_time, right_time) if node.kind == "full" else left_time
+        time.append(carry_time(both, names.EVENT_TIME))
+    joined = left.join(right, meets, _NATIVE_KINDS[node.kind])
+    return joined.select(*[field(f.name) for f in node.output], *time)
+
+
+def _native_side(node: IntervalJoin, frame: DataFrame, side: int) -> DataFrame:
+    """One side: its fields, its keys in the types both sides share, its time."""
+    name, input_ = ("right", node.right) if side else ("left", node.left)
+    keys = shared_keys(frame, node, side)
+    keys += [null_mark(keys, side)] if node.kind == "full" else []
+    made = [key.alias(f"__{name}_key{index}") for index, key in enumerate(keys)]
+    time = sf.col(names.EVENT_TIME).alias(f"__{name}_time")
+    return frame.select(*[field(f.name) for f in input_.output], *made, time)
+
+
+def _side(node: IntervalJoin, frame: DataFrame, side: int) -> DataFrame:
+    input_ = node.right if side else node.left
+    keys = [key.alias(f"k{index}") for index, key in enumerate(shared_keys(frame, node, side))]
+    time = sf.col(names.EVENT_TIME)
+    row = sf.struct(*[field(f.name).alias(f.name) for f in input_.output], time).alias("r" if side else "l")
+    return frame.select(*keys, sf.lit(side).alias("side"), row, time.alias("et"))

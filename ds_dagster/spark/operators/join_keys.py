@@ -1,0 +1,34 @@
+"""Keys of joins: each side's expressions in the types both sides share."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from ds_dagster.datatypes import common_type
+from ds_dagster.plan.joins.window import WindowJoin
+from ds_dagster.plan.nodes.delta import DeltaJoin
+from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
+from ds_dagster.spark.expressions import compile_expression
+from ds_dagster.spark.operators.group_keys import flat_key
+from ds_dagster.spark.records.typemap import spark_sql
+
+
+def shared_keys(
+    frame: DataFrame, node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin, side: int
+) -> list[Column]:
+    """The keys of one side (0 left, 1 right) over its frame, in order; equal ones are spelled alike."""
+    found = []
+    for pair in zip(node.left_keys, node.right_keys, strict=True):
+        shared = common_type(pair[0].type, pair[1].type) or pair[0].type
+        found.append(flat_key(compile_expression(frame, pair[side]).cast(spark_sql(shared)), shared))
+    return found
+
+
+def null_mark(keys: list[Column], side: int) -> Column:
+    """One more key that differs between the sides where a key is NULL. Spark's FULL join of streams looks rows up by
+    their keys and takes two NULLs for equal; its other joins filter NULLs before."""
+    missing = reduce(Column.__or__, [key.isNull() for key in keys])
+    return sf.when(missing, sf.lit(side + 1)).otherwise(sf.lit(0))

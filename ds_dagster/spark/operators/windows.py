@@ -1,0 +1,105 @@
+"""Windows of event time: the column that names a row's window, and how coarse the clock may be.
+
+A window is a struct of its bounds that carries Spark's watermark; Spark closes a group when time reaches the end in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from ds_dagster.plan.nodes.window import Window, Windowed, WindowFunction
+from ds_dagster.spark.clocks.ticks import carry_time
+from ds_dagster.spark.records import columns as names
+
+_NUMBER = "__window_number"
+
+
+def with_window(frame: DataFrame, window: Window) -> DataFrame:
+    """Rows with ``WINDOW``: a row in several windows becomes as many, one in none is gone.
+
+    Args:
+        frame: with ``EVENT_TIME``, the watermark on it.
+        window: of the plan.
+    """
+    return ASSIGN[window.function](frame, window)
+
+
+def window_grid_millis(window: Window) -> int:
+    """Windows end at multiples of this only (since 1970), so time need not be told in between; 0: anywhere."""
+    return GRID[window.function](window)
+
+
+def window_of_bounds(start: str, end: str) -> Column:
+    """``WINDOW`` of rows whose fields hold its bounds; the watermark comes from the steps below."""
+    bounds = sf.struct(names.field(start).alias("start"), names.field(end).alias("end"))
+    return carry_time(bounds, names.WINDOW)
+
+
+def last_moment(end: Column) -> Column:
+    """Event time of what a closed window gives: the last microsecond in it, so that a window above holds it and time
+    has not passed it before the window closed."""
+    return carry_time(sf.timestamp_micros(sf.unix_micros(end) - 1), names.EVENT_TIME)
+
+
+def key_of_all(window: Window | Windowed) -> list[Column]:
+    """Spark keeps sessions of a stream by a key that is no constant; without GROUP BY columns it is one for all."""
+    if not isinstance(window, Window) or window.function != "SESSION":
+        return []
+    return [sf.unix_micros(sf.col(names.EVENT_TIME)).bitwiseAND(0).alias(_NUMBER)]
+
+
+def _tumble(frame: DataFrame, window: Window) -> DataFrame:
+    return frame.withColumn(names.WINDOW, sf.window(sf.col(names.EVENT_TIME), f"{window.size_millis} milliseconds"))
+
+
+def _session(frame: DataFrame, window: Window) -> DataFrame:
+    made = sf.session_window(sf.col(names.EVENT_TIME), f"{window.size_millis} milliseconds")
+    return frame.withColumn(names.WINDOW, made)
+
+
+def _hop(frame: DataFrame, window: Window) -> DataFrame:
+    """The windows that began last and still hold the row; none where the step is longer than the window."""
+    size, step = window.size_millis * 1000, window.step_millis * 1000
+    time = sf.unix_micros(sf.col(names.EVENT_TIME))
+    into = sf.pmod(time, sf.lit(step))
+    more = sf.floor((sf.lit(size - 1) - into) / sf.lit(step))
+    numbers = sf.when(into < size, sf.sequence(sf.lit(0).cast("bigint"), more))
+    start = time - into - sf.col(_NUMBER) * step
+    return _exploded(frame, numbers, start, start + size)
+
+
+def _cumulate(frame: DataFrame, window: Window) -> DataFrame:
+    """The windows from the row's multiple of the size to the steps behind the row."""
+    size, step = window.size_millis * 1000, window.step_millis * 1000
+    time = sf.unix_micros(sf.col(names.EVENT_TIME))
+    into = sf.pmod(time, sf.lit(size))
+    first = sf.floor(into / sf.lit(step)) + 1
+    numbers = sf.sequence(first, sf.lit(size // step).cast("bigint"))
+    start = time - into
+    return _exploded(frame, numbers, start, start + sf.col(_NUMBER) * step)
+
+
+def _exploded(frame: DataFrame, numbers: Column, start: Column, end: Column) -> DataFrame:
+    """One row per number; bounds in microseconds that may depend on it."""
+    columns = frame.columns
+    rows = frame.select("*", sf.explode(numbers).alias(_NUMBER))
+    bounds = sf.struct(sf.timestamp_micros(start).alias("start"), sf.timestamp_micros(end).alias("end"))
+    return rows.select(*[names.field(name) for name in columns], carry_time(bounds, names.WINDOW))
+
+
+ASSIGN: Mapping[WindowFunction, Callable[[DataFrame, Window], DataFrame]] = MappingProxyType(
+    {"TUMBLE": _tumble, "HOP": _hop, "CUMULATE": _cumulate, "SESSION": _session}
+)
+GRID: Mapping[WindowFunction, Callable[[Window], int]] = MappingProxyType(
+    {
+        "TUMBLE": lambda window: window.size_millis,
+        "HOP": lambda window: math.gcd(window.size_millis, window.step_millis),
+        "CUMULATE": lambda window: window.step_millis,
+        "SESSION": lambda _window: 0,
+    }
+)

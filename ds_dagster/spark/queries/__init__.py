@@ -1,0 +1,1 @@
+"""A bound query and its stores' specs → a running streaming query with its sinks."""

@@ -1,0 +1,122 @@
+"""Table and view sinks: every micro-batch is collected once and handed to its loader, which applies it exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, RowText, TableTarget
+from ds_dagster.catalog.ledger import Tip
+from ds_dagster.errors import DsError
+from ds_dagster.spark.faults import SPARK_ERRORS, classify
+from ds_dagster.spark.functions.json_options import json_options
+from ds_dagster.spark.queries.checkpoint_tip import batch_tip
+from ds_dagster.spark.queries.sink_account import Account
+from ds_dagster.spark.records import columns as names
+from ds_dagster.spark.records.columns import field
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_ROW = "__row"
+
+
+class BatchWriter:
+    """The function Spark calls with every batch.
+
+    One action per batch: a second one would run the stateful plan twice. An empty batch is computed too, since state
+    has to be committed.
+
+    Attributes:
+        failure: what the last batch failed with; Spark keeps only its text.
+        last: what the last batch did.
+        written: rows loaded by all batches.
+    """
+
+    def __init__(self, loader: BatchLoader, target: TableTarget, timestamp_format: str = "sql") -> None:
+        self.loader = loader
+        self.target = target
+        self.timestamp_format = timestamp_format
+        self._is_planned = False
+        self._tip_of: Callable[[int], Tip] = Tip
+        self.failure: DsError | None = None
+        self.last: LoadResult | None = None
+        self.written = 0
+
+    def settle(self, account: Account) -> None:
+        """Before the first batch: hold the table against the checkpoint.
+
+        Raises:
+            DsError: what the loader refuses.
+        """
+        self._tip_of = partial(batch_tip, account.session, account.checkpoint, account.sources)
+        self.loader.prepare(account.tip)
+
+    def planned(self, stream: DataFrame) -> DataFrame:
+        """The stream of what batches are loaded as, where that can stand in its plan: a query on top of every batch
+        would be analysed and planned anew each time. The last row of a key is one of a batch, so it has to wait."""
+        if names.ORDER in stream.columns:
+            return stream
+        self._is_planned = True
+        return table_rows(stream, self.target, self.timestamp_format)
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        """Load one batch.
+
+        Raises:
+            DsError: what the loader raises; the batch fails and is run again by the next start.
+        """
+        try:
+            self.last = self.loader.load(self.rows(batch), self._tip_of(epoch))
+            self.written += 0 if self.last.replayed else self.last.rows
+        except (DsError, *SPARK_ERRORS) as problem:
+            self.failure = classify(problem)
+            raise
+
+    def rows(self, batch: DataFrame) -> pyarrow.Table:
+        """The target's columns in its order, ``__deleted`` when rows are upserted by key, at most one row per key."""
+        made = batch if self._is_planned else table_rows(batch, self.target, self.timestamp_format)
+        return made.toArrow()
+
+
+def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: str) -> DataFrame:
+    """A batch as its loader takes it, still in Spark."""
+    deletes = names.DELETED in batch.columns
+    if target.mode == "append":
+        kept = batch.where(~sf.col(names.DELETED)) if deletes else batch
+        return kept.select(*_columns(target, timestamp_format))
+    last = _last_of_each_key(batch, target) if names.ORDER in batch.columns else batch
+    deleted = sf.col(names.DELETED) if deletes else sf.lit(False)
+    return last.select(*_columns(target, timestamp_format), deleted.alias(names.DELETED))
+
+
+def _columns(target: TableTarget, timestamp_format: str) -> list[Column]:
+    """STRUCT, MAP and ARRAY travel as JSON text where the store has no such type."""
+    if target.text is not None:
+        return _row_text(target, target.text, timestamp_format)
+    made = []
+    for column in target.columns:
+        value = field(column.name)
+        text = sf.to_json(value, json_options([column.type], timestamp_format))
+        made.append((text if column.as_json else value).alias(column.name))
+    return made
+
+
+def _row_text(target: TableTarget, text: RowText, timestamp_format: str) -> list[Column]:
+    """The row as the text of a record, and the columns beside it."""
+    inside = [column for column in target.columns if column.name not in text.beside]
+    struct = sf.struct(*[field(column.name).alias(column.name) for column in inside])
+    made = sf.to_json(struct, json_options([column.type for column in inside], timestamp_format))
+    return [*[field(name) for name in text.beside], made.alias(text.name)]
+
+
+def _last_of_each_key(batch: DataFrame, target: TableTarget) -> DataFrame:
+    """Of several rows of one key the last by source position: rows of a key share a partition and are ordered in it."""
+    kept = [name for name in batch.columns if name not in (names.PARTITION, names.ORDER)]
+    newest = sf.max_by(sf.struct(*[field(name) for name in kept]), sf.struct(names.PARTITION, names.ORDER))
+    grouped = batch.groupBy(*[field(name) for name in target.primary_key]).agg(newest.alias(_ROW))
+    return grouped.select(*[sf.col(_ROW).getField(name).alias(name) for name in kept])

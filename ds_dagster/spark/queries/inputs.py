@@ -1,0 +1,106 @@
+"""What a plan reads while it is compiled: the records of its scans, rows of tables that are looked up, and where rows
+that do not fit are logged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from ds_dagster.catalog.io_spec import ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
+from ds_dagster.catalog.skip import SkippedRecord
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.static import StaticScan
+from ds_dagster.plan.query import BoundQuery
+from ds_dagster.spark.clocks.clock import clocked_sources
+from ds_dagster.spark.queries.lookup import lookup_frame
+from ds_dagster.spark.queries.row_logs import LogCapture, RowLogs, bad_record, open_logs
+from ds_dagster.spark.queries.sources import (
+    STREAM_BATCH_ROWS,
+    TABLE_BATCH_ROWS,
+    SourceProvider,
+    provided_records,
+    read_records,
+    resolved,
+)
+from ds_dagster.spark.records.columns import opaque_condition
+from ds_dagster.spark.records.formats import SourceFrame
+
+
+def source_reader(
+    session: SparkSession,
+    query: BoundQuery,
+    reads: Mapping[str, ReadSpec],
+    resolve: Resolver,
+    job_name: str,
+    provider: SourceProvider | None,
+    writes: Sequence[WriteSpec],
+) -> Callable[[Scan], SourceFrame]:
+    """Gives the records of a scan; names no source of an application, which several may read."""
+    clocked = clocked_sources(query.plan)
+    default_rows = TABLE_BATCH_ROWS if any(write.kind == "batch" for write in writes) else STREAM_BATCH_ROWS
+    named = query.bundle is None
+
+    def read(scan: Scan) -> SourceFrame:
+        if provider is not None:
+            return provided_records(session, provider, scan, reads.get(scan.source_name), resolve)
+        if scan.source_name not in reads:
+            raise error("INTERNAL", where=f"no read spec for the source {scan.source_name}")
+        job = job_name if scan.source_name in clocked else ""
+        spec = reads[scan.source_name]
+        return read_records(session, scan, spec, resolve, clock_job=job, default_rows=default_rows, named=named)
+
+    return read
+
+
+def log_writers(
+    session: SparkSession,
+    job_name: str,
+    query: BoundQuery,
+    logs: Mapping[str, WriteSpec],
+    identity: SinkIdentity,
+    resolve: Resolver,
+    capture: LogCapture | None,
+) -> RowLogs | None:
+    """The row logs of a query, None where it keeps none; arguments are those of
+    :func:`ds_dagster.spark.queries.query.prepare`."""
+    sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
+    return open_logs(session, job_name, query.name, sinks, identity, capture, query.late)
+
+
+def logged_source(
+    read: Callable[[Scan], SourceFrame], logs: RowLogs | None, skips: Sequence[SkippedRecord], scan: Scan
+) -> SourceFrame:
+    """A source whose bad records go to a log where its scan says so, without the records that the job passes."""
+    source = replace(read(scan), logs=logs)
+    mine = [skip for skip in skips if skip.entity == source.entity]
+    return source if not mine else replace(source, frame=_without(source, scan, mine))
+
+
+def _without(source: SourceFrame, scan: Scan, skips: Sequence[SkippedRecord]) -> DataFrame:
+    """Left out before anything is decoded or computed of them; each is in the log once, with who passed it."""
+    partition, position = sf.expr(source.envelope.partition), sf.expr(source.envelope.shown_position)
+    frame = source.frame
+    for skip in skips:
+        is_it = (partition == skip.partition) & (position == skip.position)
+        left_out = sf.lit(False)
+        if scan.log is not None and source.logs is not None:
+            left_out = source.logs.put(scan.log, bad_record(scan, source.envelope, sf.lit(skip.reason)))
+        frame = frame.where(opaque_condition(sf.when(is_it, left_out).otherwise(sf.lit(True))))
+    return frame
+
+
+def table_reader(
+    session: SparkSession, tables: Mapping[str, TableRead] | None, resolve: Resolver
+) -> Callable[[StaticScan], DataFrame]:
+    """Gives the rows of a table that is looked up."""
+
+    def look_up(scan: StaticScan) -> DataFrame:
+        if scan.source_name not in (tables or {}):
+            raise error("INTERNAL", where=f"no read spec for the table {scan.source_name}")
+        return lookup_frame(session, scan, (tables or {})[scan.source_name], resolve)
+
+    return look_up

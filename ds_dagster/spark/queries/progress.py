@@ -1,0 +1,198 @@
+"""What Spark tells of a batch, as a record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from ds_dagster.figures import Figures
+from ds_dagster.spark.records.formats import bad_records_metric
+
+Positions = Mapping[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """One source of a batch.
+
+    Attributes:
+        name: of the source in the checkpoint.
+        rows: read by this batch.
+        end: partition → position read up to.
+        latest: partition → newest position known; empty when the source does not say.
+        lag_records: records not read yet, None when positions are no numbers.
+        lag_seconds: age of the oldest record that is not read yet, None when the source does not say.
+        lost_records: skipped since the query started because they were gone; see :data:`LOST`.
+        lost: which, as people read it.
+        facts: what else the source tells of itself (``wal_status``, ``lag_bytes``), by name; empty for most.
+    """
+
+    name: str
+    rows: int
+    end: Positions
+    latest: Positions
+    lag_records: int | None
+    lag_seconds: float | None = None
+    lost_records: int = 0
+    lost: str = ""
+    facts: Positions = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress(Figures):
+    """One batch of a query: its figures, and where its sources are.
+
+    Attributes:
+        timestamp: when it was triggered, ISO 8601 UTC.
+        duration_millis: of the whole batch.
+        sources: data sources by name; ticks are none.
+        durations: Spark's steps → milliseconds.
+    """
+
+    timestamp: str = ""
+    duration_millis: int = 0
+    sources: tuple[SourceProgress, ...] = ()
+    durations: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+_TICKS = "ds-ticks"
+_BEHIND = "/millis_behind"
+LOST = "lost_records"
+"""Records that a source went past because they were gone, since the query started: a metric of a source in the JVM
+(``lost_records``, and ``lost`` for which ones), or a number beside ``millis_behind`` in the partitions a Python source
+reports."""
+_OF_LAG = ("complete_until", "millis_behind", "finished", "lost_records")
+_BAD = bad_records_metric("")
+_WRITTEN = "rows_written_"
+"""Begins the names of observations that count rows on their way into a sink of which Spark itself counts none."""
+
+
+def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
+    """The record of a ``StreamingQueryProgress`` (its JSON, or the mapping of it)."""
+    found: Mapping[str, Any] = json.loads(progress) if isinstance(progress, str) else progress
+    sources = tuple(_source(s) for s in found["sources"] if not str(s.get("description", "")).startswith(_TICKS))
+    lags = [source.lag_records for source in sources]
+    state = found.get("stateOperators") or []
+    durations = {str(k): int(v) for k, v in (found.get("durationMs") or {}).items()}
+    millis = durations.get("triggerExecution", int(found.get("batchDuration") or 0))
+    rows = sum(source.rows for source in sources)
+    observed = found.get("observedMetrics") or {}
+    return BatchProgress(
+        batch=int(found["batchId"]),
+        timestamp=str(found["timestamp"]),
+        batches=1,
+        rows=rows,
+        rows_per_second=round(1000 * rows / millis, 1) if millis else 0.0,
+        duration_millis=millis,
+        sources=sources,
+        lag_records=None if None in lags else sum(lag for lag in lags if lag is not None),
+        lag_seconds=_worst(sources),
+        lost_records=sum(source.lost_records for source in sources),
+        watermark=epoch_of(str((found.get("eventTime") or {}).get("watermark", ""))),
+        state_rows=sum(int(operator["numRowsTotal"]) for operator in state),
+        state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
+        late_rows=sum(int(operator["numRowsDroppedByWatermark"]) for operator in state),
+        bad_records=sum(_observed(observed, _BAD)),
+        rows_written=_rows_written(int((found.get("sink") or {}).get("numOutputRows", -1)), observed),
+        durations=MappingProxyType(durations),
+    )
+
+
+def epoch_of(text: str) -> float | None:
+    """Seconds since 1970 of Spark's ISO 8601 text; None for no text and for the epoch (no event time)."""
+    if not text:
+        return None
+    seconds = datetime.fromisoformat(text.replace("Z", "+00:00")).replace(tzinfo=timezone.utc).timestamp()
+    return seconds or None
+
+
+def _worst(sources: Iterable[SourceProgress]) -> float | None:
+    ages = [0.0 if source.lag_records == 0 else source.lag_seconds for source in sources]
+    return None if None in ages else max((age for age in ages if age is not None), default=None)
+
+
+def _source(found: Mapping[str, Any]) -> SourceProgress:
+    end, latest = _positions(found.get("endOffset")), _positions(found.get("latestOffset"))
+    metrics = found.get("metrics") or {}
+    behind = [value for name, value in latest.items() if name.endswith(_BEHIND) and isinstance(value, int)]
+    skipped = [value for name, value in latest.items() if name.endswith(f"/{LOST}") and isinstance(value, int)]
+    return SourceProgress(
+        name=str(found.get("name") or found.get("description") or ""),
+        rows=int(found.get("numInputRows") or 0),
+        end=MappingProxyType(end),
+        latest=MappingProxyType(latest),
+        lag_records=_lag(end, latest),
+        lag_seconds=max(behind) / 1000 if behind and min(behind) >= 0 else None,  # below 0: not known of a shard
+        lost_records=int(metrics.get(LOST) or 0) + sum(skipped),
+        lost=str(metrics.get("lost") or ""),
+        facts=MappingProxyType(_facts(latest)),
+    )
+
+
+def _facts(latest: Mapping[str, int | str]) -> dict[str, int | str]:
+    """What a source with one partition reports beside its lag."""
+    if sum(name.endswith(_BEHIND) for name in latest) != 1:
+        return {}
+    named = {name.rpartition("/")[2]: value for name, value in latest.items()}
+    return {name: json.loads(str(value)) for name, value in named.items() if name not in _OF_LAG}
+
+
+def _lag(end: Mapping[str, int | str], latest: Mapping[str, int | str]) -> int | None:
+    behind = [value for name, value in latest.items() if name.endswith(_BEHIND)]
+    if behind:  # the source tells how late its shards are, not how many records wait
+        return 0 if all(value == 0 for value in behind) else None
+    numbers = [(latest[name], end.get(name, 0)) for name in latest]
+    if not numbers or not all(isinstance(a, int) and isinstance(b, int) for a, b in numbers):
+        return 0 if latest and latest == end else None
+    return sum(max(0, int(newest) - int(read)) for newest, read in numbers)
+
+
+def _positions(offset: Any) -> dict[str, int | str]:
+    """Offsets of any source flat: ``{"topic": {"0": 5}}`` → ``{"topic/0": 5}``; what is no number stays text."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return {"": offset}
+    if isinstance(offset, int):
+        return {"": offset}
+    if not isinstance(offset, dict):
+        return {}
+    return {
+        "/".join(path): value if isinstance(value, int) else json.dumps(value, sort_keys=True)
+        for path, value in _leaves(offset, ())
+    }
+
+
+def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in node.items():
+        if isinstance(value, dict) and len(path) == 0:
+            yield from _leaves(value, (*path, str(name)))
+        else:
+            yield (*path, str(name)), value
+
+
+def counted(frame: DataFrame, sink: str) -> DataFrame:
+    """The same frame, whose rows are counted in the progress of its query; for sinks that get their batches by
+    ``foreachBatch``, of which Spark counts nothing."""
+    return frame.observe(_WRITTEN + sink, sf.count(sf.lit(1)).alias("rows"))
+
+
+def _rows_written(by_spark: int, observed: Mapping[str, Any]) -> int | None:
+    """Rows a batch has written: as Spark counts them, or :func:`counted`; None where the sink counts by itself."""
+    ours = list(_observed(observed, _WRITTEN))
+    return by_spark if by_spark >= 0 else sum(ours) if ours else None
+
+
+def _observed(observed: Mapping[str, Any], prefix: str) -> Iterator[int]:
+    for name, row in observed.items():
+        if name.startswith(prefix) and row is not None:
+            values = row.values() if isinstance(row, dict) else row
+            yield from (int(value) for value in values)

@@ -1,0 +1,127 @@
+"""Rows of streams whose expressions fail: left out, counted and, where a log is named, kept.
+
+The expressions of one step are computed together by an operator of ours that knows a row's failure from the batch's,
+so a row fails as a whole. What only a plan can compute (the current time) stays outside of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as spark_types
+from sqlglot import exp
+
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.plan.checks.row_errors import PASSED, ignores_row_errors
+from ds_dagster.plan.expressions.field_names import column_of, shown
+from ds_dagster.plan.nodes.node import BoundExpression, Node
+from ds_dagster.plan.query import BoundQuery, read_below
+from ds_dagster.spark.expressions import compile_expression
+from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.queries.row_logs import RowLogs
+from ds_dagster.spark.records import columns as names
+from ds_dagster.spark.records.columns import opaque_condition
+from ds_dagster.spark.records.formats import bad_records_metric
+
+_GUARD = "__guard"
+OF_THE_PLAN = frozenset(
+    ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "NOW", "UNIX_TIMESTAMP")
+)
+"""Functions whose value is the batch's, or may be."""
+
+
+@dataclass(slots=True)
+class RowErrors:
+    """How one plan computes expressions whose failures leave rows out.
+
+    Attributes:
+        query: name of the query, unique in its job.
+        logs: of the job.
+        log: where rows are kept, None for nowhere.
+        steps: how many of its steps count failures by now.
+    """
+
+    query: str
+    logs: RowLogs | None
+    log: Relation | None
+    steps: int = field(default=0)
+
+    def computed(self, frame: DataFrame, expressions: Mapping[str, BoundExpression], node: Node) -> DataFrame:
+        """The rows that have all these expressions, with them beside their columns.
+
+        Args:
+            frame: rows of a stream.
+            expressions: by the name of the new column.
+            node: whose rows these are; the log names what it reads.
+        """
+        guarded = {name: one for name, one in expressions.items() if _may_fail(one)}
+        others = {name: one for name, one in expressions.items() if name not in guarded}
+        rows = self._guarded(frame, guarded, node) if guarded else frame
+        made = {name: compile_expression(frame, one) for name, one in others.items()}
+        made |= {name: _result(frame, name, one) for name, one in guarded.items()}
+        return rows.withColumns(made).drop(_GUARD)
+
+    def _guarded(self, frame: DataFrame, expressions: Mapping[str, BoundExpression], node: Node) -> DataFrame:
+        type_ = spark_types.StructType(list(frame.schema.fields))
+        row = sf.struct(*[names.field(name) for name in frame.columns])
+        columns = [compile_expression(frame, one).alias(name) for name, one in expressions.items()]
+        rows = frame.withColumn(_GUARD, operators(frame.sparkSession).guard(row, type_, columns))
+        reason = sf.col(_GUARD).getField("reason")
+        self.steps += 1
+        counted = rows.observe(
+            bad_records_metric(f"row_errors_{self.query}_{self.steps}"),
+            sf.count(sf.when(reason.isNotNull(), sf.lit(1))).alias("rows"),
+        )
+        if self.log is None or self.logs is None:
+            return counted.where(opaque_condition(reason.isNull()))
+        logged = self.logs.put(self.log, _entry(frame, reason, node))
+        return counted.where(opaque_condition(sf.when(reason.isNull(), sf.lit(True)).otherwise(logged)))
+
+
+def _result(frame: DataFrame, name: str, expression: BoundExpression) -> Column:
+    """A guarded value, as nullable as its expression: state of a query without a guard says whether a key may be NULL,
+    and Spark compares that. The expression behind the value is never computed; no row without a value comes here."""
+    value = sf.col(_GUARD).getField("result").getField(name)
+    unguarded = compile_expression(frame, expression)
+    return value if frame.select(unguarded).schema[0].nullable else sf.coalesce(value, unguarded)
+
+
+def _entry(frame: DataFrame, reason: Column, node: Node) -> Mapping[str, Column]:
+    """The log's row: what the failing step was computed from, as JSON."""
+    shown = [name for name in frame.columns if name not in names.TECHNICAL]
+    text = sf.to_json(
+        sf.struct(*[names.field(name).alias(shown_name) for name, shown_name in _shown(shown).items()]),
+        {"ignoreNullFields": "false"},
+    )
+    nothing = sf.lit(None)
+    return {
+        **dict.fromkeys(("store", "entity", "partition", "offset", "record_time", "key"), nothing),
+        "relation": sf.lit(", ".join(dict.fromkeys(str(relation.name) for relation in read_below(node)))),
+        "value": text,
+        "reason": reason,
+    }
+
+
+def _shown(fields: Sequence[str]) -> Mapping[str, str]:
+    """Internal names → those of the columns, with their source in front where two are called alike."""
+    short = {name: column_of(name) for name in fields}
+    counts = Counter(short.values())
+    return {name: text if counts[text] == 1 else shown(name) for name, text in short.items()}
+
+
+def row_errors(query: BoundQuery, logs: RowLogs | None) -> RowErrors | None:
+    """How a query's rows fail, None where they fail their batch."""
+    if not ignores_row_errors(query.settings):
+        return None
+    return RowErrors(query.name, logs, query.error_log)
+
+
+def _may_fail(expression: BoundExpression) -> bool:
+    tree = expression.tree
+    if isinstance(tree, PASSED):
+        return False
+    return not any(str(call.this) in OF_THE_PLAN for call in tree.find_all(exp.Anonymous))

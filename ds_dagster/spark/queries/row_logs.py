@@ -1,0 +1,150 @@
+"""Row logs of a job: rows that its plan leaves out, kept in a topic with the reason.
+
+The operators in our jar collect the rows while a batch is computed. When it has been computed, and before Spark notes
+it as done, they are written in one transaction that holds the batch's number: a batch that is replayed computes the
+same rows, and the log knows whether it has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+
+from ds_dagster.catalog.io_spec import Envelope, SinkIdentity
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.catalog.row_log import COLUMNS, log_name
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.window import LateRows
+from ds_dagster.spark.functions.json_options import json_options
+from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.records import columns as names
+from ds_dagster.spark.records.columns import field
+from ds_dagster.spark.records.typemap import spark_sql
+
+LogCapture = Callable[[str, list[bytes], int], None]
+"""Takes the records of a log (its name, values, batch) instead of its store (tests)."""
+JOB_OPTION = "row.log.job"
+_TIME_FORMAT = "yyyy-MM-dd HH:mm:ss.SSSX"
+
+
+@dataclass(frozen=True, slots=True)
+class RowLogs:
+    """The logs of one run of one job.
+
+    Attributes:
+        spark: the job's session.
+        job: unique among running jobs.
+        query: name of the query, as the log shows it.
+        names: of its logs.
+        capture: see :data:`LogCapture`.
+    """
+
+    spark: SparkSession
+    job: str
+    query: str
+    names: tuple[str, ...]
+    capture: LogCapture | None = None
+
+    def put(self, log: Relation, row: Mapping[str, Column]) -> Column:
+        """A condition that is never true, and where it is evaluated puts a row into the log."""
+        values = {"query": sf.lit(self.query), **row}
+        struct = sf.struct(*[values[c.name].cast(spark_sql(c.type)).alias(c.name) for c in COLUMNS])
+        text = sf.to_json(struct, {"ignoreNullFields": "false", "timestampFormat": _TIME_FORMAT})
+        return operators(self.spark).log_row(self.job, log_name(log), text)
+
+    def keep_late(self, late: LateRows, end: Column, values: Mapping[str, Column]) -> Column:
+        """A filter that keeps every row and records the possibly late ones.
+
+        Args:
+            late: where they are kept.
+            end: of the window.
+            values: by column of that relation, without how late a row is.
+        """
+        columns = [column for column in late.relation.columns if column.name in values]
+        struct = sf.struct(*[values[c.name].cast(spark_sql(c.type)).alias(c.name) for c in columns])
+        text = sf.to_json(struct, json_options([c.type for c in columns], late.relation.event_time.format))
+        return operators(self.spark).late_row(self.job, log_name(late.relation), end, text)
+
+    def begin(self, checkpoint: str, replay: int) -> None:
+        """Their query is about to start on a checkpoint; logs may have its unfinished batch already."""
+        operators(self.spark).begin_row_logs(self.job, checkpoint, replay)
+
+    def write(self, epoch: int) -> None:
+        """Write what the batch that has just been computed has put into the logs."""
+        if self.capture is None:
+            operators(self.spark).flush_row_logs(self.job, epoch)
+            return
+        for name in self.names:
+            rows = operators(self.spark).take_logged_rows(self.job, name, epoch)
+            if rows:
+                self.capture(name, rows, epoch)
+
+    def close(self) -> None:
+        """Give back what they hold."""
+        operators(self.spark).remove_row_logs(self.job)
+
+
+def open_logs(
+    spark: SparkSession,
+    job: str,
+    query: str,
+    options: Mapping[str, Mapping[str, str]],
+    identity: SinkIdentity,
+    capture: LogCapture | None,
+    late: Sequence[LateRows],
+) -> RowLogs | None:
+    """The logs of a job that is about to be built, None where its query keeps none.
+
+    Args:
+        spark: the job's session.
+        job: unique among running jobs.
+        query: name of the query.
+        options: of the sink of each log, references resolved, by :func:`~ds_dagster.catalog.row_log.log_name`.
+        identity: of the job; each log has a transaction of its own, derived from it.
+        capture: see :data:`LogCapture`.
+        late: which of them keep rows that are too late for their window.
+    """
+    if not options:
+        return None
+    told = {log_name(rows.relation): rows.tells for rows in late}
+    for name, of_sink in options.items():
+        settings = {**of_sink, **_identity(name, identity)}
+        if name in told:
+            operators(spark).register_late_rows(job, name, settings, told=told[name])
+        else:
+            operators(spark).register_row_log(job, name, settings)
+    return RowLogs(spark, job, query, tuple(options), capture)
+
+
+def transactional_id(name: str, identity: SinkIdentity) -> str:
+    """Of a log: one that dies with its job is fenced like the job's own."""
+    return f"{identity.job}~{name}"
+
+
+def _identity(name: str, identity: SinkIdentity) -> Mapping[str, str]:
+    return {"transactional.id": transactional_id(name, identity), "marker.group": f"{identity.ledger}~{name}"}
+
+
+def bad_record(scan: Scan, envelope: Envelope, reason: Column) -> Mapping[str, Column]:
+    """The log's row of a record that cannot be read."""
+    return {
+        "relation": sf.lit(str(scan.relation.name)),
+        "store": sf.lit(scan.relation.store),
+        "entity": sf.lit(scan.relation.entity),
+        "partition": sf.expr(envelope.partition),
+        "offset": sf.expr(envelope.shown_position),
+        "record_time": sf.expr(envelope.timestamp),
+        "key": sf.expr(envelope.key),
+        "value": sf.expr(envelope.value),
+        "reason": reason,
+    }
+
+
+def late_values(late: LateRows) -> tuple[Column, Mapping[str, Column]]:
+    """The end of a row's window, and what of the row a log of late rows may hold."""
+    start, end = (sf.col(names.WINDOW).getField(bound) for bound in ("start", "end"))
+    known = {"event_time": sf.col(names.EVENT_TIME), "window_start": start, "window_end": end}
+    return end, {**known, **{column: field(name) for column, name in late.fields}}

@@ -1,0 +1,138 @@
+"""Streams that a query writes, held against its checkpoint before the first batch.
+
+A transactional sink knows its last batch by number and offsets (the marker); any other stream can only be told from a
+later one of the same name, so that of it no more than TARGET_GONE is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
+from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip, decide
+from ds_dagster.errors import error
+from ds_dagster.spark.faults import SPARK_ERRORS, classify
+from ds_dagster.spark.gateway import package
+from ds_dagster.spark.jvm import NO_REPLAY
+from ds_dagster.spark.queries.source_identity import TARGETS, remember, remembered
+
+HELD = "held"
+"""What a checkpoint remembers beside its targets (``store.entity``) once its sinks were held against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a run that is about to begin knows of its checkpoint.
+
+    Attributes:
+        session: of the job.
+        checkpoint: its location.
+        tip: where it ends.
+        targets: entity (``store.entity``) → what tells it from a later one of that name; without those nobody knows.
+        before: the same, as the checkpoint remembers them.
+        entities: what the job reads and writes, for messages.
+        sources: JSON object, what tells each source from a later one of its name.
+    """
+
+    session: SparkSession
+    checkpoint: str
+    tip: CheckpointTip
+    targets: Mapping[str, str]
+    before: Mapping[str, str]
+    entities: str = ""
+    sources: str = "{}"
+
+    @classmethod
+    def of(
+        cls,
+        session: SparkSession,
+        checkpoint: str,
+        tip: CheckpointTip,
+        targets: Mapping[str, str],
+        entities: str = "",
+        sources: Mapping[str, str] = MappingProxyType({}),
+    ) -> Account:
+        """Reads what the checkpoint remembers.
+
+        Raises:
+            ExternalError: CHECKPOINT_UNREADABLE.
+        """
+        before = remembered(session, checkpoint, TARGETS)
+        tip = replace(tip, is_older=tip.committed is not None and HELD not in before)
+        told = json.dumps(dict(sources), sort_keys=True, separators=(",", ":"))
+        return cls(session, checkpoint, tip, targets, before, entities, told)
+
+    def settle(self, write: WriteSpec, identity: SinkIdentity, options: Mapping[str, str]) -> Mapping[str, str]:
+        """Options of a stream sink for this run.
+
+        Args:
+            write: spec of the sink.
+            identity: who writes.
+            options: of the sink, references resolved.
+
+        Raises:
+            DsError: CHECKPOINT_BEHIND_SINK, SINK_BEHIND_CHECKPOINT, TARGET_GONE; Kafka's conditions when the marker
+                cannot be read.
+        """
+        settled = dict(options)
+        if write.transactional:
+            settled |= {"checkpoint": self.checkpoint, "sources": self.sources}
+        tip = self._marker(write.entity, settled) if write.transactional else self.tip.committed
+        facts = SinkFacts(tip, identity.version if tip else None, exists=not self._is_other(write.entity))
+        answer = decide(self.tip, facts, identity.version)
+        if answer.condition:
+            raise error(answer.condition, table=write.entity, sink=_shown(tip), checkpoint=_end(self.tip))
+        if write.transactional:
+            settled["replay.epoch"] = str(answer.skip.batch if answer.skip else NO_REPLAY)
+        return settled
+
+    def close(self) -> None:
+        """All sinks are settled: remember them.
+
+        Raises:
+            ExternalError: CHECKPOINT_UNREADABLE.
+        """
+        remember(self.session, self.checkpoint, TARGETS, self.before, {**self.targets, HELD: "by ledgers"})
+
+    def _is_other(self, entity: str) -> bool:
+        return self.before.get(entity, "") not in ("", self.targets.get(entity, ""))
+
+    def _marker(self, entity: str, options: Mapping[str, str]) -> Tip | None:
+        """The last batch of the sink.
+
+        Two markers are as good as the checkpoint's own tip while no batch was open: one that expired with its consumer
+        group while the job rested (the topic is the same one), and one of an earlier version of the package, which
+        wrote none for batches without rows: it is behind, or missing where no row ever came.
+        """
+        found = _open_transaction(self.session, options, self.entities)
+        marker, committed = Tip(**found) if found else None, self.tip.committed
+        if committed is None:
+            return marker
+        if marker is None:
+            is_known = entity in self.targets and self.before.get(entity) == self.targets[entity]
+            return committed if (is_known or self.tip.is_older) and self.tip.planned is None else None
+        return committed if not marker.offsets and marker.batch < committed.batch else marker
+
+
+def _open_transaction(session: SparkSession, options: Mapping[str, str], entities: str) -> Mapping[str, Any] | None:
+    """Open the transaction of a sink before its first batch, which fences every other owner of its id; gives the
+    marker, see ``dsdagster.kafka.Marker``."""
+    try:
+        found = package(session, "dsdagster.kafka").JobTransactions.open(dict(options))
+    except SPARK_ERRORS as problem:
+        raise classify(problem, entities) from problem
+    return cast("Mapping[str, Any] | None", json.loads(found))
+
+
+def _shown(tip: Tip | None) -> str:
+    return f"batch {tip.batch}" if tip else "no batch"
+
+
+def _end(tip: CheckpointTip) -> str:
+    return _shown(tip.planned or tip.committed)

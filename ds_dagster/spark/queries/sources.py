@@ -1,0 +1,116 @@
+"""Read specs → streams of records. Every source is named, so that a changed query finds its offsets again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from types import MappingProxyType
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from ds_dagster.catalog.io_spec import Envelope, Options, ReadSpec, Resolver
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.spark.clocks.ticks import timed_reader
+from ds_dagster.spark.records.formats import SourceFrame
+from ds_dagster.spark.records.schemas import resolved_schemas
+from ds_dagster.spark.records.typemap import to_spark
+from ds_dagster.spark.session import in_session, is_local
+
+SourceProvider = Callable[[Scan, ReadSpec | None], DataFrame]
+"""Gives a scan's records instead of its store: columns ``key`` and ``value`` BINARY, ``timestamp`` TIMESTAMP,
+``partition`` and ``order`` STRING, and, where records have them, ``headers``. For test runs; such sources have no names
+in the checkpoint."""
+
+PROVIDED = Envelope("`key`", "`value`", "`timestamp`", "`partition`", "`order`")
+"""Where the parts of a record stand in a provided frame."""
+
+STREAM_BATCH_ROWS = 1_000_000
+"""Records one source gives a batch at most when neither query nor relation says: keeps a backlog in steps that can be
+replayed."""
+TABLE_BATCH_ROWS = 200_000
+"""The same where a batch is collected on the driver to be loaded into a table."""
+
+
+def read_records(
+    spark: SparkSession,
+    scan: Scan,
+    spec: ReadSpec,
+    resolve: Resolver,
+    *,
+    clock_job: str = "",
+    default_rows: int,
+    named: bool = True,
+) -> SourceFrame:
+    """The stream of a scan's records as its store gives them.
+
+    Args:
+        spark: the job's session.
+        scan: names the source.
+        spec: of the store.
+        resolve: gives option values; called here and nowhere else.
+        clock_job: job whose clock is told of every look for new records; empty for queries without event time.
+        default_rows: bound of one batch where the scan has none.
+        named: the checkpoint knows the source by its name, not by its place in the plan.
+    """
+    register_provider(spark, spec.provider)
+    options = dict(resolved(spec.options, resolve))
+    if not is_local(spark.sparkContext.master or "local"):
+        options |= resolved(spec.cluster_options, resolve)
+    if spec.limit_option:
+        options[spec.limit_option] = str(scan.max_records_per_batch or default_rows)
+    if spec.rows is not None:
+        options[spec.rows.columns_option] = struct_json(scan)
+    if clock_job:
+        frame = timed_reader(
+            spark,
+            clock_job,
+            scan.source_name,
+            inner=spec.format,
+            options=options,
+            source_name=scan.source_name if named else "",
+            guard=spec.clock_guard == "kafka" and scan.time.column is None and spec.time_authority == "broker",
+        )
+    else:
+        reader = spark.readStream.format(spec.format).options(**options)
+        frame = (reader.name(scan.source_name) if named else reader).load()
+    schemas = resolved_schemas(spec.schemas, resolve)
+    return SourceFrame(
+        frame, spec.envelope, spec.entity, spec.empty_is_delete, schemas, spec.rows, text_keys=spec.text_keys
+    )
+
+
+def struct_json(scan: Scan) -> str:
+    """The columns a scan reads, as Spark writes a struct type."""
+    return StructType([StructField(c.name, to_spark(c.type)) for c in scan.read_columns]).json()
+
+
+def provided_records(
+    session: SparkSession, provider: SourceProvider, scan: Scan, spec: ReadSpec | None, resolve: Resolver
+) -> SourceFrame:
+    """The stream of a scan's records as a test run gives them, in the job's session."""
+    entity = spec.entity if spec else f"{scan.relation.store}.{scan.relation.entity}"
+    frame = in_session(provider(scan, spec), session)
+    schemas = resolved_schemas(spec.schemas, resolve) if spec else None
+    envelope = replace(PROVIDED, headers="`headers`") if "headers" in frame.columns else PROVIDED
+    empty_is_delete, text_keys = (spec.empty_is_delete, spec.text_keys) if spec else (False, False)
+    return SourceFrame(frame, envelope, entity, empty_is_delete, schemas, text_keys=text_keys)
+
+
+def resolved(options: Options, resolve: Resolver) -> Mapping[str, str]:
+    """Options as plain text; they may hold secrets, so nobody prints or stores them."""
+    return MappingProxyType({name: resolve(value) for name, value in options.items()})
+
+
+def register_provider(spark: SparkSession, provider: str) -> None:
+    """Make a Python data source (``module:Class``) known to a session, once; nothing happens without one."""
+    if not provider:
+        return
+    module, _, name = provider.partition(":")
+    try:
+        spark.dataSource.register(getattr(import_module(module), name))
+    except AnalysisException as problem:
+        if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

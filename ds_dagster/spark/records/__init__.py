@@ -1,0 +1,1 @@
+"""Records ↔ columns: formats, types, schemas."""

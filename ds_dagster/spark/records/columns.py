@@ -1,0 +1,65 @@
+"""Names of the columns that travel beside a plan's fields, and the small column tricks several modules need."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from ds_dagster.envelope import MARK
+
+EVENT_TIME: Final = "__event_time"
+"""TIMESTAMP: event time of a row; carries the watermark after the clock was attached."""
+DELETED: Final = "__deleted"
+"""BOOLEAN, never NULL: the row deletes its key; present on upsert flows that may delete."""
+PARTITION: Final = "__partition"
+ORDER: Final = "__order"
+"""Text: a row's ordered part of its entity and its position there, sortable."""
+WEIGHT: Final = "__weight"
+"""BIGINT, never zero: how often the row comes, below zero when it goes; present on rows with weights."""
+WINDOW: Final = "__window"
+"""STRUCT of start and end, carries the watermark."""
+
+TECHNICAL: Final = frozenset({EVENT_TIME, DELETED, PARTITION, ORDER, WEIGHT, WINDOW})
+
+
+def field(name: str) -> Column:
+    """A column by its exact name (``a$b``, ``a.b``)."""
+    return sf.col("`" + name.replace("`", "``") + "`")
+
+
+def deleted(frame: DataFrame) -> Column:
+    """Whether a row deletes its key; false on flows that never do."""
+    return sf.col(DELETED) if DELETED in frame.columns else sf.lit(False)
+
+
+def with_missing(frame: DataFrame, name: str, other: DataFrame) -> DataFrame:
+    """The frame with a column of the other one, all NULL, so that both can be one stream."""
+    return frame.withColumn(name, sf.lit(None).cast(other.schema[name].dataType))
+
+
+def opaque(value: Column) -> Column:
+    """The same value behind a condition the optimizer can neither fold nor move.
+
+    Without it a filter above would be copied below the projection together with the expression it reads, and an
+    expensive decode would run once for the filter and once for the result.
+    """
+    return sf.when(sf.spark_partition_id() >= 0, value)
+
+
+def opaque_condition(condition: Column) -> Column:
+    """A condition that stays a filter of its own: later filters are not merged into it, so nothing is tested
+    before it."""
+    return (sf.spark_partition_id() >= 0) & condition
+
+
+def failure(condition: str, **params: Column | str) -> Column:
+    """A column of type VOID that fails the batch with a named condition; parameters must hold no payload."""
+    struct = sf.struct(*[(sf.lit(v) if isinstance(v, str) else v.cast("string")).alias(k) for k, v in params.items()])
+    return sf.raise_error(sf.concat(sf.lit(f"{MARK}{condition}] "), sf.to_json(struct)))
+
+
+def required(condition: Column, otherwise: Column) -> Column:
+    """True where the condition holds, else the failure."""
+    return sf.when(condition, sf.lit(True)).otherwise(otherwise.cast("boolean"))

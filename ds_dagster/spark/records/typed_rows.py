@@ -1,0 +1,74 @@
+"""Rows of a source that knows the relation's columns: what :func:`ds_dagster.spark.records.formats.decode` gives of
+records, without a record to decode."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from ds_dagster.catalog.io_spec import RowSource
+from ds_dagster.catalog.relation import Column
+from ds_dagster.datatypes import Scalar
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.spark.records import columns as names
+from ds_dagster.spark.records.formats import SourceFrame, judged, no_event_time, time_column
+from ds_dagster.spark.records.record_fields import record_field
+
+
+def typed_rows(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
+    """The scan's fields, and the technical columns among ``wants`` (``DELETED`` always on a changelog)."""
+    if source.rows is None:
+        raise error("INTERNAL", where=f"the source of {scan.source_name} gives records")
+    frame = judged(source.frame, source, scan, _reason(source.rows, scan, wants))
+    fields = [_column(source.rows, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
+    if scan.rowtime:
+        fields.append(sf.unix_millis(sf.expr(source.envelope.timestamp)).alias(scan.rowtime_field))
+    time = _event_time_or_arrival(source, source.rows, scan)
+    fields += [record_field(source, scan, beside, time).alias(beside.name) for beside in scan.record_fields]
+    return frame.select(*fields, *_technical(source, source.rows, scan, wants))
+
+
+def _column(rows: RowSource, column: Column) -> SparkColumn:
+    return sf.expr(rows.row).getField(column.name)
+
+
+def _reason(rows: RowSource, scan: Scan, wants: frozenset[str]) -> SparkColumn:
+    """What is wrong with a row: what the source says, NULL in a column that has none, no event time."""
+    kept = ~sf.expr(rows.deleted)
+    found = [sf.expr(rows.bad)]
+    for column in scan.read_columns:
+        if not column.nullable:
+            text = sf.lit(f"column {column.name} is NULL")
+            found.append(sf.when(kept & _column(rows, column).isNull(), text))
+    if names.EVENT_TIME in wants and scan.time.column is not None:
+        found.append(sf.when(kept & _event_time(rows, scan).isNull(), sf.lit(no_event_time(scan))))
+    return sf.coalesce(*found)
+
+
+def _technical(source: SourceFrame, rows: RowSource, scan: Scan, wants: frozenset[str]) -> list[SparkColumn]:
+    envelope = source.envelope
+    available = {
+        names.EVENT_TIME: _event_time_or_arrival(source, rows, scan),
+        names.PARTITION: sf.expr(envelope.partition),
+        names.ORDER: sf.expr(envelope.order),
+    }
+    kept = [column.alias(name) for name, column in available.items() if name in wants]
+    deleted = [sf.expr(rows.deleted).alias(names.DELETED)] if scan.relation.is_changelog else []
+    return [*kept, *deleted]
+
+
+def _event_time_or_arrival(source: SourceFrame, rows: RowSource, scan: Scan) -> SparkColumn:
+    arrival = sf.expr(source.envelope.timestamp)
+    if scan.time.column is None:
+        return arrival
+    return sf.when(sf.expr(rows.deleted), arrival).otherwise(_event_time(rows, scan))
+
+
+def _event_time(rows: RowSource, scan: Scan) -> SparkColumn:
+    """The column that carries event time, as TIMESTAMP: BIGINT is epoch milliseconds."""
+    column = time_column(scan)
+    value = _column(rows, column)
+    is_number = isinstance(column.type, Scalar) and column.type.name in ("BIGINT", "INTEGER")
+    return sf.timestamp_millis(value.cast("bigint")) if is_number else value.cast("timestamp")

@@ -1,0 +1,1 @@
+"""The grammar of the dialect: recursive descent, one file per clause."""

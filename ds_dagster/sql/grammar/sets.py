@@ -1,0 +1,120 @@
+"""The grammar around SELECT: ``WITH``, set operations, parentheses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ds_dagster.sql.expressions import QueryTree
+from ds_dagster.sql.grammar.expression import ExpressionParser
+
+SET_OPERATIONS: dict[str, tuple[int, type[exp.SetOperation]]] = {
+    "union": (1, exp.Union),
+    "except": (1, exp.Except),
+    "intersect": (2, exp.Intersect),
+}
+"""Word → how tight it binds, and its node."""
+ASKED_ONCE = frozenset({"order", "limit", "offset"})
+"""Clauses behind the last SELECT of a set operation that belong to all of it."""
+MOST_NAMED_PARTS = 64
+"""Sub-selects that names of WITH may stand for in one query: each is computed on its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQuery:
+    """A query that WITH names: where, its tree, how many sub-selects it stands for, and who reads it."""
+
+    token: Token
+    tree: QueryTree
+    size: int
+    readers: list[Token] = field(default_factory=list)
+
+
+class SetOperationParser(ExpressionParser):
+    """Queries made of SELECTs."""
+
+    def query(self) -> QueryTree:
+        """``[WITH name AS (query), …] select [UNION [ALL] select …] [ORDER BY] [LIMIT] [OFFSET]``."""
+        self._depth += 1
+        outer = self._named
+        self._named = self._named_queries(outer)
+        tree = self._set_operation(1)
+        for name, named in self._named.items():
+            if name not in outer and not named.readers:
+                self.note("CTE_UNUSED", named.token, severity="warning", name=name)
+        self._named = outer
+        self._depth -= 1
+        return tree
+
+    def _named_queries(self, outer: dict[str, NamedQuery]) -> dict[str, NamedQuery]:
+        """The names of WITH on top of those around it; each is known to the ones behind it, none to itself."""
+        if not self.take("with"):
+            return outer
+        if self.at("recursive"):
+            raise self.refuse("CLAUSE_UNSUPPORTED", clause="WITH RECURSIVE")
+        own: set[str] = set()
+        while True:
+            token = self._curr
+            name = self.identifier("a name behind WITH").name
+            if name in own:
+                raise self.refuse("CTE_TWICE", token, name=name)
+            if self.at_symbol(TokenType.L_PAREN):
+                raise self.refuse("CLAUSE_UNSUPPORTED", clause="a list of columns behind a name of WITH")
+            self.need("as")
+            self.need_symbol(TokenType.L_PAREN, "(")
+            tree = self.query()
+            self.need_symbol(TokenType.R_PAREN, "')'")
+            own.add(name)
+            self._named = {**self._named, name: NamedQuery(token, tree, _size(tree))}
+            if not self.take_symbol(TokenType.COMMA):
+                return self._named
+
+    def _set_operation(self, level: int) -> QueryTree:
+        """Operands from left to right; INTERSECT binds tighter. What stands behind the last operand belongs to all."""
+        left = self._operand()
+        while self.at_any(SET_OPERATIONS) and SET_OPERATIONS[self._curr.text][0] >= level:
+            own, node = SET_OPERATIONS[self._curr.text]
+            token = self.next_token()
+            misplaced = next((left.args[clause] for clause in ASKED_ONCE if left.args.get(clause)), None)
+            if misplaced is not None and not isinstance(left, exp.Subquery):
+                raise self.refuse("SYNTAX_UNEXPECTED", token, found=token.text.upper() + " behind ORDER BY or LIMIT")
+            distinct = not self.take("all")
+            if distinct:
+                self.take("distinct")
+            right = self._set_operation(own + 1)
+            left = node(this=left, expression=right, distinct=distinct)
+            left.update_positions(token)
+            for clause in ASKED_ONCE:
+                if not isinstance(right, exp.Subquery) and right.args.get(clause):
+                    left.set(clause, right.args[clause].pop())
+        return left
+
+    def _operand(self) -> QueryTree:
+        if not self.at_symbol(TokenType.L_PAREN):
+            return self._select_clauses()
+        token = self.next_token()
+        with self.nested():
+            query = self.query()
+        self.need_symbol(TokenType.R_PAREN, "')'")
+        made = exp.Subquery(this=query)
+        made.update_positions(token)
+        return made
+
+    def _select_clauses(self) -> exp.Select:
+        """One SELECT; the grammar of queries has it."""
+        raise NotImplementedError
+
+    def named_query(self, name: exp.Identifier) -> exp.Subquery:
+        """A name of WITH stands for its query, each time it is read."""
+        named = self._named[name.name]
+        self._sub_selects += named.size
+        named.readers.append(self._prev)
+        if self._sub_selects > MOST_NAMED_PARTS:
+            raise self.refuse("CTE_TOO_LARGE", self._prev, limit=MOST_NAMED_PARTS)
+        return exp.Subquery(this=named.tree.copy())
+
+
+def _size(tree: QueryTree) -> int:
+    return 1 + sum(1 for _ in tree.find_all(exp.Subquery))

@@ -1,0 +1,1 @@
+"""What is answered to a statement that is not the dialect: known mistakes, other dialects, their rewriting."""

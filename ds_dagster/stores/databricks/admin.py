@@ -1,0 +1,101 @@
+"""Control of a Databricks workspace through its SQL warehouse: probe, describe tables, list them."""
+
+# ruff: noqa: ARG002 - every admin takes the arguments of the one protocol
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
+from ds_dagster.errors import DsError, error
+from ds_dagster.stores.databricks.connection import CONTROL_SECONDS, WorkspaceAddress, table_of
+
+INFORMATION = "information_schema"
+
+
+class DatabricksAdmin:
+    """See ``catalog.store.StoreAdmin``; the loader creates tables."""
+
+    def __init__(self, store: str, settings: Mapping[str, str]) -> None:
+        self.address = WorkspaceAddress.of(store, {**settings, "url": settings["workspace_url"]})
+
+    def __repr__(self) -> str:
+        return f"DatabricksAdmin({self.address.store}, {self.address.shown})"
+
+    def probe(self) -> ProbeResult:
+        """Does the warehouse answer, may we log in. One that sleeps does not answer in time."""
+        began = time.monotonic()
+        statement = exp.select(exp.alias_(exp.CurrentUser(), "name"))
+        try:
+            rows = self.address.rows(statement, "log in", seconds=CONTROL_SECONDS)
+        except DsError as problem:
+            return ProbeResult(False, problem.message, _since(began), problem.hint)
+        return ProbeResult(True, f"{rows[0].name} at {self.address.shown}", _since(began))
+
+    def describe(self, entity: str) -> EntityFacts | None:
+        """A table by ``catalog.schema.table``; its size are its rows."""
+        name = entity.split(".")
+        if len(name) != 3 or self.address.location(name, CONTROL_SECONDS) is None:
+            return None
+        count = exp.select(exp.alias_(exp.Count(this=exp.Star()), "rows")).from_(table_of(name))
+        rows = self.address.rows(count, "look at its tables", entity, CONTROL_SECONDS)
+        return EntityFacts(entity, size=int(rows[0].rows))
+
+    def ensure(self, plan: EntityPlan) -> EntityFacts:
+        """The loader makes the table; here only the login is tried."""
+        return self.describe(plan.name) or EntityFacts(plan.name, size=0)
+
+    def entities(self) -> Sequence[EntityFacts]:
+        """Tables the login may see, by name; their sizes are told by :meth:`describe`."""
+        columns = [exp.column(f"table_{part}") for part in ("catalog", "schema", "name")]
+        statement = (
+            exp.select(*columns)
+            .from_(exp.table_("tables", db=INFORMATION, catalog="system"))
+            .where(exp.NEQ(this=columns[1], expression=exp.Literal.string(INFORMATION)))
+        )
+        rows = self.address.rows(statement, "look at its tables", seconds=CONTROL_SECONDS)
+        return [EntityFacts(name) for name in sorted(".".join(map(str, row)) for row in rows)]
+
+    def records(
+        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
+    ) -> Iterator[RawRecord]:
+        """Refused: a table has rows, not records."""
+        raise error("STORE_NOT_A_SOURCE", relation=entity, type="DATABRICKS")
+
+    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
+        """Nothing lags behind a table."""
+        return 0
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.databricks.entities import DatabricksEntities
+
+        return DatabricksEntities(self.address)
+
+    def select(self, query: exp.Expr) -> Sequence[tuple[Any, ...]]:
+        """Rows of a pull query.
+
+        Args:
+            query: SELECT.
+
+        Raises:
+            UserError: QUESTION_FAILED. DsError: STORE_….
+        """
+        try:
+            return [tuple(row) for row in self.address.rows(query, "answer a query")]
+        except DsError as problem:
+            if problem.condition == "STORE_CALL_FAILED":
+                raise error("QUESTION_FAILED", reason=problem.detail) from None
+            raise
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _since(began: float) -> int:
+    return int((time.monotonic() - began) * 1000)

@@ -1,0 +1,104 @@
+"""Control of a folder or bucket of Delta tables: probe, describe tables, list them."""
+
+# ruff: noqa: ARG002 - every admin takes the arguments of the one protocol
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
+from ds_dagster.errors import DsError, error
+from ds_dagster.stores.delta.connection import CONTROL_LIMITS, LakeAddress
+
+R = TypeVar("R")
+DEPTH = 3
+"""How many folders deep tables are looked for."""
+LOG = "_delta_log"
+
+
+class DeltaAdmin:
+    """See ``catalog.store.StoreAdmin``; the loader creates tables."""
+
+    def __init__(self, store: str, settings: Mapping[str, str]) -> None:
+        self.address = LakeAddress.of(store, settings)
+
+    def __repr__(self) -> str:
+        return f"DeltaAdmin({self.address.store}, {self.address.url})"
+
+    def probe(self) -> ProbeResult:
+        """Does it answer, may we look into it. A folder that is not there yet is made by the first load."""
+        began = time.monotonic()
+        try:
+            count = len(self._guarded(lambda: self._folders("")))
+        except DsError as problem:
+            return ProbeResult(False, problem.message, _since(began), problem.hint)
+        return ProbeResult(True, f"{count} folders at {self.address.url}", _since(began))
+
+    def describe(self, entity: str) -> EntityFacts | None:
+        """A table by its folder below the store's; its size are the rows its log counts."""
+        place = self.address.place(entity)
+        table = self._guarded(lambda: self.address.table(place, CONTROL_LIMITS))
+        return None if table is None else self._guarded(lambda: _facts(entity, table))
+
+    def ensure(self, plan: EntityPlan) -> EntityFacts:
+        """The loader makes the table; here only the login is tried."""
+        return self.describe(plan.name) or EntityFacts(plan.name, size=0)
+
+    def entities(self) -> Sequence[EntityFacts]:
+        """Tables below the store's folder, by name; their sizes are told by :meth:`describe`."""
+        return self._guarded(lambda: [EntityFacts(name) for name in sorted(self._tables("", DEPTH))])
+
+    def records(
+        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
+    ) -> Iterator[RawRecord]:
+        """Refused: a table has rows, not records."""
+        raise error("STORE_NOT_A_SOURCE", relation=entity, type=self.address.kind)
+
+    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
+        """Nothing lags behind a table."""
+        return 0
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.delta.entities import DeltaEntities
+
+        return DeltaEntities(self.address)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _folders(self, below: str) -> Sequence[str]:
+        place = self.address.place(below) if below else self.address.root
+        if self.address.is_local and Path(place).exists() and not Path(place).is_dir():
+            raise error("STORE_FOLDER_INVALID", store=self.address.store, address=place, reason="it is a file")
+        return self.address.folders(place, CONTROL_LIMITS)
+
+    def _tables(self, below: str, depth: int) -> Iterator[str]:
+        names = self._folders(below)
+        if LOG in names and below:
+            yield below
+            return
+        if depth:
+            for name in names:
+                if not name.startswith(("_", ".")):
+                    yield from self._tables(f"{below}/{name}".strip("/"), depth - 1)
+
+    def _guarded(self, step: Callable[[], R]) -> R:
+        try:
+            return step()
+        except self.address.errors() as problem:
+            raise self.address.failure(problem, "look at its tables") from None
+
+
+def _facts(entity: str, table: Any) -> EntityFacts:
+    settings = {name: str(value) for name, value in table.metadata().configuration.items()}
+    return EntityFacts(entity, settings=MappingProxyType(settings), size=int(table.count()))
+
+
+def _since(began: float) -> int:
+    return int((time.monotonic() - began) * 1000)

@@ -1,0 +1,86 @@
+"""The clock of the brokers, told by the stamps of topics with ``LogAppendTime``: the protocol has no question for
+it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ds_dagster.catalog.skew import ClockSkew
+
+if TYPE_CHECKING:
+    from ds_dagster.stores.kafka.admin import KafkaAdmin
+
+LOOK_SECONDS = 1.5
+"""How long records that are written meanwhile are waited for: only those tell how far we are ahead."""
+POLL_SECONDS = 0.2
+CALL_SECONDS = 10.0
+
+Newest = Callable[[], Mapping[tuple[str, int], tuple[int, float]]]
+"""(topic, partition) → offset and stamp (epoch seconds) of the record with the newest stamp."""
+
+
+def compared(
+    newest: Newest,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ClockSkew:
+    """Compare clocks.
+
+    A record that a look found was stamped before the look ended, so we are ahead by at most what lies between. One that
+    an earlier look did not find was stamped after that one began, so we are ahead by at least what lies between.
+
+    Args:
+        newest: looks.
+        clock, sleep: of this machine, seconds.
+    """
+    began = clock()
+    first = before = newest()
+    at_most = min((clock() - stamp for _, stamp in first.values()), default=None)
+    at_least: float | None = None
+    end = began + LOOK_SECONDS
+    while at_least is None and clock() < end:
+        sleep(POLL_SECONDS)
+        looked = clock()
+        found = newest()
+        ended = clock()
+        new = [stamp for place, (offset, stamp) in found.items() if offset > before.get(place, (-1, 0.0))[0]]
+        for stamp in new:
+            at_least = max(began - stamp, began - stamp if at_least is None else at_least)
+            at_most = ended - stamp if at_most is None else min(at_most, ended - stamp)
+        began, before = looked, found
+    return ClockSkew(at_least, at_most)
+
+
+def skew_of(admin: KafkaAdmin, topics: Sequence[str]) -> ClockSkew | None:
+    """Compare clocks by the topics among these that the brokers stamp, None without one.
+
+    Raises:
+        DsError: what the brokers refuse.
+    """
+    from confluent_kafka import KafkaException
+
+    facts = {name: found for name in topics if (found := admin.describe(name)) and found.record_time == "broker"}
+    if not facts:
+        return None
+    partitions = {name: range(found.counts["topic.partitions"]) for name, found in facts.items()}
+    try:
+        return compared(_newest(admin._admin(), partitions))
+    except KafkaException as problem:
+        raise admin._failure(problem.args[0], "read the newest stamps") from problem
+
+
+def _newest(admin: Any, partitions: Mapping[str, range]) -> Newest:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin._listoffsets import OffsetSpec
+
+    spec: Any = OffsetSpec
+    places = {TopicPartition(name, n): spec.max_timestamp() for name, numbers in partitions.items() for n in numbers}
+
+    def look() -> Mapping[tuple[str, int], tuple[int, float]]:
+        answers = admin.list_offsets(places, request_timeout=CALL_SECONDS)
+        found = {(part.topic, part.partition): answer.result(2 * CALL_SECONDS) for part, answer in answers.items()}
+        return {place: (one.offset, one.timestamp / 1000) for place, one in found.items() if one.offset >= 0}
+
+    return look

@@ -1,0 +1,244 @@
+"""Entity statements of a Kafka store: topics are made, changed and dropped by the admin client, records are put in by a
+producer and looked at by a consumer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, RawRecord
+from ds_dagster.catalog.entity_operations import EntityDescription, EntityNode, EntityPath, NewRecord
+from ds_dagster.catalog.relation import Relation
+from ds_dagster.errors import DsError, error
+from ds_dagster.stores.entity_common import json_value, not_found, path_invalid, record_invalid, shown_path
+
+if TYPE_CHECKING:
+    from ds_dagster.stores.kafka.admin import KafkaAdmin
+
+CALL_SECONDS = 10.0
+POLL_SECONDS = 0.2
+PARTITIONS, REPLICAS = "topic.partitions", "topic.replicas"
+BROKER_DEFAULT = -1
+SHAPE = 'one name: "topic"'
+MARKERS = 2
+"""Transaction markers take offsets too: so many times the records that are wanted are looked at."""
+REFUSALS = ("INVALID_CONFIG", "INVALID_PARTITIONS", "POLICY_VIOLATION", "INVALID_REQUEST", "TOPIC_EXCEPTION")
+
+
+class KafkaEntities:
+    """See ``catalog.entity_operations.EntityOperations``. Topics have no levels: a path is one name, parts with dots
+    between them are taken as one."""
+
+    follows = True
+
+    def __init__(self, admin: KafkaAdmin) -> None:
+        self._admin = admin
+        self.store = admin.store
+
+    def path_of(self, relation: Relation) -> EntityPath:
+        """The topic."""
+        return (relation.entity,)
+
+    def children(self, path: EntityPath) -> Sequence[EntityNode]:
+        """All topics but the broker's own."""
+        if path:
+            raise path_invalid(self.store, path, "empty: topics have no levels, leave IN out")
+        return [EntityNode((facts.name,), "topic") for facts in self._admin.entities()]
+
+    def describe(self, path: EntityPath) -> EntityDescription | None:
+        """Partitions, replicas, settings; size are the offsets between beginning and end (transaction markers and what
+        compaction removed count in); newest offset by partition."""
+        topic = self._topic(path)
+        facts = self._admin.describe(topic)
+        if facts is None:
+            return None
+        ends = self._ends(topic)
+        size = sum(high - low for low, high in ends.values())
+        newest = {str(number): str(high - 1) for number, (low, high) in ends.items() if high > low}
+        return EntityDescription((topic,), "topic", _sized(facts, size), newest=MappingProxyType(newest))
+
+    def create(self, path: EntityPath, plan: EntityPlan) -> None:
+        """A new topic; partitions and replicas that are not written are the broker's default."""
+        topic = self._topic(path)
+        if self._admin.describe(topic) is not None:
+            raise error("ENTITY_EXISTS", store=self.store, entity=shown_path(path))
+        counts = {PARTITIONS: BROKER_DEFAULT, **plan.counts}
+        self._admin.ensure(replace(plan, name=topic, counts=MappingProxyType(counts)))
+
+    def update(self, path: EntityPath, plan: EntityPlan) -> None:
+        """Settings at once; partitions can only be added, replicas not changed."""
+        topic = self._topic(path)
+        facts = self._found(path)
+        for name, wanted in plan.counts.items():
+            found = facts.counts[name]
+            reason = "a topic's partitions can only become more" if name == PARTITIONS else "brokers move replicas"
+            if (name != PARTITIONS and wanted != found) or wanted < found:
+                raise error(
+                    "ENTITY_NOT_CHANGED", name=name, entity=shown_path(path), found=found, wanted=wanted, reason=reason
+                )
+        if plan.settings:
+            self._configure(topic, plan.settings)
+        if plan.counts.get(PARTITIONS, 0) > facts.counts[PARTITIONS]:
+            self._grow(topic, plan.counts[PARTITIONS])
+
+    def drop(self, path: EntityPath) -> None:
+        """Delete the topic and wait until the brokers no longer name it."""
+        topic = self._topic(path)
+        self._found(path)
+        self._future("delete_topics", [topic], f"delete the topic {topic}", topic, operation_timeout=CALL_SECONDS)
+        self._await(lambda: self._is_gone(topic), f"forget the topic {topic}")
+
+    def empty(self, path: EntityPath) -> None:
+        """Up to the end of each partition; a compacted topic is refused by its brokers."""
+        from confluent_kafka import OFFSET_END, TopicPartition
+
+        topic = self._topic(path)
+        self._found(path)
+        places = [TopicPartition(topic, number, OFFSET_END) for number in self._ends(topic)]
+        self._future("delete_records", places, f"delete the records of the topic {topic}", topic)
+
+    def insert(self, path: EntityPath, record: NewRecord) -> str:
+        """One record, acknowledged by all replicas in step; returns ``partition/offset``."""
+        topic = self._topic(path)
+        self._found(path)
+        if record.value is None and record.key is None:
+            raise record_invalid(path, "NULL deletes a key, and there is none: write WITH ('key' = '…')")
+        if record.value is not None:
+            json_value(path, record.value)
+        return self._produced(topic, record)
+
+    def sample(self, path: EntityPath, limit: int) -> Sequence[RawRecord]:
+        """The newest committed records over all partitions, in order of time."""
+        topic = self._topic(path)
+        self._found(path)
+        consumer = self._admin._consumer()
+        try:
+            parts = self._admin._partitions(topic)
+            for part in parts:
+                low, high = self._admin._watermarks(consumer, part)
+                part.offset = max(low, high - MARKERS * limit - 1)
+            consumer.assign(parts)
+            found = self._until_end(consumer, topic, {part.partition for part in parts})
+        finally:
+            consumer.close()
+        return sorted(found, key=lambda record: record.timestamp_millis)[-limit:]
+
+    def close(self) -> None:
+        """The admin closes."""
+
+    def _topic(self, path: EntityPath) -> str:
+        if not path:
+            raise path_invalid(self.store, path, SHAPE)
+        return ".".join(path)
+
+    def _found(self, path: EntityPath) -> EntityFacts:
+        facts = self._admin.describe(self._topic(path))
+        if facts is None:
+            raise not_found(self.store, path, [found.name for found in self._admin.entities()])
+        return facts
+
+    def _is_gone(self, topic: str) -> bool:
+        """Whether the metadata no longer names it; its settings and its id are gone a moment earlier."""
+        found = self._admin._metadata(topic).topics.get(topic)
+        return found is None or found.error is not None or not found.partitions
+
+    def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        consumer = self._admin._consumer()
+        try:
+            parts = self._admin._partitions(topic)
+            return {part.partition: self._admin._watermarks(consumer, part) for part in parts}
+        finally:
+            consumer.close()
+
+    def _until_end(self, consumer: Any, topic: str, open_parts: set[int]) -> list[RawRecord]:
+        """Everything up to where each partition ends now."""
+        from ds_dagster.stores.kafka.admin import _raw
+
+        found: list[RawRecord] = []
+        ends = time.monotonic() + CALL_SECONDS
+        while open_parts and time.monotonic() < ends:
+            message = consumer.poll(POLL_SECONDS)
+            if message is None:
+                continue
+            problem = message.error()
+            if problem is None:
+                found.append(_raw(message))
+            elif problem.name() == "_PARTITION_EOF":
+                open_parts.discard(message.partition())
+            else:
+                raise self._admin._failure(problem, f"read records of {topic}")
+        return found
+
+    def _configure(self, topic: str, settings: Mapping[str, str]) -> None:
+        from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+        from confluent_kafka.admin._resource import ResourceType
+
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self._future("incremental_alter_configs", [resource], f"change the settings of {topic}", topic)
+
+    def _grow(self, topic: str, partitions: int) -> None:
+        from confluent_kafka.cimpl import NewPartitions
+
+        action = f"add partitions to {topic}"
+        self._future("create_partitions", [NewPartitions(topic, partitions)], action, topic)
+
+        def grown() -> bool:
+            facts = self._admin.describe(topic)
+            return facts is not None and facts.counts[PARTITIONS] == partitions
+
+        self._await(grown, action)
+
+    def _future(self, method: str, items: Sequence[Any], action: str, topic: str, **more: Any) -> None:
+        """One call of the admin client about one topic."""
+        from confluent_kafka import KafkaException
+
+        try:
+            futures = getattr(self._admin._admin(), method)(items, request_timeout=CALL_SECONDS, **more)
+            for future in futures.values():
+                future.result(CALL_SECONDS * 2)
+        except KafkaException as problem:
+            raise self._failed(problem.args[0], action, topic) from None
+
+    def _failed(self, problem: Any, action: str, topic: str) -> DsError:
+        if problem.name() in REFUSALS:
+            detail = str(problem.str())
+            return error("ENTITY_REFUSED", store=self.store, entity=topic, relation=topic, detail=detail)
+        return self._admin._failure(problem, action)
+
+    def _await(self, reached: Callable[[], bool], action: str) -> None:
+        ends = time.monotonic() + CALL_SECONDS
+        while time.monotonic() < ends:
+            if reached():
+                return
+            self._admin._admin().poll(POLL_SECONDS)
+        raise error("STORE_CALL_FAILED", store=self.store, action=action)
+
+    def _produced(self, topic: str, record: NewRecord) -> str:
+        from confluent_kafka import Producer
+
+        told: list[tuple[Any, Any]] = []
+        milliseconds = int(CALL_SECONDS * 1000)
+        producer = self._admin._made(Producer, {"acks": "all", "message.timeout.ms": milliseconds, "linger.ms": 0})
+        producer.produce(
+            topic,
+            value=None if record.value is None else record.value.encode(),
+            key=None if record.key is None else record.key.encode(),
+            on_delivery=lambda problem, message: told.append((problem, message)),
+        )
+        producer.flush(CALL_SECONDS * 2)
+        if not told:
+            raise error("STORE_CALL_FAILED", store=self.store, action=f"take a record into {topic}")
+        problem, message = told[0]
+        if problem is not None:
+            raise self._admin._failure(problem, f"write into {topic}")
+        return f"{message.partition()}/{message.offset()}"
+
+
+def _sized(facts: EntityFacts, size: int) -> EntityFacts:
+    return replace(facts, size=size)

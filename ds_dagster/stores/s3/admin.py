@@ -1,0 +1,160 @@
+"""Control of a folder or bucket of files: probe, describe and list entities, print rows."""
+
+# ruff: noqa: ARG002 - every admin takes the arguments of the one protocol
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any
+
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
+from ds_dagster.errors import DsError
+from ds_dagster.files.address import FileFacts, FilesAddress, FileStore
+from ds_dagster.files.rows import Family, FileFormat, read_rows
+
+LOOK_SECONDS = 1.0
+FORMATS: Mapping[str, str] = MappingProxyType(
+    {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
+)
+"""What a name has in it → format of the rows that are printed; other files are passed over."""
+
+
+class S3Admin:
+    """See ``catalog.store.StoreAdmin``."""
+
+    def __init__(self, address: FilesAddress) -> None:
+        self.address = address
+        self.store = FileStore(address)
+
+    def __repr__(self) -> str:
+        return f"S3Admin({self.address.store}, {self.address.url})"
+
+    def probe(self) -> ProbeResult:
+        """Does it answer, may we look into it."""
+        began = time.monotonic()
+        try:
+            self.store.check_root()
+            count = len(self.store.folders(self.address.root))
+        except DsError as problem:
+            return ProbeResult(False, problem.message, _since(began), problem.hint)
+        return ProbeResult(True, f"{count} folders at {self.address.url}", _since(began))
+
+    def describe(self, entity: str) -> EntityFacts | None:
+        """A folder with files, None without any; its settings are how many files and bytes there are, and the newest
+        modification time (epoch ms)."""
+        found = self.ensured(entity)
+        return found if found.settings else None
+
+    def ensured(self, entity: str) -> EntityFacts:
+        """The same for a folder that is there, be it empty."""
+        files = list(self.store.listed(self.address.place(entity)))
+        if not files:
+            return EntityFacts(entity, record_time="producer")
+        settings = {
+            "files": str(len(files)),
+            "bytes": str(sum(file.size for file in files)),
+            "newest": str(max(file.modified for file in files) // 1_000_000),
+        }
+        return EntityFacts(entity, settings=MappingProxyType(settings), record_time="producer")
+
+    def ensure(self, plan: EntityPlan) -> EntityFacts:
+        """The place can be reached and the folder is there; a local one is made, one in a bucket comes with its first
+        file.
+
+        Raises:
+            UserError: STORE_BUCKET_MISSING, STORE_FOLDER_INVALID, STORE_PERMISSION_DENIED.
+        """
+        self.store.check_root()
+        if self.address.is_local:
+            self.store.make_folder(self.address.place(plan.name))
+        return EntityFacts(plan.name, record_time="producer")
+
+    def entities(self) -> Sequence[EntityFacts]:
+        """Folders directly below the store's, by name."""
+        return [EntityFacts(name, record_time="producer") for name in self.store.folders(self.address.root)]
+
+    def records(
+        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
+    ) -> Iterator[RawRecord]:
+        """Rows as JSON, oldest file first, and those of new files until ``stopped``."""
+        place = self.address.place(entity)
+        known = set() if from_beginning else {file.path for file in self.store.listed(place)}
+        given = 0
+        while not stopped():
+            for file in sorted(self.store.listed(place)):
+                if file.path in known:
+                    continue
+                known.add(file.path)
+                for record in self.rows(place, file):
+                    if limit is not None and given >= limit:
+                        return
+                    yield record
+                    given += 1
+            if limit is not None and given >= limit:
+                return
+            _wait(stopped)
+
+    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
+        """Rows that were not read cannot be counted without reading them."""
+        return 0
+
+    def operations(self) -> EntityOperations:
+        """Folders and files."""
+        from ds_dagster.stores.s3.entities import FilesEntities
+
+        return FilesEntities(self)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def rows(self, place: str, file: FileFacts) -> Iterator[RawRecord]:
+        """Rows of a file as JSON; none of a file whose name tells no format."""
+        format_ = format_of(file.path)
+        if not format_:
+            return
+        at = f"{place}/{file.path}"
+        with self.store.guarded("read a file", at):
+            columns = self._columns(at, format_)
+            with self._opened(at, format_) as source:
+                for first, texts in read_rows(source, file.path, FileFormat(format_, columns)):
+                    for number, text in enumerate(texts, first):
+                        yield RawRecord(file.path, str(number), file.modified // 1_000_000, None, text)
+
+    def _opened(self, place: str, format_: str) -> Any:
+        system = self.store.system()
+        if format_ == "parquet":
+            return system.open_input_file(place)
+        return system.open_input_stream(place, compression="detect")
+
+    def _columns(self, place: str, format_: str) -> Mapping[str, Family]:
+        """The file's own columns, every one as text: nobody says here of which relation they are."""
+        if format_ == "json":
+            return {}
+        with self._opened(place, format_) as source:
+            if format_ == "parquet":
+                from pyarrow import parquet
+
+                return dict.fromkeys(parquet.read_schema(source).names, "text")
+            from pyarrow import csv
+
+            return dict.fromkeys(csv.open_csv(source).schema.names, "text")
+
+
+def format_of(path: str) -> str:
+    """What the name of a file tells, empty where it tells nothing."""
+    return next((FORMATS[suffix] for suffix in reversed(PurePosixPath(path).suffixes) if suffix in FORMATS), "")
+
+
+def _wait(stopped: Callable[[], bool]) -> None:
+    """Until the next look, in steps that let ``stopped`` be heard."""
+    until = time.monotonic() + LOOK_SECONDS
+    while not stopped() and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _since(began: float) -> int:
+    return int((time.monotonic() - began) * 1000)

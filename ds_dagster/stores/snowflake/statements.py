@@ -1,0 +1,297 @@
+"""SQL of one Snowflake target: built as trees, printed once.
+
+Nothing in a transaction is DDL, which would commit it (https://docs.snowflake.com/en/sql-reference/transactions).
+Upserts are DELETE and INSERT, which say the same as MERGE in two statements that any engine behind the connector runs
+inside a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import sqlglot
+from sqlglot import exp
+
+from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
+from ds_dagster.catalog.ledger import Tip
+from ds_dagster.stores.snowflake.names import column_name, identifier, table
+from ds_dagster.stores.snowflake.tables import Names, goes_direct
+from ds_dagster.stores.table_sink import PUBLISHED
+
+DIALECT = "snowflake"
+LOCK = -2
+"""Epoch of the one row that is updated to keep a second writer waiting."""
+DELETED_COLUMN = "DELETED"
+TEXT_ONLY = ("TIME",)
+"""Types that travel as text and are cast by the column they go into: Parquet's own is not read as such."""
+
+LEDGER_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {"JOB": "VARCHAR", "VERSION": "NUMBER(38,0)", "EPOCH": "NUMBER(38,0)", "LOADED": "NUMBER(38,0)"}
+)
+ADDED_COLUMNS = ("OFFSETS", "ENDS")
+"""Digest and text of a batch's end offsets; ledgers of earlier versions of the package lack them."""
+COPY_OPTIONS = (
+    "COPY INTO t FROM @s FILE_FORMAT = (TYPE=PARQUET USE_LOGICAL_TYPE=TRUE BINARY_AS_TEXT=FALSE) "
+    "MATCH_BY_COLUMN_NAME = CASE_SENSITIVE ON_ERROR = ABORT_STATEMENT FORCE = TRUE PURGE = TRUE"
+)
+"""FORCE: the ledger decides what was loaded, not COPY's memory of file names. PURGE: a batch that is repeated is put
+anew. Options: https://docs.snowflake.com/en/sql-reference/sql/copy-into-table."""
+PUT_OPTIONS = "PUT 'file' @s AUTO_COMPRESS=FALSE OVERWRITE=TRUE"
+
+
+class Statements:
+    """SQL of one target; ``written`` is the target, or the new table of a full refresh."""
+
+    def __init__(self, target: TableTarget, identity: SinkIdentity) -> None:
+        self.target = target
+        self.identity = identity
+        self.names = Names.of(target.path[-1], identity)
+        self.direct = goes_direct(target)
+        self.written = self.names.new if target.refresh == "full" else self.names.target
+        self._columns = [identifier(column_name(column.name)) for column in target.columns]
+
+    # --- where -------------------------------------------------------------------------------------------------------
+
+    def use_database(self) -> str:
+        """USE DATABASE; fails when there is none or it may not be used."""
+        return _print(exp.Use(kind=exp.var("DATABASE"), this=exp.Table(this=identifier(self.target.path[0]))))
+
+    def use_schema(self) -> str:
+        """USE SCHEMA, likewise."""
+        database, schema, _ = self.target.path
+        place = exp.Table(this=identifier(schema), db=identifier(database))
+        return _print(exp.Use(kind=exp.var("SCHEMA"), this=place))
+
+    def show_objects(self) -> str:
+        """Tables and views whose names begin like the target's (as a pattern, so there may be others)."""
+        database, schema, _ = self.target.path
+        place = exp.Table(this=identifier(schema), db=identifier(database))
+        pattern = exp.Literal.string(self.names.pattern)
+        return _print(exp.Show(this="OBJECTS", like=pattern, scope=place, scope_kind="SCHEMA"))
+
+    def describe(self, name: str) -> str:
+        """Columns of a table."""
+        return _print(exp.Describe(this=self._table(name), kind="TABLE"))
+
+    # --- what is made ------------------------------------------------------------------------------------------------
+
+    def create_stage(self) -> str:
+        """The stage of this session; Snowflake drops it with its files when the session ends."""
+        made = sqlglot.parse_one("CREATE OR REPLACE TEMPORARY STAGE s", dialect=DIALECT)
+        made.set("this", exp.Table(this=identifier(self.names.stage)))
+        return _print(made)
+
+    def create_ledger(self) -> tuple[str, ...]:
+        """The ledger with its lock row."""
+        ledger = self._table(self.names.ledger)
+        columns = [_column(identifier(name), type_, required=True) for name, type_ in LEDGER_COLUMNS.items()]
+        columns.append(_column(identifier("AT"), "TIMESTAMP_LTZ(9)", required=False))
+        columns += [_column(identifier(name), "VARCHAR", required=False) for name in ADDED_COLUMNS]
+        count = exp.select(exp.alias_(exp.Count(this=exp.Star()), "N", quoted=True))
+        locks = count.from_(ledger.copy()).where(_equals("EPOCH", LOCK)).subquery("L")
+        row = exp.select(*(_literal(value) for value in ("", 0, LOCK, 0))).from_(locks).where(_equals("N", 0))
+        return _print(_create(ledger, columns, kept=True)), _print(self._into(ledger, list(LEDGER_COLUMNS), row))
+
+    def extend_ledger(self, name: str) -> str:
+        """One of :data:`ADDED_COLUMNS`, kept from now on."""
+        added = _column(identifier(name), "VARCHAR", required=False)
+        return _print(exp.Alter(this=self._table(self.names.ledger), kind="TABLE", actions=[added]))
+
+    def create_table(self, name: str) -> str:
+        """The target or the new table of a full refresh, unless it is there."""
+        columns = [
+            _column(place, column.native_type, required=not column.nullable)
+            for place, column in zip(self._columns, self.target.columns, strict=True)
+        ]
+        return _print(_create(self._table(name), columns, kept=True))
+
+    def create_load(self) -> str:
+        """The table batches go through: neutral names, JSON as text."""
+        columns = [
+            _column(identifier(neutral(position)), "VARCHAR" if column.as_json else column.native_type, required=False)
+            for position, column in enumerate(self.target.columns)
+        ]
+        columns.append(_column(identifier(DELETED_COLUMN), "BOOLEAN", required=False))
+        made = _create(self._table(self.names.load), columns, kept=False)
+        made.set("properties", exp.Properties(expressions=[exp.TransientProperty()]))
+        return _print(made)
+
+    def drop(self, name: str) -> str:
+        """Drop a table of ours."""
+        return _print(exp.Drop(tables=[self._table(name)], kind="TABLE", exists=True))
+
+    # --- ledger ------------------------------------------------------------------------------------------------------
+
+    def lock(self) -> str:
+        """First statement of every transaction: whoever comes second waits here, and sees what the first committed."""
+        update = exp.Update(
+            this=self._table(self.names.ledger),
+            expressions=[exp.EQ(this=exp.column(identifier("AT")), expression=exp.CurrentTimestamp())],
+        )
+        return _print(update.where(_equals("EPOCH", LOCK)))
+
+    def state(self) -> str:
+        """Newest version of the job, newest batch of this version, rows it published; each NULL for none."""
+        epoch = exp.column(identifier("EPOCH"))
+        ours = _equals("VERSION", self.identity.version)
+        is_batch = exp.and_(ours, exp.GTE(this=epoch, expression=exp.Literal.number(0)))
+        is_publication = exp.and_(ours.copy(), _equals("EPOCH", PUBLISHED))
+        values = (
+            exp.column(identifier("VERSION")),
+            exp.Case(ifs=[exp.If(this=is_batch, true=epoch.copy())]),
+            exp.Case(ifs=[exp.If(this=is_publication, true=exp.column(identifier("LOADED")))]),
+        )
+        found = exp.select(*(exp.Max(this=value) for value in values))
+        return _print(found.from_(self._table(self.names.ledger)).where(_equals("JOB", self.identity.job)))
+
+    def batch(self, epoch: int) -> str:
+        """Offsets, their text and rows of a batch of this version."""
+        found = exp.select(*(exp.column(identifier(name)) for name in (*ADDED_COLUMNS, "LOADED")))
+        mine = exp.and_(self._own_version(), _equals("EPOCH", epoch))
+        return _print(found.from_(self._table(self.names.ledger)).where(mine))
+
+    def claim(self, epoch: int, rows: int, batch: Tip | None) -> str:
+        """The ledger row of a batch; None: it is not one of the source."""
+        ends = (batch.offsets, batch.ends) if batch else ("", "")
+        values = [_literal(value) for value in (self.identity.job, self.identity.version, epoch, rows, *ends)]
+        row = exp.select(*values, exp.CurrentTimestamp())
+        return _print(self._into(self._table(self.names.ledger), [*LEDGER_COLUMNS, *ADDED_COLUMNS, "AT"], row))
+
+    def total(self) -> str:
+        """Rows of all batches of this version."""
+        loaded = exp.func("COALESCE", exp.Sum(this=exp.column(identifier("LOADED"))), exp.Literal.number(0))
+        found = exp.select(loaded).from_(self._table(self.names.ledger))
+        batches = exp.GTE(this=exp.column(identifier("EPOCH")), expression=exp.Literal.number(0))
+        return _print(found.where(exp.and_(self._own_version(), batches)))
+
+    def prune(self, epoch: int) -> str:
+        """Forget epochs that can no longer be replayed."""
+        old = exp.Between(
+            this=exp.column(identifier("EPOCH")), low=exp.Literal.number(0), high=exp.Literal.number(epoch)
+        )
+        return _print(exp.delete(self._table(self.names.ledger)).where(exp.and_(self._own_version(), old)))
+
+    def any_batch(self) -> str:
+        """One row if any job has loaded something."""
+        found = exp.select(exp.Literal.number(1)).from_(self._table(self.names.ledger))
+        batches = exp.GTE(this=exp.column(identifier("EPOCH")), expression=exp.Literal.number(0))
+        return _print(found.where(batches).limit(1))
+
+    def any_row(self) -> str:
+        """One row if the target has any."""
+        return _print(exp.select(exp.Literal.number(1)).from_(self._table(self.names.target)).limit(1))
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def put(self, files: str, epoch: int) -> str:
+        """Upload files (a path, ``*`` in it for several) for a batch."""
+        made = sqlglot.parse_one(PUT_OPTIONS, dialect=DIALECT)
+        made.set("this", exp.Literal.string(f"file://{files}"))
+        made.set("target", exp.var(self._place(epoch)))
+        return _print(made)
+
+    def copy(self, epoch: int) -> str:
+        """Uploaded files into the written table, or into the load table."""
+        made = sqlglot.parse_one(COPY_OPTIONS, dialect=DIALECT)
+        made.set("this", self._table(self.written if self.direct else self.names.load))
+        made.set("files", [exp.Table(this=exp.var(self._place(epoch)))])
+        return _print(made)
+
+    def delete_loaded(self, *, nulls: bool) -> str:
+        """Rows of the written table whose key is in the batch. ``nulls``: those with a NULL in the key, which ``=``
+        does not find; apart, because only an equality is a hash join."""
+        keys = [
+            (self._columns[position].copy(), identifier(neutral(position)))
+            for position, column in enumerate(self.target.columns)
+            if column.name in self.target.primary_key
+        ]
+        operator = exp.NullSafeEQ if nulls else exp.EQ
+        matches: list[exp.Expr] = [
+            operator(this=exp.column(mine, table=identifier(self.written)), expression=exp.column(theirs, table="s"))
+            for mine, theirs in keys
+        ]
+        if nulls:
+            empty = [exp.Is(this=exp.column(theirs.copy(), table="s"), expression=exp.Null()) for _, theirs in keys]
+            matches.append(exp.or_(*empty))
+        made = exp.Delete(this=self._table(self.written), using=[self._table(self.names.load, "s")])
+        return _print(made.where(exp.and_(*matches)))
+
+    def insert_loaded(self) -> str:
+        """Rows of the load table that are not deletes."""
+        values = [_value(column, position) for position, column in enumerate(self.target.columns)]
+        rows = exp.select(*values).from_(self._table(self.names.load))
+        if self.target.mode == "upsert":
+            rows = rows.where(exp.Not(this=exp.column(identifier(DELETED_COLUMN))))
+        return _print(self._into(self._table(self.written), self._columns, rows))
+
+    def clear(self, name: str) -> str:
+        """All rows of a table; only its metadata is touched."""
+        return _print(exp.delete(self._table(name)))
+
+    def publish(self) -> str:
+        """Rows of the new table into the target."""
+        rows = exp.select(*(exp.column(name.copy()) for name in self._columns)).from_(self._table(self.names.new))
+        return _print(self._into(self._table(self.names.target), self._columns, rows))
+
+    def replace(self) -> str:
+        """The target anew with the columns of the new table, and its rows, in one statement; who may read it still
+        may."""
+        columns = [
+            _column(place, column.native_type, required=not column.nullable)
+            for place, column in zip(self._columns, self.target.columns, strict=True)
+        ]
+        made = _create(self._table(self.names.target), columns, kept=False)
+        rows = exp.select(*(exp.column(name.copy()) for name in self._columns)).from_(self._table(self.names.new))
+        made.set("expression", rows)
+        made.set("properties", exp.Properties(expressions=[exp.CopyGrantsProperty()]))
+        return _print(made)
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _table(self, name: str, alias: str = "") -> exp.Table:
+        return table((*self.target.path[:-1], name), alias)
+
+    def _place(self, epoch: int) -> str:
+        """Folder of a batch on the stage of the session's schema."""
+        return f"@{self.names.stage}/v{self.identity.version}_b{epoch}/"
+
+    def _own_version(self) -> exp.Expr:
+        return exp.and_(_equals("JOB", self.identity.job), _equals("VERSION", self.identity.version))
+
+    def _into(self, into: exp.Table, columns: Sequence[str | exp.Identifier], rows: exp.Select) -> exp.Insert:
+        names = [identifier(name) if isinstance(name, str) else name.copy() for name in columns]
+        return exp.Insert(this=exp.Schema(this=into.copy(), expressions=names), expression=rows)
+
+
+def neutral(position: int) -> str:
+    """Name of a column in the load table and in files that go there."""
+    return f"C{position + 1}"
+
+
+def _value(column: TableColumn, position: int) -> exp.Expr:
+    value = exp.column(identifier(neutral(position)))
+    return exp.func("PARSE_JSON", value, dialect=DIALECT) if column.as_json else value
+
+
+def _create(place: exp.Table, columns: Sequence[exp.Expr], *, kept: bool) -> exp.Create:
+    """CREATE TABLE IF NOT EXISTS (``kept``) or CREATE OR REPLACE TABLE."""
+    schema = exp.Schema(this=place.copy(), expressions=list(columns))
+    return exp.Create(this=schema, kind="TABLE", exists=kept, replace=not kept)
+
+
+def _column(name: exp.Identifier, type_: str, *, required: bool) -> exp.ColumnDef:
+    constraints = [exp.ColumnConstraint(kind=exp.NotNullColumnConstraint())] if required else []
+    return exp.ColumnDef(this=name.copy(), kind=exp.DataType.build(type_, dialect=DIALECT), constraints=constraints)
+
+
+def _equals(name: str, value: str | int) -> exp.Expr:
+    return exp.EQ(this=exp.column(identifier(name)), expression=_literal(value))
+
+
+def _literal(value: str | int) -> exp.Expr:
+    return exp.Literal.string(value) if isinstance(value, str) else exp.convert(value)
+
+
+def _print(tree: exp.Expr) -> str:
+    return tree.sql(dialect=DIALECT)

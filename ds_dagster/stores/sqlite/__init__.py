@@ -1,0 +1,1 @@
+"""SQLite, where views are kept."""

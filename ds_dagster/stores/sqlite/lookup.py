@@ -1,0 +1,80 @@
+"""Views in SQLite files as lookups see them: one statement, so whole batches of the job that fills the view."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from ds_dagster.catalog.properties.tables import RETENTION
+from ds_dagster.catalog.tables_read import VIEW
+from ds_dagster.catalog.wanted import EVERYTHING, Wanted
+from ds_dagster.datatypes import Scalar
+from ds_dagster.errors import error
+from ds_dagster.names import QualifiedName
+from ds_dagster.stores.lookup_rows import as_batches, constant, counting, quoted_column, selection
+from ds_dagster.stores.sqlite.loader import view_error
+from ds_dagster.stores.sqlite.reader import open_views, shown_table
+from ds_dagster.stores.sqlite.views import FOLDER
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def read_table(
+    options: Mapping[str, str],
+    path: tuple[str, ...],
+    columns: tuple[tuple[str, str], ...],
+    wanted: Wanted = EVERYTHING,
+) -> Iterator[pyarrow.RecordBatch]:
+    """See ``catalog.io_spec.TableReader``. Options: those of the store, the view's name, how long its rows stay.
+
+    Raises:
+        ExternalError: LOOKUP_VIEW_MISSING, VIEW_UNREADABLE. UserError: LOOKUP_TABLE_DIFFERS.
+    """
+    names = [name for name, _ in columns]
+    rows = _rows(options, path, names, [quoted_column(name) for name in names], wanted)
+    yield from as_batches(rows, columns)
+
+
+def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:
+    """How many rows there are."""
+    names = [comparison.column for comparison in wanted.comparisons]
+    return int(_rows(options, path, names, counting(), wanted)[0][0])
+
+
+def _rows(
+    options: Mapping[str, str],
+    path: tuple[str, ...],
+    names: Sequence[str],
+    shown: Sequence[exp.Expr],
+    wanted: Wanted,
+) -> Sequence[tuple[Any, ...]]:
+    folder, view = Path(options[FOLDER]), QualifiedName.parse(options[VIEW])
+    file, table = path
+    if not (folder / file).is_file():
+        raise error("LOOKUP_VIEW_MISSING", view=options[VIEW])
+    needed = list(dict.fromkeys([*names, *(comparison.column for comparison in wanted.comparisons)]))
+    with closing(open_views(folder, {"main": view})) as connection:
+        try:
+            source = shown_table(connection, "main", table, needed, int(options.get(RETENTION, "0")))
+            text = selection(shown, source, wanted, literal=_literal).sql(dialect="sqlite")
+            return connection.execute(text).fetchall()
+        except sqlite3.OperationalError as problem:
+            if "no such" not in str(problem):
+                raise view_error(problem, folder / file) from problem
+            raise error("LOOKUP_TABLE_DIFFERS", table=options[VIEW], reason=str(problem)) from problem
+
+
+def _literal(value: Any, type_: Scalar) -> exp.Expr | None:
+    """Times are texts of fixed width there; a decimal is a number or a text, so it is not compared there."""
+    if type_.name == "DECIMAL":
+        return None
+    if isinstance(value, datetime):
+        return exp.Literal.string(f"{value:%Y-%m-%d %H:%M:%S.%f}".rjust(26, "0"))
+    return exp.Literal.string(value.isoformat()) if isinstance(value, date) else constant(value, type_)

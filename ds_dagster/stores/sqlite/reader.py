@@ -1,0 +1,171 @@
+"""Reads materialized views from their SQLite files: typed columns and read-only connections over several views at
+once."""
+
+# ruff: noqa: ARG002 - every admin takes the arguments of the one protocol
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from sqlglot import exp
+
+from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
+from ds_dagster.catalog.entity_operations import EntityOperations
+from ds_dagster.catalog.properties.tables import CHANGED_AT
+from ds_dagster.errors import error
+from ds_dagster.names import QualifiedName
+from ds_dagster.stores.sqlite.loader import has_column, now_millis, view_error
+from ds_dagster.stores.sqlite.statements import shown_rows
+from ds_dagster.stores.sqlite.views import SUFFIX, view_path
+
+READ_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ViewColumn:
+    """A column of a view: its SQL type as text (``VARCHAR``, ``ARRAY<VARCHAR>``), as the query declared it."""
+
+    name: str
+    type: str
+    nullable: bool
+    key: bool
+
+
+def view_columns(folder: Path, view: QualifiedName) -> tuple[ViewColumn, ...]:
+    """Columns of a view in order.
+
+    Raises:
+        UserError: VIEW_MISSING. ExternalError: VIEW_UNREADABLE.
+    """
+    connection = open_views(folder, {"main": view})
+    try:
+        found = connection.execute(
+            "SELECT name, type, nullable, key_position FROM ds_columns ORDER BY position"
+        ).fetchall()
+    except sqlite3.Error as problem:
+        raise view_error(problem, view_path(folder, view)) from problem
+    finally:
+        connection.close()
+    if not found:
+        raise error("VIEW_MISSING", view=str(view))
+    return tuple(ViewColumn(name, type_, bool(nullable), key is not None) for name, type_, nullable, key in found)
+
+
+def view_names(folder: Path) -> list[QualifiedName]:
+    """Views that have a file, sorted."""
+    names = sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
+    return [QualifiedName(*(unquote(part) for part in name.split("."))) for name in names]
+
+
+def open_views(folder: Path, views: Mapping[str, QualifiedName]) -> sqlite3.Connection:
+    """A read-only connection over several views.
+
+    Args:
+        folder: ``<state>/views``.
+        views: database alias inside the connection → view; the first one is ``main`` whatever its alias. A view's
+        table has the
+            view's own name. SQLite joins up to ten files.
+
+    Raises:
+        UserError: VIEW_MISSING. ExternalError: VIEW_UNREADABLE.
+    """
+    paths = [(alias, view_path(folder, view), view) for alias, view in views.items()]
+    for _, path, view in paths:
+        if not path.is_file():
+            raise error("VIEW_MISSING", view=str(view))
+    first = paths[0][1]
+    try:
+        connection = sqlite3.connect(_uri(first), uri=True, timeout=READ_SECONDS, check_same_thread=False)
+        connection.execute("SELECT 1 FROM ds_columns LIMIT 1").fetchall()
+        for alias, path, _ in paths[1:]:
+            connection.execute("ATTACH DATABASE ? AS ?", (_uri(path), alias))
+    except sqlite3.Error as problem:
+        raise view_error(problem, first) from problem
+    connection.execute("PRAGMA query_only=ON")
+    return connection
+
+
+def shown_table(
+    connection: sqlite3.Connection, schema: str, view: str, columns: Sequence[str], retention_millis: int
+) -> exp.Table | exp.Subquery:
+    """A view as a source of FROM: the rows that are not too old.
+
+    Args:
+        connection: of :func:`open_views`.
+        schema: the alias of its database there.
+        view: its name.
+        columns: to show.
+        retention_millis: how long rows stay, 0 for ever. A file whose rows have no age (its query has not run with a
+            retention yet) shows all.
+    """
+    table = exp.Table(this=exp.to_identifier(view, quoted=True), db=exp.to_identifier(schema, quoted=True))
+    if not retention_millis or not has_column(connection, view, CHANGED_AT, schema):
+        return table
+    return shown_rows(table, columns, now_millis() - retention_millis)
+
+
+def _uri(path: Path) -> str:
+    return f"file:{quote(str(path))}?mode=ro"
+
+
+class SqliteAdmin:
+    """Looks at the folder of views (see ``catalog.store.StoreAdmin``)."""
+
+    def __init__(self, store: str, folder: Path) -> None:
+        self.store = store
+        self.folder = folder
+
+    def probe(self) -> ProbeResult:
+        """Whether the folder can be written."""
+        parent = next(place for place in (self.folder, *self.folder.parents) if place.exists())
+        return ProbeResult(
+            True, f"views in {self.folder}" if parent == self.folder else f"no views yet in {self.folder}"
+        )
+
+    def describe(self, entity: str) -> EntityFacts | None:
+        """Rows of a view, None when it has no file yet. ``entity`` is its qualified name."""
+        name = QualifiedName.parse(entity)
+        path = view_path(self.folder, name)
+        if not path.is_file():
+            return None
+        connection = open_views(self.folder, {"main": name})
+        try:
+            table = exp.Table(this=exp.to_identifier(name.name, quoted=True))
+            count = exp.select(exp.Count(this=exp.Star())).from_(table)
+            rows = connection.execute(count.sql(dialect="sqlite")).fetchone()[0]
+        except sqlite3.Error as problem:
+            raise view_error(problem, path) from problem
+        finally:
+            connection.close()
+        return EntityFacts(entity, size=int(rows))
+
+    def ensure(self, plan: EntityPlan) -> EntityFacts:
+        """The loader makes the file."""
+        return self.describe(plan.name) or EntityFacts(plan.name, size=0)
+
+    def entities(self) -> Sequence[EntityFacts]:
+        """All views that have a file."""
+        return [facts for name in view_names(self.folder) if (facts := self.describe(str(name))) is not None]
+
+    def records(
+        self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
+    ) -> Iterator[RawRecord]:
+        """Refused: a view has rows, not records."""
+        raise error("STORE_NOT_A_SOURCE", relation=entity, type="SQLITE")
+
+    def end_reached(self, entity: str, positions: Mapping[str, str]) -> int:
+        """Nothing lags behind a view."""
+        return 0
+
+    def operations(self) -> EntityOperations:
+        """Entity statements."""
+        from ds_dagster.stores.local_entities import SqliteEntities
+
+        return SqliteEntities(self.store, self.folder)
+
+    def close(self) -> None:
+        """Nothing is open."""
