@@ -157,7 +157,8 @@ def of_kind(word: str) -> Callable[[type[R]], type[R]]:
 
     def decorate(base: type[R]) -> type[R]:
         named = set(base.property_names.values()) | ELSEWHERE
-        specs = (spec for spec in properties_of_stores()[kind] if named.isdisjoint({spec.name, *spec.aliases}))
+        takes = (spec for spec in properties_of_stores()[kind] if not spec.not_yet)
+        specs = (spec for spec in takes if named.isdisjoint({spec.name, *spec.aliases}))
         missing = {spec.name.replace(".", "_"): spec for spec in specs}
         fields: dict[str, Any] = {
             field: (
