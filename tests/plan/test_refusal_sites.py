@@ -29,9 +29,9 @@ FIXTURES = ROOT / "tests" / "fixtures" / "refused"
 RAISING = ("error", "refuse")
 """Functions and methods that make an error of a condition that stands in the call."""
 GUARDS: Mapping[tuple[str, str], str] = {
-    ("calls.py", "FUNCTION_NOT_YET"): "every function of the table is built; for the next one that is not",
-    ("static_joins.py", "LOOKUP_NOT_YET"): "every kind of ours has a reader; for one of a user (test_view_lookup.py)",
-    ("sources.py", "SOURCE_UNSUPPORTED"): "the grammar refuses it before",
+    ("expressions/calls.py", "FUNCTION_NOT_YET"): "every function of the table is built; for the next one that is not",
+    ("joins/static.py", "LOOKUP_NOT_YET"): "every kind of ours has a reader; for one of a user (test_view_lookup.py)",
+    ("binding/sources.py", "SOURCE_UNSUPPORTED"): "the grammar refuses it before",
 }
 """(file, condition) of places nothing can reach → why they are there. May only shrink."""
 
@@ -49,13 +49,13 @@ class Site(NamedTuple):
 
 
 def sites() -> Iterator[Site]:
-    for path in sorted(FOLDER.glob("*.py")):
+    for path in sorted(FOLDER.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
                 condition = CONDITIONS.get(str(node.args[0].value))
                 if name in RAISING and condition is not None and condition.kind != "internal":
-                    yield Site(path.name, node.lineno, node.end_lineno or node.lineno, condition.name)
+                    yield Site(str(path.relative_to(FOLDER)), node.lineno, node.end_lineno or node.lineno, condition.name)
 
 
 @pytest.fixture
@@ -69,11 +69,13 @@ def met(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int, str]]:
         while frame is not None and frame.f_code.co_name in RAISING:
             frame = frame.f_back
         if frame is not None:
-            found.add((Path(frame.f_code.co_filename).name, frame.f_lineno, condition))
+            file = Path(frame.f_code.co_filename)
+            if file.is_relative_to(FOLDER):
+                found.add((str(file.relative_to(FOLDER)), frame.f_lineno, condition))
         return original(condition, **params)
 
-    for info in pkgutil.iter_modules(plan.__path__):
-        module = importlib.import_module(f"{plan.__name__}.{info.name}")
+    for info in pkgutil.walk_packages(plan.__path__, f"{plan.__name__}."):
+        module = importlib.import_module(info.name)
         if getattr(module, "error", None) is original:
             monkeypatch.setattr(module, "error", spy)
     return found

@@ -448,7 +448,7 @@ def test_keys_are_loaded(keys: Path) -> None:
         ("locked.p8", "wrong", "passphrase is wrong"),
         ("plain.p8", SECRET, "it is not encrypted"),
         ("other.p8", "", "no RSA key"),
-        ("none.p8", "", "no private key in PEM"),
+        ("none.p8", "", "not a valid private key in PEM"),
         ("missing.p8", "", "No such file"),
     ],
 )
