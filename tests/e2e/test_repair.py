@@ -18,7 +18,9 @@ import pytest
 from tests.e2e.feeding import WAIT, House, Row, until
 
 NUMBERS = count()
-COPIES = ("handed_on", "handed_rows", "handed_view", "handed_twice")
+LONG = tuple(pytest.param(job, marks=pytest.mark.slow) for job in ("handed_view", "handed_twice"))
+COPIES = ("handed_on", "handed_rows", *LONG)
+"""To Kafka, to Postgres; in the long tier to a view, and an application to both."""
 WORDS = ("a", "b", "c")
 
 
