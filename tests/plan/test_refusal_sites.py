@@ -55,7 +55,9 @@ def sites() -> Iterator[Site]:
                 name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
                 condition = CONDITIONS.get(str(node.args[0].value))
                 if name in RAISING and condition is not None and condition.kind != "internal":
-                    yield Site(str(path.relative_to(FOLDER)), node.lineno, node.end_lineno or node.lineno, condition.name)
+                    yield Site(
+                        str(path.relative_to(FOLDER)), node.lineno, node.end_lineno or node.lineno, condition.name
+                    )
 
 
 @pytest.fixture

@@ -152,7 +152,11 @@ def test_aws_binary(endpoint: str, manager: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "key", "reason"),
-    [("plain", "password", "not a valid JSON object"), ("[1]", "password", "not a valid JSON object"), ("{}", "password", "no field")],
+    [
+        ("plain", "password", "not a valid JSON object"),
+        ("[1]", "password", "not a valid JSON object"),
+        ("{}", "password", "no field"),
+    ],
 )
 def test_aws_without_the_field(endpoint: str, manager: Any, text: str, key: str, reason: str) -> None:
     manager.create_secret(Name="prod/db", SecretString=text)
