@@ -22,9 +22,7 @@ def sink_ends(project: Project, query: BoundQuery, identity: SinkIdentity) -> tu
         query: one, or an application.
         identity: of the job and its checkpoint version.
     """
-    return tuple(
-        _end(project, part, identity.of_member(part.name) if query.members else identity) for part in query.parts
-    )
+    return tuple(_end(project, part, query.writer_of(part, identity)) for part in query.parts)
 
 
 def _end(project: Project, part: BoundQuery, identity: SinkIdentity) -> SinkEnd:

@@ -207,8 +207,7 @@ def fence(spark: SparkSession, job: Compiled) -> None:
     for part in job.query.parts:
         store, kind, _ = job.store(part.sink)
         if kind.write_spec(store, part.sink, part.refresh).transactional:
-            writer = own.of_member(part.name) if job.query.members else own
-            _fence(spark, job, part.sink, writer.job)
+            _fence(spark, job, part.sink, job.query.writer_of(part, own).job)
     for log in job.query.logs:
         _fence(spark, job, log, transactional_id(log_name(log), own))
 

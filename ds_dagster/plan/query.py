@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ds_dagster.catalog.io_spec import RefreshMode
+from ds_dagster.catalog.io_spec import RefreshMode, SinkIdentity
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.nodes.application import Bundle
@@ -69,6 +69,10 @@ class BoundQuery:
     def parts(self) -> tuple[BoundQuery, ...]:
         """The queries of an application; of another query itself."""
         return self.members or (self,)
+
+    def writer_of(self, part: BoundQuery, identity: SinkIdentity) -> SinkIdentity:
+        """Who writes the sink of one of :attr:`parts`: the job, in an application a member of it."""
+        return identity.of_member(part.name) if self.members else identity
 
     @property
     def sink(self) -> Relation:
