@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from ds_dagster.catalog.capabilities import Delivery
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.catalog.relation import SchemaFormatName
-from ds_dagster.catalog.wanted import EVERYTHING, Wanted
 from ds_dagster.datatypes import DataType
 
 if TYPE_CHECKING:

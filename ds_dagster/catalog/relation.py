@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from ds_dagster.catalog.properties.values import PropertyValue
-from ds_dagster.catalog.starting import StartingPoint
+from ds_dagster.catalog.reading.starting import StartingPoint
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName

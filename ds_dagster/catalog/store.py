@@ -14,9 +14,9 @@ from ds_dagster.catalog.io_spec import ReadSpec, RefreshMode, Resolver, WriteSpe
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.properties.spec import PropertySpec
 from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.reading.starting import DataLoss
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.registry import RegistryDefinition
-from ds_dagster.catalog.starting import DataLoss
 from ds_dagster.datatypes import DataType
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.sql.statements import Origin

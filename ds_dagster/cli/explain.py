@@ -11,8 +11,8 @@ from typing import Any
 
 from ds_dagster.catalog.io_spec import ReadSpec, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.schemas.formats import offline_schemas, with_descriptors
-from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json, start_text
 from ds_dagster.plan.nodes.scan import Scan

@@ -17,8 +17,8 @@ from functools import partial
 from ds_dagster.catalog.entity import ProbeResult
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.properties.values import PropertyValue, secret_reference
+from ds_dagster.catalog.reading.skew import TellsTime
 from ds_dagster.catalog.schemas.registry import RegistryDefinition
-from ds_dagster.catalog.skew import TellsTime
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 from ds_dagster.local.doctor import Fact

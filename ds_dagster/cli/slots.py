@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ds_dagster.catalog.io_spec import Resolver
-from ds_dagster.catalog.slots import Slot, default_slot, slot_prefix
+from ds_dagster.catalog.reading.slots import Slot, default_slot, slot_prefix
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.cli.output import note
 from ds_dagster.errors import DsError

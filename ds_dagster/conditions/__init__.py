@@ -8,30 +8,24 @@ and never sentences, a message is short, lower case and without a full stop, a h
 from __future__ import annotations
 
 from ds_dagster.conditions import (
-    applications,
     catalog,
     cdc,
     command,
-    constants,
     files,
-    functions,
     local,
     orchestration,
-    patterns,
     project,
-    query,
     registry,
     row_logs,
     rows,
     runtime,
     secret,
-    sets,
     spark,
     stores,
-    syntax,
     testing,
 )
 from ds_dagster.conditions.base import Condition, render
+from ds_dagster.conditions.sql import applications, constants, functions, patterns, query, sets, syntax
 
 __all__ = ["CONDITIONS", "Condition", "render"]
 

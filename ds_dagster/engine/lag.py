@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ds_dagster.catalog.lag import SourceLag
+from ds_dagster.catalog.reading.lag import SourceLag
 from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.spark.queries.progress import BatchProgress, SourceProgress
 

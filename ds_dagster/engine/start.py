@@ -15,10 +15,10 @@ from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.entity_operations import EmptiesEntities
 from ds_dagster.catalog.io_spec import Options, ReadSpec, Resolver, RowSource, TableRead, WriteSpec
 from ds_dagster.catalog.properties.values import PropertyValue, resolve
+from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.store import StoreDefinition, StoreKind
-from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.engine.lag import WatchedSource
 from ds_dagster.engine.schemas import known_schemas, with_schemas
 from ds_dagster.errors import error

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ds_dagster import jars
-from ds_dagster.catalog.skip import skips_of
+from ds_dagster.catalog.reading.skip import skips_of
 from ds_dagster.clock import Clock
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.start import Compiled, Specs, compiled, empty, prepared, specs

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ds_dagster.catalog.lag import LagProbe, SourceLag
+from ds_dagster.catalog.reading.lag import LagProbe, SourceLag
 from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.engine.lag import LagLook, WatchedSource, positions_of
 from ds_dagster.engine.query import HostedQuery

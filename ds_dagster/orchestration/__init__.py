@@ -4,15 +4,15 @@ from ds_dagster.orchestration.assets import DsRunConfig as DsRunConfig
 from ds_dagster.orchestration.assets import build_ds_assets as build_ds_assets
 from ds_dagster.orchestration.assets import ds_assets as ds_assets
 from ds_dagster.orchestration.assets import ensure_streams as ensure_streams
-from ds_dagster.orchestration.checks import build_ds_checks as build_ds_checks
 from ds_dagster.orchestration.component import DsProjectComponent as DsProjectComponent
 from ds_dagster.orchestration.definitions import build_ds_definitions as build_ds_definitions
 from ds_dagster.orchestration.ds_project import DsProject as DsProject
+from ds_dagster.orchestration.health.checks import build_ds_checks as build_ds_checks
+from ds_dagster.orchestration.health.sensors import build_ds_health_sensor as build_ds_health_sensor
 from ds_dagster.orchestration.loads import DsLoadConfig as DsLoadConfig
 from ds_dagster.orchestration.props import RelationProps as RelationProps
 from ds_dagster.orchestration.resources import DsControlResource as DsControlResource
 from ds_dagster.orchestration.resources import build_pyspark_resource as build_pyspark_resource
-from ds_dagster.orchestration.sensors import build_ds_health_sensor as build_ds_health_sensor
 from ds_dagster.orchestration.store_resource import StoreResource as StoreResource
 from ds_dagster.orchestration.store_resources import DatabricksStoreResource as DatabricksStoreResource
 from ds_dagster.orchestration.store_resources import DeltaStoreResource as DeltaStoreResource

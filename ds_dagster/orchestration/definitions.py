@@ -7,11 +7,11 @@ import dagster as dg
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from ds_dagster.orchestration.assets import build_ds_assets
-from ds_dagster.orchestration.checks import build_ds_checks
 from ds_dagster.orchestration.control_job import build_ds_control_job
 from ds_dagster.orchestration.ds_project import DsProject
+from ds_dagster.orchestration.health.checks import build_ds_checks
+from ds_dagster.orchestration.health.sensors import build_ds_health_sensor
 from ds_dagster.orchestration.resources import CONTROL_KEY, PYSPARK_KEY, DsControlResource, build_pyspark_resource
-from ds_dagster.orchestration.sensors import build_ds_health_sensor
 from ds_dagster.orchestration.sources import OBSERVE_SECONDS
 from ds_dagster.orchestration.store_resources import build_store_resources, store_values
 from ds_dagster.orchestration.surface import mapper_of

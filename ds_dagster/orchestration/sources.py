@@ -16,9 +16,9 @@ from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError
 from ds_dagster.observation import EntityObservation, observe_relations
-from ds_dagster.orchestration.cursor import Cursor, Said
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX
+from ds_dagster.orchestration.health.cursor import Cursor, Said
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator, without_beta_warnings
 from ds_dagster.runtime.processes.environment import engine_environment

@@ -14,7 +14,7 @@ import dagster as dg
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName, safe_name
-from ds_dagster.orchestration.freshness import freshness
+from ds_dagster.orchestration.health.freshness import freshness
 from ds_dagster.orchestration.props import BrokenFile, RelationProps
 from ds_dagster.sql.annotations import Freshness, duration_seconds, is_owner, max_lag_of
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from ds_dagster.catalog.reading.wanted import EVERYTHING, Comparison, Operator, Wanted
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.wanted import EVERYTHING, Comparison, Operator, Wanted
 from ds_dagster.datatypes import INTEGERS, DataType, Scalar
 from ds_dagster.plan.expressions.binder import cast_type
 from ds_dagster.questions.binding import Question, limit_of

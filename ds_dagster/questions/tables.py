@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.catalog.io_spec import TableRead
+from ds_dagster.catalog.reading.tables import VIEW, table_read
+from ds_dagster.catalog.reading.wanted import Wanted
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.tables_read import VIEW, table_read
-from ds_dagster.catalog.wanted import Wanted
 from ds_dagster.errors import DsError, error
 from ds_dagster.project.load import Project, kind_of_store, store_admin
 from ds_dagster.questions.arrow import table_of

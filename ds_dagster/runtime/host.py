@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from ds_dagster.catalog.io_spec import SinkIdentity
-from ds_dagster.catalog.skip import SkippedRecord
+from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError
 from ds_dagster.figures import Figures

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
-from ds_dagster.catalog.skip import skips_of
+from ds_dagster.catalog.reading.skip import skips_of
 from ds_dagster.clock import Clock
 from ds_dagster.errors import DsError
 from ds_dagster.figures import taken_over

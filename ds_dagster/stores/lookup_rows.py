@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.catalog.wanted import EVERYTHING, Comparison, Wanted
+from ds_dagster.catalog.reading.wanted import EVERYTHING, Comparison, Wanted
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
 

@@ -67,7 +67,7 @@ def test_names_are_unique() -> None:
 
 
 def test_every_topic_file_is_in_the_table() -> None:
-    files = {path.stem for path in (ROOT / "ds_dagster" / "conditions").glob("*.py")} - {"__init__", "base"}
+    files = {path.stem for path in (ROOT / "ds_dagster" / "conditions").rglob("*.py")} - {"__init__", "base"}
     assert files == {topic.__name__.rpartition(".")[2] for topic in conditions.TOPICS}
 
 

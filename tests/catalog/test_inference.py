@@ -13,8 +13,8 @@ import pytest
 
 from ds_dagster.catalog.declaring.declared import Declared
 from ds_dagster.catalog.declaring.inference import resolve_query_properties, resolve_source
+from ds_dagster.catalog.reading.starting import StartingPoint
 from ds_dagster.catalog.shared_entities import shared_entities
-from ds_dagster.catalog.starting import StartingPoint
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ds_dagster.orchestration.report import HEARTBEAT_SECONDS
+from ds_dagster.orchestration.health.report import HEARTBEAT_SECONDS
 from tests.e2e.clickstream import CLICKSTREAM, clicks, user
 from tests.e2e.dagster_dev import MARKED_SECRET, DagsterHouse
 from tests.e2e.feeding import KINESIS_SECRET, until

@@ -9,10 +9,10 @@ import pytest
 
 from ds_dagster.errors import UserError
 from ds_dagster.orchestration import DsTranslator
-from ds_dagster.orchestration.checks import CHECK_FUNCTIONS, Health, Job
-from ds_dagster.orchestration.cursor import Cursor
+from ds_dagster.orchestration.health.checks import CHECK_FUNCTIONS, Health, Job
+from ds_dagster.orchestration.health.cursor import Cursor
+from ds_dagster.orchestration.health.report import Reporter
 from ds_dagster.orchestration.props import RelationProps
-from ds_dagster.orchestration.report import Reporter
 from ds_dagster.runtime.status import Change, JobStatus
 from ds_dagster.sql.annotations import Freshness
 from tests.orchestration.conftest import Bench

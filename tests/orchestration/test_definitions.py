@@ -12,7 +12,7 @@ import dagster as dg
 import yaml
 
 from ds_dagster.orchestration import DsProject, DsTranslator, build_ds_checks, build_ds_definitions
-from ds_dagster.orchestration.checks import CHECKED_TOGETHER
+from ds_dagster.orchestration.health.checks import CHECKED_TOGETHER
 from tests.orchestration.conftest import STORES, STREAMS, write_project
 
 if sys.version_info >= (3, 11):

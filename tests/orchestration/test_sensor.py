@@ -12,11 +12,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from ds_dagster.orchestration import report
-from ds_dagster.orchestration.checks import CHECK_FUNCTIONS, Health
-from ds_dagster.orchestration.cursor import Cursor, Said
-from ds_dagster.orchestration.report import Reporter
-from ds_dagster.orchestration.sensors import LONGEST_START_DELAY, build_ds_health_sensor, heal
+from ds_dagster.orchestration.health import report
+from ds_dagster.orchestration.health.checks import CHECK_FUNCTIONS, Health
+from ds_dagster.orchestration.health.cursor import Cursor, Said
+from ds_dagster.orchestration.health.report import Reporter
+from ds_dagster.orchestration.health.sensors import LONGEST_START_DELAY, build_ds_health_sensor, heal
 from ds_dagster.orchestration.translator import DsTranslator
 from tests.orchestration.conftest import Bench, key, write_project
 

@@ -14,9 +14,9 @@ from deltalake import write_deltalake
 
 from ds_dagster import local
 from ds_dagster.orchestration import DsControlResource, DsProject, DsTranslator, build_ds_definitions
-from ds_dagster.orchestration.cursor import Cursor
+from ds_dagster.orchestration.health.cursor import Cursor
+from ds_dagster.orchestration.health.sensors import build_ds_health_sensor
 from ds_dagster.orchestration.props import RelationProps
-from ds_dagster.orchestration.sensors import build_ds_health_sensor
 from ds_dagster.orchestration.sources import REPEAT_SECONDS, SOURCES_NAME, SourceWatch, observable
 from ds_dagster.project.load import store_admin
 from ds_dagster.questions.connecting import resolver

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.conditions import applications
+from ds_dagster.conditions.sql import applications
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.application import Virtual, readings, shares_state
 from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ds_dagster.conditions import CONDITIONS, constants, patterns, query, rows, sets
+from ds_dagster.conditions import CONDITIONS, rows
+from ds_dagster.conditions.sql import constants, patterns, query, sets
 from ds_dagster.project.load import Project
 from tests.plan.conftest import Compile
 from tests.tables import check_every

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.catalog.tables_read import VIEW, table_read
+from ds_dagster.catalog.reading.tables import VIEW, table_read
 from ds_dagster.names import QualifiedName
 from ds_dagster.project.load import compile_slice, compile_texts, kind_of_store, slice_of
 from ds_dagster.settings import Settings

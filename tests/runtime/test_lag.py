@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from ds_dagster.catalog.lag import SourceLag
+from ds_dagster.catalog.reading.lag import SourceLag
 from ds_dagster.engine.lag import LagLook, WatchedSource, lag_figures, named, positions_of
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.engine.watch import LagWatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ds_dagster.catalog.skip import SkippedRecord, skips_of
+from ds_dagster.catalog.reading.skip import SkippedRecord, skips_of
 from ds_dagster.errors import UserError, error
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.desired import Request

@@ -11,8 +11,8 @@ from ds_dagster.cli.commands.jobs import _job_json
 from ds_dagster.cli.shell.describe import QUERY_FIELDS, event
 from ds_dagster.conditions import CONDITIONS
 from ds_dagster.errors import DsError, error
-from ds_dagster.orchestration.checks import Job, check_running
 from ds_dagster.orchestration.events import transition_metadata
+from ds_dagster.orchestration.health.checks import Job, check_running
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals import rows, schema
 from ds_dagster.runtime.journals.finite import failed

@@ -20,9 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.catalog.io_spec import LoadResult, ReadSpec, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.properties.values import PropertyValue, resolve
+from ds_dagster.catalog.reading.skip import SkippedRecord
+from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.row_log import log_name
-from ds_dagster.catalog.skip import SkippedRecord
-from ds_dagster.catalog.tables_read import table_read
 from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan

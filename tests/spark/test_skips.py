@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ds_dagster.catalog.skip import SkippedRecord, skips_of, skips_to_json
+from ds_dagster.catalog.reading.skip import SkippedRecord, skips_of, skips_to_json
 from ds_dagster.stores.kafka import kind as kafka
 from ds_dagster.stores.kinesis import kind as kinesis
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ds_dagster.conditions import CONDITIONS, syntax
+from ds_dagster.conditions import CONDITIONS
+from ds_dagster.conditions.sql import syntax
 from ds_dagster.errors import DsError, NotYetError, UnsupportedError, UserError
 from ds_dagster.sql import parse_file, parse_statement
 from ds_dagster.sql.hints.refusals import REFUSED, refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ds_dagster.catalog.skew import ClockSkew
+from ds_dagster.catalog.reading.skew import ClockSkew
 from ds_dagster.stores.kafka.clock import LOOK_SECONDS, compared
 
 

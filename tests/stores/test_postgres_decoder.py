@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
-from ds_dagster.catalog.slots import default_slot, slot_prefix
+from ds_dagster.catalog.reading.slots import default_slot, slot_prefix
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, INTEGER, TIMESTAMP, VARBINARY, VARCHAR, ArrayType, decimal
 from ds_dagster.errors import DsError
 from ds_dagster.spark.postgres_cdc.columns import parse_array, typed

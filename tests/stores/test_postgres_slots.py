@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.catalog.slots import default_slot, slot_prefix
+from ds_dagster.catalog.reading.slots import default_slot, slot_prefix
 from ds_dagster.cli import slots
 from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.runtime.control import Control

@@ -28,6 +28,7 @@ from ds_dagster.catalog.declaring.relations import (
 from ds_dagster.catalog.properties.spec import property_index
 from ds_dagster.catalog.properties.tables import check_table_properties
 from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.reading.starting import LOSS, DataLoss, StartingPoint, starting_point
 from ds_dagster.catalog.records import (
     NULLABLE_KEY,
     Draft,
@@ -42,7 +43,6 @@ from ds_dagster.catalog.relation import Column, EventTime, RecordKey, Relation, 
 from ds_dagster.catalog.row_log import HANDLING, log_relation
 from ds_dagster.catalog.schemas.file_formats import check_files, inherited_format
 from ds_dagster.catalog.schemas.relations import check_schemas, default_format, descriptors
-from ds_dagster.catalog.starting import LOSS, DataLoss, StartingPoint, starting_point
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error

@@ -14,6 +14,7 @@ from ds_dagster.catalog.name_rules import refused_columns, refused_entity
 from ds_dagster.catalog.properties.spec import Place, PropertyIndex
 from ds_dagster.catalog.properties.tables import check_table_properties
 from ds_dagster.catalog.properties.values import PropertyValue
+from ds_dagster.catalog.reading.starting import StartingPoint, starting_point
 from ds_dagster.catalog.records import (
     NULLABLE_KEY,
     Draft,
@@ -34,7 +35,6 @@ from ds_dagster.catalog.schemas.relations import (
     subject_of,
     unlisted_columns,
 )
-from ds_dagster.catalog.starting import StartingPoint, starting_point
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.datatypes import is_primitive
 from ds_dagster.diagnostics import Diagnostic, Span

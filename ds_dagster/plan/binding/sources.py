@@ -11,10 +11,10 @@ from sqlglot import exp
 from ds_dagster.catalog.catalog import Catalog
 from ds_dagster.catalog.declaring.declared import KIND_WORDS, qualify
 from ds_dagster.catalog.declaring.inference import ReadChoices, resolve_source
+from ds_dagster.catalog.reading.starting import check_reading
 from ds_dagster.catalog.records import Findings
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import check_log
-from ds_dagster.catalog.starting import check_reading
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ds_dagster.catalog.reading.starting import DataLoss, StartingPosition
 from ds_dagster.catalog.relation import Column, Relation
-from ds_dagster.catalog.starting import DataLoss, StartingPosition
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.datatypes import BIGINT
 from ds_dagster.plan.expressions.field_names import field_name, record_field

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ds_dagster.catalog.skip import SkippedRecord, skips_of, skips_to_json
+from ds_dagster.catalog.reading.skip import SkippedRecord, skips_of, skips_to_json
 from ds_dagster.errors import DsError, error, error_of
 from ds_dagster.names import did_you_mean
 from ds_dagster.runtime.control import Control

@@ -75,7 +75,7 @@ JOBS = Table(
     Column("begins", String(64), nullable=False),
 )
 """What is wanted. Written by people and Dagster only, by compare-and-set on ``generation``. ``skips``: JSON list of
-:class:`ds_dagster.catalog.skip.SkippedRecord`. ``begins``: how the checkpoint version begins, names of
+:class:`ds_dagster.catalog.reading.skip.SkippedRecord`. ``begins``: how the checkpoint version begins, names of
 :data:`ds_dagster.runtime.status.Consent` with commas between them."""
 
 STATUS = Table(

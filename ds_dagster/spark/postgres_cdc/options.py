@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from pyspark.sql.types import StructType as SparkStruct
 
-from ds_dagster.catalog.slots import default_slot
+from ds_dagster.catalog.reading.slots import default_slot
 from ds_dagster.datatypes import StructType
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from pyspark.sql import DataFrame, SparkSession
 
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
-from ds_dagster.catalog.skip import SkippedRecord
+from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.plan.nodes.application import shares_state
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.spark.clocks.clock import ClockMode, batch_settings, clock_config

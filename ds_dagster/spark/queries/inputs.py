@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.io_spec import ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
-from ds_dagster.catalog.skip import SkippedRecord
+from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIdentity, TableRead, WriteSpec
 from ds_dagster.catalog.ledger import CheckpointTip
-from ds_dagster.catalog.skip import SkippedRecord
+from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.errors import DsError
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.catalog.wanted import EVERYTHING, Wanted
+from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.stores.databricks.admin import DatabricksAdmin
 from ds_dagster.stores.databricks.connection import table_of
 from ds_dagster.stores.lookup_rows import as_batches, asked, counting, quoted_column, selection

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.catalog.wanted import EVERYTHING, Wanted
+from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.errors import error
 from ds_dagster.stores.delta.connection import LakeAddress
 from ds_dagster.stores.delta.query import open_table, select

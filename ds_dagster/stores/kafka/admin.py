@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
-from ds_dagster.catalog.lag import SourceLag
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.catalog.skew import ClockSkew
+from ds_dagster.catalog.reading.lag import SourceLag
+from ds_dagster.catalog.reading.skew import ClockSkew
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.kafka import clock as kafka_clock
 from ds_dagster.stores.kafka import faults as kafka_faults

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ds_dagster.catalog.skew import ClockSkew
+from ds_dagster.catalog.reading.skew import ClockSkew
 
 if TYPE_CHECKING:
     from ds_dagster.stores.kafka.admin import KafkaAdmin

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ds_dagster.catalog.lag import SourceLag
+from ds_dagster.catalog.reading.lag import SourceLag
 from ds_dagster.stores.repeating import repeated
 
 if TYPE_CHECKING:

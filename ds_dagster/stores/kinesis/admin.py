@@ -11,7 +11,7 @@ from typing import Any
 from ds_dagster.aws_session import AwsLogin, aws_client
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
-from ds_dagster.catalog.skew import ClockSkew
+from ds_dagster.catalog.reading.skew import ClockSkew
 from ds_dagster.errors import DsError, error
 from ds_dagster.kinesis_aggregates import open_aggregate
 

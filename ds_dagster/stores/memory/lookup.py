@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ds_dagster.catalog.wanted import EVERYTHING, Wanted
+from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 
 if TYPE_CHECKING:
     import pyarrow

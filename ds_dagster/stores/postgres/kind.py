@@ -17,8 +17,8 @@ from ds_dagster.catalog.io_spec import Options, ReadSpec, RefreshMode, Resolver,
 from ds_dagster.catalog.name_rules import NameRule
 from ds_dagster.catalog.properties.spec import PropertySpec
 from ds_dagster.catalog.properties.table import specs
+from ds_dagster.catalog.reading.slots import Slot
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.catalog.slots import Slot
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin, StoreDefinition
 from ds_dagster.datatypes import ArrayType, DataType, Scalar
 from ds_dagster.diagnostics import Diagnostic

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from ds_dagster.catalog.properties.tables import CHANGED_AT, RETENTION
-from ds_dagster.catalog.tables_read import VIEW
-from ds_dagster.catalog.wanted import EVERYTHING, Wanted
+from ds_dagster.catalog.reading.tables import VIEW
+from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.lookup_rows import counting, quoted_column, selection
 from ds_dagster.stores.postgres.admin import PostgresAdmin

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from ds_dagster.catalog.slots import Slot
+from ds_dagster.catalog.reading.slots import Slot
 from ds_dagster.stores.postgres.connection import CONTROL_MILLIS, PostgresAddress
 
 SLOTS_QUERY = """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.catalog.wanted import EVERYTHING, Wanted
+from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.stores.lookup_rows import as_batches, asked, counting, selection
 from ds_dagster.stores.snowflake.admin import SnowflakeAdmin
 from ds_dagster.stores.snowflake.names import column_name, identifier, shown_path, table

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from ds_dagster.catalog.properties.tables import RETENTION
-from ds_dagster.catalog.tables_read import VIEW
-from ds_dagster.catalog.wanted import EVERYTHING, Wanted
+from ds_dagster.catalog.reading.tables import VIEW
+from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName

@@ -7,11 +7,11 @@ from dataclasses import replace
 import dagster as dg
 
 from ds_dagster.errors import DsError
-from ds_dagster.orchestration.checks import Health
-from ds_dagster.orchestration.cursor import Cursor
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.history import transitions_told
-from ds_dagster.orchestration.report import MANY_RELATIONS, Reporter
+from ds_dagster.orchestration.health.checks import Health
+from ds_dagster.orchestration.health.cursor import Cursor
+from ds_dagster.orchestration.health.history import transitions_told
+from ds_dagster.orchestration.health.report import MANY_RELATIONS, Reporter
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.orchestration.sources import OBSERVE_SECONDS, SourceWatch, observable
 from ds_dagster.orchestration.surface import mapper_of, surface_of

@@ -11,7 +11,7 @@ import dagster as dg
 from ds_dagster.errors import error
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import PREFIX, state_metadata, status_metadata
-from ds_dagster.orchestration.freshness import FOLLOWED, freshness, moment
+from ds_dagster.orchestration.health.freshness import FOLLOWED, freshness, moment
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.orchestration.resources import CONTROL_KEY, control_resource
 from ds_dagster.orchestration.surface import surface_of

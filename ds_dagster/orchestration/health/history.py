@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
-from ds_dagster.orchestration.cursor import Cursor
 from ds_dagster.orchestration.events import transition_metadata
+from ds_dagster.orchestration.health.cursor import Cursor
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.control import Control

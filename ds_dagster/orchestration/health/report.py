@@ -14,10 +14,10 @@ from dagster._core.definitions.data_version import (
 )
 from dagster._core.storage.event_log.base import AssetEntry
 
-from ds_dagster.orchestration.checks import WARN, Health, Verdict, are_running, check_metadata, check_names
-from ds_dagster.orchestration.cursor import Cursor, Said
 from ds_dagster.orchestration.events import status_metadata
-from ds_dagster.orchestration.freshness import FOLLOWED, freshness, moment
+from ds_dagster.orchestration.health.checks import WARN, Health, Verdict, are_running, check_metadata, check_names
+from ds_dagster.orchestration.health.cursor import Cursor, Said
+from ds_dagster.orchestration.health.freshness import FOLLOWED, freshness, moment
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.translator import DsTranslator
 from ds_dagster.runtime.status import JobStatus

@@ -1,0 +1,1 @@
+"""Conditions of statements: what ``ds check`` refuses."""
