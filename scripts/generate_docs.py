@@ -38,8 +38,8 @@ from ds_dagster.catalog.store import StoreKind
 from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
 from ds_dagster.documentation.conditions import EXAMPLES, HEADINGS, KINDS
-from ds_dagster.plan.functions.function import Function, Signature
-from ds_dagster.plan.functions.table import FUNCTIONS, KNOWN_LATER
+from ds_dagster.functions.function import Function, Signature
+from ds_dagster.functions.table import FUNCTIONS, KNOWN_LATER
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.stores.registry import built_in
 
@@ -336,7 +336,7 @@ def functions_page() -> str:
     later = {f.name: f.not_yet for f in FUNCTIONS.values() if f.not_yet} | dict(KNOWN_LATER)
     rows = [(code(name), instead) for name, instead in sorted(later.items())]
     parts += ["## Not built yet", table(["Function", "What works today"], rows)]
-    return page("Functions", "ds_dagster/plan/functions/table.py", *parts)
+    return page("Functions", "ds_dagster/functions/table.py", *parts)
 
 
 FUNCTION_COLUMNS = ("Function", "Gives", "Meaning", "NULL", "Example")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.functions.values.casts import cast
 from ds_dagster.questions.duck_types import arrow_type
-from ds_dagster.questions.functions.casts import cast
 
 if TYPE_CHECKING:
     import pyarrow

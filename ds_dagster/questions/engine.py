@@ -11,9 +11,9 @@ from sqlglot import exp
 
 from ds_dagster.datatypes import FLOATS, DataType, Scalar
 from ds_dagster.errors import error
+from ds_dagster.functions.question import named
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.duck_types import duck_name, duck_type
-from ds_dagster.questions.functions.calls import named
 from ds_dagster.questions.lowering import Lowering
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from ds_dagster.catalog.user_function import NO_CODE, UserCode
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, common_type
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
+from ds_dagster.functions.function import FAMILIES, Signature
+from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.plan.binding.derived_aggregates import PERCENTILES, literal_part
 from ds_dagster.plan.binding.scope import Scope, Visible
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, widened
 from ds_dagster.plan.expressions.calls import ONCE, ORDERED, aggregate_name
-from ds_dagster.plan.functions.function import FAMILIES, Signature
-from ds_dagster.plan.functions.table import FUNCTIONS
 from ds_dagster.questions.functions.aggregates import AGGREGATES, OF_ROWS
 from ds_dagster.questions.trees import Aggregated, GroupingCall, noted
 

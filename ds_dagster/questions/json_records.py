@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ds_dagster.datatypes import INTEGERS, VARCHAR, ArrayType, DataType, MapType, Scalar, StructType
-from ds_dagster.questions.functions.casts import INTEGER_BITS, cast
+from ds_dagster.functions.values.casts import INTEGER_BITS, cast
 
 MOST_NESTED = 1000
 NOT_VALID = "the value is not valid JSON"

@@ -27,12 +27,12 @@ from ds_dagster.datatypes import (
     StructType,
 )
 from ds_dagster.errors import error
+from ds_dagster.functions.question import Call, Computed, Native, named
+from ds_dagster.functions.values.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
 from ds_dagster.plan.expressions.binder import cast_type
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.duck_types import duck_type
 from ds_dagster.questions.functions.aggregates import AGGREGATES, OF_ROWS, AggregateCall
-from ds_dagster.questions.functions.calls import Call, Computed, Native, named
-from ds_dagster.questions.functions.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
 from ds_dagster.questions.functions.table import SCALARS
 from ds_dagster.questions.python_functions import user_function
 from ds_dagster.questions.trees import Aggregated, Elements, GroupingCall, type_of

@@ -17,9 +17,9 @@ from sqlglot import exp
 from ds_dagster.catalog.reading.wanted import EVERYTHING, Comparison, Operator, Wanted
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import INTEGERS, DataType, Scalar
+from ds_dagster.functions.values.casts import cast, in_utc
 from ds_dagster.plan.expressions.binder import cast_type
 from ds_dagster.questions.binding import Question, limit_of
-from ds_dagster.questions.functions.casts import cast, in_utc
 from ds_dagster.questions.relations import table_name
 from ds_dagster.questions.trees import Aggregated, type_of
 

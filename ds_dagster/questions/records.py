@@ -12,7 +12,7 @@ from typing import Any
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.datatypes import VARCHAR, DataType, Scalar
-from ds_dagster.questions.functions.casts import cast
+from ds_dagster.functions.values.casts import cast
 from ds_dagster.questions.json_records import Json, JsonMistakeError, compact, read_object, value_of_json
 
 FLOATS: Mapping[str, str] = MappingProxyType({"FLOAT": ">f", "DOUBLE": ">d"})

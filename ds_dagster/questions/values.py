@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import INTEGERS, ArrayType, DataType, MapType, Scalar, StructType
-from ds_dagster.questions.functions.casts import read_moment
+from ds_dagster.functions.values.casts import read_moment
 
 if TYPE_CHECKING:
     import pyarrow

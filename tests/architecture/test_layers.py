@@ -63,7 +63,7 @@ DRIVERS = (
     "adbc_driver_manager adbc_driver_postgresql boto3 botocore confluent_kafka cryptography databricks deltalake "
     "google psycopg2 pyarrow snowflake urllib3"
 )
-COMPILER = "sql catalog stores plan project"
+COMPILER = "sql catalog functions stores plan project"
 
 LAYERS: Mapping[str, Layer] = {
     **dict.fromkeys(sorted(BASE), layer()),
@@ -77,11 +77,12 @@ LAYERS: Mapping[str, Layer] = {
     "stores": layer(
         "catalog files", third="sqlglot", inside=f"{DRIVERS} tenacity", typing="confluent_kafka psycopg2 pyarrow"
     ),
-    "plan": layer("sql catalog", third="sqlglot"),
+    "functions": layer(third="sqlglot", typing="pyspark"),
+    "plan": layer("sql catalog functions", third="sqlglot"),
     "project": layer("sql catalog stores plan", third="sqlglot"),
     "observation": layer("catalog project"),
     "spark": layer(
-        "catalog files plan",
+        "catalog files functions plan",
         third="pyspark py4j pyarrow numpy pybase64 sqlglot orjson",
         inside="boto3 botocore urllib3 psycopg2 adbc_driver_manager",
         typing="pyarrow",

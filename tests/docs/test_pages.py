@@ -14,7 +14,7 @@ from ds_dagster.catalog.properties.spec import property_index
 from ds_dagster.cli.main import COMMANDS, cli, run
 from ds_dagster.conditions import CONDITIONS
 from ds_dagster.demo import data, model
-from ds_dagster.plan.functions.table import FUNCTIONS, KNOWN_LATER
+from ds_dagster.functions.table import FUNCTIONS, KNOWN_LATER
 from ds_dagster.project.load import load_project
 from ds_dagster.runtime.journals.states import LEGAL
 from ds_dagster.settings import load_settings

@@ -6,11 +6,11 @@ import pytest
 from sqlglot import exp
 
 from ds_dagster.datatypes import DataType
+from ds_dagster.functions.function import FAMILIES
+from ds_dagster.functions.table import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
 from ds_dagster.plan.expressions.arithmetic import CASTS, arithmetic_type, can_cast, widens
 from ds_dagster.plan.expressions.binder import BOUND_NODES
 from ds_dagster.plan.expressions.printing import expression_text
-from ds_dagster.plan.functions.function import FAMILIES
-from ds_dagster.plan.functions.table import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
 from ds_dagster.plan.nodes.rows import Project
 from ds_dagster.sql.script import parse_type
 from tests.plan.conftest import Compile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ds_dagster.plan.functions.java_regex import judge
+from ds_dagster.functions.java_regex import judge
 
 REFUSED = (
     "a**", "a{2}*", "a|*", "(*a)", "a{", "{", "a{,3}", "a{2,1}", "[]", "[^]", "[[a]", "\\xg", "\\u12", "\\p{L", "\\c",

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ds_dagster.errors import DsError
-from ds_dagster.plan.functions.table import FUNCTIONS
+from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.project.load import Project, compile_texts
 from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import bind_question

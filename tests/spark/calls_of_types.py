@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ds_dagster.functions.function import FAMILIES, Signature
+from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.plan.expressions.calls import UNITS
-from ds_dagster.plan.functions.function import FAMILIES, Signature
-from ds_dagster.plan.functions.table import FUNCTIONS
 from ds_dagster.sql.script import parse_type
 
 PRIMITIVES = (

@@ -8,9 +8,9 @@ import pytest
 from pyspark.errors import IllegalArgumentException, PySparkException
 from pyspark.sql import functions as sf
 
+from ds_dagster.functions.java_regex import judge
+from ds_dagster.functions.json_path import PathError, canonical
 from ds_dagster.plan.expressions.constants import NO_PATTERN_LETTERS, NO_SPARK_LENGTHS, NO_SPARK_LETTERS
-from ds_dagster.plan.functions.java_regex import judge
-from ds_dagster.plan.functions.json_path import PathError, canonical
 from tests.plan.test_java_regex import ACCEPTED, REFUSED
 
 PARTS = (

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
+from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.plan.binding.derived_aggregates import DERIVED
 from ds_dagster.plan.expressions.binder import BOUND_NODES
-from ds_dagster.plan.functions.table import FUNCTIONS
 from ds_dagster.plan.nodes.application import Bundle
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.project.load import compile_texts

@@ -116,7 +116,7 @@ def _entities(session: Session, statement: ListObjects) -> list[Row]:
 
 def _functions(session: Session, _: ListObjects) -> list[Row]:
     """The dialect's and the user's."""
-    from ds_dagster.plan.functions.table import FUNCTIONS
+    from ds_dagster.functions.table import FUNCTIONS
 
     return [
         {

@@ -19,7 +19,7 @@ from ds_dagster.plan.binding.applications import together
 from ds_dagster.plan.binding.binder import bind_query, bind_virtual
 from ds_dagster.plan.binding.sources import World
 from ds_dagster.plan.binding.virtual import VirtualRelation
-from ds_dagster.plan.functions.user_calls import check_names
+from ds_dagster.plan.expressions.user_calls import check_names
 from ds_dagster.plan.graph import (
     QueryNode,
     dependencies,

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, INTEGER, VARCHAR, ArrayType, is_orderable
+from ds_dagster.functions.function import FAMILIES
+from ds_dagster.functions.json_texts import JSON_TEXTS
+from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed
 from ds_dagster.plan.expressions.bound_trees import converted
 from ds_dagster.plan.expressions.calls import bound_aggregate, distinct_argument
-from ds_dagster.plan.functions.function import FAMILIES
-from ds_dagster.plan.functions.json_texts import JSON_TEXTS
-from ds_dagster.plan.functions.table import FUNCTIONS
 from ds_dagster.plan.nodes.aggregate import AggregateFunction
 
 PERCENTILES = frozenset({"PERCENTILE", "PERCENTILE_DISC"})

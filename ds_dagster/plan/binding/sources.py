@@ -18,6 +18,7 @@ from ds_dagster.catalog.row_log import check_log
 from ds_dagster.catalog.store import StoreKind
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
+from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.plan.binding.first_rows import first_rows
 from ds_dagster.plan.binding.scope import Scope, Source, Visible, visible
@@ -25,7 +26,6 @@ from ds_dagster.plan.binding.virtual import VirtualRelation, find_virtual
 from ds_dagster.plan.checks.joins import check_time, check_weights, in_open_window
 from ds_dagster.plan.expressions.field_names import column_of, field_name, internal_alias, is_total_key
 from ds_dagster.plan.expressions.record_fields import record_fields
-from ds_dagster.plan.functions.table import FUNCTIONS
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.rows import Project
 from ds_dagster.plan.nodes.scan import Scan, SourceTime

@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
+from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.plan.checks.row_errors import expressions_of
-from ds_dagster.plan.functions.table import FUNCTIONS
 from ds_dagster.plan.nodes.application import Virtual
 from ds_dagster.plan.nodes.delta import Fold, appends_only
 from ds_dagster.plan.nodes.node import Node

@@ -2,7 +2,7 @@
 
 A bound tree holds only the node classes of :data:`BOUND_NODES`. ``exp.Column`` has one quoted identifier, the
 internal name of a field; a function call is ``exp.Anonymous`` whose ``this`` is a key of
-``plan.functions.FUNCTIONS``, one of the user's
+``ds_dagster.functions.table.FUNCTIONS``, one of the user's
 :class:`~ds_dagster.sql.expressions.UserCall`; ``||`` has become CONCAT, ``%`` MOD, ``col['field']`` a
 :class:`~ds_dagster.sql.expressions.FieldAccess`; a division of whole numbers is ``exp.IntDiv`` (truncates); CASE has
 no subject; ``exp.Bracket`` indexes an ARRAY (from 1, NULL outside) or a MAP;

@@ -21,16 +21,16 @@ from ds_dagster.datatypes import (
     is_hashable,
 )
 from ds_dagster.errors import DsError
+from ds_dagster.functions.function import FAMILIES, Function, Signature
+from ds_dagster.functions.table import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
+from ds_dagster.functions.times import EXTRACT_UNITS, TIME_UNITS
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, conjunction, widened
 from ds_dagster.plan.expressions.constants import checked
 from ds_dagster.plan.expressions.printing import expression_text
 from ds_dagster.plan.expressions.record_fields import FIELDS, ORDER_FIELD
-from ds_dagster.plan.functions.function import FAMILIES, Function, Signature
-from ds_dagster.plan.functions.table import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
-from ds_dagster.plan.functions.times import EXTRACT_UNITS, TIME_UNITS
-from ds_dagster.plan.functions.user_calls import bind_user_call, user_names
+from ds_dagster.plan.expressions.user_calls import bind_user_call, user_names
 from ds_dagster.plan.nodes.aggregate import AggregateCall, AggregateFunction
 from ds_dagster.plan.nodes.node import BoundExpression
 

@@ -12,10 +12,10 @@ from zoneinfo import available_timezones
 from sqlglot import exp
 
 from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar
+from ds_dagster.functions.java_regex import judge
+from ds_dagster.functions.json_path import PathError, canonical
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.bound_trees import Typed
-from ds_dagster.plan.functions.java_regex import judge
-from ds_dagster.plan.functions.json_path import PathError, canonical
 
 if TYPE_CHECKING:
     from ds_dagster.plan.expressions.binder import ExpressionBinder

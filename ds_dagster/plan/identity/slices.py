@@ -26,7 +26,7 @@ from ds_dagster.catalog.secret import SecretDefinition, named_secrets
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.diagnostics import Span
 from ds_dagster.names import QualifiedName
-from ds_dagster.plan.functions.user_calls import called
+from ds_dagster.plan.expressions.user_calls import called
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.script import parse_statement

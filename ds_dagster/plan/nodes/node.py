@@ -2,7 +2,7 @@
 
 Expressions are sqlglot trees after binding (:class:`BoundExpression`): every column is ``exp.Column`` with one quoted
 identifier, the *internal* name of a field of the node's input (scan fields are ``alias$column``), every function call
-is ``exp.Anonymous`` whose ``this`` is a key of ``plan/functions/table.py``, everything else is one of the node classes
+is ``exp.Anonymous`` whose ``this`` is a key of ``functions/table.py``, everything else is one of the node classes
 ``plan/expressions/binder.py`` lists. So a printer needs no scope.
 """
 

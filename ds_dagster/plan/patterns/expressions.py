@@ -13,13 +13,13 @@ from typing import cast
 from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, TIMESTAMP_LTZ, DataType
+from ds_dagster.functions.function import FAMILIES
+from ds_dagster.functions.table import FUNCTIONS, find_function
 from ds_dagster.plan.binding.scope import Scope
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column
 from ds_dagster.plan.expressions.calls import AGGREGATES
 from ds_dagster.plan.expressions.field_names import own_field
 from ds_dagster.plan.expressions.printing import expression_text
-from ds_dagster.plan.functions.function import FAMILIES
-from ds_dagster.plan.functions.table import FUNCTIONS, find_function
 from ds_dagster.plan.nodes.match import MatchFunction, MatchValue
 from ds_dagster.plan.nodes.node import BoundExpression
 

@@ -10,11 +10,11 @@ from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, is_primitive
 from ds_dagster.errors import error
+from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.plan.binding.scope import Scope, Source, visible
 from ds_dagster.plan.checks.joins import check_rows
 from ds_dagster.plan.expressions.binder import ExpressionBinder
 from ds_dagster.plan.expressions.field_names import column_of, field_name
-from ds_dagster.plan.functions.table import FUNCTIONS
 from ds_dagster.plan.nodes.match import Definition, Match, RowOrder, Skip
 from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
 from ds_dagster.plan.nodes.rows import Filter, Project

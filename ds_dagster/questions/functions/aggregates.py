@@ -13,10 +13,10 @@ from typing import Any
 from sqlglot import exp
 
 from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar, is_integer
+from ds_dagster.functions.question import named
+from ds_dagster.functions.values import json_texts
+from ds_dagster.functions.values.casts import EXACT, fitted
 from ds_dagster.plan.binding.derived_aggregates import literal_part
-from ds_dagster.questions.functions import json_texts
-from ds_dagster.questions.functions.calls import named
-from ds_dagster.questions.functions.casts import EXACT, fitted
 
 Computing = Callable[[Callable[..., Any], Sequence[exp.Expression], Sequence[DataType], DataType], exp.Expression]
 """A Python function over arguments of these types, as an expression of a type; it is called with NULLs too."""

@@ -1,4 +1,4 @@
-"""Functions of numbers in questions; the keys are those of ``plan/functions/numeric.py``."""
+"""Functions of numbers in questions; the keys are those of ``functions/numeric.py``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from sqlglot import exp
 
 from ds_dagster.datatypes import DataType, Scalar
-from ds_dagster.questions.functions.calls import Call, Computed, Meaning, Native, native, strict
-from ds_dagster.questions.functions.casts import EXACT, fitted
+from ds_dagster.functions.question import Call, Computed, Meaning, Native, native, strict
+from ds_dagster.functions.values.casts import EXACT, fitted
 
 
 def _quantized(value: Any, digits: int, rounding: str) -> Decimal:

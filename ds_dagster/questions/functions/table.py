@@ -1,4 +1,4 @@
-"""Every function of the dialect in questions; the keys are those of ``plan/functions/table.py`` (a test holds them
+"""Every function of the dialect in questions; the keys are those of ``functions/table.py`` (a test holds them
 equal, and evaluates the examples of each)."""
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from sqlglot import exp
 
 from ds_dagster.datatypes import Scalar
-from ds_dagster.plan.functions.json_texts import JSON_TEXTS
-from ds_dagster.questions.functions import json_texts, times
-from ds_dagster.questions.functions.calls import Call, Computed, Meaning, Native, named, native, nullable, strict
-from ds_dagster.questions.functions.casts import read_moment
+from ds_dagster.functions.json_texts import JSON_TEXTS
+from ds_dagster.functions.question import Call, Computed, Meaning, Native, named, native, nullable, strict
+from ds_dagster.functions.values import json_texts, times
+from ds_dagster.functions.values.casts import read_moment
 from ds_dagster.questions.functions.numeric import NUMBER_FUNCTIONS
 from ds_dagster.questions.functions.texts import TEXT_FUNCTIONS
 

@@ -1,4 +1,4 @@
-"""Functions of texts in questions; the keys are those of ``plan/functions/texts.py``."""
+"""Functions of texts in questions; the keys are those of ``functions/texts.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote_plus, unquote_plus, urlsplit
 
 from sqlglot import exp
 
-from ds_dagster.questions.functions.calls import Computed, Meaning, Native, named, nullable, strict
+from ds_dagster.functions.question import Computed, Meaning, Native, named, nullable, strict
 
 CHARACTER_SETS = frozenset({"utf-8", "utf-16", "utf-16be", "utf-16le", "utf-32", "iso-8859-1", "us-ascii"})
 SHA_BITS: Mapping[int, str] = MappingProxyType({224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"})

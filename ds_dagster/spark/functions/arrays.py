@@ -1,4 +1,4 @@
-"""How Spark computes the functions of ``plan/functions/arrays.py``. Spark gives NULL for a NULL element; here NULL
+"""How Spark computes the functions of ``functions/arrays.py``. Spark gives NULL for a NULL element; here NULL
 is an element like any other."""
 
 from __future__ import annotations

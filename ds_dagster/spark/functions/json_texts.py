@@ -1,4 +1,4 @@
-"""How Spark computes the functions of ``plan/functions/json_texts.py``."""
+"""How Spark computes the functions of ``functions/json_texts.py``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
-from ds_dagster.plan.functions.json_path import JAVA_PATH, LAX
-from ds_dagster.plan.functions.json_texts import JSON_TEXTS
+from ds_dagster.functions.json_path import JAVA_PATH, LAX
+from ds_dagster.functions.json_texts import JSON_TEXTS
 from ds_dagster.spark.functions.calls import Arguments, Scalar, plain
 
 NESTED_TEXT = "^[\\[{]"

@@ -1,4 +1,4 @@
-"""How Spark computes the functions of ``plan/functions/numeric.py``."""
+"""How Spark computes the functions of ``functions/numeric.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Spark computes the functions of the dialect; the keys are those of ``plan/functions/table.py`` (a test holds them
+"""How Spark computes the functions of the dialect; the keys are those of ``functions/table.py`` (a test holds them
 equal).
 
 Where Flink's meaning differs from Spark's, the entry is written out: positions from 0, NULL instead of an empty text,

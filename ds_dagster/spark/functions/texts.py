@@ -1,4 +1,4 @@
-"""How Spark computes the functions of ``plan/functions/texts.py``."""
+"""How Spark computes the functions of ``functions/texts.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Spark computes the functions of ``plan/functions/times.py``."""
+"""How Spark computes the functions of ``functions/times.py``."""
 
 from __future__ import annotations
 

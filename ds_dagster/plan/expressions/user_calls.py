@@ -10,9 +10,9 @@ from sqlglot import exp
 from ds_dagster.catalog.user_function import UserCode, UserFunction
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import error
+from ds_dagster.functions.table import KNOWN_LATER, find_function
 from ds_dagster.plan.expressions.arithmetic import widens
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, widened
-from ds_dagster.plan.functions.table import KNOWN_LATER, find_function
 from ds_dagster.sql.expressions import UserCall
 
 

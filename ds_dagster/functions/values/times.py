@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ds_dagster.questions.functions.casts import in_utc, read_moment, zone_offset
+from ds_dagster.functions.values.casts import in_utc, read_moment, zone_offset
 
 DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
 DATE_PATTERN = "yyyy-MM-dd"

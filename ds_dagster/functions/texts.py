@@ -4,7 +4,7 @@ holds here."""
 from __future__ import annotations
 
 from ds_dagster.datatypes import BIGINT, BOOLEAN, INTEGER, VARBINARY, VARCHAR, ArrayType
-from ds_dagster.plan.functions.function import Function, simple
+from ds_dagster.functions.function import Function, simple
 
 TEXTS = ArrayType(VARCHAR)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ds_dagster.datatypes import BIGINT, DATE, TIMESTAMP, TIMESTAMP_LTZ, VARCHAR, DataType, Scalar
-from ds_dagster.plan.functions.function import Example, Function, last, signature, simple
+from ds_dagster.functions.function import Example, Function, last, signature, simple
 
 TIME_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
 """Units of TIMESTAMPDIFF and TIMESTAMPADD."""

@@ -21,12 +21,12 @@ from ds_dagster.datatypes import (
     decimal,
     is_integer,
 )
-from ds_dagster.plan.functions.arrays import COLLECTION_FUNCTIONS
-from ds_dagster.plan.functions.function import Function, first, signature
-from ds_dagster.plan.functions.json_texts import CONDITIONAL_FUNCTIONS, JSON_FUNCTIONS
-from ds_dagster.plan.functions.numeric import NUMBER_FUNCTIONS
-from ds_dagster.plan.functions.texts import TEXT_FUNCTIONS
-from ds_dagster.plan.functions.times import TIME_FUNCTIONS
+from ds_dagster.functions.arrays import COLLECTION_FUNCTIONS
+from ds_dagster.functions.function import Function, first, signature
+from ds_dagster.functions.json_texts import CONDITIONAL_FUNCTIONS, JSON_FUNCTIONS
+from ds_dagster.functions.numeric import NUMBER_FUNCTIONS
+from ds_dagster.functions.texts import TEXT_FUNCTIONS
+from ds_dagster.functions.times import TIME_FUNCTIONS
 
 
 def _sum(types: Sequence[DataType]) -> DataType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ds_dagster.datatypes import BIGINT, DOUBLE, INTEGER, MAX_DECIMAL_PRECISION, VARCHAR, DataType, Scalar, decimal
-from ds_dagster.plan.functions.function import DigitsRule, Function, first, simple
+from ds_dagster.functions.function import DigitsRule, Function, first, simple
 
 
 def _whole(types: Sequence[DataType]) -> DataType:

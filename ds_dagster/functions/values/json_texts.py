@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
-from ds_dagster.questions.functions.casts import double_text, in_utc
+from ds_dagster.functions.values.casts import double_text, in_utc
 
 ABSENT = object()
 _STEP = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]|\[(\d+)\]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR, ArrayType, DataType, MapType, StructField, StructType
-from ds_dagster.plan.functions.function import Example, Function, element, first, signature, simple
+from ds_dagster.functions.function import Example, Function, element, first, signature, simple
 
 
 def _map(types: Sequence[DataType]) -> MapType:

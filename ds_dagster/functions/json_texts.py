@@ -4,7 +4,7 @@ Names and meanings are Flink SQL's."""
 from __future__ import annotations
 
 from ds_dagster.datatypes import BOOLEAN, VARCHAR
-from ds_dagster.plan.functions.function import Example, Function, first, last, signature, simple
+from ds_dagster.functions.function import Example, Function, first, last, signature, simple
 
 JSON_TEXTS = frozenset(
     ("JSON_OBJECT", "JSON_OBJECT_ABSENT", "JSON_ARRAY", "JSON_ARRAY_NULL", "JSON_STRING", "JSON_QUERY", "JSON_QUOTE")

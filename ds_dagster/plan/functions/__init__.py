@@ -1,1 +1,0 @@
-"""The functions of the dialect: signature, type of the result, meaning."""
