@@ -11,7 +11,7 @@ An answer is ``NULL``, ``ERROR`` (the row fails) or the value's text: texts in q
 else as CAST to VARCHAR gives it in Flink.
 
 An engine is plugged in as a function from expressions to answers, see :data:`Engine`, and
-``tests/spark/test_scalars.py`` for Spark.
+``tests/spark/functions/test_scalars.py`` for Spark.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 SECRETS = sorted(spec.name for spec in PROPERTIES if spec.secret)
 MARK = "mrkd5e1c"
 COMMAND = "import sys; from ds_dagster.cli.main import run; sys.exit(run(sys.argv[1:]))"
-STEP = ROOT / "tests" / "runtime" / "step_process.py"
+STEP = ROOT / "tests" / "engine" / "step_process.py"
 CLOSED = "127.0.0.1:1"
 SOURCES = f"""
 CREATE SCHEMA_REGISTRY plain_sr WITH ('type' = CONFLUENT, 'uris' = 'http://{CLOSED}',

@@ -1,0 +1,321 @@
+"""The real engine over a real broker: lag, lost records, topics and brokers that go away under running jobs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ds_dagster.local.servers import down, up
+from ds_dagster.project.load import Project, load_project
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.engine import stop_engine
+from ds_dagster.runtime.status import JobStatus
+from ds_dagster.settings import Settings, load_settings
+from tests.engine.test_spark_engine import WAIT, deadline
+from tests.engines import SHORT_LIVED
+
+pytestmark = [pytest.mark.servers, pytest.mark.spark]
+HOUR = 3_600_000
+SQL = """
+CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'localhost:9092');
+CREATE STREAM backlog (n BIGINT) WITH ('store'='k', 'topic'='backlog', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1, 'kafka.topic.message.timestamp.type'='CreateTime', 'kafka.topic.retention.ms'='-1');
+CREATE STREAM slow AS SELECT n FROM backlog WITH ('max.records.per.batch'=2);
+CREATE STREAM cut (n BIGINT) WITH ('store'='k', 'topic'='cut', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM skipping AS SELECT n FROM cut WITH ('source.data.loss'='skip');
+CREATE STREAM doomed (n BIGINT) WITH ('store'='k', 'topic'='doomed', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM reader AS SELECT n FROM doomed;
+CREATE STREAM poisoned (n BIGINT) WITH ('store'='k', 'topic'='poisoned', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM passed AS SELECT n FROM poisoned;
+CREATE STREAM old (n BIGINT) WITH ('store'='k', 'topic'='old', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM again AS SELECT n FROM old;
+CREATE FUNCTION twice(n BIGINT) RETURNS BIGINT LANGUAGE PYTHON WITH ('module' = 'functions.numbers');
+CREATE STREAM numbers (n BIGINT) WITH ('store'='k', 'topic'='numbers', 'value.format'='json', 'topic.partitions'=1,
+  'topic.replicas'=1);
+CREATE STREAM doubled AS SELECT twice(n) AS n FROM numbers
+  WITH ('source.deserialization.error.handling'='IGNORE_AND_LOG', 'source.deserialization.error.log.topic'='wrong');
+"""
+TWICE = "from functions.factor import FACTOR\n\n\ndef twice(n):\n    return n * FACTOR\n"
+
+
+class House:
+    """One project with a broker and an engine."""
+
+    def __init__(self, root: Path, sql: str = SQL) -> None:
+        (root / "sql").mkdir()
+        (root / "sql" / "all.sql").write_text(sql)
+        (root / "ds.toml").write_text('store = "k"\n[engine]\ncores = 2\nmemory = "600m"\n[spark]\n' + SHORT_LIVED)
+        (root / "functions").mkdir()
+        (root / "functions" / "numbers.py").write_text(TWICE)
+        (root / "functions" / "factor.py").write_text("FACTOR = 2\n")
+        self.root = root
+        self.bootstrap = str(up(root / ".ds", only=["kafka"]).kafka)
+        self.settings: Settings = load_settings(root)
+        self.project: Project = load_project(root, settings=self.settings, strict=True)
+        self.control = Control.open(self.settings)
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def run(self, name: str, action: Any = "ensure") -> JobStatus:
+        self.control.ensure_engine(WAIT)
+        (asked,) = self.control.ensure(self.project, [name], action, "test", allow=["duplicates"])
+        (found,) = self.control.wait([name], {name: asked.generation}, WAIT)
+        return found
+
+    def stop(self, name: str) -> None:
+        (asked,) = self.control.stop([name], "test")
+        (found,) = self.control.wait([name], {name: asked.generation}, WAIT)
+        assert found.state == "STOPPED"
+
+    def send(self, topic: str, first: int, last: int, at: int | None = None) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        more: dict[str, Any] = {} if at is None else {"timestamp": at}
+        for n in range(first, last):
+            producer.produce(topic, json.dumps({"n": n}).encode(), **more)
+        assert producer.flush(30) == 0
+
+    def produce(self, topic: str, *values: bytes) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for value in values:
+            producer.produce(topic, value)
+        assert producer.flush(30) == 0
+
+    def ends(self, topic: str) -> tuple[int, int]:
+        """First and next offset of a topic with one partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test"})
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        consumer.close()
+        return low, high
+
+    def read(self, topic: str, count: int) -> list[Any]:
+        """The first committed values of a topic with one partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        found: list[Any] = []
+        with deadline() as over:
+            while len(found) < count:
+                over()
+                message = consumer.poll(1.0)
+                if message is not None and message.error() is None:
+                    found.append(json.loads(message.value() or b"null"))
+        consumer.close()
+        return found
+
+    def ps(self, name: str) -> dict[str, Any]:
+        ran = subprocess.run(
+            [str(Path(sys.executable).with_name("ds")), "ps", "--json", "--project", str(self.root)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return next(job for job in json.loads(ran.stdout)["jobs"] if job["name"] == name)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    made = House(tmp_path_factory.mktemp("project"))
+    yield made
+    stop_engine(made.settings, 60, kill=True)
+    down(made.root / ".ds")
+
+
+def test_lag_is_the_age_of_the_oldest_record_that_waits(house: House) -> None:
+    for name in ("slow", "skipping", "reader"):
+        assert house.run(name).state == "RUNNING"
+    house.send("backlog", 0, 20_000, at=int(time.time() * 1000) - HOUR)
+    with deadline() as over:
+        while not (status := house.control.status("slow")).lag_seconds:
+            assert status.state == "RUNNING"
+            over()
+    assert status.lag_records
+    assert HOUR / 1000 <= status.lag_seconds < HOUR / 1000 + WAIT
+    told = house.ps("slow")
+    assert told["lag_seconds"] == 0.0 or told["lag_seconds"] >= HOUR / 1000
+    (source,) = told["details"]["sources"].values()
+    assert source["lost_records"] == 0
+    house.stop("slow")
+
+
+def test_what_was_skipped_is_counted_and_told(house: House) -> None:
+    assert house.run("skipping").state == "RUNNING"
+    house.send("cut", 0, 10)
+    with deadline() as over:
+        while house.control.status("skipping").rows < 10:
+            over()
+    house.stop("skipping")
+    house.send("cut", 10, 30)
+    admin = house.admin()
+    for future in admin.delete_records([TopicPartition("cut", 0, 25)]).values():
+        future.result(20)
+    assert house.run("skipping").state == "RUNNING"
+    with deadline() as over:
+        while (told := house.ps("skipping"))["rows"] < 5:
+            over()
+    assert (told["state"], told["rows"], told["lost_records"]) == ("RUNNING", 5, 15)
+    assert told["details"]["sources"]["default_public_cut"]["lost"] == "cut/0 10-24"
+    log = house.control.log_path("skipping").read_text()
+    assert "WARNING 15 records were gone before they were read, and skipped (default_public_cut: cut/0 10-24)" in log
+    house.stop("skipping")
+
+
+def test_a_topic_made_anew_under_a_running_job_ends_it(house: House) -> None:
+    assert house.run("reader").state == "RUNNING"
+    house.send("doomed", 0, 10)
+    with deadline() as over:
+        while house.control.status("reader").rows < 10:
+            over()
+    admin = house.admin()
+    admin.delete_topics(["doomed"])["doomed"].result(20)
+    with deadline() as over:
+        while "doomed" in admin.list_topics(timeout=10).topics:
+            over()
+    admin.create_topics([NewTopic("doomed", 1, 1)])["doomed"].result(20)
+    with deadline() as over:
+        while (status := house.control.status("reader")).state != "FAILED":
+            over()
+    assert status.condition in ("INPUT_RECREATED", "INPUT_LOST"), status
+    house.send("doomed", 100, 150)
+    again = house.run("reader")
+    assert (again.state, again.condition) == ("FAILED", "INPUT_RECREATED")
+    assert house.run("reader", "reset").state == "RUNNING"
+    with deadline() as over:
+        while house.control.status("reader").rows < 50:
+            over()
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_away_for_half_a_minute(house: House) -> None:
+    """Healed by the client, or backed off and started again; nothing is lost or doubled."""
+    assert house.run("reader", "reset").state == "RUNNING"
+    house.send("doomed", 900, 910)
+    with deadline() as over:
+        while 909 not in read(house, "reader"):
+            over()
+    before = len(read(house, "reader"))
+    down(house.root / ".ds", only=["kafka"])
+    gone = time.monotonic()
+    states = set()
+    with deadline() as over:
+        while time.monotonic() - gone < 30:
+            states.add(house.control.status("reader").state)
+            over()
+    assert states <= {"RUNNING", "BACKING_OFF", "STARTING"}, states
+    up(house.root / ".ds", only=["kafka"])
+    house.send("doomed", 1000, 1020)
+    with deadline() as over:
+        while len(read(house, "reader")) < before + 20:
+            over()
+    assert house.control.status("reader").state == "RUNNING"
+    assert sorted(read(house, "reader"))[-20:] == list(range(1000, 1020))
+
+
+def read(house: House, topic: str) -> list[int]:
+    from ds_dagster.stores.kafka.admin import KafkaAdmin
+
+    admin = KafkaAdmin("k", {"bootstrap.servers": house.bootstrap})
+    try:
+        found = admin.records(topic, from_beginning=True, limit=100_000, stopped=lambda: False)
+        return [json.loads(record.value or b"null")["n"] for record in found]
+    finally:
+        admin.close()
+
+
+def test_bad_records_go_into_a_topic_that_the_job_makes_and_functions_of_the_project_run(house: House) -> None:
+    assert house.run("doubled").state == "RUNNING"
+    house.send("numbers", 0, 3)
+    producer = Producer({"bootstrap.servers": house.bootstrap})
+    producer.produce("numbers", b"no number", key=b"k")
+    assert producer.flush(30) == 0
+    house.send("numbers", 3, 4)
+    assert house.read("doubled", 4) == [{"n": 0}, {"n": 2}, {"n": 4}, {"n": 6}]
+    (bad,) = house.read("wrong", 1)
+    told = {name: bad[name] for name in ("query", "store", "entity", "partition", "offset")}
+    assert told == {"query": "doubled", "store": "k", "entity": "numbers", "partition": "0", "offset": "3"}
+    assert [base64.b64decode(bad[part]) for part in ("key", "value")] == [b"k", b"no number"]
+    with deadline() as over:
+        while house.ps("doubled")["bad_records"] != 1:
+            over()
+    house.stop("doubled")
+
+
+def ds(house: House, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("ds")), *arguments, "--project", str(house.root)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+
+def failed_at(house: House, name: str) -> tuple[JobStatus, list[str]]:
+    """A job that has failed at a record, and the command its hint says."""
+    with deadline() as over:
+        while (status := house.control.status(name)).state != "FAILED":
+            over()
+    command = status.hint.partition("`ds ")[2].partition("`")[0]
+    return status, shlex.split(command)
+
+
+def test_one_record_that_cannot_be_read_is_passed_and_no_other_row_is_lost_or_doubled(house: House) -> None:
+    assert house.run("passed").state == "RUNNING"
+    assert "SKIP_WITHOUT_RECORD" in ds(house, "skip", "passed", "--partition", "0", "--offset", "3").stderr
+    house.send("poisoned", 0, 3)
+    house.produce("poisoned", b"{broken", b"{broken too")
+    house.send("poisoned", 3, 6)
+    status, command = failed_at(house, "passed")
+    assert status.condition == "BAD_RECORD"
+    assert command == ["skip", "passed", "--partition", "0", "--offset", "3"]
+    for wrong in (["--partition", "1", "--offset", "3"], ["--partition", "0", "--offset", "4"]):
+        refused = ds(house, "skip", "passed", *wrong)
+        assert refused.returncode == 1
+        assert "ds skip passed --partition 0 --offset '3'" in refused.stderr
+    ds(house, *command, "--reason", "ticket 7")
+    status, command = failed_at(house, "passed")
+    assert command[-1] == "4"
+    asked = next(moved for moved in house.control.transitions("passed") if moved.kind == "desired")
+    assert asked.reason == "skip of record 3 of partition 0 of k.poisoned: ticket 7"
+    assert asked.actor.startswith("ds (")
+    stop_engine(house.settings, 60, kill=True)  # no engine: the next one goes on behind the record
+    assert ds(house, *command, "--no-wait").returncode == 0
+    again = ds(house, *command, "--json")
+    assert (again.returncode, json.loads(again.stdout)["outcome"]) == (0, "nothing")
+    assert sorted(row["n"] for row in house.read("passed", 6)) == list(range(6))
+    stop_engine(house.settings, 60, kill=True)
+    house.control.ensure_engine(WAIT)
+    house.send("poisoned", 6, 8)
+    assert sorted(row["n"] for row in house.read("passed", 8)) == list(range(8))
+    assert house.control.status("passed").checkpoint_version == 1
+    house.stop("passed")
+
+
+def test_a_reset_from_now_and_one_that_empties_write_no_row_twice(house: House) -> None:
+    assert house.run("again").state == "RUNNING"
+    house.send("old", 0, 3)
+    assert sorted(row["n"] for row in house.read("again", 3)) == [0, 1, 2]
+    assert "RESET_WOULD_DOUBLE" in ds(house, "reset", "again").stderr
+    now = ds(house, "reset", "again", "--from", "now")
+    assert now.returncode == 0, now.stderr
+    assert "from now" in now.stderr
+    house.send("old", 3, 5)
+    assert sorted(row["n"] for row in house.read("again", 5)) == [0, 1, 2, 3, 4]
+    emptied = ds(house, "reset", "again", "--empty")
+    assert emptied.returncode == 0, emptied.stderr
+    low, _ = house.ends("again")
+    assert low > 0, "its former records are deleted"
+    assert sorted(row["n"] for row in house.read("again", 5)) == [0, 1, 2, 3, 4]
+    stop_engine(house.settings, 60, kill=True)
+    house.control.ensure_engine(WAIT)
+    house.send("old", 5, 6)
+    assert sorted(row["n"] for row in house.read("again", 6)) == [0, 1, 2, 3, 4, 5]
+    assert house.control.status("again").checkpoint_version == 3
+    house.stop("again")

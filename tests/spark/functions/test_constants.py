@@ -1,0 +1,71 @@
+"""What is said of constants without Java, asked of Java and Spark: nothing valid is refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from pyspark.errors import IllegalArgumentException, PySparkException
+from pyspark.sql import functions as sf
+
+from ds_dagster.functions.java_regex import judge
+from ds_dagster.functions.json_path import PathError, canonical
+from ds_dagster.plan.expressions.constants import NO_PATTERN_LETTERS, NO_SPARK_LENGTHS, NO_SPARK_LETTERS
+from tests.plan.functions.test_java_regex import ACCEPTED, REFUSED
+
+PARTS = (
+    "a", "b", "7", ".", "\\d", "\\w", "\\(", "[", "]", "^", "-", "&&", "(", ")", "(?:", "(?i)", "(?=", "(?<n>", "*",
+    "+", "?", "{2}", "{", "}", "|", "$", "\\", "\\Q", "\\E", "\\b", "\\p{L}", "\\x41", "{2,3}", "\\1", " ", ",", "(?!",
+    "(?>",
+)  # fmt: skip
+PATHS = {
+    "$": True, "$.a": True, "lax $.a": True, "$.a[0]": True, "$['a b']": True, '$["a"]': True, "$.ü": True,
+    "$.a-b": True, "$.a['b']": True, "$[ 0 ]": True, "": False, "a.b": False, "$..b": False, "$.a[-1]": False,
+    "$[": False, "$.*": False, "strict $.a": False, "$.a[?(@.b)]": False,
+}  # fmt: skip
+
+
+def test_java_says_the_same_of_known_expressions(spark):
+    assert {text: valid(spark, text) for text in (*REFUSED, *ACCEPTED)} == {
+        **dict.fromkeys(REFUSED, False), **dict.fromkeys(ACCEPTED, True), "(?x) (a": False,
+    }  # fmt: skip
+
+
+def test_no_expression_is_refused_that_java_takes(spark):
+    chance = random.Random(13)
+    texts = ["".join(chance.choices(PARTS, k=chance.randint(1, 7))) for _ in range(3000)]
+    refused = [text for text in texts if judge(text)[0]]
+    assert len(refused) > 1000
+    assert [text for text in refused if valid(spark, text)] == []
+
+
+def valid(spark, text: str) -> bool:
+    try:
+        spark._jvm.java.util.regex.Pattern.compile(text)
+    except IllegalArgumentException:
+        return False
+    return True
+
+
+def test_java_knows_none_of_the_letters_that_are_refused(spark):
+    for letter in NO_PATTERN_LETTERS:
+        for java in (spark._jvm.java.time.format.DateTimeFormatter.ofPattern, spark._jvm.java.text.SimpleDateFormat):
+            with pytest.raises(IllegalArgumentException, match=r"(?i)illegal|unknown pattern letter"):
+                java(letter)
+
+
+def test_spark_writes_none_of_the_patterns_that_are_refused(spark):
+    for pattern in (*sorted(NO_SPARK_LETTERS), *NO_SPARK_LENGTHS):
+        with pytest.raises(PySparkException):
+            spark.range(1).select(sf.date_format(sf.timestamp_seconds("id"), pattern)).collect()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_spark_reads_every_path_that_is_accepted(spark, path):
+    if not PATHS[path]:
+        with pytest.raises(PathError):
+            canonical(path)
+        return
+    text = '{"a b": 1, "a": [{"b": 1}], "ü": 2, "a-b": 3}'
+    made = sf.call_function("variant_get", sf.parse_json(sf.lit(text)), sf.lit(canonical(path)), sf.lit("variant"))
+    assert len(spark.range(1).select(sf.to_json(made)).collect()) == 1
