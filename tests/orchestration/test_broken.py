@@ -10,7 +10,7 @@ import pytest
 from ds_dagster.errors import ProjectError
 from ds_dagster.orchestration import DsProject, build_ds_definitions
 from tests.orchestration.conftest import STORES, STREAMS, Bench, checks, failure_text, key, write_project
-from tests.orchestration.test_sensor import Sensor, verdicts
+from tests.orchestration.health.test_sensor import Sensor, verdicts
 
 BROKEN = """
 -- Wrong column.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ds_dagster.orchestration.events import status_metadata
-from tests.orchestration.test_checks import status
+from tests.orchestration.health.test_checks import status
 
 
 def test_sources_tell_what_no_sum_holds() -> None:

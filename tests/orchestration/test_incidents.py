@@ -18,7 +18,7 @@ from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.records import Transition
 from tests.orchestration.conftest import Bench, checks, key, materialized
-from tests.orchestration.test_sensor import Sensor, names, verdicts
+from tests.orchestration.health.test_sensor import Sensor, names, verdicts
 
 
 @pytest.fixture

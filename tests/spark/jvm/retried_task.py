@@ -1,7 +1,7 @@
 """A process of its own whose Spark tries a task four times: one task fails after it has sent its rows.
 
-Arguments: the broker, the topic that is read, the topic that is written, ``stream`` or ``batches``, a folder. Prints the
-condition the first run ends with; the second run ends well.
+Arguments: the broker, the topic that is read, the topic that is written, ``stream`` or ``batches``, a folder. Prints
+the condition the first run ends with; the second run ends well.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
 from ds_dagster.jars import driver_jars
 from ds_dagster.settings import EngineSettings, Settings
-from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.faults import classify
 from ds_dagster.spark.jvm import KAFKA_SINK, operators
-from ds_dagster.spark.session import build_session
+from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.queries.sink_account import Account
+from ds_dagster.spark.session import build_session
 
 JOB = "retried"
 

@@ -1,4 +1,4 @@
-"""Alarms of many keys behind one timer: every key is looked at when time reaches its moment, neither before nor twice."""
+"""Alarms of many keys behind one timer: each key is looked at once, when time reaches its moment."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ STEPS = (1, 3, 40, 41, 60, 3600, 90_000, 90_001, 4_000_000, 90_000_000)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_every_row_leaves_in_the_first_batch_behind_its_moment(
-    lab: Any, memory: Callable[[], Any], seed: int
-) -> None:
+def test_every_row_leaves_in_the_first_batch_behind_its_moment(lab: Any, memory: Callable[[], Any], seed: int) -> None:
     """Keys come once and are silent then, so that nothing but their alarm can let their rows go."""
     chance = random.Random(seed)
     source = memory()

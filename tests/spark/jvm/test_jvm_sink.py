@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 
 from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
 from ds_dagster.errors import DsError
-from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.jvm import KAFKA_SINK, operator_error
+from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.queries.sink_account import Account
 from tests.spark.conftest import Disk
 

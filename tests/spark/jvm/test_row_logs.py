@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from ds_dagster.spark.jvm import NO_REPLAY, operator_error
+from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
 from tests.spark.jvm.test_jvm_sink import fill, ids, remove_batches, run, source, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]

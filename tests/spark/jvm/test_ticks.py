@@ -11,8 +11,8 @@ from pyspark.sql import functions as fn
 
 from ds_dagster.errors import UserError
 from ds_dagster.spark.clocks.config import ClockConfig, InputTime
-from ds_dagster.spark.jvm import operator_error, operators
 from ds_dagster.spark.clocks.ticks import carry_time, with_ticks
+from ds_dagster.spark.jvm import operator_error, operators
 
 pytestmark = pytest.mark.spark
 SECOND = 1_000_000

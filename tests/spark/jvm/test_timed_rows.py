@@ -1,5 +1,5 @@
-"""What operators keep of a key, without Spark around: random operations on rows in buckets give what a plain sorted list
-gives, and nothing stays in the store; what earlier versions wrote is read on."""
+"""What operators keep of a key, without Spark around: random operations on rows in buckets give what a plain sorted
+list gives, and nothing stays in the store; what earlier versions wrote is read on."""
 
 from __future__ import annotations
 

@@ -1,0 +1,50 @@
+"""Tests live in the folder of what they test, and no folder of them is long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.architecture.trees import PACKAGE, ROOT
+
+TESTS = ROOT / "tests"
+DATA = ("cases", "fixtures")
+"""Folders of SQL and tables, in folders of their own."""
+OWN = {
+    "architecture": "rules over the package's texts",
+    "browser": "a tier",
+    "conformance": "a tier",
+    "docs": "the pages of docs/",
+    "e2e": "a tier",
+    "e2e/sql": "the statements of that tier",
+    "nexmark": "benchmarks/nexmark",
+    "spark/jvm": "the Java sources of jvm/",
+    "spark/records/avro": "one format of spark/records",
+    "spark/records/protobuf": "one format of spark/records",
+}
+"""Folders below tests/ that are no folder of the package, and what they test."""
+LONGEST = 20
+
+
+def folders() -> list[Path]:
+    below = [path for path in TESTS.rglob("*") if path.is_dir() and path.name != "__pycache__"]
+    return [TESTS, *(path for path in below if path.relative_to(TESTS).parts[0] not in DATA)]
+
+
+def strays(names: list[str]) -> list[str]:
+    """Names of folders that neither the package nor the list has."""
+    return [name for name in names if name not in OWN and not (PACKAGE / name).is_dir()]
+
+
+def test_every_folder_of_tests_is_a_folder_of_the_package_or_listed() -> None:
+    names = [path.relative_to(TESTS).as_posix() for path in folders() if list(path.glob("*.py"))]
+    assert not strays(names)
+    assert not [name for name in OWN if not (TESTS / name).is_dir()], "remove what is not there from the list"
+
+
+def test_a_stray_folder_would_be_found() -> None:
+    assert strays(["stores/kafka", "spark/jvm", "things", "stores/things"]) == ["things", "stores/things"]
+
+
+def test_no_folder_of_tests_is_long() -> None:
+    sizes = {path.relative_to(ROOT).as_posix(): len(list(path.glob("*.py"))) for path in folders()}
+    assert not {name: size for name, size in sizes.items() if size > LONGEST}, "give it folders"
