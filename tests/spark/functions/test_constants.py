@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 from ds_dagster.functions.java_regex import judge
 from ds_dagster.functions.json_path import PathError, canonical
 from ds_dagster.plan.expressions.constants import NO_PATTERN_LETTERS, NO_SPARK_LENGTHS, NO_SPARK_LETTERS
-from tests.plan.functions.test_java_regex import ACCEPTED, REFUSED
+from tests.functions.test_java_regex import ACCEPTED, REFUSED
 
 PARTS = (
     "a", "b", "7", ".", "\\d", "\\w", "\\(", "[", "]", "^", "-", "&&", "(", ")", "(?:", "(?i)", "(?=", "(?<n>", "*",
