@@ -94,8 +94,7 @@ class House:
 
     def topic(self, name: str, settings: Mapping[str, str] | None = None, *, partitions: int = 2) -> str:
         """Create a topic."""
-        from confluent_kafka.admin import AdminClient
-        from confluent_kafka.cimpl import NewTopic
+        from confluent_kafka.admin import AdminClient, NewTopic
 
         made = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})

@@ -59,12 +59,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "see the detail; the job retries",
     ),
     Condition(
-        "KINESIS_STREAM_NOT_ACTIVE",
-        "external",
-        "Kinesis stream {stream} is {status} after {seconds} s",
-        "wait until it is ACTIVE, then try again",
-    ),
-    Condition(
         "KINESIS_RANGE_TRIMMED",
         "user",
         "{missing} of {expected} records of shard {shard} of stream {stream} between {after} and {until} are gone",

@@ -35,7 +35,6 @@ NOT_TESTED: dict[str, str] = {
     "OPERATOR_SETTINGS": BETWEEN_OURS,
     "WEIGHT_NEGATIVE": BETWEEN_OURS,
     "KAFKA_TRANSACTION_TIMEOUT": RARE_SERVER,
-    "KINESIS_STREAM_NOT_ACTIVE": RARE_SERVER,
     "ENGINE_NOT_STOPPED": SLOW_PROCESS,
     "ENGINE_START_SLOW": SLOW_PROCESS,
     "DEMO_FAILED": "the demo itself is the test; this is what it says when that fails",

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, NewPartitions, NewTopic, ResourceType
-from confluent_kafka.cimpl import KafkaError
 from cryptography.hazmat.primitives import serialization
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery

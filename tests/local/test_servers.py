@@ -20,7 +20,7 @@ import boto3
 import psycopg2
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # no re-export
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from ds_dagster import local
 from ds_dagster.errors import DsError, ExternalError, UserError

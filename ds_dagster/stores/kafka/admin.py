@@ -139,7 +139,7 @@ class KafkaAdmin:
 
     def _create(self, plan: EntityPlan) -> None:
         from confluent_kafka import KafkaException
-        from confluent_kafka.cimpl import NewTopic
+        from confluent_kafka.admin import NewTopic
 
         topic = NewTopic(
             plan.name,
@@ -320,7 +320,7 @@ class KafkaAdmin:
     def _settings(self, topic: str) -> Mapping[str, tuple[str, bool]]:
         """Setting → (value, whether it was set on the topic itself)."""
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin._config import ConfigResource
+        from confluent_kafka.admin import ConfigResource
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:

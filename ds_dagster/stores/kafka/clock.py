@@ -73,7 +73,7 @@ def skew_of(admin: KafkaAdmin, topics: Sequence[str]) -> ClockSkew | None:
 
 def _newest(admin: Any, partitions: Mapping[str, range]) -> Newest:
     from confluent_kafka import TopicPartition
-    from confluent_kafka.admin._listoffsets import OffsetSpec
+    from confluent_kafka.admin import OffsetSpec
 
     spec: Any = OffsetSpec
     places = {TopicPartition(name, n): spec.max_timestamp() for name, numbers in partitions.items() for n in numbers}

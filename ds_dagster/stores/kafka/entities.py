@@ -173,8 +173,7 @@ class KafkaEntities:
         return found
 
     def _configure(self, topic: str, settings: Mapping[str, str]) -> None:
-        from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-        from confluent_kafka.admin._resource import ResourceType
+        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
         entries = [
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
@@ -183,7 +182,7 @@ class KafkaEntities:
         self._future("incremental_alter_configs", [resource], f"change the settings of {topic}", topic)
 
     def _grow(self, topic: str, partitions: int) -> None:
-        from confluent_kafka.cimpl import NewPartitions
+        from confluent_kafka.admin import NewPartitions
 
         action = f"add partitions to {topic}"
         self._future("create_partitions", [NewPartitions(topic, partitions)], action, topic)

@@ -32,7 +32,7 @@ WITHOUT_LEADER = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"})
 def ends_of(admin: Any, topic: str, partitions: list[int], seconds: float) -> Mapping[int, tuple[int, int]]:
     """Partition → (first offset that is there, end of what is committed)."""
     from confluent_kafka import IsolationLevel, TopicPartition
-    from confluent_kafka.admin._listoffsets import OffsetSpec
+    from confluent_kafka.admin import OffsetSpec
 
     specs: Any = OffsetSpec
     found = []

@@ -21,11 +21,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from ds_dagster.local import kinesis as local_kinesis
 from ds_dagster.local.server import Home, start_server, stop_server
-from ds_dagster.spark.kinesis import admin
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.options import Connection, KinesisOptions
 from ds_dagster.spark.kinesis.put import OutRecord, Putter
 from ds_dagster.spark.kinesis.source import KinesisStreamReader
+from tests.spark.kinesis import streams
 
 SECRET = "s3cr3t-wJalrXUtnFEMI"
 DEADLINE = 30.0
@@ -151,11 +151,11 @@ class Stream:
         Putter(self.client, self.name, 2).put([OutRecord(key, data) for key, data in records])
 
     def put_one(self, key: str, data: bytes) -> str:
-        return admin.put_record(self.client, self.name, key, data)
+        return streams.put_record(self.client.connection, self.name, key, data)
 
     def call(self, operation: str, **payload: object) -> Mapping[str, Any]:
         body = self.client.call(operation, {"StreamName": self.name, **payload}).body
-        admin.wait_active(self.client, self.name)
+        streams.await_status(self.client.connection, self.name, "ACTIVE")
         return body
 
     def shards(self) -> list[dict[str, Any]]:
@@ -183,18 +183,18 @@ class Stream:
 
 @pytest.fixture
 def new_stream(kinesalite: str) -> Iterator[Callable[..., Stream]]:
-    client = admin.open_client(connection_to(kinesalite))
+    client = KinesisClient(connection_to(kinesalite), connections=4)
     made: list[Stream] = []
 
     def make(shards: int = 1) -> Stream:
         stream = Stream(client, f"s-{uuid.uuid4().hex[:12]}")
-        admin.create_stream(client, stream.name, shards)
+        streams.create_stream(client.connection, stream.name, shards)
         made.append(stream)
         return stream
 
     yield make
     for stream in made:
-        admin.delete_stream(client, stream.name)
+        streams.delete_stream(client.connection, stream.name)
     client.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from ds_dagster.errors import UserError
-from ds_dagster.spark.kinesis import admin
+from tests.spark.kinesis import streams
 
 pytestmark = pytest.mark.servers
 SHARD = "shardId-000000000000"
@@ -20,7 +20,7 @@ def values(rows) -> list[bytes]:
 
 
 def arrivals(stream) -> dict[bytes, int]:
-    return {record.data: record.arrived for record in admin.read_records(stream.client, stream.name)}
+    return {record.data: record.arrived for record in streams.read_records(stream.client.connection, stream.name)}
 
 
 class Trimmed:
@@ -112,7 +112,7 @@ def test_a_gap_is_skipped_and_counted(stream, proxy, read_from, tools):
 
 
 def admin_sequence(stream, index: int) -> str:
-    return [r.sequence_number for r in admin.read_records(stream.client, stream.name)][index]
+    return [r.sequence_number for r in streams.read_records(stream.client.connection, stream.name)][index]
 
 
 def test_what_is_missing_of_a_batch_that_is_read_again_is_counted_exactly(stream, proxy, read_from, tools):

@@ -15,7 +15,8 @@ from moto.server import ThreadedMotoServer
 
 from ds_dagster.aws_session import aws_client
 from ds_dagster.errors import DsError, ExternalError, UserError
-from ds_dagster.spark.kinesis import admin
+from ds_dagster.spark.kinesis.client import KinesisClient
+from ds_dagster.spark.kinesis.cursor import stream_summary
 from ds_dagster.spark.kinesis.options import Connection
 from ds_dagster.stores.kinesis.admin import KinesisAdmin
 
@@ -117,14 +118,14 @@ def test_a_profile_of_the_machine_assumes_the_role(stream, proxy, moto, monkeypa
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     plain = Connection("us-east-1", proxy.url, profile="ops")
-    client = admin.open_client(plain)
-    assert admin.find_stream(client, stream.name)
+    client = KinesisClient(plain)
+    assert stream_summary(client, stream.name)
     assert proxy.keys == ["AKIDOPS"]
-    client = admin.open_client(Connection("us-east-1", proxy.url, profile="ops", role_arn=ROLE, sts_endpoint_url=moto))
-    assert admin.find_stream(client, stream.name)
+    client = KinesisClient(Connection("us-east-1", proxy.url, profile="ops", role_arn=ROLE, sts_endpoint_url=moto))
+    assert stream_summary(client, stream.name)
     assert proxy.keys[-1].startswith("ASIA")
     with pytest.raises(UserError) as absent:
-        admin.find_stream(admin.open_client(Connection("us-east-1", proxy.url, profile="nobody")), stream.name)
+        stream_summary(KinesisClient(Connection("us-east-1", proxy.url, profile="nobody")), stream.name)
     assert absent.value.condition == "KINESIS_CREDENTIALS_MISSING" and "nobody" in absent.value.detail
 
 
@@ -132,7 +133,7 @@ def test_a_role_that_may_not_be_assumed_is_the_users_mistake(stream, kinesalite,
     enforce(moto, after=0)
     try:
         with pytest.raises(UserError) as refused:
-            admin.find_stream(admin.open_client(connection(kinesalite, moto)), stream.name)
+            stream_summary(KinesisClient(connection(kinesalite, moto)), stream.name)
         assert refused.value.condition == "KINESIS_ROLE_REFUSED" and refused.value.params["role"] == ROLE
         settings = {"region_name": "us-east-1", "endpoint_url": kinesalite, "role_arn": ROLE, "sts_endpoint_url": moto}
         keys = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "s3cr3t"}
@@ -143,4 +144,4 @@ def test_a_role_that_may_not_be_assumed_is_the_users_mistake(stream, kinesalite,
         enforce(moto, after=1_000_000)
     dead = f"http://127.0.0.1:{tools.free_port()}"
     with pytest.raises(ExternalError, match="KINESIS_CREDENTIALS_UNREACHABLE"):
-        admin.find_stream(admin.open_client(connection(kinesalite, dead)), stream.name)
+        stream_summary(KinesisClient(connection(kinesalite, dead)), stream.name)

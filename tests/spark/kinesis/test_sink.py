@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from ds_dagster.errors import ExternalError, UserError
-from ds_dagster.spark.kinesis import admin
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.options import KinesisOptions
 from ds_dagster.spark.kinesis.put import OutRecord, Putter
 from ds_dagster.spark.kinesis.sink import KinesisStreamWriter
 from ds_dagster.spark.kinesis.timing import RetryPolicy
+from tests.spark.kinesis import streams
 
 pytestmark = pytest.mark.servers
 
@@ -52,8 +52,8 @@ def putter(url: str, stream, tools, lanes: int = 3, budget: float = 20.0) -> Put
     return Putter(client, stream.name, lanes)
 
 
-def written(stream) -> list[admin.KinesisRecord]:
-    return list(admin.read_records(stream.client, stream.name))
+def written(stream) -> list[streams.Written]:
+    return streams.read_records(stream.client.connection, stream.name)
 
 
 def test_partly_refused_requests_lose_double_and_reorder_nothing(new_stream, proxy, tools):
@@ -188,28 +188,8 @@ def test_keys_keep_their_order_while_shards_split_and_merge(new_stream, proxy, t
 
 
 def by_boto3(stream) -> list[tuple[str, str, bytes]]:
-    """Every record as (shard, key, data), by another client than ours: shards in the order of their first record."""
-    import boto3
-
-    asked = stream.client.connection
-    client = boto3.client(
-        "kinesis",
-        region_name=asked.region,
-        endpoint_url=asked.endpoint_url,
-        aws_access_key_id=asked.access_key_id,
-        aws_secret_access_key=asked.secret_access_key,
-    )
-    found: list[tuple[str, str, bytes]] = []
-    for shard in sorted(client.list_shards(StreamName=stream.name)["Shards"], key=lambda s: s["ShardId"]):
-        begin = {"StreamName": stream.name, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
-        iterator = client.get_shard_iterator(**begin)["ShardIterator"]
-        while iterator:
-            page = client.get_records(ShardIterator=iterator)
-            found += [(shard["ShardId"], r["PartitionKey"], r["Data"]) for r in page["Records"]]
-            done = page["MillisBehindLatest"] == 0 and not page["Records"]
-            iterator = None if done else page.get("NextShardIterator")
-    client.close()
-    return found
+    """Every record as (shard, key, data)."""
+    return [(record.shard, record.partition_key, record.data) for record in written(stream)]
 
 
 def test_writer_takes_arrow_batches_deletes_and_missing_keys(stream, kinesalite, tools):

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from ds_dagster.errors import ExternalError, UserError
-from ds_dagster.spark.kinesis import admin
+from tests.spark.kinesis import streams
 
 pytestmark = pytest.mark.servers
 
@@ -285,7 +285,7 @@ def test_available_now_goes_through_a_split(stream, read_from, tools):
     stream.merge()
     stream.put(tools.numbered(100, start=200))
     # this server stamps a new shard's records up to a second ahead of its clock
-    newest = max(record.arrived for record in admin.read_records(stream.client, stream.name))
+    newest = max(record.arrived for record in streams.read_records(stream.client.connection, stream.name))
     tools.eventually(lambda: time.time() * 1000 > newest, "the clock passes the newest record")
     batches = read_from(stream)
     batches.reader.prepareForTriggerAvailableNow()
@@ -511,12 +511,12 @@ def test_recreated_stream_and_vanished_shard(stream, read_from, tools):
     batches = read_from(stream)
     batches.until(20)
     batches.reader.stop()
-    admin.delete_stream(stream.client, stream.name)
+    streams.delete_stream(stream.client.connection, stream.name)
     deleted = time.time()
     tools.eventually(
         lambda: time.time() > deleted + 1, "the server tells streams apart by the second of their creation"
     )
-    admin.create_stream(stream.client, stream.name, 1)
+    streams.create_stream(stream.client.connection, stream.name, 1)
     batches.restart()
     with pytest.raises(UserError, match="KINESIS_SHARD_GONE"):
         batches.step()
@@ -532,8 +532,8 @@ def test_a_stream_that_is_recreated_under_a_running_reader(stream, read_from, to
     stream.put(tools.numbered(20))
     batches = read_from(stream)
     batches.until(20)
-    admin.delete_stream(stream.client, stream.name)
-    admin.create_stream(stream.client, stream.name, 1)
+    streams.delete_stream(stream.client.connection, stream.name)
+    streams.create_stream(stream.client.connection, stream.name, 1)
     stream.put(tools.numbered(20, start=20))
     with pytest.raises(UserError) as raised:
         tools.eventually(lambda: batches.step() and False, "the failure")

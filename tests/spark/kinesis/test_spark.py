@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.spark.kinesis import admin
 from ds_dagster.spark.kinesis.decode import RECORD_DDL
 from ds_dagster.spark.kinesis.spool import LOCK, _is_unlocked
+from tests.spark.kinesis import streams
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
@@ -99,11 +99,11 @@ def test_finite_copy_from_stream_to_stream(spark, new_stream, options, tools, tm
         assert query.awaitTermination(90)
 
     copy()
-    records = list(admin.read_records(target.client, target.name))
+    records = streams.read_records(target.client.connection, target.name)
     assert sorted((r.partition_key, r.data) for r in records) == sorted(sent)
     origin.put([("k1", b"more")])
     copy()
-    again = list(admin.read_records(target.client, target.name))
+    again = streams.read_records(target.client.connection, target.name)
     assert len(again) == len(records) + 1 and b"more" in [r.data for r in again]
 
 
