@@ -15,7 +15,7 @@ from benchmarks.measure import Pairs, Result, Size, results
 if TYPE_CHECKING:
     from ds_dagster.catalog.store import StoreDefinition
     from ds_dagster.plan.query import BoundQuery
-    from ds_dagster.project.load import Project
+    from ds_dagster.project.load import LoadedProject
 
 DECLARED = """
 CREATE STORE s WITH ('type' = KAFKA, 'uris' = 'nowhere:1');
@@ -78,7 +78,7 @@ def bound(settings: Any) -> tuple[StoreDefinition, BoundQuery, BoundQuery]:
     from ds_dagster.plan.binding import rewrites
     from ds_dagster.project.load import compile_texts
 
-    def compiled() -> Project:
+    def compiled() -> LoadedProject:
         return compile_texts([("bench.sql", DECLARED)], settings)
 
     without = tuple(rule for rule in rewrites.RULES if rule is not rewrites.push_filters)

@@ -23,7 +23,7 @@ from ds_dagster.catalog.entity import EntityFacts
 from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, WriteSpec
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.jars import driver_jars
-from ds_dagster.project.load import Project, compile_texts, kind_of_store, store_admin
+from ds_dagster.project.load import LoadedProject, compile_texts, kind_of_store, store_admin
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.spark.jvm import TICK_SOURCE
@@ -132,14 +132,14 @@ class House:
 
     # -- ours ----------------------------------------------------------------------------------------------------------
 
-    def project(self, sql: str) -> Project:
+    def project(self, sql: str) -> LoadedProject:
         """Compile statements (behind :data:`STORES`)."""
         project = compile_texts([("bench.sql", STORES + sql)], self.settings)
         if project.errors:
             raise SystemExit("\n".join(str(problem) for problem in project.errors))
         return project
 
-    def prepared(self, project: Project, name: str, partitions: int = 2) -> PreparedQuery:
+    def prepared(self, project: LoadedProject, name: str, partitions: int = 2) -> PreparedQuery:
         """A query as the engine prepares it, in this process; its entities are made. As many state partitions as there
         are cores, as for the peer."""
         query = project.queries[name]
@@ -164,17 +164,17 @@ class House:
         made.session.conf.set(peers.PARTITIONS, partitions)
         return made
 
-    def _write_spec(self, project: Project, sink: Relation) -> WriteSpec:
+    def _write_spec(self, project: LoadedProject, sink: Relation) -> WriteSpec:
         if sink.kind in ("stream", "changelog"):
             self._ensured(project, sink)
         refresh = next(query.refresh for query in project.queries_of(sink.name))
         return kind_of_store(project, sink).write_spec(project.catalog.store(sink.store), sink, refresh)
 
-    def _ensured(self, project: Project, relation: Relation) -> EntityFacts:
+    def _ensured(self, project: LoadedProject, relation: Relation) -> EntityFacts:
         with closing(store_admin(project, relation.store, self._resolver(project, relation.store))) as admin:
             return admin.ensure(kind_of_store(project, relation).entity_plan(relation))
 
-    def _resolver(self, project: Project, store: str) -> Resolver:
+    def _resolver(self, project: LoadedProject, store: str) -> Resolver:
         return resolver(project.settings, store)
 
     def run_ours(self, prepared: PreparedQuery) -> Ran:

@@ -13,7 +13,7 @@ from benchmarks.house import STORES, House
 from benchmarks.many import idle
 from benchmarks.measure import Pairs, Result, Size, results, say
 from benchmarks.throughput import CLICKS, FILTER
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.processes import locks
@@ -69,7 +69,7 @@ def _ours(house: House, size: Size, stages: list[int], run: int) -> list[Stage]:
     return found
 
 
-def _started(control: Control, project: Project, name: str) -> float:
+def _started(control: Control, project: LoadedProject, name: str) -> float:
     """Seconds from asking to RUNNING as everybody sees it."""
     begun = time.perf_counter()
     asked = control.ensure(project, [name], "ensure", "benchmark")

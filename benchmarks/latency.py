@@ -15,7 +15,7 @@ from benchmarks import peers
 from benchmarks.house import STORES, House
 from benchmarks.measure import Pairs, Result, Size, percentile, results, say
 from benchmarks.throughput import users
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 
@@ -58,7 +58,7 @@ def latency(house: House, size: Size) -> list[Result]:
 class _Ours:
     """Jobs of the engine that run inside the block; gives the view's file and table."""
 
-    def __init__(self, house: House, control: Control, project: Project, names: Sequence[str]) -> None:
+    def __init__(self, house: House, control: Control, project: LoadedProject, names: Sequence[str]) -> None:
         self.house, self.control, self.project, self.names = house, control, project, names
 
     def __enter__(self) -> tuple[Path, str]:

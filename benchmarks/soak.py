@@ -29,7 +29,7 @@ from ds_dagster.demo.example import copy_example, example_source
 from ds_dagster.demo.feeding import Feeder
 from ds_dagster.demo.observed import Compared, compare
 from ds_dagster.errors import DsError
-from ds_dagster.project.load import Project, kind_of_store, load_project, store_admin
+from ds_dagster.project.load import LoadedProject, kind_of_store, load_project, store_admin
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
@@ -63,7 +63,7 @@ class Soak:
     """
 
     root: Path
-    project: Project
+    project: LoadedProject
     control: Control
     feeder: Feeder
     chance: random.Random
@@ -235,7 +235,7 @@ def _stage(seed: int) -> Iterator[Soak]:
             shutil.rmtree(root, ignore_errors=True)
 
 
-def _entities(project: Project) -> None:
+def _entities(project: LoadedProject) -> None:
     """What is fed: clicks and users."""
     for relation in project.catalog.relations.values():
         if relation.name.name in ("clicks", "users"):

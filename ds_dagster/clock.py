@@ -1,7 +1,8 @@
-"""Time as a thing that is passed in: nothing in the runtime reads a clock of its own."""
+"""Time as an argument: code that waits or dates takes a clock, so that tests need no sleeping."""
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Protocol
 
@@ -18,6 +19,9 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None:
         """Wait."""
 
+    def wait(self, stopped: threading.Event, seconds: float) -> bool:
+        """Wait; returns early with True as soon as ``stopped`` is set."""
+
 
 class SystemClock:
     """The machine's clocks."""
@@ -33,3 +37,7 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
+
+    def wait(self, stopped: threading.Event, seconds: float) -> bool:
+        """Wait unless stopped."""
+        return stopped.wait(seconds)

@@ -13,7 +13,7 @@ from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperat
 from ds_dagster.catalog.io_spec import Resolver
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError, error
-from ds_dagster.project.load import Project, store_admin
+from ds_dagster.project.load import LoadedProject, store_admin
 
 FINGERPRINT_DIGITS = 16
 VERSION = "1"
@@ -81,7 +81,7 @@ def fingerprint_of(relation: Relation, found: EntityDescription) -> str:
 
 
 def observe_relations(
-    project: Project, relations: Sequence[Relation], resolver: Mapping[str, Resolver]
+    project: LoadedProject, relations: Sequence[Relation], resolver: Mapping[str, Resolver]
 ) -> Generator[tuple[Relation, EntityObservation | DsError], None, None]:
     """Look at several, one connection per store; a store that cannot be reached answers for all its relations at once.
 
@@ -98,7 +98,7 @@ def observe_relations(
 
 
 def _of_store(
-    project: Project, store: str, relations: Sequence[Relation], resolve: Resolver
+    project: LoadedProject, store: str, relations: Sequence[Relation], resolve: Resolver
 ) -> Iterator[tuple[Relation, EntityObservation | DsError]]:
     try:
         admin = store_admin(project, store, resolve)

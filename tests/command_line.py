@@ -15,7 +15,7 @@ import pytest
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.cli.main import run
 from ds_dagster.names import QualifiedName
-from ds_dagster.project.load import Project, kind_of_store, load_project
+from ds_dagster.project.load import LoadedProject, kind_of_store, load_project
 from ds_dagster.stores.sqlite.loader import DELETED, open_loader
 from tests.driven import Driven
 
@@ -90,7 +90,7 @@ def ds(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixt
 class ViewWriter:
     """Writes batches into views as a job does."""
 
-    project: Project
+    project: LoadedProject
     version: int = 1
     batches: Counter[tuple[str, int]] = field(default_factory=Counter)
 

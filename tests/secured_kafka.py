@@ -42,7 +42,7 @@ from cryptography.x509.oid import NameOID
 
 from ds_dagster.local import kafka
 from ds_dagster.local.ports import HOST, assign_ports
-from ds_dagster.local.processes import Launch
+from ds_dagster.local.processes import ServerCommand
 from ds_dagster.local.server import Home, ServerKind, start_server, stop_server
 
 USER = "ana"
@@ -296,7 +296,7 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
     (folder / "certificates" / "server.pem").write_bytes(key.read_bytes() + certificate.read_bytes())
     names = ("kafka", kafka.CONTROLLER, *(f"kafka_{name}" for name in LISTENERS))
 
-    def prepare(home: Home, progress: Callable[[str], None]) -> Launch:
+    def prepare(home: Home, progress: Callable[[str], None]) -> ServerCommand:
         launch = kafka.prepare(home, progress)
         _secure(home, folder, authority)
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{folder / 'jwks.json'}"

@@ -15,7 +15,7 @@ import pytest
 
 from ds_dagster.errors import ProjectError
 from ds_dagster.project import cache as project_cache
-from ds_dagster.project.load import Project, SliceStatement, compile_slice, compile_texts, load_project, slice_of
+from ds_dagster.project.load import LoadedProject, SliceStatement, compile_slice, compile_texts, load_project, slice_of
 from ds_dagster.settings import Overlay, Settings, load_settings
 from ds_dagster.testing.compiling import case_settings, compile_case
 from ds_dagster.testing.format import load_case
@@ -61,13 +61,13 @@ def settings_in(folder: Path, **values: object) -> Settings:
     return dataclasses.replace(made, **values)  # type: ignore[arg-type]
 
 
-def example(tmp_path: Path) -> tuple[Project, Settings]:
+def example(tmp_path: Path) -> tuple[LoadedProject, Settings]:
     settings = load_settings(ROOT, state=tmp_path / ".ds", overlay=Overlay())
     settings = dataclasses.replace(settings, overlay=Overlay())
     return load_project(ROOT, settings=settings), settings
 
 
-def assert_compiles_alone(project: Project, settings: Settings) -> None:
+def assert_compiles_alone(project: LoadedProject, settings: Settings) -> None:
     assert project.queries
     for query in project.queries.values():
         alone = compile_slice(slice_of(project, query), settings)
@@ -279,7 +279,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return settings_in(tmp_path)
 
 
-def never() -> Project:
+def never() -> LoadedProject:
     raise AssertionError("compiled although it is kept")
 
 
@@ -339,7 +339,7 @@ def test_what_makes_it_compile_anew(change: str, kept: Settings, monkeypatch: py
     compiled: list[int] = []
     build = compile_texts
 
-    def counted(*args: object) -> Project:
+    def counted(*args: object) -> LoadedProject:
         compiled.append(1)
         return build(*args)  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from benchmarks.nexmark.dataset import Dataset
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ class Compiled:
     """
 
     name: str
-    project: Project
+    project: LoadedProject
     refused: str = ""
     reason: str = ""
 

@@ -94,7 +94,7 @@ class SinkFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SinkVerdict:
     """What a job may do with its sink.
 
     Attributes:
@@ -108,7 +108,7 @@ class Answer:
     replaces: bool = False
 
 
-def decide(checkpoint: CheckpointTip, sink: SinkFacts, version: int) -> Answer:
+def decide(checkpoint: CheckpointTip, sink: SinkFacts, version: int) -> SinkVerdict:
     """Whether a job may go on from a checkpoint with a sink.
 
     Args:
@@ -134,25 +134,25 @@ def decide(checkpoint: CheckpointTip, sink: SinkFacts, version: int) -> Answer:
     )
     for condition, applies in refusals.items():
         if applies:
-            return Answer(condition)
+            return SinkVerdict(condition)
     return _compared(checkpoint, sink.tip, replaces)
 
 
-def _compared(checkpoint: CheckpointTip, tip: Tip | None, replaces: bool) -> Answer:
+def _compared(checkpoint: CheckpointTip, tip: Tip | None, replaces: bool) -> SinkVerdict:
     """The two tips against each other."""
     committed, planned = checkpoint.committed, checkpoint.planned
     if tip is None:
-        return Answer("SINK_BEHIND_CHECKPOINT") if committed else Answer(replaces=replaces)
+        return SinkVerdict("SINK_BEHIND_CHECKPOINT") if committed else SinkVerdict(replaces=replaces)
     if planned and planned.is_same(tip):
-        return Answer(skip=planned)
+        return SinkVerdict(skip=planned)
     if committed and tip.batch < committed.batch:
-        return Answer("SINK_BEHIND_CHECKPOINT")
+        return SinkVerdict("SINK_BEHIND_CHECKPOINT")
     if committed and committed.is_same(tip):
-        return Answer()
-    return Answer("CHECKPOINT_BEHIND_SINK")
+        return SinkVerdict()
+    return SinkVerdict("CHECKPOINT_BEHIND_SINK")
 
 
-def within_run(batch: Tip, sink: SinkFacts, version: int, skip: Tip | None) -> Answer:
+def within_run(batch: Tip, sink: SinkFacts, version: int, skip: Tip | None) -> SinkVerdict:
     """The same for one batch of a run.
 
     Args:
@@ -163,5 +163,5 @@ def within_run(batch: Tip, sink: SinkFacts, version: int, skip: Tip | None) -> A
     """
     answer = decide(CheckpointTip.at(batch), sink, version)
     if answer.skip is not None and (skip is None or not skip.is_same(batch)):
-        return Answer("CHECKPOINT_BEHIND_SINK")
+        return SinkVerdict("CHECKPOINT_BEHIND_SINK")
     return answer

@@ -8,13 +8,13 @@ from typing import Any
 from ds_dagster.catalog.entity_operations import EntityOperations, EntityPath
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.observation import fingerprint_of
-from ds_dagster.project.load import Project, store_admin
+from ds_dagster.project.load import LoadedProject, store_admin
 from ds_dagster.questions.connecting import resolver
 
 Row = dict[str, Any]
 
 
-def listed(project: Project, store: StoreDefinition, path: EntityPath) -> list[Row]:
+def listed(project: LoadedProject, store: StoreDefinition, path: EntityPath) -> list[Row]:
     """Entities of a store with what one call tells; below a path what is right there."""
     with closing(store_admin(project, store.name, resolver(project.settings, store.name))) as admin:
         if path:
@@ -24,7 +24,7 @@ def listed(project: Project, store: StoreDefinition, path: EntityPath) -> list[R
     return [{"name": e.name, **dict(e.counts), "record time": e.record_time, "size": e.size} for e in found]
 
 
-def detailed(project: Project, store: StoreDefinition, path: EntityPath) -> list[Row]:
+def detailed(project: LoadedProject, store: StoreDefinition, path: EntityPath) -> list[Row]:
     """What is right below a path, each described: a few calls per entity. Levels come without figures."""
     with (
         closing(store_admin(project, store.name, resolver(project.settings, store.name))) as admin,
@@ -35,7 +35,12 @@ def detailed(project: Project, store: StoreDefinition, path: EntityPath) -> list
 
 
 def _row(
-    project: Project, store: StoreDefinition, operations: EntityOperations, path: EntityPath, kind: str, is_level: bool
+    project: LoadedProject,
+    store: StoreDefinition,
+    operations: EntityOperations,
+    path: EntityPath,
+    kind: str,
+    is_level: bool,
 ) -> Row:
     found = None if is_level else operations.describe(path)
     on_store = [relation for relation in project.catalog.relations.values() if relation.store == store.name]

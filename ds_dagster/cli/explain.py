@@ -18,14 +18,14 @@ from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json, 
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.stores.registry import KINDS
 
 Explanation = str | Mapping[str, object]
 
 
 def explain_level(
-    project: Project, relation: QualifiedName, level: str, *, as_data: bool = False
+    project: LoadedProject, relation: QualifiedName, level: str, *, as_data: bool = False
 ) -> dict[str, Explanation]:
     """One level of every query that fills a relation, by query name; of a declared relation its statement.
 
@@ -46,12 +46,12 @@ def explain_level(
     return {query.name: explain(query) for query in queries}
 
 
-def _stages(project: Project) -> Callable[[BoundQuery], str]:
+def _stages(project: LoadedProject) -> Callable[[BoundQuery], str]:
     """What a launch does, in order; nothing is asked of any server."""
     return lambda query: "\n".join(f"{number} {text}" for number, text in enumerate(_steps(project, query), start=1))
 
 
-def _steps(project: Project, query: BoundQuery) -> list[str]:
+def _steps(project: LoadedProject, query: BoundQuery) -> list[str]:
     stores = dict.fromkeys(relation.store for relation in (*query.inputs, *query.sinks))
     steps = [f"check store {name} ({project.catalog.store(name).kind})" for name in stores]
     for relation in dict.fromkeys((*query.sources, *(sink.name for sink in query.sinks))):
@@ -72,7 +72,7 @@ def _steps(project: Project, query: BoundQuery) -> list[str]:
     return steps
 
 
-def _ensured(project: Project, name: QualifiedName) -> str:
+def _ensured(project: LoadedProject, name: QualifiedName) -> str:
     relation = project.catalog.relations[name]
     store = project.catalog.store(relation.store)
     kind = KINDS[store.kind]
@@ -86,7 +86,7 @@ def _ensured(project: Project, name: QualifiedName) -> str:
     return f"ensure {store.name}.{plan.name}: {', '.join([*counts, *settings]) or 'as it is'}"
 
 
-LEVELS: Mapping[str, Callable[[Project], Callable[[BoundQuery], Explanation]]] = MappingProxyType(
+LEVELS: Mapping[str, Callable[[LoadedProject], Callable[[BoundQuery], Explanation]]] = MappingProxyType(
     {
         "statement": lambda _: explain_statement,
         "plan": lambda _: explain_plan,
@@ -98,7 +98,7 @@ LEVELS: Mapping[str, Callable[[Project], Callable[[BoundQuery], Explanation]]] =
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 
-def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[str, str]:
+def _spark_plans(project: LoadedProject, queries: tuple[BoundQuery, ...]) -> Mapping[str, str]:
     """Compile against offline read specs in a local session; no server is asked, nothing is read."""
     from ds_dagster.jars import driver_jars
     from ds_dagster.spark.queries.query import close, explain
@@ -121,7 +121,7 @@ def _spark_plans(project: Project, queries: tuple[BoundQuery, ...]) -> Mapping[s
         spark.stop()
 
 
-def _prepared(spark: Any, project: Project, query: BoundQuery) -> Any:
+def _prepared(spark: Any, project: LoadedProject, query: BoundQuery) -> Any:
     from ds_dagster.spark.queries.application_query import prepare_application
     from ds_dagster.spark.queries.query import prepare
 
@@ -152,18 +152,18 @@ def _prepared(spark: Any, project: Project, query: BoundQuery) -> Any:
     )
 
 
-def _table_read(project: Project, scan: StaticScan) -> TableRead:
+def _table_read(project: LoadedProject, scan: StaticScan) -> TableRead:
     store = project.catalog.store(scan.relation.store)
     return table_read(KINDS[store.kind], store, scan.relation)
 
 
-def _read_spec(project: Project, scan: Scan) -> ReadSpec:
+def _read_spec(project: LoadedProject, scan: Scan) -> ReadSpec:
     store = project.catalog.store(scan.relation.store)
     spec = KINDS[store.kind].read_spec(store, scan.relation, scan.reading, None)
     return replace(spec, schemas=with_descriptors(spec.schemas))
 
 
-def _write_spec(project: Project, query: BoundQuery) -> WriteSpec:
+def _write_spec(project: LoadedProject, query: BoundQuery) -> WriteSpec:
     store = project.catalog.store(query.sink.store)
     return offline_schemas(KINDS[store.kind].write_spec(store, query.sink, query.refresh), query.sink)
 

@@ -17,7 +17,7 @@ from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperations, EntityPath
 from ds_dagster.catalog.schemas.formats import FORMATS, WHOLE
 from ds_dagster.catalog.store import StoreDefinition
-from ds_dagster.cli.sampled_types import Seen, seen
+from ds_dagster.cli.sampled_types import SampledPlace, seen
 from ds_dagster.datatypes import VARCHAR, DataType, StructType
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
@@ -182,7 +182,7 @@ def _json(part: bytes | None) -> Any:
         return None
 
 
-def _remark(found: Seen, count: int) -> str:
+def _remark(found: SampledPlace, count: int) -> str:
     remarks = []
     if found.count < count:
         remarks.append(f"in {found.count} of {count}")

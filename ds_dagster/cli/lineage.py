@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ds_dagster.names import QualifiedName, safe_name
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 
 Edge = tuple[QualifiedName, QualifiedName]
 
 
-def edges(project: Project, chosen: QualifiedName | None) -> list[Edge]:
+def edges(project: LoadedProject, chosen: QualifiedName | None) -> list[Edge]:
     """(from, to) pairs; with a relation only those above and below it."""
     found = [(source, name) for name, sources in project.depends_on.items() for source in sources]
     if chosen is None:
@@ -30,7 +30,7 @@ def _reach(found: Sequence[Edge], start: QualifiedName, tail: int, head: int) ->
     return seen
 
 
-def tree_lines(project: Project, chosen: QualifiedName | None) -> Iterator[str]:
+def tree_lines(project: LoadedProject, chosen: QualifiedName | None) -> Iterator[str]:
     """Sources at the left, what reads them indented below; a relation with several sources is shown once in full."""
     found = edges(project, chosen)
     targets = {target for _, target in found}
@@ -41,7 +41,7 @@ def tree_lines(project: Project, chosen: QualifiedName | None) -> Iterator[str]:
 
 
 def _branch(
-    project: Project, found: Sequence[Edge], name: QualifiedName, depth: int, seen: set[QualifiedName]
+    project: LoadedProject, found: Sequence[Edge], name: QualifiedName, depth: int, seen: set[QualifiedName]
 ) -> Iterator[str]:
     relation = project.catalog.relations.get(name)
     kind = relation.kind.replace("_", " ") if relation else "refused"
@@ -56,7 +56,7 @@ def _branch(
             yield from _branch(project, found, target, depth + 1, seen)
 
 
-def mermaid_text(project: Project, found: Sequence[Edge]) -> Iterator[str]:
+def mermaid_text(project: LoadedProject, found: Sequence[Edge]) -> Iterator[str]:
     """A flowchart from left to right."""
     yield "flowchart LR"
     for name in sorted({name for edge in found for name in edge}):
@@ -67,7 +67,7 @@ def mermaid_text(project: Project, found: Sequence[Edge]) -> Iterator[str]:
         yield f"  {safe_name(str(source))} --> {safe_name(str(target))}"
 
 
-def column_lines(project: Project, chosen: QualifiedName | None) -> Iterator[str]:
+def column_lines(project: LoadedProject, chosen: QualifiedName | None) -> Iterator[str]:
     """``sink.column <- source.column, …`` per query."""
     for query in (part for job in project.queries.values() for part in job.parts):
         if chosen is not None and query.sink.name != chosen:

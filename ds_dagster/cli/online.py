@@ -22,7 +22,7 @@ from ds_dagster.catalog.schemas.registry import RegistryDefinition
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
 from ds_dagster.local.doctor import Fact
-from ds_dagster.project.load import Project, store_admin
+from ds_dagster.project.load import LoadedProject, store_admin
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.redaction import Redactor
 from ds_dagster.stores.schema_registry import SchemaRegistry
@@ -32,7 +32,7 @@ PROBE_SUBJECT = "ds-doctor-probe"
 Probe = Callable[[], ProbeResult]
 
 
-def examine_online(project: Project, seconds: float) -> tuple[Fact, ...]:
+def examine_online(project: LoadedProject, seconds: float) -> tuple[Fact, ...]:
     """Facts about everything the project connects to, refused declarations first.
 
     Args:
@@ -51,7 +51,7 @@ def examine_online(project: Project, seconds: float) -> tuple[Fact, ...]:
     return (*_refused(project), *(found.get(name) or Fact(name, False, silent, fix) for name in probes))
 
 
-def store_findings(project: Project, seconds: float) -> Iterator[Diagnostic]:
+def store_findings(project: LoadedProject, seconds: float) -> Iterator[Diagnostic]:
     """The stores that do not answer or do not let us in, at the place of their declaration."""
     stores = {f"store {store.name}": store for store in project.catalog.stores.values()}
     for fact in examine_online(project, seconds):
@@ -75,7 +75,7 @@ def _collected(
     return found
 
 
-def _refused(project: Project) -> Iterator[Fact]:
+def _refused(project: LoadedProject) -> Iterator[Fact]:
     """Declarations that cannot be asked, since they are refused."""
     names = project.catalog.refused_stores
     shown: set[Diagnostic] = set()
@@ -85,7 +85,7 @@ def _refused(project: Project) -> Iterator[Fact]:
             yield Fact(f"at {problem.span}", False, problem.message, problem.hint)
 
 
-def _probes(project: Project, redactor: Redactor) -> Iterator[tuple[str, Probe]]:
+def _probes(project: LoadedProject, redactor: Redactor) -> Iterator[tuple[str, Probe]]:
     for secret in project.catalog.secrets:
         yield f"secret {secret}", partial(_secret, secret, _resolver(project, secret, redactor))
     for registry in project.catalog.registries.values():
@@ -99,7 +99,7 @@ def _probes(project: Project, redactor: Redactor) -> Iterator[tuple[str, Probe]]
                 yield f"clock of {store.name}", partial(_clock, project, store.name, read, resolve)
 
 
-def _resolver(project: Project, name: str, redactor: Redactor) -> Resolver:
+def _resolver(project: LoadedProject, name: str, redactor: Redactor) -> Resolver:
     resolve = resolver(project.settings, name)
 
     def told(value: PropertyValue) -> str:
@@ -122,18 +122,18 @@ def _registry(registry: RegistryDefinition, resolve: Resolver) -> ProbeResult:
         return ProbeResult(True, f"answers at {asked.address}")
 
 
-def _store(project: Project, name: str, resolve: Resolver) -> ProbeResult:
+def _store(project: LoadedProject, name: str, resolve: Resolver) -> ProbeResult:
     with closing(store_admin(project, name, resolve)) as admin:
         return admin.probe()
 
 
-def _read_streams(project: Project, store: str) -> list[str]:
+def _read_streams(project: LoadedProject, store: str) -> list[str]:
     """Entities of a store that queries read as streams."""
     scans = (scan.relation for query in project.queries.values() for scan in query.scans)
     return sorted({relation.entity for relation in scans if relation.store == store})
 
 
-def _clock(project: Project, name: str, entities: Sequence[str], resolve: Resolver) -> ProbeResult:
+def _clock(project: LoadedProject, name: str, entities: Sequence[str], resolve: Resolver) -> ProbeResult:
     """This machine's clock against the one that stamps what is read: windows close by it."""
     with closing(store_admin(project, name, resolve)) as admin:
         found = admin.skew(entities) if isinstance(admin, TellsTime) else None

@@ -33,7 +33,7 @@ MAP_FIELDS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SampledPlace:
     """What is known of one place in the values.
 
     Attributes:
@@ -50,9 +50,9 @@ class Seen:
     count: int = 0
     nulls: int = 0
     scalar: Scalar | None = None
-    fields: Mapping[str, Seen] = field(default_factory=lambda: MappingProxyType({}))
+    fields: Mapping[str, SampledPlace] = field(default_factory=lambda: MappingProxyType({}))
     objects: int = 0
-    element: Seen | None = None
+    element: SampledPlace | None = None
     arrays: int = 0
     mixed: bool = False
 
@@ -80,20 +80,20 @@ class Seen:
         return StructType(tuple(StructField(name, inner.type) for name, inner in self.fields.items()))
 
 
-def seen(values: Iterable[Any]) -> Seen:
+def seen(values: Iterable[Any]) -> SampledPlace:
     """Everything that is known after these JSON values."""
-    return reduce(merged, map(_one, values), Seen())
+    return reduce(merged, map(_one, values), SampledPlace())
 
 
-def _one(value: Any) -> Seen:
+def _one(value: Any) -> SampledPlace:
     if value is None:
-        return Seen(1, nulls=1)
+        return SampledPlace(1, nulls=1)
     if isinstance(value, dict):
         fields = MappingProxyType({str(name): _one(inner) for name, inner in value.items()})
-        return Seen(1, fields=fields, objects=1)
+        return SampledPlace(1, fields=fields, objects=1)
     if isinstance(value, list):
-        return Seen(1, element=seen(value) if value else None, arrays=1)
-    return Seen(1, scalar=_scalar(value))
+        return SampledPlace(1, element=seen(value) if value else None, arrays=1)
+    return SampledPlace(1, scalar=_scalar(value))
 
 
 def _scalar(value: Any) -> Scalar:
@@ -104,11 +104,13 @@ def _scalar(value: Any) -> Scalar:
     return VARCHAR if isinstance(value, str) else DOUBLE
 
 
-def merged(left: Seen, right: Seen) -> Seen:
+def merged(left: SampledPlace, right: SampledPlace) -> SampledPlace:
     """Both together; the order of fields is that in which they were first seen."""
     scalar, mixed = _widened(left.scalar, right.scalar)
     names = dict.fromkeys([*left.fields, *right.fields])
-    fields = {name: merged(left.fields.get(name, Seen()), right.fields.get(name, Seen())) for name in names}
+    fields = {
+        name: merged(left.fields.get(name, SampledPlace()), right.fields.get(name, SampledPlace())) for name in names
+    }
     element = left.element
     if right.element is not None:
         element = right.element if element is None else merged(element, right.element)

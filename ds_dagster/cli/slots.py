@@ -9,14 +9,14 @@ from ds_dagster.catalog.reading.slots import Slot, default_slot, slot_prefix
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.cli.output import note
 from ds_dagster.errors import DsError
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.identity import Identity
 from ds_dagster.stores.registry import KINDS
 
 
-def left_over(project: Project, control: Control) -> list[Slot]:
+def left_over(project: LoadedProject, control: Control) -> list[Slot]:
     """Slots of this project's journal that no query of the project and no running job has; a store that does not
     answer is told and left out."""
     if not control.journal.exists():
@@ -26,13 +26,13 @@ def left_over(project: Project, control: Control) -> list[Slot]:
     return [slot for slot in _found(project, slot_prefix(identity.job_id(""))) if slot.name not in kept]
 
 
-def drop(project: Project, slot: Slot) -> None:
+def drop(project: LoadedProject, slot: Slot) -> None:
     """Drop a slot for good."""
     store = project.catalog.store(slot.store)
     KINDS[store.kind].drop_slot(store, _resolver(project, store), slot)  # type: ignore[attr-defined]
 
 
-def _kept(project: Project, control: Control, identity: Identity) -> frozenset[str]:
+def _kept(project: LoadedProject, control: Control, identity: Identity) -> frozenset[str]:
     running = {status.name for status in control.statuses() if status.desired == "RUNNING"}
     names = {
         default_slot(identity.job_id(name), scan.source_name)
@@ -45,12 +45,12 @@ def _kept(project: Project, control: Control, identity: Identity) -> frozenset[s
     return frozenset(names | {slot.name for slot in found if slot.name.rpartition("_")[0] in gone})
 
 
-def _found(project: Project, prefix: str) -> Iterable[Slot]:
+def _found(project: LoadedProject, prefix: str) -> Iterable[Slot]:
     """Each slot once, however many stores stand on its server."""
     return {(slot.server, slot.name): slot for slot in _of_stores(project, prefix)}.values()
 
 
-def _of_stores(project: Project, prefix: str) -> Iterator[Slot]:
+def _of_stores(project: LoadedProject, prefix: str) -> Iterator[Slot]:
     for store in project.catalog.stores.values():
         find = getattr(KINDS[store.kind], "find_slots", None)
         if find is None:
@@ -61,5 +61,5 @@ def _of_stores(project: Project, prefix: str) -> Iterator[Slot]:
             note(f"{store.name}: its replication slots were not looked at: {problem.message}")
 
 
-def _resolver(project: Project, store: StoreDefinition) -> Resolver:
+def _resolver(project: LoadedProject, store: StoreDefinition) -> Resolver:
     return resolver(project.settings, store.name)

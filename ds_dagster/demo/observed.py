@@ -14,7 +14,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.demo.model import Expected
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
-from ds_dagster.project.load import Project, store_admin
+from ds_dagster.project.load import LoadedProject, store_admin
 from ds_dagster.questions.answers import ask_rows
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.connecting import resolver
@@ -56,7 +56,7 @@ class Compared:
         return not self.missing and not self.extra
 
 
-def compare(project: Project, expected: Expected) -> Compared:
+def compare(project: LoadedProject, expected: Expected) -> Compared:
     """Read a relation now and compare it as a bag of rows."""
     found = Counter(_frozen(row) for row in rows_of(project, expected.relation))
     wanted = Counter(_frozen(row) for row in expected.rows)
@@ -66,7 +66,7 @@ def compare(project: Project, expected: Expected) -> Compared:
     return Compared(expected.relation, wanted.total(), found.total(), missing.total(), extra.total(), tuple(examples))
 
 
-def rows_of(project: Project, name: str) -> list[dict[str, Any]]:
+def rows_of(project: LoadedProject, name: str) -> list[dict[str, Any]]:
     """The rows of a relation; a changelog folded by key; none when nothing has been written yet."""
     try:
         if name in QUESTIONS:
@@ -78,20 +78,20 @@ def rows_of(project: Project, name: str) -> list[dict[str, Any]]:
         raise
 
 
-def timed_rows(project: Project, name: str) -> list[tuple[int, dict[str, Any]]]:
+def timed_rows(project: LoadedProject, name: str) -> list[tuple[int, dict[str, Any]]]:
     """Records of a stream with the times their server gave them."""
     _, records = _raw(project, name)
     return [(record.timestamp_millis, json.loads(record.value)) for record in records if record.value is not None]
 
 
-def _records(project: Project, name: str) -> list[dict[str, Any]]:
+def _records(project: LoadedProject, name: str) -> list[dict[str, Any]]:
     relation, records = _raw(project, name)
     found = [(record.key, record.value) for record in records]
     values = _folded(found) if relation.is_changelog else [value for _, value in found if value is not None]
     return [json.loads(value) for value in values]
 
 
-def _raw(project: Project, name: str) -> tuple[Relation, list[RawRecord]]:
+def _raw(project: LoadedProject, name: str) -> tuple[Relation, list[RawRecord]]:
     """All committed records of a relation's entity."""
     settings = project.settings
     relation = project.catalog.relation(QualifiedName(settings.database, settings.schema, name))
@@ -113,7 +113,7 @@ def _folded(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[bytes]
     return list(latest.values())
 
 
-def personal_records(project: Project, relations: Iterable[str]) -> list[str]:
+def personal_records(project: LoadedProject, relations: Iterable[str]) -> list[str]:
     """Relations in whose records personal data was found."""
     return [name for name in relations if any(PERSONAL.decode() in str(row) for row in rows_of(project, name))]
 

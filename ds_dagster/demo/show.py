@@ -19,7 +19,7 @@ from ds_dagster.demo.feeding import Feeder
 from ds_dagster.demo.observed import Compared, compare, personal_records, timed_rows
 from ds_dagster.errors import DsError, error
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.project.load import Project, kind_of_store, load_project, store_admin
+from ds_dagster.project.load import LoadedProject, kind_of_store, load_project, store_admin
 from ds_dagster.questions.answers import ask_rows
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.connecting import resolver
@@ -95,7 +95,7 @@ class Show:
     # -- the stage -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _stage(self) -> Iterator[tuple[Project, Feeder, DagsterDev]]:
+    def _stage(self) -> Iterator[tuple[LoadedProject, Feeder, DagsterDev]]:
         """Servers, entities and Dagster; all of it ends with the block."""
         with _signals_as_interrupts(), self._stack as stack:
             settings = load_settings(self.root)
@@ -119,7 +119,7 @@ class Show:
         with self._step("starting local servers"):
             return local.up(settings.state, progress=self.say)
 
-    def _entities(self, project: Project) -> None:
+    def _entities(self, project: LoadedProject) -> None:
         """Everything the example reads and nobody in it writes, with the declared counts."""
         with self._step("creating topics and streams"):
             for relation in project.catalog.relations.values():
@@ -187,7 +187,7 @@ class Show:
             detail = "\n".join(f"{s.name}: {s.state} {s.condition} {s.message} {s.detail}".rstrip() for s in failed)
             raise error("DEMO_FAILED", step=f"{what} ({status})", logs=str(dagster.log.parent), detail=detail)
 
-    def _compared(self, project: Project, expected: Sequence[model.Expected]) -> list[Compared]:
+    def _compared(self, project: LoadedProject, expected: Sequence[model.Expected]) -> list[Compared]:
         """Compare until all agree or the time is up; the last look at each."""
         deadline = time.monotonic() + RESULT_SECONDS
         found: dict[str, Compared] = {}
@@ -208,7 +208,7 @@ class Show:
         self.say("  try            kill -9 the engine (ds engine status): Dagster's sensor brings it back")
         self.say("  end            Ctrl-C")
 
-    def _trickle(self, project: Project, feeder: Feeder, is_live: bool) -> None:
+    def _trickle(self, project: LoadedProject, feeder: Feeder, is_live: bool) -> None:
         """Some clicks a second until interrupted."""
         chance = random.Random(data.SEED + 1)
         position, told = self.clicks, 0.0
@@ -221,7 +221,7 @@ class Show:
                 self._tell_live(project)
             time.sleep(TRICKLE_SECONDS)
 
-    def _tell_live(self, project: Project) -> None:
+    def _tell_live(self, project: LoadedProject) -> None:
         try:
             rows = ask_rows(project, bind_question(project, parse_select(LIVE_QUESTION)))
         except DsError as problem:

@@ -25,7 +25,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project, secret_reader
+from ds_dagster.project.load import LoadedProject, secret_reader
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.deciding.changes import emptied_by, recompiled
 from ds_dagster.runtime.host import HostContext, StartOrder
@@ -51,7 +51,7 @@ class Compiled:
     """A start order with its definition bound by today's code."""
 
     order: StartOrder
-    project: Project
+    project: LoadedProject
     query: BoundQuery
     environment: Mapping[str, str]
     redactor: Redactor

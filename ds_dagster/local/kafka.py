@@ -15,7 +15,7 @@ from pathlib import Path
 from ds_dagster.errors import error
 from ds_dagster.jars import Progress, java_command, resolve
 from ds_dagster.local.ports import HOST
-from ds_dagster.local.processes import Launch, clean_environment
+from ds_dagster.local.processes import ServerCommand, clean_environment
 from ds_dagster.local.server import Home, ServerKind
 
 HEAP = "512m"
@@ -71,7 +71,7 @@ appender.file.strategy.max=3
 """
 
 
-def prepare(home: Home, progress: Progress) -> Launch:
+def prepare(home: Home, progress: Progress) -> ServerCommand:
     """Fetch the jars, write ids and configuration.
 
     Raises:
@@ -88,7 +88,7 @@ def prepare(home: Home, progress: Progress) -> Launch:
     logging.write_text(LOGGING.format(folder=home.logs), encoding="utf-8")
     options = [f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={logging}"]
     argv = (java_command(), *options, "-cp", class_path, "kafka.Kafka", str(configuration))
-    return Launch(argv=argv, cwd=home.folder, environment=clean_environment())
+    return ServerCommand(argv=argv, cwd=home.folder, environment=clean_environment())
 
 
 def broker_settings(home: Home) -> dict[str, object]:

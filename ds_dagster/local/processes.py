@@ -16,7 +16,7 @@ POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class ServerCommand:
     """How a server is started.
 
     Attributes:
@@ -57,7 +57,7 @@ def is_alive(pid: int, token: str) -> bool:
     return start_token(pid) == token
 
 
-def spawn(launch: Launch, log: Path) -> int:
+def spawn(launch: ServerCommand, log: Path) -> int:
     """Start a detached process (own session, no terminal, output appended to ``log``); returns its pid.
 
     The process outlives the starter and is ended by pid.

@@ -16,7 +16,7 @@ from pathlib import Path
 from ds_dagster.errors import DsError, error
 from ds_dagster.jars import Progress
 from ds_dagster.local import ports as port_table
-from ds_dagster.local.processes import Launch, StopStep, end, is_alive, spawn, start_token
+from ds_dagster.local.processes import ServerCommand, StopStep, end, is_alive, spawn, start_token
 
 LOG_BYTES = 10_000_000
 LOGS_KEPT = 3
@@ -93,7 +93,7 @@ class ServerKind:
 
     name: str
     ports: tuple[str, ...]
-    prepare: Callable[[Home, Progress], Launch]
+    prepare: Callable[[Home, Progress], ServerCommand]
     ailment: Callable[[Home], str | None]
     start_seconds: float = 90.0
     stop: tuple[StopStep, ...] = (StopStep(signal.SIGTERM, 20.0), StopStep(signal.SIGKILL, 5.0))

@@ -21,7 +21,7 @@ from pathlib import Path
 from ds_dagster.errors import error
 from ds_dagster.jars import Progress, cache_folder, file_lock
 from ds_dagster.local.ports import HOST
-from ds_dagster.local.processes import Launch, StopStep, clean_environment
+from ds_dagster.local.processes import ServerCommand, StopStep, clean_environment
 from ds_dagster.local.server import Home, ServerKind
 
 REQUIREMENTS = (
@@ -75,7 +75,7 @@ def _install(folder: Path, progress: Progress) -> None:
             raise error("SNOWFLAKE_SERVER_INSTALL_FAILED", detail=detail)
 
 
-def prepare(home: Home, progress: Progress) -> Launch:
+def prepare(home: Home, progress: Progress) -> ServerCommand:
     """Install the server.
 
     Raises:
@@ -84,7 +84,7 @@ def prepare(home: Home, progress: Progress) -> Launch:
     python = install(progress)
     home.data.mkdir(parents=True, exist_ok=True)
     argv = (str(python), "-m", "fakesnow", "--server", "--host", HOST, "--port", str(home.port))
-    return Launch(argv=argv, cwd=home.data, environment=clean_environment())
+    return ServerCommand(argv=argv, cwd=home.data, environment=clean_environment())
 
 
 def ailment(home: Home) -> str | None:

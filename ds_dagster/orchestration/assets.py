@@ -13,7 +13,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.orchestration.events import failure_of
-from ds_dagster.orchestration.launch import Launch, Outcome, ResetConfig
+from ds_dagster.orchestration.launch import Launch, LaunchedRelation, ResetConfig
 from ds_dagster.orchestration.loads import build_load
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.refused import failing_asset
@@ -130,7 +130,7 @@ def ensure_streams(
 
 
 def _result(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, outcome: Outcome, props: RelationProps
+    context: dg.AssetExecutionContext, key: dg.AssetKey, outcome: LaunchedRelation, props: RelationProps
 ) -> dg.MaterializeResult[Any] | dg.Output[None]:
     """A materialization where something was started, or Dagster knows none of this definition."""
     if outcome.is_new or (outcome.is_up and not _is_known(context, key, props)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ds_dagster.errors import ProjectError
 from ds_dagster.names import safe_name
 from ds_dagster.orchestration.props import BrokenFile, RelationProps, broken_files, relation_props
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class DsProject:
         return f"{base}_{safe_name(self.name)}" if self.name else base
 
     @cached_property
-    def project(self) -> Project:
+    def project(self) -> LoadedProject:
         """The loaded project.
 
         Raises:

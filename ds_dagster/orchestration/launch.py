@@ -10,7 +10,7 @@ import dagster as dg
 from ds_dagster.errors import DsError, error
 from ds_dagster.orchestration.events import failure_metadata, status_metadata
 from ds_dagster.orchestration.props import RelationProps, text_of
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Consent, Ensured, JobStatus, consents
@@ -23,7 +23,7 @@ Selected = Mapping[dg.AssetKey, RelationProps]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LaunchedRelation:
     """A relation that is as it was asked to be. ``is_up``: its queries run; ``is_new``: this run started one."""
 
     metadata: Mapping[str, Any]
@@ -45,7 +45,7 @@ class Launch:
     """
 
     control: Control
-    project: Project
+    project: LoadedProject
     requested_by: str
     log: Callable[[str], None]
     asked: dict[str, Ensured] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Launch:
 
     def run(
         self, selected: Selected, action: Action, timeout: float, allow: Collection[Consent] = ()
-    ) -> Iterator[tuple[dg.AssetKey, Outcome]]:
+    ) -> Iterator[tuple[dg.AssetKey, LaunchedRelation]]:
         """Ask and wait; yields the relations that are as asked, in the given order (sources first).
 
         Args:
@@ -127,7 +127,9 @@ class Launch:
 
         return {status.name: status for status in self.control.wait(list(generations), generations, timeout, tell)}
 
-    def _judge(self, props: RelationProps, statuses: Mapping[str, JobStatus], timeout: float) -> Outcome | None:
+    def _judge(
+        self, props: RelationProps, statuses: Mapping[str, JobStatus], timeout: float
+    ) -> LaunchedRelation | None:
         names = [query.name for query in props.queries]
         found = [statuses[name] for name in names if name in statuses]
         bad = [status for status in found if status.state in DOWN_STATES]
@@ -139,9 +141,9 @@ class Launch:
             return None
         adopted = all(self.asked[name].outcome == "adopted" for name in names)
         told = {"ds_dagster/outcome": "adopted" if adopted else "started", **status_metadata(found)}
-        return Outcome(told, is_up=True, is_new=not adopted)
+        return LaunchedRelation(told, is_up=True, is_new=not adopted)
 
-    def _rest(self, props: RelationProps, statuses: Mapping[str, JobStatus]) -> Outcome | None:
+    def _rest(self, props: RelationProps, statuses: Mapping[str, JobStatus]) -> LaunchedRelation | None:
         """A relation whose queries were stopped; None when one was refused or still ends its batch."""
         names = [query.name for query in props.queries]
         slow = [name for name in names if name in statuses and statuses[name].state not in RESTING_STATES]
@@ -149,7 +151,7 @@ class Launch:
             self.late.append(str(error("RELATION_NOT_STOPPED", count=len(slow), names=slow)))
         if slow or any(name in self.declined for name in names):
             return None
-        return Outcome({"ds_dagster/outcome": "stopped"}, is_up=False, is_new=False)
+        return LaunchedRelation({"ds_dagster/outcome": "stopped"}, is_up=False, is_new=False)
 
     def _tail(self, name: str) -> str:
         return "\n".join(tail_lines(self.control.log_path(name), LOG_TAIL_LINES))

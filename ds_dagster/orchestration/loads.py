@@ -55,7 +55,7 @@ def build_load(project: DsProject, props: RelationProps, spec: dg.AssetSpec) -> 
         results: list[FiniteResult] = []
         try:
             control = ds_control.control(project)
-            asked = _Asked(context, control, project, config, f"{ds_control.requested_by} run {context.run.run_id}")
+            asked = _LoadRun(context, control, project, config, f"{ds_control.requested_by} run {context.run.run_id}")
             for query in props.queries:
                 results.append(_in_step(asked, query) if query.execution == "step" else _in_engine(asked, query))
         except DsError as problem:
@@ -70,7 +70,7 @@ def build_load(project: DsProject, props: RelationProps, spec: dg.AssetSpec) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _LoadRun:
     """One materialization: its step, where it asks, for whom."""
 
     context: dg.AssetExecutionContext
@@ -80,7 +80,7 @@ class _Asked:
     requested_by: str
 
 
-def _in_engine(asked: _Asked, query: BoundQuery) -> FiniteResult:
+def _in_engine(asked: _LoadRun, query: BoundQuery) -> FiniteResult:
     control, config = asked.control, asked.config
     control.ensure_engine()
     request = control.request_run(
@@ -99,7 +99,7 @@ def _in_engine(asked: _Asked, query: BoundQuery) -> FiniteResult:
         raise
 
 
-def _in_step(asked: _Asked, query: BoundQuery) -> FiniteResult:
+def _in_step(asked: _LoadRun, query: BoundQuery) -> FiniteResult:
     asked.context.log.info(f"{query.name}: loads in this step's Spark session")
     return asked.control.run_in_session(
         asked.project.project,

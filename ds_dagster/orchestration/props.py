@@ -11,7 +11,7 @@ from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.names import QualifiedName
 from ds_dagster.orchestration.remembered import Remembered, remembered
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import BrokenRelation, Project, kind_of_store, uri_of
+from ds_dagster.project.load import BrokenRelation, LoadedProject, kind_of_store, uri_of
 
 ColumnSources = tuple[tuple[QualifiedName, str], ...]
 
@@ -108,7 +108,7 @@ class BrokenFile:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def relation_props(project: Project) -> tuple[RelationProps, ...]:
+def relation_props(project: LoadedProject) -> tuple[RelationProps, ...]:
     """Every relation of the project, those that were refused included, in the order of files. A refused one whose
     query runs on is shown as the journal remembers it."""
     broken = {item.name: item for item in project.broken}
@@ -125,7 +125,7 @@ def relation_props(project: Project) -> tuple[RelationProps, ...]:
     return tuple(sorted((*known, *lost, *refused), key=lambda props: (props.file, props.line)))
 
 
-def broken_files(project: Project) -> tuple[BrokenFile, ...]:
+def broken_files(project: LoadedProject) -> tuple[BrokenFile, ...]:
     """Mistakes that no relation shows, by file."""
     shown = {_identity(found) for item in project.broken for found in item.diagnostics}
     by_file: dict[str, list[Diagnostic]] = {}
@@ -144,7 +144,7 @@ def _identity(found: Diagnostic) -> tuple[str, str, str]:
     return (found.condition, found.message, str(found.span))
 
 
-def _props(project: Project, relation: Relation, broken: BrokenRelation | None) -> RelationProps:
+def _props(project: LoadedProject, relation: Relation, broken: BrokenRelation | None) -> RelationProps:
     queries = project.queries_of(relation.name)
     kind = kind_of_store(project, relation)
     lineage: dict[str, ColumnSources] = {}
@@ -175,7 +175,7 @@ def _text(relation: Relation, queries: tuple[BoundQuery, ...]) -> str:
     return ";\n\n".join(text.rstrip().rstrip(";") for text in texts) + ";"
 
 
-def _remembered(project: Project, kept: Remembered, name: QualifiedName) -> RelationProps:
+def _remembered(project: LoadedProject, kept: Remembered, name: QualifiedName) -> RelationProps:
     """A relation as its running query has it, with the place and the mistakes of today's statement."""
     ran = next(sink for sink in kept.query.sinks if sink.name == name)
     relation = replace(ran, origin=replace(ran.origin, comment=kept.broken.comment))  # a slice has no comments
@@ -189,7 +189,7 @@ def _remembered(project: Project, kept: Remembered, name: QualifiedName) -> Rela
     )
 
 
-def _refused(project: Project, item: BrokenRelation) -> RelationProps:
+def _refused(project: LoadedProject, item: BrokenRelation) -> RelationProps:
     return RelationProps(
         name=item.name,
         relation=None,
@@ -204,5 +204,5 @@ def _refused(project: Project, item: BrokenRelation) -> RelationProps:
     )
 
 
-def _absolute(project: Project, file: str) -> str:
+def _absolute(project: LoadedProject, file: str) -> str:
     return str(project.settings.root / file)

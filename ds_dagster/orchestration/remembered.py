@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import BrokenRelation, Project
+from ds_dagster.project.load import BrokenRelation, LoadedProject
 from ds_dagster.runtime.deciding.changes import recompiled, refused_statement
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals import rows
@@ -18,12 +18,12 @@ from ds_dagster.runtime.journals.records import JobRow
 class Remembered:
     """A refused statement, and the query that its job runs, in the project of the job's slice."""
 
-    project: Project
+    project: LoadedProject
     query: BoundQuery
     broken: BrokenRelation
 
 
-def remembered(project: Project) -> Mapping[QualifiedName, Remembered]:
+def remembered(project: LoadedProject) -> Mapping[QualifiedName, Remembered]:
     """By relation, from the slices in the journal. Read only when the project has mistakes, and only from a journal on
     this machine: loading definitions opens no socket."""
     if not project.errors or project.settings.journal != "sqlite":
@@ -42,7 +42,7 @@ def remembered(project: Project) -> Mapping[QualifiedName, Remembered]:
     return found
 
 
-def _jobs(project: Project) -> list[JobRow]:
+def _jobs(project: LoadedProject) -> list[JobRow]:
     try:
         journal = Journal.open(project.settings, {})
         if not journal.exists():

@@ -18,7 +18,7 @@ from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.errors import error
 from ds_dagster.orchestration.ds_project import DsProject
 from ds_dagster.project.load import (
-    Project,
+    LoadedProject,
     client_settings,
     project_of_store,
     properties_of_stores,
@@ -37,7 +37,7 @@ class _Alone:
     """What a resource needs of a project, for a store without one."""
 
     root: Path
-    project: Project
+    project: LoadedProject
 
 
 class StoreResource(dg.ConfigurableResource[Any]):

@@ -48,7 +48,7 @@ from ds_dagster.plan.nodes.aggregate import AggregateCall
 from ds_dagster.plan.nodes.node import BoundExpression, Named
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file, parse_statement
-from ds_dagster.sql.source import Source
+from ds_dagster.sql.source import SourceText
 from ds_dagster.sql.statements import (
     Comment,
     Context,
@@ -63,7 +63,7 @@ from ds_dagster.stores.registry import KINDS
 from ds_dagster.version import __version__
 
 if TYPE_CHECKING:
-    from ds_dagster.project.load import Project
+    from ds_dagster.project.load import LoadedProject
 
 WORTH_SECONDS = 0.25
 """A project that compiles faster than this is not kept."""
@@ -91,7 +91,7 @@ class LazyBody(SelectBody):
         return self._known
 
 
-def cached(texts: Texts, settings: Settings, build: Callable[[], Project]) -> Project:
+def cached(texts: Texts, settings: Settings, build: Callable[[], LoadedProject]) -> LoadedProject:
     """The project of these files: from the cache where its key fits, else built and, if that took long, kept.
 
     Args:
@@ -136,10 +136,10 @@ def cache_key(texts: Texts, settings: Settings) -> str:
 # stores: read again, never kept
 
 
-def _store_places(texts: Texts, project: Project) -> StorePlaces:
+def _store_places(texts: Texts, project: LoadedProject) -> StorePlaces:
     """Where the statements about stores, schema registries and secrets stand: (file, first and last offset)."""
     places: StorePlaces = []
-    sources = {name: Source(name, text) for name, text in texts}
+    sources = {name: SourceText(name, text) for name, text in texts}
     for origin in _origins(project):
         span, source = origin.span, sources.get(origin.span.file)
         if source is not None and span.end_line is not None and span.end_column is not None:
@@ -149,7 +149,7 @@ def _store_places(texts: Texts, project: Project) -> StorePlaces:
     return places
 
 
-def _origins(project: Project) -> list[Origin]:
+def _origins(project: LoadedProject) -> list[Origin]:
     """Of the secrets, schema registries and stores that were written, with their updates."""
     stores = [store for store in project.catalog.stores.values() if store.origin.text]
     connections: list[StoreDefinition | RegistryDefinition] = [*project.catalog.registries.values(), *stores]
@@ -235,7 +235,7 @@ class _Pickler(pickle.Pickler):
         self.dispatch_table = _REDUCERS
 
 
-def _save(path: Path, key: str, project: Project, texts: Texts, settings: Settings) -> None:
+def _save(path: Path, key: str, project: LoadedProject, texts: Texts, settings: Settings) -> None:
     """Write atomically; a cache that cannot be written is no reason to fail."""
     places = _store_places(texts, project)
     if len(places) != len(_origins(project)):
@@ -262,9 +262,9 @@ def _save(path: Path, key: str, project: Project, texts: Texts, settings: Settin
 _KEPT = ("queries", "diagnostics", "broken", "statements", "downstream", "depends_on")
 
 
-def _load(path: Path, key: str, texts: Texts, settings: Settings) -> Project | None:
+def _load(path: Path, key: str, texts: Texts, settings: Settings) -> LoadedProject | None:
     """The kept project, None when there is none with this key, or its file is damaged."""
-    from ds_dagster.project.load import Project
+    from ds_dagster.project.load import LoadedProject
 
     try:
         with path.open("rb") as file:
@@ -282,7 +282,7 @@ def _load(path: Path, key: str, texts: Texts, settings: Settings) -> Project | N
             return None
         names = ("relations", "schemas", "descriptors", "functions")
         catalog = replace(declared.catalog, **{name: content[name] for name in names})
-        return Project(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
+        return LoadedProject(settings=settings, catalog=catalog, **{name: content[name] for name in _KEPT})
     except _UNUSABLE:
         return None
     finally:

@@ -30,7 +30,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.connections import with_own_connections
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.sql.script import parse_file
-from ds_dagster.sql.source import Source
+from ds_dagster.sql.source import SourceText
 from ds_dagster.sql.statements import (
     Application,
     Comment,
@@ -73,7 +73,7 @@ class SliceStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class LoadedProject:
     """A loaded project. Mistakes are in ``diagnostics``; everything that is right is usable all the same.
 
     Attributes:
@@ -125,7 +125,7 @@ class Project:
         return tuple(part for _, part in self._filling.get(relation, ()))
 
 
-def load_project(root: Path, *, settings: Settings | None = None, strict: bool = False) -> Project:
+def load_project(root: Path, *, settings: Settings | None = None, strict: bool = False) -> LoadedProject:
     """Load the project in a folder, from what was kept of it while nothing changed (``project/cache.py``).
 
     Args:
@@ -164,13 +164,13 @@ def read_texts(settings: Settings) -> tuple[tuple[tuple[str, str], ...], tuple[D
     return tuple(texts), tuple(unreadable)
 
 
-def compile_texts(texts: Sequence[tuple[str, str]], settings: Settings) -> Project:
+def compile_texts(texts: Sequence[tuple[str, str]], settings: Settings) -> LoadedProject:
     """The same from (file name, text) pairs in memory: test cases, `ds query`, the engine."""
     with without_collection():
         return _compile([parse_file(name, text) for name, text in texts], settings, dict(texts))
 
 
-def slice_of(project: Project, query: BoundQuery) -> tuple[SliceStatement, ...]:
+def slice_of(project: LoadedProject, query: BoundQuery) -> tuple[SliceStatement, ...]:
     """Everything the query needs to compile alone: its stores, the relations it reads as declarations (a relation
     made by another query is carried as the DDL that inference arrived at), its own statement. No secret, no
     connection value of the overlay: what of a store travels stands in ``plan/identity/slices.py``."""
@@ -180,7 +180,7 @@ def slice_of(project: Project, query: BoundQuery) -> tuple[SliceStatement, ...]:
     )
 
 
-def compile_slice(statements: Sequence[SliceStatement], settings: Settings) -> Project:
+def compile_slice(statements: Sequence[SliceStatement], settings: Settings) -> LoadedProject:
     """The project of one job, from its slice: one query. Stores are those of the project's files where it has them."""
     files: list[ParsedFile] = []
     texts: dict[str, str] = {}
@@ -195,17 +195,17 @@ def compile_slice(statements: Sequence[SliceStatement], settings: Settings) -> P
 # slices
 
 
-def secret_reader(project: Project, environment: Mapping[str, str]) -> SecretBook:
+def secret_reader(project: LoadedProject, environment: Mapping[str, str]) -> SecretBook:
     """Reads the project's declared secrets, where it connects."""
     return SecretBook(project.catalog.secrets, environment)
 
 
-def kind_of_store(project: Project, relation: Relation) -> StoreKind:
+def kind_of_store(project: LoadedProject, relation: Relation) -> StoreKind:
     """What the relation's store is able to do."""
     return KINDS[project.catalog.store(relation.store).kind]
 
 
-def storage_kind(project: Project, store: str) -> str:
+def storage_kind(project: LoadedProject, store: str) -> str:
     """``kafka``, ``postgres``, …: the system a declared store is."""
     return KINDS[project.catalog.store(store).kind].capabilities.storage_kind
 
@@ -215,26 +215,26 @@ def properties_of_stores() -> Mapping[str, tuple[PropertySpec, ...]]:
     return {name: kind.store_properties for name, kind in KINDS.items()}
 
 
-def project_of_store(kind: str, values: Mapping[str, PropertyValue], settings: Settings) -> tuple[Project, str]:
+def project_of_store(kind: str, values: Mapping[str, PropertyValue], settings: Settings) -> tuple[LoadedProject, str]:
     """A project of one store that no file declares, and the store's name."""
     span = Span("standalone", 1)
     store = StoreDefinition("standalone", kind, span, Origin(span, ""), values)
-    return Project(settings, Catalog(stores={store.name: store})), store.name
+    return LoadedProject(settings, Catalog(stores={store.name: store})), store.name
 
 
-def uri_of(project: Project, relation: Relation) -> str:
+def uri_of(project: LoadedProject, relation: Relation) -> str:
     """Where the relation's data is, without credentials."""
     return kind_of_store(project, relation).uri(project.catalog.store(relation.store), relation)
 
 
-def delivery_of(project: Project, relation: Relation) -> Delivery | None:
+def delivery_of(project: LoadedProject, relation: Relation) -> Delivery | None:
     """The guarantee of a relation that queries fill; None for one that others fill."""
     if not project.queries_of(relation.name):
         return None
     return delivery(relation.kind, relation.properties, kind_of_store(project, relation))
 
 
-def store_admin(project: Project, store: str, resolve: Resolver) -> StoreAdmin:
+def store_admin(project: LoadedProject, store: str, resolve: Resolver) -> StoreAdmin:
     """Connect to a declared store for control; close it after use.
 
     Raises:
@@ -244,7 +244,7 @@ def store_admin(project: Project, store: str, resolve: Resolver) -> StoreAdmin:
     return KINDS[definition.kind].admin(definition, resolve)
 
 
-def client_settings(project: Project, store: str, resolve: Resolver) -> Mapping[str, Any]:
+def client_settings(project: LoadedProject, store: str, resolve: Resolver) -> Mapping[str, Any]:
     """Arguments of the vendor's own client of a declared store, secrets resolved: keep them out of logs.
 
     Raises:
@@ -279,7 +279,7 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str, str]) -> Project:
+def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str, str]) -> LoadedProject:
     declared = declare(files, settings, KINDS)
     unparsed = _unparsed(files, settings)
     assembled = assemble(declared, settings, KINDS, [broken.name for broken in unparsed])
@@ -291,7 +291,7 @@ def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str
         *assembled.diagnostics,
         *shared_entities(part.sink for query in assembled.queries.values() for part in query.parts if _creates(part)),
     ]
-    return Project(
+    return LoadedProject(
         settings=settings,
         catalog=assembled.catalog,
         queries=assembled.queries,
@@ -380,7 +380,7 @@ def _of_refused(refused: Refused, assembled: Assembled, texts: Mapping[str, str]
 
 def _in_order(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str]) -> tuple[Diagnostic, ...]:
     """Root causes first, then by place; each with its line of SQL."""
-    sources: dict[str, Source] = {}
+    sources: dict[str, SourceText] = {}
     shown = [_with_fragment(diagnostic, texts, sources) for diagnostic in dict.fromkeys(diagnostics)]
     nowhere = Span("", 0)
     return tuple(sorted(shown, key=lambda d: (bool(d.caused_by), _position(d.span or nowhere))))
@@ -390,11 +390,11 @@ def _position(span: Span) -> tuple[str, int, int]:
     return (span.file, span.line, span.column)
 
 
-def _with_fragment(diagnostic: Diagnostic, texts: Mapping[str, str], sources: dict[str, Source]) -> Diagnostic:
+def _with_fragment(diagnostic: Diagnostic, texts: Mapping[str, str], sources: dict[str, SourceText]) -> Diagnostic:
     span = diagnostic.span
     if diagnostic.fragment or span is None or span.file not in texts:
         return diagnostic
-    source = sources.setdefault(span.file, Source(span.file, texts[span.file]))
+    source = sources.setdefault(span.file, SourceText(span.file, texts[span.file]))
     if span.line > len(source.line_starts):
         return diagnostic
     return replace(diagnostic, fragment=source.line_text(span.line))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.questions.binding import Question, bind_question
-from ds_dagster.questions.engine import Engine
+from ds_dagster.questions.engine import QuestionEngine
 from ds_dagster.questions.following import check_endless, is_endless
 from ds_dagster.questions.tables import read_tables
 from ds_dagster.questions.values import Row, json_rows
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def ask(project: Project, question: Question) -> pyarrow.Table:
+def ask(project: LoadedProject, question: Question) -> pyarrow.Table:
     """The answer from views and tables, of one store or several.
 
     Args:
@@ -31,17 +31,17 @@ def ask(project: Project, question: Question) -> pyarrow.Table:
         UserError: VIEW_MISSING, TABLE_NOT_LOADED, QUESTION_TOO_LARGE, QUESTION_FAILED.
         ExternalError: VIEW_UNREADABLE, STORE_….
     """
-    with Engine() as engine:
+    with QuestionEngine() as engine:
         statement = engine.prepare(question)
         return engine.answer(statement, read_tables(project, question))
 
 
-def ask_rows(project: Project, question: Question) -> list[Row]:
+def ask_rows(project: LoadedProject, question: Question) -> list[Row]:
     """The same as rows of JSON values by name."""
     return json_rows(question.columns, ask(project, question))
 
 
-def ask_text(project: Project, sql: str) -> pyarrow.Table:
+def ask_text(project: LoadedProject, sql: str) -> pyarrow.Table:
     """The same for the text of a SELECT.
 
     Raises:

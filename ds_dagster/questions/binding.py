@@ -14,7 +14,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import DataType
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.names import QualifiedName
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.questions.selecting import BoundSelect
 from ds_dagster.sql.statements import SelectBody
 
@@ -49,7 +49,7 @@ def limit_of(tree: exp.Expr) -> int | None:
     return None if found is None else int(str(found.expression.this))
 
 
-def bind_question(project: Project, body: SelectBody) -> Question:
+def bind_question(project: LoadedProject, body: SelectBody) -> Question:
     """Resolve and check a SELECT against the catalog.
 
     Raises:

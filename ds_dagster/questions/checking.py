@@ -10,18 +10,18 @@ from sqlglot import exp
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, ProjectError
 from ds_dagster.plan.binding.every_mistake import every_mistake
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.questions.selecting import BoundSelect
-from ds_dagster.sql.source import Source
+from ds_dagster.sql.source import SourceText
 from ds_dagster.sql.statements import Interactive, SelectBody
 
 
-def question_mistakes(project: Project) -> tuple[Diagnostic, ...]:
+def question_mistakes(project: LoadedProject) -> tuple[Diagnostic, ...]:
     """What is wrong with the SELECTs in a project's files. Relations with mistakes of their own are told already."""
     return tuple(found for asked in project.asked for found in _mistakes(project, asked))
 
 
-def _mistakes(project: Project, asked: Interactive) -> Iterator[Diagnostic]:
+def _mistakes(project: LoadedProject, asked: Interactive) -> Iterator[Diagnostic]:
     body, context = asked.body, asked.origin.context
     assert isinstance(body, SelectBody)
     settings = project.settings
@@ -46,6 +46,6 @@ def _mistakes(project: Project, asked: Interactive) -> Iterator[Diagnostic]:
 def _line(asked: Interactive, found: Diagnostic) -> str:
     """The line of the statement a mistake is in."""
     begin = asked.origin.span
-    source = Source(begin.file, " " * (begin.column - 1) + asked.origin.text)
+    source = SourceText(begin.file, " " * (begin.column - 1) + asked.origin.text)
     line = (found.span or begin).line - begin.line + 1
     return source.line_text(line) if 1 <= line <= len(source.line_starts) else ""

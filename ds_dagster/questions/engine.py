@@ -28,14 +28,14 @@ FUNCTION_PREFIX = "ds_function_"
 FAILED_IN_PYTHON = "executing the UDF: "
 
 
-class Engine:
+class QuestionEngine:
     """One connection; use it as a context manager, in one thread."""
 
     def __init__(self) -> None:
         self._connection: Any = _database().cursor()
         self._functions: list[str] = []
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> QuestionEngine:
         return self
 
     def __exit__(self, *_: object) -> None:

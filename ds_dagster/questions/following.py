@@ -16,12 +16,12 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.schemas.formats import FORMATS
 from ds_dagster.datatypes import BIGINT, VARCHAR, DataType
 from ds_dagster.errors import error
-from ds_dagster.project.load import Project, store_admin
+from ds_dagster.project.load import LoadedProject, store_admin
 from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import Question, limit_of
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.questions.duck_types import arrow_type
-from ds_dagster.questions.engine import Engine
+from ds_dagster.questions.engine import QuestionEngine
 from ds_dagster.questions.records import Decoded, decode
 from ds_dagster.questions.relations import ROWTIME, table_name
 from ds_dagster.questions.trees import Aggregated
@@ -68,7 +68,7 @@ def check_endless(question: Question, text: str, *, always: bool = False) -> Non
         raise error("QUESTION_WITHOUT_END", what=[*parts, "one answer"][0], relation=relation.name.name, **params)
 
 
-def follow(project: Project, question: Question, limit: int | None, note: Note) -> Iterator[Row]:
+def follow(project: LoadedProject, question: Question, limit: int | None, note: Note) -> Iterator[Row]:
     """Rows of one stream or changelog as they come; with a limit it also ends where the entity ended at the start.
 
     A changelog's rows begin with :data:`OPERATION`. Records that cannot be decoded are noted and left out.
@@ -188,7 +188,7 @@ def _close(records: Iterator[Any]) -> None:
         close()
 
 
-def has_text_keys(project: Project, store: str) -> bool:
+def has_text_keys(project: LoadedProject, store: str) -> bool:
     """Whether a store's keys are characters, not bytes (it bounds their number)."""
     return KINDS[project.catalog.store(store).kind].capabilities.max_key_characters is not None
 
@@ -206,7 +206,7 @@ class RecordTable:
             OPERATION: VARCHAR,
             PLACE: BIGINT,
         }
-        self._engine = Engine()
+        self._engine = QuestionEngine()
         self._asked = _per_record(question)
         self._statement = self._engine.prepare(self._asked)
 

@@ -32,7 +32,7 @@ from ds_dagster.functions.values.casts import DEFAULT_PRECISION, EXACT, TIMES, c
 from ds_dagster.plan.expressions.binder import cast_type
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.duck_types import duck_type
-from ds_dagster.questions.functions.aggregates import AGGREGATES, OF_ROWS, AggregateCall
+from ds_dagster.questions.functions.aggregates import AGGREGATES, OF_ROWS, QuestionAggregate
 from ds_dagster.questions.functions.table import SCALARS
 from ds_dagster.questions.python_functions import user_function
 from ds_dagster.questions.trees import Aggregated, Elements, GroupingCall, type_of
@@ -303,7 +303,7 @@ class Lowering:
         result = type_of(node) or BIGINT
         present = [exp.Not(this=exp.Is(this=argument.copy(), expression=exp.Null())) for argument in arguments]
         return AGGREGATES[str(node.this)](
-            AggregateCall(
+            QuestionAggregate(
                 arguments,
                 [_known_type(argument) for argument in node.expressions],
                 bool(node.args.get("distinct")),

@@ -6,7 +6,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import QualifiedName, did_you_mean
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 
 ROWTIME = "__rowtime"
 """Column of a record's own timestamp in questions over streams."""
@@ -17,7 +17,7 @@ def table_name(relation: Relation) -> str:
     return str(relation.name)
 
 
-def resolve_relation(project: Project, written: str, span: Span | None = None) -> Relation:
+def resolve_relation(project: LoadedProject, written: str, span: Span | None = None) -> Relation:
     """A relation by its full name, or by its last part where that is unique.
 
     Raises:

@@ -17,7 +17,7 @@ from ds_dagster.plan.expressions.binder import Typed, widened
 from ds_dagster.plan.expressions.calls import aggregate_name
 from ds_dagster.plan.joins.unnesting import element_columns
 from ds_dagster.plan.nodes.node import Field
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.questions.expressions import Columns, InnerScope, QuestionBinder, ordered
 from ds_dagster.questions.relations import ROWTIME, resolve_relation, table_name
 from ds_dagster.questions.trees import Elements, aggregates_in, noted, ungrouped
@@ -47,7 +47,11 @@ class BoundSelect:
     """
 
     def __init__(
-        self, project: Project, span: Span, relations: dict[QualifiedName, Relation], around: BoundSelect | None = None
+        self,
+        project: LoadedProject,
+        span: Span,
+        relations: dict[QualifiedName, Relation],
+        around: BoundSelect | None = None,
     ) -> None:
         self.project = project
         self.span = span

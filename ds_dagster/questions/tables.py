@@ -13,7 +13,7 @@ from ds_dagster.catalog.reading.tables import VIEW, table_read
 from ds_dagster.catalog.reading.wanted import Wanted
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError, error
-from ds_dagster.project.load import Project, kind_of_store, store_admin
+from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
 from ds_dagster.questions.arrow import table_of
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.connecting import resolver
@@ -33,7 +33,9 @@ OF_LOADS = ("shared",)
 """Options of a write spec that connect to nothing."""
 
 
-def read_tables(project: Project, question: Question, most_values: int = MOST_VALUES) -> Mapping[str, pyarrow.Table]:
+def read_tables(
+    project: LoadedProject, question: Question, most_values: int = MOST_VALUES
+) -> Mapping[str, pyarrow.Table]:
     """The rows a question reads, by the names of its tables.
 
     Raises:
@@ -47,7 +49,7 @@ def read_tables(project: Project, question: Question, most_values: int = MOST_VA
     }
 
 
-def _read(project: Project, relation: Relation, reading: Reading, most_values: int) -> pyarrow.Table:
+def _read(project: LoadedProject, relation: Relation, reading: Reading, most_values: int) -> pyarrow.Table:
     read = read_of(project, relation)
     resolve = resolver(project.settings, relation.store)
     options = {name: resolve(value) for name, value in read.options.items() if name not in OF_LOADS}
@@ -81,7 +83,7 @@ def _until(batches: Any, most: int) -> Any:
             return
 
 
-def read_of(project: Project, relation: Relation) -> TableRead:
+def read_of(project: LoadedProject, relation: Relation) -> TableRead:
     """How a relation is read.
 
     Raises:
@@ -93,7 +95,7 @@ def read_of(project: Project, relation: Relation) -> TableRead:
     return table_read(kind, project.catalog.store(relation.store), relation)
 
 
-def _missing(project: Project, relation: Relation, problem: DsError) -> DsError:
+def _missing(project: LoadedProject, relation: Relation, problem: DsError) -> DsError:
     """A view or table that is not there yet, in the words of a question."""
     if problem.condition == "LOOKUP_VIEW_MISSING":
         return error("VIEW_MISSING", view=str(relation.name))
@@ -103,7 +105,7 @@ def _missing(project: Project, relation: Relation, problem: DsError) -> DsError:
     return error("TABLE_NOT_LOADED", table=table, store=relation.store, relation=relation.name.name)
 
 
-def _exists(project: Project, relation: Relation) -> bool:
+def _exists(project: LoadedProject, relation: Relation) -> bool:
     with closing(store_admin(project, relation.store, resolver(project.settings, relation.store))) as admin:
         try:
             return admin.describe(relation.entity) is not None
@@ -111,13 +113,13 @@ def _exists(project: Project, relation: Relation) -> bool:
             return True
 
 
-def newest_batch(project: Project, relation: Relation) -> float | None:
+def newest_batch(project: LoadedProject, relation: Relation) -> float | None:
     """When a view or table was last written (seconds since the epoch), None where it cannot be told."""
     newest = NEWEST.get(kind_of_store(project, relation).capabilities.storage_kind)
     return None if newest is None else newest(project, relation)
 
 
-def _newest_in_file(project: Project, relation: Relation) -> float | None:
+def _newest_in_file(project: LoadedProject, relation: Relation) -> float | None:
     import sqlite3
     from pathlib import Path
 
@@ -139,7 +141,7 @@ def _newest_in_file(project: Project, relation: Relation) -> float | None:
     return None if newest is None else float(newest)
 
 
-def _newest_in_postgres(project: Project, relation: Relation) -> float | None:
+def _newest_in_postgres(project: LoadedProject, relation: Relation) -> float | None:
     from ds_dagster.stores.postgres.admin import PostgresAdmin
 
     read = read_of(project, relation)
@@ -152,7 +154,7 @@ def _newest_in_postgres(project: Project, relation: Relation) -> float | None:
         return None
 
 
-NEWEST: Mapping[str, Callable[[Project, Relation], float | None]] = MappingProxyType(
+NEWEST: Mapping[str, Callable[[LoadedProject, Relation], float | None]] = MappingProxyType(
     {"sqlite": _newest_in_file, "postgres": _newest_in_postgres}
 )
 """Kind of storage → when rows came last."""

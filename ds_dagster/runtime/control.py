@@ -17,10 +17,11 @@ from ds_dagster.clock import Clock, SystemClock
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.checkpoints import Checkpoints, OldCheckpoint
 from ds_dagster.runtime.deciding import desired
 from ds_dagster.runtime.deciding.changes import check_consent, compare, refused_statement, with_doubles
+from ds_dagster.runtime.deciding.desired import Answer, Request
 from ds_dagster.runtime.deciding.spec import job_spec
 from ds_dagster.runtime.journals import rows
 from ds_dagster.runtime.journals.finite import new_request, open_request
@@ -34,7 +35,7 @@ from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.runtime.processes.liveness import DEFAULT_ENGINE, EngineWatch, Heard
 from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import Action, Change, Consent, EngineStatus, Ensured, FiniteResult, JobStatus
-from ds_dagster.runtime.views import Seen, job_status
+from ds_dagster.runtime.views import JobSurroundings, job_status
 from ds_dagster.settings import Settings
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Control:
             observed = rows.statuses(connection)
             held = rows.held_by_steps(connection, self.clock.now())
         engine, identity = self._watch.status(), self.journal.identity()
-        seen = Seen(engine, identity, self._watch.silent_for(), self.clock.now(), held)
+        seen = JobSurroundings(engine, identity, self._watch.silent_for(), self.clock.now(), held)
         return tuple(
             job_status(jobs[name], observed.get(name), seen) if name in jobs else self._unknown(name)
             for name in (sorted(jobs) if names is None else names)
@@ -116,7 +117,7 @@ class Control:
         """One job."""
         return self.statuses([name])[0]
 
-    def changes(self, project: Project, names: Sequence[str] | None = None) -> Sequence[Change]:
+    def changes(self, project: LoadedProject, names: Sequence[str] | None = None) -> Sequence[Change]:
         """What :meth:`ensure` would do, by query in the project's order; without ``names`` orphans follow."""
         queries = self._queries(project, names)
         jobs = self._jobs()
@@ -126,7 +127,7 @@ class Control:
             found += [Change(o.name, o.relation, "orphan", "no statement of the project makes it") for o in orphans]
         return tuple(found)
 
-    def orphans(self, project: Project) -> Sequence[JobStatus]:
+    def orphans(self, project: LoadedProject) -> Sequence[JobStatus]:
         """Jobs that run or are wanted, though no statement of the project makes them, not even a refused one."""
         jobs, known = self._jobs(), set(project.queries)
         lost = (status for status in self.statuses() if status.name not in known)
@@ -155,7 +156,7 @@ class Control:
 
     def ensure(
         self,
-        project: Project,
+        project: LoadedProject,
         names: Sequence[str],
         action: Action = "ensure",
         requested_by: str = "",
@@ -189,7 +190,7 @@ class Control:
         self.journal.create()
         jobs = self._jobs()
         changes = {q.name: self._compared(project, q, jobs) for q in queries}
-        asked = desired.Request(action, requested_by, allow)
+        asked = Request(action, requested_by, allow)
         with self.journal.write() as connection:
             answers = [self._answer(connection, project, q, changes[q.name], asked) for q in queries]
             self._refuse(queries, answers)
@@ -273,7 +274,7 @@ class Control:
 
     def request_run(
         self,
-        project: Project,
+        project: LoadedProject,
         name: str,
         requested_by: str = "",
         *,
@@ -299,12 +300,12 @@ class Control:
             adopted = open_request(connection, name, self.clock.now())
             if adopted is not None:
                 return adopted.id
-            self._want_run(connection, project, query, change, desired.Request(action, requested_by, allow))
+            self._want_run(connection, project, query, change, Request(action, requested_by, allow))
             return rows.add_request(connection, new_request(project, query, requested_by, self.clock.now(), catch_up))
 
     def run_in_session(
         self,
-        project: Project,
+        project: LoadedProject,
         name: str,
         session: SparkSession,
         requested_by: str = "",
@@ -322,7 +323,7 @@ class Control:
         with self.journal.write() as connection:
             other = open_request(connection, name, self.clock.now())
             if other is None:
-                self._want_run(connection, project, query, change, desired.Request(action, requested_by, allow))
+                self._want_run(connection, project, query, change, Request(action, requested_by, allow))
                 now = self.clock.now()
                 asked = new_request(project, query, requested_by, now, catch_up)
                 asked = replace(asked, state="STEP", started=now)
@@ -428,36 +429,35 @@ class Control:
         return jobs
 
     def _unknown(self, name: str) -> JobStatus:
-        return JobStatus(name=name, job_id="", relation="", state="ABSENT", desired="STOPPED")
+        return JobStatus(name, job_id="", relation="", state="ABSENT", desired="STOPPED")
 
-    def _queries(self, project: Project, names: Sequence[str] | None) -> Sequence[BoundQuery]:
+    def _queries(self, project: LoadedProject, names: Sequence[str] | None) -> Sequence[BoundQuery]:
         """The queries of these names, in the project's order (sources first)."""
         for name in names or ():
             if name not in project.queries:
                 raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, project.queries))
         return tuple(query for name, query in project.queries.items() if names is None or name in names)
 
-    def _compared(self, project: Project, query: BoundQuery, jobs: Mapping[str, JobRow]) -> Change:
+    def _compared(self, project: LoadedProject, query: BoundQuery, jobs: Mapping[str, JobRow]) -> Change:
         return with_doubles(compare(jobs.get(query.name), query, self.settings), project, query)
 
     def _answer(
-        self, connection: Connection, project: Project, query: BoundQuery, change: Change, request: desired.Request
-    ) -> desired.Answer:
-        name = query.name
-        job = rows.jobs(connection, [name]).get(name)
+        self, connection: Connection, project: LoadedProject, query: BoundQuery, change: Change, request: Request
+    ) -> Answer:
+        job = rows.jobs(connection, [query.name]).get(query.name)
         if job is not None and request.action == "reset":
             check_consent(project, query, request.allow)
-        status = rows.statuses(connection, [name]).get(name, StatusRow(name))
+        status = rows.statuses(connection, [query.name]).get(query.name, StatusRow(query.name))
         asked = desired.Asked(request.action, request.by, self.clock.now(), job_spec(project, query), request.begins)
         return desired.answer(asked, change, job, status)
 
-    def _refuse(self, queries: Sequence[BoundQuery], answers: Sequence[desired.Answer]) -> None:
+    def _refuse(self, queries: Sequence[BoundQuery], answers: Sequence[Answer]) -> None:
         refused = [(q, a) for q, a in zip(queries, answers, strict=True) if a.refused]
         if refused:
             query, first = refused[0]
             raise desired.definition_changed([q.name for q, _ in refused], query, first)
 
-    def _write(self, connection: Connection, given: desired.Answer, name: str) -> Ensured:
+    def _write(self, connection: Connection, given: Answer, name: str) -> Ensured:
         if given.row is None:
             return Ensured(name, given.outcome, rows.jobs(connection, [name])[name].generation)
         self._save(connection, given.row)
@@ -470,7 +470,7 @@ class Control:
             rows.close_requests(connection, row.name, self.clock.now())
         bump_revision(connection)
 
-    def _finite(self, project: Project, name: str) -> tuple[BoundQuery, Change]:
+    def _finite(self, project: LoadedProject, name: str) -> tuple[BoundQuery, Change]:
         (query,) = self._queries(project, [name])
         if not query.is_finite:
             raise error("JOB_NOT_FINITE", span=query.sink.span, name=name)
@@ -478,12 +478,12 @@ class Control:
         return query, self._compared(project, query, self._jobs())
 
     def _want_run(
-        self, connection: Connection, project: Project, query: BoundQuery, change: Change, request: desired.Request
+        self, connection: Connection, project: LoadedProject, query: BoundQuery, change: Change, request: Request
     ) -> None:
         """Desired state of one run; a full load begins with a new checkpoint each time."""
         wanted: Action = "reset" if query.refresh == "full" and change.verdict != "new" else request.action
-        asked: Action = "restart" if wanted == "ensure" else wanted
-        given = self._answer(connection, project, query, change, replace(request, action=asked))
+        action: Action = "restart" if wanted == "ensure" else wanted
+        given = self._answer(connection, project, query, change, replace(request, action=action))
         self._refuse([query], [given])
         self._write(connection, given, query.name)
 

@@ -19,7 +19,7 @@ _ANSWERING = frozenset({"RUNNING", "STARTING", "STOPPING"})
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class JobSurroundings:
     """What is known beside the rows of a job.
 
     Attributes:
@@ -37,7 +37,7 @@ class Seen:
     held: frozenset[str] = frozenset()
 
 
-def job_status(job: JobRow, written: StatusRow | None, seen: Seen) -> JobStatus:
+def job_status(job: JobRow, written: StatusRow | None, seen: JobSurroundings) -> JobStatus:
     """Join the two halves of a job: what is wanted, and what was written of it last.
 
     A state in which a query exists, or is about to, is a fact only while the one who wrote it lives: the engine that

@@ -40,7 +40,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FaultRule:
     """One known failure.
 
     Attributes:
@@ -64,84 +64,100 @@ class Rule:
         return all(re.search(pattern, found) for pattern, found in pairs if pattern)
 
 
-RULES: tuple[Rule, ...] = (
-    Rule("ENGINE_DISK_FULL", text=r"No space left on device|Disk quota exceeded"),
-    Rule("OUT_OF_MEMORY", kinds=r"OutOfMemoryError|SparkOutOfMemoryError"),
-    Rule("OUT_OF_MEMORY", text=r"java\.lang\.OutOfMemoryError|Java heap space"),
-    Rule("BATCH_TOO_LARGE", text=r"spark\.driver\.maxResultSize"),
-    Rule("SPARK_LOST", kinds=r"Py4JNetworkError|^builtins\.ConnectionRefusedError|^ConnectionRefusedError"),
-    Rule("SPARK_LOST", text=r"Answer from Java side is empty|SparkContext was shut down|stopped SparkContext"),
-    Rule("PYTHON_WORKER_SLOW", text=r"waiting for the Python worker to connect|Python worker failed to connect"),
+RULES: tuple[FaultRule, ...] = (
+    FaultRule("ENGINE_DISK_FULL", text=r"No space left on device|Disk quota exceeded"),
+    FaultRule("OUT_OF_MEMORY", kinds=r"OutOfMemoryError|SparkOutOfMemoryError"),
+    FaultRule("OUT_OF_MEMORY", text=r"java\.lang\.OutOfMemoryError|Java heap space"),
+    FaultRule("BATCH_TOO_LARGE", text=r"spark\.driver\.maxResultSize"),
+    FaultRule("SPARK_LOST", kinds=r"Py4JNetworkError|^builtins\.ConnectionRefusedError|^ConnectionRefusedError"),
+    FaultRule("SPARK_LOST", text=r"Answer from Java side is empty|SparkContext was shut down|stopped SparkContext"),
+    FaultRule("PYTHON_WORKER_SLOW", text=r"waiting for the Python worker to connect|Python worker failed to connect"),
     # data
-    Rule("VALUE_NOT_CONVERTIBLE", conditions=r"^(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_)", quotes_data=True),
-    Rule("VALUE_NOT_CONVERTIBLE", conditions=r"^(INVALID_VARIANT_CAST|CONVERSION_INVALID_INPUT)", quotes_data=True),
-    Rule(
+    FaultRule(
+        "VALUE_NOT_CONVERTIBLE", conditions=r"^(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_)", quotes_data=True
+    ),
+    FaultRule(
+        "VALUE_NOT_CONVERTIBLE", conditions=r"^(INVALID_VARIANT_CAST|CONVERSION_INVALID_INPUT)", quotes_data=True
+    ),
+    FaultRule(
         "ARITHMETIC_FAILED",
         conditions=r"^(ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO)",
         quotes_data=True,
     ),
-    Rule(
+    FaultRule(
         "ARITHMETIC_FAILED", conditions=r"^(REMAINDER_BY_ZERO|INTERVAL_ARITHMETIC_OVERFLOW|NUMERIC_)", quotes_data=True
     ),
-    Rule("ARITHMETIC_FAILED", conditions=r"^(DATETIME_OVERFLOW|INTERVAL_DIVIDED_BY_ZERO)", quotes_data=True),
-    Rule(
+    FaultRule("ARITHMETIC_FAILED", conditions=r"^(DATETIME_OVERFLOW|INTERVAL_DIVIDED_BY_ZERO)", quotes_data=True),
+    FaultRule(
         "PATTERN_INVALID",
         conditions=r"^(INVALID_DATETIME_PATTERN|INCONSISTENT_BEHAVIOR_CROSS_VERSION)",
         quotes_data=True,
     ),
-    Rule("PATTERN_INVALID", kinds=r"PatternSyntaxException", quotes_data=True),
-    Rule(
+    FaultRule("PATTERN_INVALID", kinds=r"PatternSyntaxException", quotes_data=True),
+    FaultRule(
         "PATTERN_INVALID", conditions=r"^INVALID_PARAMETER_VALUE\.(REGEX|PATTERN|REGEX_GROUP_INDEX)", quotes_data=True
     ),
     # checkpoints and state
-    Rule("CHECKPOINT_IN_USE", conditions=r"^(CONCURRENT_STREAM_LOG_UPDATE|STREAMING_CONCURRENT|CONCURRENT_QUERY)"),
-    Rule("CHECKPOINT_IN_USE", text=r"Multiple streaming queries are concurrently using|Concurrent update to the log"),
-    Rule(
+    FaultRule("CHECKPOINT_IN_USE", conditions=r"^(CONCURRENT_STREAM_LOG_UPDATE|STREAMING_CONCURRENT|CONCURRENT_QUERY)"),
+    FaultRule(
+        "CHECKPOINT_IN_USE", text=r"Multiple streaming queries are concurrently using|Concurrent update to the log"
+    ),
+    FaultRule(
         "CHECKPOINT_INCOMPATIBLE", conditions=r"^(STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_)"
     ),
-    Rule("CHECKPOINT_INCOMPATIBLE", conditions=r"^(STREAMING_STATEFUL_OPERATOR_NOT_MATCH|STATE_STORE_PROVIDER_)"),
-    Rule("CHECKPOINT_INCOMPATIBLE", conditions=r"^(STREAMING_SOURCE_EVOLUTION|STATEFUL_PROCESSOR_)"),
-    Rule(
+    FaultRule("CHECKPOINT_INCOMPATIBLE", conditions=r"^(STREAMING_STATEFUL_OPERATOR_NOT_MATCH|STATE_STORE_PROVIDER_)"),
+    FaultRule("CHECKPOINT_INCOMPATIBLE", conditions=r"^(STREAMING_SOURCE_EVOLUTION|STATEFUL_PROCESSOR_)"),
+    FaultRule(
         "CHECKPOINT_INCOMPATIBLE",
         conditions=r"^(STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY|CHECKPOINT_LOCATION_NOT_EMPTY)",
     ),
-    Rule(
+    FaultRule(
         "CHECKPOINT_INCOMPATIBLE",
         text=r"sources in the checkpoint offsets and now there are|key schema .* not compatible",
     ),
-    Rule(
+    FaultRule(
         "CHECKPOINT_UNREADABLE",
         conditions=r"^(CANNOT_LOAD_STATE_STORE|CANNOT_READ_STREAMING_STATE|FAILED_TO_COMMIT_STATE)",
     ),
-    Rule("CHECKPOINT_UNREADABLE", conditions=r"^(CANNOT_WRITE_STATE_STORE|CANNOT_CREATE_CHECKPOINT|CANNOT_RESTORE_)"),
-    Rule(
+    FaultRule(
+        "CHECKPOINT_UNREADABLE", conditions=r"^(CANNOT_WRITE_STATE_STORE|CANNOT_CREATE_CHECKPOINT|CANNOT_RESTORE_)"
+    ),
+    FaultRule(
         "CHECKPOINT_UNREADABLE",
         conditions=r"^(MALFORMED_LOG_FILE|CHECKPOINT_FILE_CHECKSUM|ROCKSDB_)|OFFSET_LOG|COMMIT_LOG",
     ),
-    Rule("CHECKPOINT_UNREADABLE", text=r"batch \S+ doesn't exist|Failed to read log file"),
+    FaultRule("CHECKPOINT_UNREADABLE", text=r"batch \S+ doesn't exist|Failed to read log file"),
     # Kafka
-    Rule("INPUT_LOST", conditions=r"^KAFKA_DATA_LOSS"),
-    Rule("INPUT_LOST", kinds=r"OffsetOutOfRangeException"),
-    Rule("INPUT_LOST", text=r"Some data may have been lost"),
-    Rule("KAFKA_TRANSACTION_FENCED", kinds=r"ProducerFencedException|InvalidProducerEpochException|FencedInstanceId"),
-    Rule(
+    FaultRule("INPUT_LOST", conditions=r"^KAFKA_DATA_LOSS"),
+    FaultRule("INPUT_LOST", kinds=r"OffsetOutOfRangeException"),
+    FaultRule("INPUT_LOST", text=r"Some data may have been lost"),
+    FaultRule(
+        "KAFKA_TRANSACTION_FENCED", kinds=r"ProducerFencedException|InvalidProducerEpochException|FencedInstanceId"
+    ),
+    FaultRule(
         "KAFKA_LOGIN_REFUSED", kinds=r"kafka\S*\.(SaslAuthentication|SslAuthentication|Authentication|UnsupportedSasl)"
     ),
-    Rule("KAFKA_NOT_ALLOWED", kinds=r"kafka\S*Authorization(Failed)?Exception|kafka\S*AuthorizerNotReady"),
-    Rule("KAFKA_MSK_JAR_MISSING", text=r"(could not be found|nable to find).*software\.amazon\.msk"),
-    Rule("KAFKA_MSK_JAR_MISSING", text=r"software\.amazon\.msk\.auth\.iam\S+ (could not be|not) found"),
-    Rule("KAFKA_CERTIFICATE_UNREADABLE", kinds=r"kafka\S*InvalidConfiguration", text=r"(?i)pem|keystore|truststore"),
-    Rule("INPUT_GONE", kinds=r"UnknownTopicOrPartition|UnknownTopicIdException|InvalidTopicException"),
-    Rule("RECORD_TOO_LARGE", kinds=r"RecordTooLargeException|RecordBatchTooLargeException"),
-    Rule("KAFKA_UNREACHABLE", kinds=r"kafka\S*\.(Timeout|Disconnect|Network|BrokerNotAvailable|NotLeader|Coordinator)"),
-    Rule(
+    FaultRule("KAFKA_NOT_ALLOWED", kinds=r"kafka\S*Authorization(Failed)?Exception|kafka\S*AuthorizerNotReady"),
+    FaultRule("KAFKA_MSK_JAR_MISSING", text=r"(could not be found|nable to find).*software\.amazon\.msk"),
+    FaultRule("KAFKA_MSK_JAR_MISSING", text=r"software\.amazon\.msk\.auth\.iam\S+ (could not be|not) found"),
+    FaultRule(
+        "KAFKA_CERTIFICATE_UNREADABLE", kinds=r"kafka\S*InvalidConfiguration", text=r"(?i)pem|keystore|truststore"
+    ),
+    FaultRule("INPUT_GONE", kinds=r"UnknownTopicOrPartition|UnknownTopicIdException|InvalidTopicException"),
+    FaultRule("RECORD_TOO_LARGE", kinds=r"RecordTooLargeException|RecordBatchTooLargeException"),
+    FaultRule(
+        "KAFKA_UNREACHABLE", kinds=r"kafka\S*\.(Timeout|Disconnect|Network|BrokerNotAvailable|NotLeader|Coordinator)"
+    ),
+    FaultRule(
         "KAFKA_UNREACHABLE",
         text=r"No resolvable bootstrap urls|Timed out waiting for a node assignment|Failed to create new Kafka",
     ),
     # the rest of the network
-    Rule("NETWORK_FAILED", kinds=r"^java\.net\.|ConnectException|SocketTimeoutException|UnknownHostException"),
-    Rule("NETWORK_FAILED", kinds=r"^(builtins\.)?(ConnectionError|ConnectionResetError|TimeoutError|BrokenPipeError)"),
-    Rule("PLAN_REFUSED_BY_SPARK", kinds=r"AnalysisException|ParseException"),
+    FaultRule("NETWORK_FAILED", kinds=r"^java\.net\.|ConnectException|SocketTimeoutException|UnknownHostException"),
+    FaultRule(
+        "NETWORK_FAILED", kinds=r"^(builtins\.)?(ConnectionError|ConnectionResetError|TimeoutError|BrokenPipeError)"
+    ),
+    FaultRule("PLAN_REFUSED_BY_SPARK", kinds=r"AnalysisException|ParseException"),
 )
 """Known failures, most telling first; every cause of a chain is tried against one rule before the next rule."""
 

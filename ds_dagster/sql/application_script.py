@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ds_dagster.sql.hints.mistakes import Mistake, RefusedError
+from ds_dagster.sql.hints.mistakes import Mistake, UnreadableError
 from ds_dagster.sql.parser import DeltaStreamParser
-from ds_dagster.sql.source import Piece, Source
+from ds_dagster.sql.source import Piece, SourceText
 from ds_dagster.sql.statements import (
     Application,
     BrokenStatement,
@@ -56,7 +56,7 @@ def begins(piece: Piece, *words: str) -> bool:
 
 
 def opened(
-    parser: DeltaStreamParser, source: Source, piece: Piece, context: Context, comment: Comment
+    parser: DeltaStreamParser, source: SourceText, piece: Piece, context: Context, comment: Comment
 ) -> tuple[OpenApplication, Piece | None]:
     """An application that begins, and its first statement where that stands in the same piece."""
     made = OpenApplication(piece, context, comment)
@@ -64,14 +64,14 @@ def opened(
     try:
         parser.need("begin", "application")
         made.name = parser.simple_name("an application's name")
-    except RefusedError as refusal:
+    except UnreadableError as refusal:
         made.mistakes.append(refusal.mistake)
         return made, None
     rest = piece.tokens[3:]
     return made, Piece(rest, piece.tokens[2].end + 1, piece.mistake) if rest else None
 
 
-def added(application: OpenApplication, source: Source, statement: Statement, piece: Piece) -> None:
+def added(application: OpenApplication, source: SourceText, statement: Statement, piece: Piece) -> None:
     """Take a statement that is right by itself into its application."""
     if isinstance(statement, CreateRelation | CreateAsSelect | InsertInto | Use):
         application.inner.append((statement, piece))
@@ -82,7 +82,7 @@ def added(application: OpenApplication, source: Source, statement: Statement, pi
 
 
 def closed(
-    parser: DeltaStreamParser, source: Source, application: OpenApplication, piece: Piece | None
+    parser: DeltaStreamParser, source: SourceText, application: OpenApplication, piece: Piece | None
 ) -> Application | None:
     """The statement, or None with all mistakes in ``application``.
 
@@ -109,7 +109,7 @@ def closed(
 
 
 def _properties(
-    parser: DeltaStreamParser, source: Source, application: OpenApplication, piece: Piece | None
+    parser: DeltaStreamParser, source: SourceText, application: OpenApplication, piece: Piece | None
 ) -> tuple[Property, ...]:
     if piece is None:
         if not application.mistakes:
@@ -121,7 +121,7 @@ def _properties(
         parser.need("end", "application")
         properties = parser.with_properties() if parser.at("with") else ()
         parser.nothing_left()
-    except RefusedError as refusal:
+    except UnreadableError as refusal:
         application.mistakes.append(refusal.mistake)
         return ()
     application.mistakes.extend(parser.notes)
@@ -132,7 +132,7 @@ def _is_query(statement: Inner) -> bool:
     return isinstance(statement, InsertInto) or (isinstance(statement, CreateAsSelect) and not statement.virtual)
 
 
-def _refuse_the_rest(source: Source, application: OpenApplication) -> None:
+def _refuse_the_rest(source: SourceText, application: OpenApplication) -> None:
     """All or nothing: what is right falls with what is wrong."""
     first = application.mistakes[0]
     for statement, piece in application.inner:
@@ -146,6 +146,6 @@ def _refuse_the_rest(source: Source, application: OpenApplication) -> None:
         application.broken.append(BrokenStatement(statement.origin, mistake.condition, kind, name))
 
 
-def _at(source: Source, piece: Piece, condition: str, *, caused_by: str = "", **params: object) -> Mistake:
+def _at(source: SourceText, piece: Piece, condition: str, *, caused_by: str = "", **params: object) -> Mistake:
     first = piece.tokens[0]
     return Mistake(source, first.start, first.end + 1, condition, params, caused_by=caused_by)

@@ -10,9 +10,9 @@ from ds_dagster.sql.application_script import begins
 from ds_dagster.sql.commands import Command, DescribeStatement
 from ds_dagster.sql.dialect import DeltaStream
 from ds_dagster.sql.grammar.command import CommandParser
-from ds_dagster.sql.hints.mistakes import Mistake, RefusedError
+from ds_dagster.sql.hints.mistakes import Mistake, UnreadableError
 from ds_dagster.sql.script import parse_statement
-from ds_dagster.sql.source import Piece, Source, plain_quotes, split
+from ds_dagster.sql.source import Piece, SourceText, plain_quotes, split
 from ds_dagster.sql.statements import Comment, Context, Origin, Statement
 from ds_dagster.sql.tokens import DeltaStreamTokenizer
 
@@ -29,7 +29,7 @@ def parse_commands(path: str, text: str) -> Iterator[Command | Statement]:
         DsError: what is wrong with the next statement.
     """
     plain, _ = plain_quotes(" " + text[1:] if text.startswith("\ufeff") else text)
-    source = Source(path, plain)
+    source = SourceText(path, plain)
     parser = CommandParser(dialect=DeltaStream)
     pieces = iter(split(source))
     for piece in pieces:
@@ -41,7 +41,7 @@ def parse_commands(path: str, text: str) -> Iterator[Command | Statement]:
             yield _one(parser, source, piece)
 
 
-def _described(source: Source, first: Piece, behind: Iterator[Piece]) -> DescribeStatement:
+def _described(source: SourceText, first: Piece, behind: Iterator[Piece]) -> DescribeStatement:
     """DESCRIBE BEGIN APPLICATION … END APPLICATION."""
     last = _last(behind)
     end = len(source.text) if last is None else last.end
@@ -54,14 +54,14 @@ def _last(behind: Iterator[Piece]) -> Piece | None:
     return next((piece for piece in behind if begins(piece, *ENDING)), None)
 
 
-def _application(source: Source, start: int, last: Piece | None) -> Statement:
+def _application(source: SourceText, start: int, last: Piece | None) -> Statement:
     """BEGIN APPLICATION … END APPLICATION from a place on; what stands before is blank, so that places are right."""
     end = len(source.text) if last is None else last.end
     before = "".join("\n" if character == "\n" else " " for character in source.text[:start])
     return parse_statement(before + source.text[start:end], source.path)
 
 
-def _one(parser: CommandParser, source: Source, piece: Piece) -> Command | Statement:
+def _one(parser: CommandParser, source: SourceText, piece: Piece) -> Command | Statement:
     if piece.mistake is not None:
         found = piece.mistake
         params = {"what": found.what, "closing": found.closing}
@@ -70,7 +70,7 @@ def _one(parser: CommandParser, source: Source, piece: Piece) -> Command | State
     parser.begin(source, piece.tokens)
     try:
         made = parser.command(Origin(source.span(piece.start, piece.end), text, Comment(), Context()))
-    except RefusedError as refusal:
+    except UnreadableError as refusal:
         raise refusal.mistake.exception() from None
     errors = [note for note in parser.notes if note.severity == "error"]
     if errors:
@@ -82,7 +82,7 @@ def is_complete(text: str) -> bool:
     """Whether a typed text can be executed: nothing at all, or statements of which the last one ends with a semicolon
     outside quotes and comments."""
     plain, _ = plain_quotes(text)
-    pieces = split(Source("<input>", plain))
+    pieces = split(SourceText("<input>", plain))
     if not pieces:
         return True
     if pieces[-1].mistake is not None or _is_open(pieces):

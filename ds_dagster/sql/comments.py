@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ds_dagster.names import nearest
 from ds_dagster.sql.annotations import wrong_tags
-from ds_dagster.sql.source import Source
+from ds_dagster.sql.source import SourceText
 from ds_dagster.sql.statements import Comment
 
 KNOWN_TAGS = ("owner", "group", "freshness", "kinds", "max_lag")
@@ -36,7 +36,7 @@ class _Collected:
     remarks: list[Remark] = field(default_factory=list)
 
 
-def comment_above(source: Source, gap: int, start: int) -> tuple[Comment, tuple[Remark, ...]]:
+def comment_above(source: SourceText, gap: int, start: int) -> tuple[Comment, tuple[Remark, ...]]:
     """The comment that ends right above the character ``start``; ``gap`` is behind the semicolon before it.
 
     An empty line cuts the comment off; what stands on the semicolon's own line belongs to the statement before.

@@ -1,6 +1,6 @@
 """The lowest layer of the parser: a cursor over one statement's tokens, and how it refuses.
 
-Words are matched by their folded text. A mistake that makes the rest unreadable raises :class:`RefusedError`; one
+Words are matched by their folded text. A mistake that makes the rest unreadable raises :class:`UnreadableError`; one
 that does not (a duplicate property, a clause that has no meaning) is noted, so that several are reported at once.
 """
 
@@ -18,8 +18,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.diagnostics import Severity, Span
 from ds_dagster.names import fold, meant, nearest
-from ds_dagster.sql.hints.mistakes import Mistake, RefusedError
-from ds_dagster.sql.source import Source
+from ds_dagster.sql.hints.mistakes import Mistake, UnreadableError
+from ds_dagster.sql.source import SourceText
 from ds_dagster.sql.statements import WrittenName
 from ds_dagster.sql.tokens import LITERALS
 
@@ -41,7 +41,7 @@ _EXPECTING = re.compile(r"Expect(?:ing|ed) (?P<what>.+?)(?: but got.*)?$")
 class CursorParser(Parser):
     """Cursor, names, spans and refusals."""
 
-    def begin(self, source: Source, tokens: tuple[Token, ...]) -> None:
+    def begin(self, source: SourceText, tokens: tuple[Token, ...]) -> None:
         """Point the parser at the tokens of one statement."""
         self.reset()
         self.source = source
@@ -58,7 +58,7 @@ class CursorParser(Parser):
         self, parse_method: Callable[[Parser], exp.Expr | None], sep_first_statement: bool = True
     ) -> list[exp.Expr | None]:
         """sqlglot's own way in (``sqlglot.parse_one``, ``exp.condition``): the rest of what :meth:`begin` does."""
-        self.source = Source("<text>", self.sql)
+        self.source = SourceText("<text>", self.sql)
         self.notes, self._depth, self._sub_selects, self._finite, self._named = [], 0, 0, False, {}
         return super()._parse_batch_statements(parse_method, sep_first_statement)
 
@@ -202,9 +202,9 @@ class CursorParser(Parser):
 
     def refuse(
         self, condition: str, token: Token | None = None, *, related: tuple[Span, ...] = (), **params: object
-    ) -> RefusedError:
+    ) -> UnreadableError:
         """The refusal to raise, at ``token`` or where the cursor stands."""
-        return RefusedError(self._mistake(condition, token, related, params))
+        return UnreadableError(self._mistake(condition, token, related, params))
 
     def note(
         self,
@@ -243,7 +243,7 @@ class CursorParser(Parser):
                 return f"did you mean {near.upper()} instead of {token.text.upper()}?"
         return f"write {expected} there" if expected else "remove it, or end the statement in front of it"
 
-    def expected(self, what: str) -> RefusedError:
+    def expected(self, what: str) -> UnreadableError:
         """Refuse because something else should stand here."""
         return self.refuse("SYNTAX_EXPECTED", expected=what, found=self.found())
 

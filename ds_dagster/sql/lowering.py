@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.sql.hints.mistakes import Mistake
-from ds_dagster.sql.source import Source
+from ds_dagster.sql.source import SourceText
 
 _AGGREGATES: dict[type[exp.Expr], str] = {
     exp.Count: "COUNT",
@@ -85,7 +85,7 @@ def is_first_rows(node: exp.Expr) -> bool:
     )
 
 
-def refuse_in_persistent_query(tree: exp.Expr, source: Source) -> list[Mistake]:
+def refuse_in_persistent_query(tree: exp.Expr, source: SourceText) -> list[Mistake]:
     """Clauses that only a question asked once can have."""
     found: list[Mistake] = []
     for node in tree.walk():
@@ -98,7 +98,7 @@ def refuse_in_persistent_query(tree: exp.Expr, source: Source) -> list[Mistake]:
     return found
 
 
-def _at(node: exp.Expr, source: Source, condition: str, params: dict[str, str]) -> Mistake:
+def _at(node: exp.Expr, source: SourceText, condition: str, params: dict[str, str]) -> Mistake:
     owner = node if node.meta.get("start") is not None else next((p for p in node.walk() if "start" in p.meta), None)
     owner = owner or node.parent
     start, end = (int(owner.meta["start"]), int(owner.meta["end"])) if owner and "start" in owner.meta else (0, 0)

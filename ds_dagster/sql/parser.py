@@ -13,7 +13,7 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.sql.grammar.query import QueryParser
 from ds_dagster.sql.hints.refusals import refused
 from ds_dagster.sql.lowering import refuse_in_persistent_query
-from ds_dagster.sql.source import Source
+from ds_dagster.sql.source import SourceText
 from ds_dagster.sql.statements import (
     ColumnDefinition,
     CreateAsSelect,
@@ -59,7 +59,7 @@ class DeltaStreamParser(QueryParser):
     declares_views = False
     """CREATE MATERIALIZED VIEW may have a list of columns instead of a SELECT (see ``script.parse_file``)."""
 
-    def begin(self, source: Source, tokens: tuple[Token, ...]) -> None:
+    def begin(self, source: SourceText, tokens: tuple[Token, ...]) -> None:
         """Point the parser at the tokens of one statement and forget the last one."""
         super().begin(source, tokens)
         self.kind: RelationKind | None = None

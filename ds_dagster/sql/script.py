@@ -20,10 +20,10 @@ from ds_dagster.sql.comments import comment_above
 from ds_dagster.sql.dialect import DeltaStream
 from ds_dagster.sql.hints.brackets import unclosed
 from ds_dagster.sql.hints.idioms import idiom
-from ds_dagster.sql.hints.mistakes import Mistake, RefusedError
+from ds_dagster.sql.hints.mistakes import Mistake, UnreadableError
 from ds_dagster.sql.hints.rewriting import rewritten
 from ds_dagster.sql.parser import DeltaStreamParser
-from ds_dagster.sql.source import Piece, Source, plain_quotes, split
+from ds_dagster.sql.source import Piece, SourceText, plain_quotes, split
 from ds_dagster.sql.statements import (
     BrokenStatement,
     Comment,
@@ -42,7 +42,7 @@ T = TypeVar("T")
 class _File:
     """What a file has yielded so far."""
 
-    source: Source
+    source: SourceText
     context: Context = field(default_factory=Context)
     statements: list[Statement] = field(default_factory=list)
     mistakes: list[Mistake] = field(default_factory=list)
@@ -125,7 +125,7 @@ def _one(text: str, path: str, read: Callable[[DeltaStreamParser], T]) -> T:
     try:
         made = read(parser)
         parser.nothing_left()
-    except RefusedError as refusal:
+    except UnreadableError as refusal:
         raise refusal.mistake.exception() from None
     wrong = next((note for note in parser.notes if note.severity == "error"), None)
     if wrong is not None:
@@ -139,7 +139,7 @@ def _parser() -> DeltaStreamParser:
 
 def _open(path: str, text: str) -> _File:
     plain, typographic = plain_quotes(" " + text[1:] if text.startswith("\ufeff") else text)
-    source = Source(path, plain)
+    source = SourceText(path, plain)
     warnings = [
         Mistake(
             source,
@@ -210,7 +210,7 @@ def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
     mistakes: list[Mistake] = []
     try:
         statement = parser.statement(origin)
-    except RefusedError as refusal:
+    except UnreadableError as refusal:
         wrong = refusal.mistake
         mistakes = [_of_other_dialect(source, piece.tokens) or unclosed(piece.tokens, wrong) or wrong]
     lexical = _lexical(source, piece)
@@ -229,7 +229,7 @@ def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
         file.context = _used(file.context, statement)
 
 
-def _of_other_dialect(source: Source, tokens: Sequence[Token]) -> Mistake | None:
+def _of_other_dialect(source: SourceText, tokens: Sequence[Token]) -> Mistake | None:
     found = idiom(tokens)
     if found is None:
         return None
@@ -243,14 +243,14 @@ def _of_other_dialect(source: Source, tokens: Sequence[Token]) -> Mistake | None
 
 def _is_read(text: str) -> bool:
     """Whether a text is one statement that can be read."""
-    source = Source("<rewritten>", text)
+    source = SourceText("<rewritten>", text)
     pieces = split(source)
     parser = _parser()
     try:
         for piece in pieces:
             parser.begin(source, piece.tokens)
             parser.statement(Origin(source.span(piece.start, piece.end), text))
-    except RefusedError:
+    except UnreadableError:
         return False
     return len(pieces) == 1 and not any(note.severity == "error" for note in parser.notes)
 
@@ -264,7 +264,7 @@ def _comment(file: _File, piece: Piece) -> Comment:
     return comment
 
 
-def _lexical(source: Source, piece: Piece) -> Mistake | None:
+def _lexical(source: SourceText, piece: Piece) -> Mistake | None:
     open_ = piece.mistake
     if open_ is None:
         return None

@@ -30,7 +30,7 @@ _SENSITIVE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """Text of a file and the offsets of its lines. ``path`` is what spans show."""
 
     path: str
@@ -116,7 +116,7 @@ def plain_quotes(text: str) -> tuple[str, tuple[Typographic, ...]]:
     return _QUOTED_RUN.sub(replace, text), tuple(found)
 
 
-def split(source: Source) -> list[Piece]:
+def split(source: SourceText) -> list[Piece]:
     """Tokens of a file in pieces of one statement each. A lexical mistake stays inside its piece."""
     try:
         tokens = DeltaStreamTokenizer().tokenize(source.text)
@@ -129,7 +129,7 @@ def split(source: Source) -> list[Piece]:
     return _pieces(tokens)
 
 
-def _place(tokens: list[Token], source: Source, offset: int = 0) -> None:
+def _place(tokens: list[Token], source: SourceText, offset: int = 0) -> None:
     starts = source.line_starts
     for token in tokens:
         if offset:
@@ -154,7 +154,7 @@ def _pieces(tokens: list[Token]) -> list[Piece]:
     return pieces
 
 
-def _split_by_lines(source: Source) -> list[Piece]:
+def _split_by_lines(source: SourceText) -> list[Piece]:
     """The slow way, for files with a quote or comment that is never closed: quotes are taken to end on their line."""
     pieces: list[Piece] = []
     begin = 0
@@ -167,7 +167,7 @@ def _split_by_lines(source: Source) -> list[Piece]:
     return pieces
 
 
-def _lex_piece(source: Source, begin: int, stop: int) -> Piece | None:
+def _lex_piece(source: SourceText, begin: int, stop: int) -> Piece | None:
     text = source.text[begin:stop]
     mistake = _mistake(text, begin)
     if mistake:

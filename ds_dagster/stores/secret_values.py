@@ -44,7 +44,7 @@ LOGIN: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _SecretRequest:
     """One secret that is to be read: where, resolved, and for whom."""
 
     secret: SecretDefinition
@@ -105,7 +105,7 @@ class SecretBook:
         if secret is None:
             raise error("UNKNOWN_SECRET", name=name, nearest=did_you_mean(name, self._secrets))
         values = {key: resolve(value, environment, f"secret {name}") for key, value in secret.properties.items()}
-        return READERS[secret.type](_Asked(secret, values, environment, used_by))
+        return READERS[secret.type](_SecretRequest(secret, values, environment, used_by))
 
     def __repr__(self) -> str:
         return f"SecretBook({', '.join(self._secrets)})"
@@ -118,7 +118,7 @@ def _digest(text: str) -> bytes:
 # where values stand
 
 
-def _from_environment(asked: _Asked) -> str:
+def _from_environment(asked: _SecretRequest) -> str:
     name = asked.values["variable"]
     found = asked.environment.get(name)
     if not found:
@@ -126,7 +126,7 @@ def _from_environment(asked: _Asked) -> str:
     return found
 
 
-def _from_file(asked: _Asked) -> str:
+def _from_file(asked: _SecretRequest) -> str:
     path = asked.values["secret_file"]
     text = read_value_file(path, f"secret {asked.secret.name}").rstrip("\r\n")
     if not text:
@@ -134,11 +134,11 @@ def _from_file(asked: _Asked) -> str:
     return text
 
 
-def _from_statement(asked: _Asked) -> str:
+def _from_statement(asked: _SecretRequest) -> str:
     return asked.values["secret_string"]
 
 
-def _from_aws(asked: _Asked) -> str:
+def _from_aws(asked: _SecretRequest) -> str:
     """The secret's text, or one field of it."""
     where = f"AWS Secrets Manager {asked.values['secret_id']}"
     asks = {name: value for name, value in asked.values.items() if name not in ("json_key", "description")}
@@ -147,7 +147,7 @@ def _from_aws(asked: _Asked) -> str:
     return text if key is None else _field(asked, where, text, key)
 
 
-def _field(asked: _Asked, where: str, text: str, key: str) -> str:
+def _field(asked: _SecretRequest, where: str, text: str, key: str) -> str:
     try:
         found = json.loads(text)
     except ValueError:
@@ -159,7 +159,7 @@ def _field(asked: _Asked, where: str, text: str, key: str) -> str:
     return found[key] if isinstance(found[key], str) else json.dumps(found[key])
 
 
-def _ask_aws(asked: _Asked, where: str) -> str:
+def _ask_aws(asked: _SecretRequest, where: str) -> str:
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -185,13 +185,13 @@ def _ask_aws(asked: _Asked, where: str) -> str:
     return _text_of(asked, where, answer)
 
 
-def _login(asked: _Asked) -> Mapping[str, str | None]:
+def _login(asked: _SecretRequest) -> Mapping[str, str | None]:
     """The usual chain of credentials; what stands in the project's ``.env`` counts as environment."""
     found = {name: asked.environment.get(variable) for name, variable in LOGIN.items()}
     return found | {"region_name": asked.values.get("access_region") or found["region_name"]}
 
 
-def _text_of(asked: _Asked, where: str, answer: Mapping[str, object]) -> str:
+def _text_of(asked: _SecretRequest, where: str, answer: Mapping[str, object]) -> str:
     text, binary = answer.get("SecretString"), answer.get("SecretBinary")
     if isinstance(text, str):
         return text
@@ -201,7 +201,7 @@ def _text_of(asked: _Asked, where: str, answer: Mapping[str, object]) -> str:
         raise asked.missing(where, "it is binary and no UTF-8 text") from None
 
 
-READERS: Mapping[SecretType, Callable[[_Asked], str]] = {
+READERS: Mapping[SecretType, Callable[[_SecretRequest], str]] = {
     "environment": _from_environment,
     "file": _from_file,
     "generic_string": _from_statement,

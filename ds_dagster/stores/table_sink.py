@@ -6,13 +6,13 @@ transaction per batch. A store gives the look, its statements and its faults; th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
-from ds_dagster.catalog.ledger import Answer, CheckpointTip, SinkFacts, Tip, decide, within_run
+from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, SinkVerdict, Tip, decide, within_run
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.repeating import repeated
 
@@ -143,7 +143,7 @@ class TableSink(ABC):
             self._apply(work, staged, batch, replaces=answer.replaces and not self.is_full)
             return LoadResult(rows.num_rows), rows.num_rows
 
-    def _admitted(self, tip: CheckpointTip, found: Found) -> Answer:
+    def _admitted(self, tip: CheckpointTip, found: Found) -> SinkVerdict:
         """The decision before the first batch.
 
         Raises:
@@ -155,7 +155,7 @@ class TableSink(ABC):
         self._refused(answer, found, tip)
         return answer
 
-    def _refused(self, answer: Answer, found: Found, checkpoint: CheckpointTip) -> None:
+    def _refused(self, answer: SinkVerdict, found: Found, checkpoint: CheckpointTip) -> None:
         if answer.condition:
             raise error(
                 answer.condition,
@@ -228,6 +228,20 @@ def column_difference(existing: Mapping[str, str], wanted: Mapping[str, str]) ->
     found += [f"{name} {type_} is missing" for name, type_ in wanted.items() if name not in existing]
     found += [f"{name} {type_} is too many" for name, type_ in existing.items() if name not in wanted]
     return "; ".join(found) or "the order or the key differs"
+
+
+@contextmanager
+def undone_on_failure(undo: Callable[[], object]) -> Iterator[None]:
+    """Call ``undo`` if the block fails, whatever ``undo`` raises; the block's failure is raised."""
+
+    def quietly() -> None:
+        with suppress(Exception):
+            undo()
+
+    with ExitStack() as failed:
+        failed.callback(quietly)
+        yield
+        failed.pop_all()
 
 
 def _shown(tip: Tip | None) -> str:

@@ -101,7 +101,7 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ExpectNow:
     """``expect`` between steps: holds at this moment."""
 
     span: Span
@@ -121,7 +121,7 @@ class ExpectedError:
     query: str = ""
 
 
-Step = Send | Advance | Wait | Restart | Crash | Look
+Step = Send | Advance | Wait | Restart | Crash | ExpectNow
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Diagnostic, Span
 from ds_dagster.errors import UserError, error
 from ds_dagster.names import QualifiedName, did_you_mean, fold
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Overlay, Settings, find_project, load_settings
 from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.script import parse_file
 from ds_dagster.sql.statements import CreateStore, Origin, Property, WrittenName
-from ds_dagster.testing.case import Case, Expectation, ExpectedError, Failure, Look
+from ds_dagster.testing.case import Case, Expectation, ExpectedError, ExpectNow, Failure
 
 _STORES = "stores"
 
@@ -24,7 +24,7 @@ class CompiledCase:
     """A case with its project, or with what is wrong about its compilation."""
 
     case: Case
-    project: Project
+    project: LoadedProject
     failures: tuple[Failure, ...] = ()
 
 
@@ -43,7 +43,7 @@ def compile_case(case: Case, state: Path) -> CompiledCase:
     return CompiledCase(case, project, _failures(case, project) or _unknown(case, project))
 
 
-def expected_relation(project: Project, expectation: Expectation) -> Relation:
+def expected_relation(project: LoadedProject, expectation: Expectation) -> Relation:
     """The relation an ``expect`` names: qualified, or by its last parts where they are unique.
 
     Raises:
@@ -90,7 +90,7 @@ def _memory_store(name: str) -> CreateStore:
     return CreateStore(origin=Origin(span, ""), name=WrittenName((name,), span), properties=(kind,))
 
 
-def _failures(case: Case, project: Project) -> tuple[Failure, ...]:
+def _failures(case: Case, project: LoadedProject) -> tuple[Failure, ...]:
     errors = [diagnostic for diagnostic in project.errors if not diagnostic.caused_by]
     expected = case.error if case.error and not case.error.query else None
     if expected is None:
@@ -103,11 +103,11 @@ def _failures(case: Case, project: Project) -> tuple[Failure, ...]:
     return (Failure(f"expected the mistake {expected.condition}{place}", expected.span), *others)
 
 
-def _unknown(case: Case, project: Project) -> tuple[Failure, ...]:
+def _unknown(case: Case, project: LoadedProject) -> tuple[Failure, ...]:
     """Every ``expect`` of a relation that the case does not have."""
     if case.error and not case.error.query:
         return ()
-    looks = (step.expectations for step in case.steps if isinstance(step, Look))
+    looks = (step.expectations for step in case.steps if isinstance(step, ExpectNow))
     found: list[Failure] = []
     for expectation in (*(one for look in looks for one in look), *case.expectations):
         try:

@@ -20,7 +20,7 @@ from ds_dagster.testing.case import (
     CrashPoint,
     Expectation,
     ExpectedError,
-    Look,
+    ExpectNow,
     Restart,
     Row,
     Send,
@@ -75,7 +75,7 @@ def _list(parts: Mapping[str, Entry], key: str) -> list[Entry]:
 
 
 def _checked(case: Case, entry: Entry) -> Case:
-    looks = any(isinstance(step, Look) for step in case.steps)
+    looks = any(isinstance(step, ExpectNow) for step in case.steps)
     if not (case.expectations or looks or case.error):
         raise error("CASE_KEY_MISSING", span=entry.span, place="the case", key="expect", example="[…] or error: {…}")
     if case.error and not case.error.query and (case.steps or case.expectations):
@@ -224,8 +224,8 @@ def _crash(entry: Entry, _folder: Path) -> Crash:
     return Crash(entry.span, cast("CrashPoint", at))
 
 
-def _look(entry: Entry, folder: Path) -> Look:
-    return Look(entry.span, _expectations(entry, folder))
+def _look(entry: Entry, folder: Path) -> ExpectNow:
+    return ExpectNow(entry.span, _expectations(entry, folder))
 
 
 STEPS: Mapping[str, Callable[[Entry, Path], Step]] = MappingProxyType(

@@ -32,7 +32,7 @@ from ds_dagster.names import did_you_mean
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.stores.memory import loader as memory_loader
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.testing.case import (
@@ -41,8 +41,8 @@ from ds_dagster.testing.case import (
     CaseResult,
     Crash,
     Expectation,
+    ExpectNow,
     Failure,
-    Look,
     Restart,
     Row,
     Send,
@@ -77,7 +77,7 @@ class CaseRun:
         golden: see :class:`Golden`.
     """
 
-    def __init__(self, spark: SparkSession, case: Case, project: Project, folder: Path, golden: Golden) -> None:
+    def __init__(self, spark: SparkSession, case: Case, project: LoadedProject, folder: Path, golden: Golden) -> None:
         self.spark = spark
         self.case = case
         self.project = project
@@ -221,7 +221,7 @@ class CaseRun:
                 running.restart()
         self._flow()
 
-    def step_look(self, step: Look) -> None:
+    def step_look(self, step: ExpectNow) -> None:
         """Expectations of this moment."""
         self._look(step.expectations)
 
@@ -311,7 +311,7 @@ _STEPS: Mapping[type[Any], Callable[[CaseRun, Any], None]] = MappingProxyType(
         Wait: CaseRun.step_wait,
         Restart: CaseRun.step_restart,
         Crash: CaseRun.step_crash,
-        Look: CaseRun.step_look,
+        ExpectNow: CaseRun.step_look,
     }
 )
 """Kind of a step → what it does."""

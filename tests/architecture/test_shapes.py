@@ -223,7 +223,6 @@ BROAD: Mapping[str, str] = {
     "engine/step.py:run": "one load's boundary inside a Dagster step: its failure, recorded",
     "python_code.py:_called": "code of the user: whatever it raises is its failure, told without its text",
     "python_code.py:loaded": "the same, while its module is run",
-    "stores/postgres/loader.py:_transaction": "the transaction is rolled back, then the exception goes on",
 }
 """Where everything may be caught, and why."""
 
@@ -343,3 +342,15 @@ def test_annotations_are_lazy_except_where_dagster_reads_them() -> None:
             assert line not in found.text, f"{found.path}: Dagster reads its annotations"
         elif any(not isinstance(node, ast.Expr | ast.ImportFrom) for node in found.tree.body):
             assert line in found.text, found.path
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """Readers search by name; a class of another module with the same name answers wrongly."""
+    places: dict[str, list[str]] = {}
+    for defining in modules():
+        for node in defining.classes():
+            places.setdefault(node.name, []).append(f"{defining.path}:{node.lineno}")
+    assert not {name: found for name, found in places.items() if len(found) > 1}

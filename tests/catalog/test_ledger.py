@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds_dagster.catalog.ledger import Answer, CheckpointTip, SinkFacts, Tip, decide, within_run
+from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, SinkVerdict, Tip, decide, within_run
 from ds_dagster.errors import InternalError
 
 VERSION = 3
@@ -16,11 +16,11 @@ EMPTY = CheckpointTip()
 DONE = CheckpointTip(Tip(4, "aa"))
 BEGUN = CheckpointTip(Tip(4, "aa"), Tip(5, "bb"))
 FIRST = CheckpointTip(None, Tip(0, "00"))
-GO_ON = Answer()
-SKIP = Answer(skip=Tip(5, "bb"))
-CHECKPOINT_BEHIND = Answer("CHECKPOINT_BEHIND_SINK")
-SINK_BEHIND = Answer("SINK_BEHIND_CHECKPOINT")
-GONE = Answer("TARGET_GONE")
+GO_ON = SinkVerdict()
+SKIP = SinkVerdict(skip=Tip(5, "bb"))
+CHECKPOINT_BEHIND = SinkVerdict("CHECKPOINT_BEHIND_SINK")
+SINK_BEHIND = SinkVerdict("SINK_BEHIND_CHECKPOINT")
+GONE = SinkVerdict("TARGET_GONE")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ GONE = Answer("TARGET_GONE")
     [
         (EMPTY, None, GO_ON),
         (FIRST, None, GO_ON),
-        (FIRST, Tip(0, "00"), Answer(skip=Tip(0, "00"))),
+        (FIRST, Tip(0, "00"), SinkVerdict(skip=Tip(0, "00"))),
         (FIRST, Tip(0, "11"), CHECKPOINT_BEHIND),
         (FIRST, Tip(1, "11"), CHECKPOINT_BEHIND),
         (EMPTY, Tip(0, "00"), CHECKPOINT_BEHIND),
@@ -53,7 +53,7 @@ GONE = Answer("TARGET_GONE")
         (BEGUN, None, SINK_BEHIND),
     ],
 )
-def test_the_two_tips(checkpoint: CheckpointTip, tip: Tip | None, expected: Answer) -> None:
+def test_the_two_tips(checkpoint: CheckpointTip, tip: Tip | None, expected: SinkVerdict) -> None:
     version = None if tip is None else VERSION
     assert decide(checkpoint, SinkFacts(tip, version), VERSION) == expected
 
@@ -66,20 +66,20 @@ def test_the_two_tips(checkpoint: CheckpointTip, tip: Tip | None, expected: Answ
         (DONE, SinkFacts(exists=False), GONE),
         (DONE, SinkFacts(Tip(4, "aa"), VERSION, exists=False), GONE),
         (FIRST, SinkFacts(Tip(0, "00"), VERSION, exists=False), GONE),
-        (EMPTY, SinkFacts(version=VERSION - 1), Answer(replaces=True)),
-        (EMPTY, SinkFacts(version=VERSION - 1, exists=False), Answer(replaces=True)),
+        (EMPTY, SinkFacts(version=VERSION - 1), SinkVerdict(replaces=True)),
+        (EMPTY, SinkFacts(version=VERSION - 1, exists=False), SinkVerdict(replaces=True)),
         (DONE, SinkFacts(version=VERSION - 1), SINK_BEHIND),
-        (DONE, SinkFacts(Tip(4, "aa"), VERSION + 1), Answer("LEDGER_NEWER")),
-        (EMPTY, SinkFacts(version=VERSION + 1, exists=False, differs=True), Answer("LEDGER_NEWER")),
-        (DONE, SinkFacts(Tip(4, "aa"), VERSION, is_table=False), Answer("TARGET_NOT_A_TABLE")),
-        (DONE, SinkFacts(Tip(4, "aa"), VERSION, differs=True), Answer("TARGET_DIFFERS")),
-        (EMPTY, SinkFacts(has_others=True), Answer("TARGET_OF_OTHER_JOB")),
-        (EMPTY, SinkFacts(version=VERSION - 1, keeps="TARGET_SHARED_RESET"), Answer("TARGET_SHARED_RESET")),
+        (DONE, SinkFacts(Tip(4, "aa"), VERSION + 1), SinkVerdict("LEDGER_NEWER")),
+        (EMPTY, SinkFacts(version=VERSION + 1, exists=False, differs=True), SinkVerdict("LEDGER_NEWER")),
+        (DONE, SinkFacts(Tip(4, "aa"), VERSION, is_table=False), SinkVerdict("TARGET_NOT_A_TABLE")),
+        (DONE, SinkFacts(Tip(4, "aa"), VERSION, differs=True), SinkVerdict("TARGET_DIFFERS")),
+        (EMPTY, SinkFacts(has_others=True), SinkVerdict("TARGET_OF_OTHER_JOB")),
+        (EMPTY, SinkFacts(version=VERSION - 1, keeps="TARGET_SHARED_RESET"), SinkVerdict("TARGET_SHARED_RESET")),
         (DONE, SinkFacts(Tip(4, "aa"), VERSION, keeps="TARGET_SHARED_RESET"), GO_ON),
         (EMPTY, SinkFacts(keeps="TARGET_REFERENCED"), GO_ON),
     ],
 )
-def test_the_target(checkpoint: CheckpointTip, sink: SinkFacts, expected: Answer) -> None:
+def test_the_target(checkpoint: CheckpointTip, sink: SinkFacts, expected: SinkVerdict) -> None:
     assert decide(checkpoint, sink, VERSION) == expected
 
 
@@ -97,7 +97,7 @@ def test_the_target(checkpoint: CheckpointTip, sink: SinkFacts, expected: Answer
         (Tip(5, "bb"), None, None, SINK_BEHIND),
     ],
 )
-def test_a_batch_of_a_run(batch: Tip, tip: Tip | None, skip: Tip | None, expected: Answer) -> None:
+def test_a_batch_of_a_run(batch: Tip, tip: Tip | None, skip: Tip | None, expected: SinkVerdict) -> None:
     version = None if tip is None else VERSION
     assert within_run(batch, SinkFacts(tip, version), VERSION, skip) == expected
 
@@ -129,7 +129,7 @@ class Model:
             return SinkFacts()
         return SinkFacts(Tip(len(self.written) - 1, f"{self.written[-1][0]:x}"), VERSION)
 
-    def start(self) -> Answer:
+    def start(self) -> SinkVerdict:
         return decide(self.tip(), self.facts(), VERSION)
 
     def run(self, steps: int, skip: Tip | None) -> None:

@@ -26,7 +26,7 @@ from ds_dagster.catalog.ledger import CheckpointTip, Tip
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.errors import DsError, error
 from ds_dagster.files.address import FilesAddress, FileStore
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.queries import query as face
 from ds_dagster.spark.queries.query import PreparedQuery, Trigger
@@ -63,7 +63,7 @@ class World:
     folder: Path
     settings: Mapping[str, str]
     running: list[tuple[PreparedQuery, StreamingQuery]] = field(default_factory=list)
-    project: Project | None = None
+    project: LoadedProject | None = None
 
     @property
     def store(self) -> FileStore:

@@ -22,7 +22,7 @@ from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.queries import query as face
 from ds_dagster.spark.queries.progress import BatchProgress, read_progress
@@ -48,7 +48,7 @@ class World:
     servers: LocalAddresses
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     running: list[tuple[PreparedQuery, StreamingQuery]] = field(default_factory=list)
-    project: Project | None = None
+    project: LoadedProject | None = None
 
     @property
     def source(self) -> str:

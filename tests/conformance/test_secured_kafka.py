@@ -25,7 +25,7 @@ from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.catalog.store import ReadOptions, StoreAdmin
 from ds_dagster.errors import DsError
 from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.queries import query as face
 from ds_dagster.spark.queries.query import PreparedQuery, Trigger
@@ -68,7 +68,7 @@ class World:
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     running: list[tuple[PreparedQuery, StreamingQuery]] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    project: Project | None = None
+    project: LoadedProject | None = None
 
     def compile(self, properties: Mapping[str, str], sql: str) -> None:
         settings = Settings(root=self.folder, sql=self.folder, state=self.folder, store="k")

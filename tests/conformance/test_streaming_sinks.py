@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ds_dagster.catalog.io_spec import SinkIdentity
 from ds_dagster.catalog.store import StoreAdmin
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries import query as face
@@ -48,7 +48,7 @@ class World:
     servers: LocalAddresses
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     running: list[tuple[PreparedQuery, StreamingQuery]] = field(default_factory=list)
-    project: Project | None = None
+    project: LoadedProject | None = None
 
     def compile(self, sql: str) -> None:
         stores = f"""CREATE STORE k WITH ('type' = KAFKA, 'uris' = '{self.servers.kafka}', 'tls.disabled' = TRUE);

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from tests.docs.pages import Block, blocks
 from tests.protobuf_files import proto_file
@@ -52,7 +52,7 @@ def compiled(text: str, around: str, folder: Path) -> list[str]:
     return errors_of(project)
 
 
-def errors_of(project: Project) -> list[str]:
+def errors_of(project: LoadedProject) -> list[str]:
     return [
         found.text()
         for found in project.diagnostics

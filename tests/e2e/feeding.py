@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ds_dagster.local.servers import down, status, up
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.processes import locks
@@ -139,7 +139,7 @@ class House:
         try:
             self.up()
             self.settings: Settings = load_settings(root)
-            self.project: Project = load_project(root, settings=self.settings, strict=True)
+            self.project: LoadedProject = load_project(root, settings=self.settings, strict=True)
         except BaseException:
             down(self.state)
             raise

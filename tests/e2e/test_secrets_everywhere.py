@@ -20,7 +20,7 @@ import pytest
 
 from ds_dagster import local
 from ds_dagster.catalog.properties.table import PROPERTIES
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.deciding.spec import job_spec
 from ds_dagster.runtime.engine import stop_engine
@@ -199,13 +199,13 @@ def leaks(told: Mapping[str, str]) -> list[str]:
     return [f"{name}: {text[max(0, text.find(MARK) - 200) :][:400]}" for name, text in told.items() if MARK in text]
 
 
-def records_of(project: Project) -> str:
+def records_of(project: LoadedProject) -> str:
     """Records as they would be printed by a careless log, and what travels to the engine."""
     specs = [job_spec(project, query).to_json() for query in project.queries.values()]
     return "\n".join([repr(project), repr(project.catalog), *map(repr, project.catalog.secrets.values()), *specs])
 
 
-def run_jobs(control: Control, project: Project) -> str:
+def run_jobs(control: Control, project: LoadedProject) -> str:
     """Start everything; each job has to meet its store at least once."""
     views = [name for name in project.queries if name.startswith("view_")]
     control.ensure(project, views, "ensure", "tests")

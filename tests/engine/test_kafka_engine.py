@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ds_dagster.local.servers import down, up
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.status import JobStatus
@@ -66,7 +66,7 @@ class House:
         self.root = root
         self.bootstrap = str(up(root / ".ds", only=["kafka"]).kafka)
         self.settings: Settings = load_settings(root)
-        self.project: Project = load_project(root, settings=self.settings, strict=True)
+        self.project: LoadedProject = load_project(root, settings=self.settings, strict=True)
         self.control = Control.open(self.settings)
 
     def admin(self) -> AdminClient:

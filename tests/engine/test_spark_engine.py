@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ds_dagster.local.servers import down, up
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.engine import stop_engine
 from ds_dagster.runtime.processes import locks
@@ -59,7 +59,7 @@ class House:
         self.addresses = up(root / ".ds", only=["kafka", "postgres"]).json()
         self.bootstrap = self.addresses["kafka"]["bootstrap.servers"]
         self.settings: Settings = load_settings(root)
-        self.project: Project = load_project(root, settings=self.settings, strict=True)
+        self.project: LoadedProject = load_project(root, settings=self.settings, strict=True)
         self.control = Control.open(self.settings)
         self.sent: Counter[str] = Counter()
         self.next = 0

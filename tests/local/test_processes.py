@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.local.processes import Launch, StopStep, clean_environment, end, is_alive, spawn, start_token
+from ds_dagster.local.processes import ServerCommand, StopStep, clean_environment, end, is_alive, spawn, start_token
 
 STUBBORN = """
 import signal, sys, time
@@ -23,8 +23,8 @@ GENTLE = (StopStep(signal.SIGTERM, 0.3), StopStep(signal.SIGKILL, 10.0))
 Wait = Callable[[Callable[[], bool]], None]
 
 
-def launch(tmp_path: Path, code: str) -> Launch:
-    return Launch((sys.executable, "-c", code), tmp_path, clean_environment())
+def launch(tmp_path: Path, code: str) -> ServerCommand:
+    return ServerCommand((sys.executable, "-c", code), tmp_path, clean_environment())
 
 
 def test_this_process_has_a_lasting_token() -> None:

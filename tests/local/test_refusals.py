@@ -14,7 +14,7 @@ from ds_dagster import jars, local
 from ds_dagster.errors import DsError
 from ds_dagster.local import kafka, kinesis, postgres, server, servers
 from ds_dagster.local.addresses import LocalAddresses
-from ds_dagster.local.processes import Launch
+from ds_dagster.local.processes import ServerCommand
 from ds_dagster.local.server import Home, ServerKind
 
 
@@ -73,7 +73,7 @@ def test_a_failing_npm_shows_its_output(tmp_path: Path) -> None:
     npm = tmp_path / "npm"
     npm.write_text("#!/bin/sh\necho 'registry is closed' >&2\nexit 1\n")
     npm.chmod(0o755)
-    problem = refused(lambda: kinesis.install(kinesis.Node("node", (str(npm),), "20.0.0"), silent))
+    problem = refused(lambda: kinesis.install(kinesis.NodeRuntime("node", (str(npm),), "20.0.0"), silent))
     assert problem.condition == "KINESIS_SERVER_INSTALL_FAILED"
     assert "registry is closed" in problem.detail
     assert not kinesis.installed_folder().exists()
@@ -103,8 +103,8 @@ def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_program_that_cannot_run_is_named(tmp_path: Path) -> None:
-    def prepare(home: Home, progress: jars.Progress) -> Launch:
-        return Launch((str(tmp_path / "no such program"),), tmp_path)
+    def prepare(home: Home, progress: jars.Progress) -> ServerCommand:
+        return ServerCommand((str(tmp_path / "no such program"),), tmp_path)
 
     kind = ServerKind("ghost", ("ghost",), prepare, lambda home: None)
     problem = refused(lambda: server.start_server(kind, Home(tmp_path, "ghost", {"ghost": 29998}), silent))

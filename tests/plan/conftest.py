@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 
 PRELUDE = """
@@ -31,7 +31,7 @@ CREATE CHANGELOG accounts (userid VARCHAR, name VARCHAR, PRIMARY KEY (userid))
 CREATE CHANGELOG prices (shop VARCHAR, item VARCHAR, price DOUBLE, PRIMARY KEY (shop, item))
   WITH ('topic.partitions' = 2, 'topic.replicas' = 1, 'value.format' = 'json');
 """
-Compile = Callable[..., Project]
+Compile = Callable[..., LoadedProject]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def compile_sql(settings: Settings) -> Compile:
-    def run(sql: str, prelude: str = PRELUDE) -> Project:
+    def run(sql: str, prelude: str = PRELUDE) -> LoadedProject:
         return compile_texts([("prelude.sql", prelude), ("a.sql", sql)], settings)
 
     return run

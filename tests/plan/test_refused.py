@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ds_dagster.conditions import CONDITIONS, rows
 from ds_dagster.conditions.sql import constants, patterns, query, sets
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from tests.plan.conftest import Compile
 from tests.tables import check_every
 
@@ -52,7 +52,7 @@ def test_condition_and_place_and_a_broken_relation(compile_sql: Compile) -> None
     check_every(CASES, check_case, name=" ".join)
 
 
-def check_condition_and_place(project: Project, title: str, expected: list[tuple[int, int]]) -> None:
+def check_condition_and_place(project: LoadedProject, title: str, expected: list[tuple[int, int]]) -> None:
     found = project.diagnostics
     assert sorted(d.condition for d in found) == sorted(title.split()), [d.text() for d in found]
     assert sorted((d.span.line, d.span.column) for d in found if d.span) == sorted(expected)
@@ -66,7 +66,7 @@ def check_condition_and_place(project: Project, title: str, expected: list[tuple
         assert bool(diagnostic.caused_by) == (diagnostic.condition == "UPSTREAM_FAILED")
 
 
-def check_broken(project: Project) -> None:
+def check_broken(project: LoadedProject) -> None:
     assert project.broken
     for broken in project.broken:
         assert broken.diagnostics

@@ -10,7 +10,7 @@ import pytest
 
 from ds_dagster.errors import DsError, ExternalError, error
 from ds_dagster.project import cache as project_cache
-from ds_dagster.project.load import Project, compile_slice, load_project, secret_reader, slice_of
+from ds_dagster.project.load import LoadedProject, compile_slice, load_project, secret_reader, slice_of
 
 SQL = """
 CREATE SECRET pw WITH ('type' = environment, 'variable' = 'PG_PW');
@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def loaded(root: Path) -> Project:
+def loaded(root: Path) -> LoadedProject:
     project = load_project(root)
     assert not project.errors, [problem.text() for problem in project.errors]
     return project

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.narrowing import Reading, readings
 from ds_dagster.settings import Settings
@@ -24,12 +24,12 @@ CREATE MATERIALIZED VIEW w AS SELECT k, n FROM s;
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def project(tmp_path_factory: pytest.TempPathFactory) -> LoadedProject:
     folder: Path = tmp_path_factory.mktemp("narrowing")
     return compile_texts([("a.sql", SQL)], Settings(root=folder, sql=folder, state=folder, store="m"))
 
 
-def read(project: Project, text: str) -> dict[str, Reading]:
+def read(project: LoadedProject, text: str) -> dict[str, Reading]:
     found = readings(bind_question(project, parse_select(text)))
     return {name.rpartition(".")[2]: reading for name, reading in found.items()}
 
@@ -61,7 +61,7 @@ def shown(reading: Reading) -> list[tuple[object, ...]]:
         ("n <> 1", []),
     ],
 )
-def test_comparisons_with_constants(project: Project, where: str, comparisons: list[object]) -> None:
+def test_comparisons_with_constants(project: LoadedProject, where: str, comparisons: list[object]) -> None:
     assert shown(read(project, f"SELECT k FROM v WHERE {where}")["v"]) == comparisons
 
 
@@ -79,18 +79,18 @@ def test_comparisons_with_constants(project: Project, where: str, comparisons: l
         ("SELECT x.k FROM (SELECT k FROM v) x LIMIT 5", None),
     ],
 )
-def test_limits(project: Project, text: str, limit: int | None) -> None:
+def test_limits(project: LoadedProject, text: str, limit: int | None) -> None:
     assert read(project, text)["v"].wanted.limit == limit
 
 
-def test_columns_that_are_needed(project: Project) -> None:
+def test_columns_that_are_needed(project: LoadedProject) -> None:
     assert read(project, "SELECT k FROM v WHERE n = 1")["v"].columns == ("k", "n")
     assert read(project, "SELECT count(*) AS c FROM v")["v"].columns == ("k",)
     both = read(project, "SELECT a.k FROM v a JOIN w b ON a.d = b.n WHERE b.k = 'x'")
     assert (both["v"].columns, both["w"].columns) == (("k", "d"), ("k", "n"))
 
 
-def test_rows_of_an_outer_join_are_not_taken_away(project: Project) -> None:
+def test_rows_of_an_outer_join_are_not_taken_away(project: LoadedProject) -> None:
     """A condition in WHERE over the side that may be missing is about the joined row."""
     both = read(project, "SELECT a.k FROM v a LEFT JOIN w b ON a.k = b.k WHERE a.n = 1 AND b.n = 2")
     assert shown(both["v"]) == [("n", "=", 1)]
@@ -99,7 +99,7 @@ def test_rows_of_an_outer_join_are_not_taken_away(project: Project) -> None:
     assert shown(full["v"]) == []
 
 
-def test_a_relation_that_is_read_twice_is_read_whole(project: Project) -> None:
+def test_a_relation_that_is_read_twice_is_read_whole(project: LoadedProject) -> None:
     twice = read(project, "SELECT a.k FROM v a JOIN v b ON a.n = b.d WHERE a.n = 1")
     assert twice["v"] == Reading(("k", "n", "d"), twice["v"].wanted)
     assert shown(twice["v"]) == []

@@ -15,7 +15,7 @@ from ds_dagster.catalog.relation import RecordKey, Relation
 from ds_dagster.datatypes import BIGINT, BOOLEAN, INTEGER, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.following import RecordTable, check_endless
@@ -26,11 +26,11 @@ from tests.scalars import answer_of, same_answer
 
 
 @pytest.fixture
-def loaded(project: Path) -> Project:
+def loaded(project: Path) -> LoadedProject:
     return load_project(project, strict=True)
 
 
-def relation(loaded: Project, name: str) -> Relation:
+def relation(loaded: LoadedProject, name: str) -> Relation:
     return loaded.catalog.relation(QualifiedName("d", "public", name))
 
 
@@ -63,7 +63,7 @@ def test_parts_as_text(part: bytes | None, type_, shown: str) -> None:
     assert shown_part(part, type_) == shown
 
 
-def test_typed_columns_of_a_value(loaded: Project) -> None:
+def test_typed_columns_of_a_value(loaded: LoadedProject) -> None:
     value = {
         "at": "2024-01-31T12:00:01.5Z",
         "url": "./x",
@@ -94,38 +94,38 @@ def test_typed_columns_of_a_value(loaded: Project) -> None:
         (None, "it has no value"),
     ],
 )
-def test_what_cannot_be_decoded_is_told(loaded: Project, value: object, problem: str) -> None:
+def test_what_cannot_be_decoded_is_told(loaded: LoadedProject, value: object, problem: str) -> None:
     assert decode(relation(loaded, "clicks"), record(value)).problem == problem
 
 
 @pytest.mark.parametrize("key", [{"userid": "u1"}, b"u1"])
-def test_a_delete_gives_its_key(loaded: Project, key: object) -> None:
+def test_a_delete_gives_its_key(loaded: LoadedProject, key: object) -> None:
     found = decode(relation(loaded, "users"), record(None, key))
     assert (found.deleted, dict(found.values), found.problem) == (True, {"userid": "u1"}, "")
 
 
-def test_columns_kept_in_the_key_alone_come_from_it(loaded: Project) -> None:
+def test_columns_kept_in_the_key_alone_come_from_it(loaded: LoadedProject) -> None:
     users = relation(loaded, "users")
     users = replace(users, key=RecordKey("json", ("userid",), exclude=("userid",)))
     found = decode(users, record({"region": "r", "age": 3}, {"userid": "u1"}))
     assert dict(found.values) == {"userid": "u1", "region": "r", "age": 3}
 
 
-def test_primitive_key_types(loaded: Project) -> None:
+def test_primitive_key_types(loaded: LoadedProject) -> None:
     users = relation(loaded, "users")
     assert primitive_types(users) == (None, None)
     assert primitive_types(replace(users, key=RecordKey("primitive", ("userid",)))) == (VARCHAR, None)
     assert primitive_types(None) == (None, None)
 
 
-def ask_record(loaded: Project, text: str, *records: RawRecord) -> list[dict[str, object]]:
+def ask_record(loaded: LoadedProject, text: str, *records: RawRecord) -> list[dict[str, object]]:
     question = bind_question(loaded, parse_select(text))
     check_endless(question, text)
     with RecordTable(question) as table:
         return list(table.rows([(decode(question.relations[0], r), r.timestamp_millis) for r in records]))
 
 
-def test_projection_and_condition_over_records(loaded: Project) -> None:
+def test_projection_and_condition_over_records(loaded: LoadedProject) -> None:
     text = (
         "SELECT url, place->city AS city, tags[1] AS tag, price + price AS twice, rowtime() AS t FROM clicks WHERE paid"
     )
@@ -134,12 +134,12 @@ def test_projection_and_condition_over_records(loaded: Project) -> None:
     assert rows == [{"url": "./x", "city": "Bern", "tag": "a", "twice": 2.5, "t": 1_700_000_000_000}]
 
 
-def test_nested_values_come_as_json(loaded: Project) -> None:
+def test_nested_values_come_as_json(loaded: LoadedProject) -> None:
     (row,) = ask_record(loaded, "SELECT tags, place FROM clicks", record({"tags": ["a"], "place": {"zip": 1}}))
     assert row == {"tags": ["a"], "place": {"city": None, "zip": 1}}
 
 
-def test_changelog_shows_upserts_and_deletes(loaded: Project) -> None:
+def test_changelog_shows_upserts_and_deletes(loaded: LoadedProject) -> None:
     upsert, delete = (
         record({"userid": "u1", "region": "r", "age": 40}, {"userid": "u1"}),
         record(None, {"userid": "u1"}),
@@ -150,7 +150,7 @@ def test_changelog_shows_upserts_and_deletes(loaded: Project) -> None:
     ]
 
 
-def test_a_delete_passes_unless_its_key_excludes_it(loaded: Project) -> None:
+def test_a_delete_passes_unless_its_key_excludes_it(loaded: LoadedProject) -> None:
     delete = record(None, {"userid": "u1"})
     assert len(ask_record(loaded, "SELECT * FROM users WHERE age > 30", delete)) == 1
     assert ask_record(loaded, "SELECT * FROM users WHERE userid = 'u2'", delete) == []
@@ -168,7 +168,7 @@ def test_a_delete_passes_unless_its_key_excludes_it(loaded: Project) -> None:
         ("SELECT t.url FROM (SELECT url FROM clicks) t", "a sub-select"),
     ],
 )
-def test_what_has_no_end_is_refused_with_the_view_to_write(loaded: Project, text: str, what: str) -> None:
+def test_what_has_no_end_is_refused_with_the_view_to_write(loaded: LoadedProject, text: str, what: str) -> None:
     question = bind_question(loaded, parse_select(text))
     with pytest.raises(DsError) as caught:
         check_endless(question, text)

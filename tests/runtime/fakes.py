@@ -22,7 +22,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.nodes.rows import Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.host import Observation, StartOrder
 from ds_dagster.runtime.journals import rows, schema
@@ -146,10 +146,10 @@ def query(name: str, source: str, meaning: str = "1", refresh: RefreshMode = "co
     )
 
 
-def project(settings: Settings, *queries: BoundQuery) -> Project:
+def project(settings: Settings, *queries: BoundQuery) -> LoadedProject:
     """A project of these queries (sources first)."""
     depends = {q.sink.name: q.sources for q in queries}
-    return Project(
+    return LoadedProject(
         settings=settings,
         catalog=None,  # type: ignore[arg-type]
         queries=MappingProxyType({q.name: q for q in queries}),

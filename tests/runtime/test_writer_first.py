@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ds_dagster.errors import error
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.deciding.round import WAIT_SECONDS
 from ds_dagster.runtime.deciding.spec import JobSpec, job_spec
 from tests.runtime.fakes import project, query
@@ -15,7 +15,7 @@ __all__ = ["house"]
 FAR = 3600.0
 
 
-def chain(house: House) -> Project:
+def chain(house: House) -> LoadedProject:
     return project(house.settings, query("a", "t"), query("b", "a"), query("c", "b"))
 
 

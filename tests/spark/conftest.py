@@ -27,7 +27,7 @@ from ds_dagster.jars import driver_jars
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries import query as face
@@ -229,12 +229,12 @@ class Bench:
     records: list[dict[str, Any]] = field(default_factory=list)
     rows: Rows = field(default_factory=Rows)
     logged: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
-    project: Project | None = None
+    project: LoadedProject | None = None
     skips: tuple[SkippedRecord, ...] = ()
     disk: str = ""
     """Scheme of the file system of checkpoints, with its colon."""
 
-    def compile(self, sql: str) -> Project:
+    def compile(self, sql: str) -> LoadedProject:
         """The project of a text over the in-memory store ``m``."""
         text = "CREATE STORE m WITH ('type' = MEMORY);\n" + sql
         self.project = compile_texts([("test.sql", text)], settings_in(self.folder))

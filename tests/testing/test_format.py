@@ -7,7 +7,7 @@ import yaml
 
 from ds_dagster.errors import DsError
 from ds_dagster.testing import yaml_entries
-from ds_dagster.testing.case import Advance, Crash, Look, Restart, Send, SentRecord
+from ds_dagster.testing.case import Advance, Crash, ExpectNow, Restart, Send, SentRecord
 from ds_dagster.testing.format import load_case
 
 HEAD = "title: t\nsql: SELECT 1;\nstores: {S: memory}\n"
@@ -59,7 +59,7 @@ expect:
     assert binary.records == (SentRecord(None, b"\x00\x01\xff", None, "p"),)
     assert isinstance(crash, Crash)
     assert crash.at == "after_commit"
-    assert isinstance(look, Look)
+    assert isinstance(look, ExpectNow)
     changes, raw, golden = case.expectations
     assert (changes.ordered, changes.columns, changes.history, changes.rows) == (True, "subset", True, ({"x": "1"},))
     assert (raw.topic, raw.columns) == ("t", "subset")

@@ -49,18 +49,18 @@ def declare(files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str,
         settings: defaults of names and the overlay.
         kinds: store kinds by name, aliases included (``stores.registry.KINDS``).
     """
-    return _Builder(files, settings, kinds).build()[0]
+    return _DeclarationPass(files, settings, kinds).build()[0]
 
 
 def subjects_to_record(
     files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]
 ) -> tuple[ToRecord, ...]:
     """What relations without a column list want a copy of, each subject once."""
-    recorded = _Builder(files, settings, kinds).build()[1]
+    recorded = _DeclarationPass(files, settings, kinds).build()[1]
     return tuple({(one.registry.name, one.subject): one for one in recorded}.values())
 
 
-class _Builder:
+class _DeclarationPass:
     """One run of pass one; collects, never raises."""
 
     def __init__(self, files: Sequence[ParsedFile], settings: Settings, kinds: Mapping[str, StoreKind]) -> None:

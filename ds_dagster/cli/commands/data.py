@@ -17,7 +17,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
-from ds_dagster.project.load import Project, load_project, store_admin
+from ds_dagster.project.load import LoadedProject, load_project, store_admin
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.status import ended_with_engine
 
@@ -63,7 +63,7 @@ class _Place:
     relation: Relation | None = None
 
 
-def _place(project: Project, name: str, store: str | None) -> _Place:
+def _place(project: LoadedProject, name: str, store: str | None) -> _Place:
     """Where a name points: a relation's entity, or an entity that relations use, or any entity of ``store``."""
     from ds_dagster.questions.relations import resolve_relation
 
@@ -93,7 +93,7 @@ def _entity(name: str, relations: Sequence[Relation]) -> _Place:
     return _Place(stores[0], name, found[0])
 
 
-def _records(project: Project, place: _Place, from_beginning: bool, limit: int | None) -> Iterator[RawRecord]:
+def _records(project: LoadedProject, place: _Place, from_beginning: bool, limit: int | None) -> Iterator[RawRecord]:
     admin = store_admin(project, place.store, resolver(project.settings, place.store))
     try:
         found = admin.records(place.entity, from_beginning=from_beginning, limit=limit, stopped=lambda: False)
@@ -102,7 +102,7 @@ def _records(project: Project, place: _Place, from_beginning: bool, limit: int |
         admin.close()
 
 
-def _part_types(project: Project, place: _Place) -> tuple[DataType | None, DataType | None]:
+def _part_types(project: LoadedProject, place: _Place) -> tuple[DataType | None, DataType | None]:
     """Types of primitive keys and values; None for JSON and text."""
     from ds_dagster.questions.following import has_text_keys
     from ds_dagster.questions.records import primitive_types
@@ -141,7 +141,7 @@ def _parsed(text: str) -> object:
         return text
 
 
-def _print_rows(project: Project, relation: Relation, limit: int | None, as_json: bool) -> int:
+def _print_rows(project: LoadedProject, relation: Relation, limit: int | None, as_json: bool) -> int:
     from ds_dagster.questions.answers import ask_rows
     from ds_dagster.questions.binding import bind_question
     from ds_dagster.questions.relations import table_name
@@ -192,7 +192,7 @@ def query_command(sql: str, limit: int | None, project: Path | None, as_json: bo
         raise with_fragment(problem, sql) from problem
 
 
-def _query(project: Project, sql: str, limit: int | None, as_json: bool) -> int:
+def _query(project: LoadedProject, sql: str, limit: int | None, as_json: bool) -> int:
     from ds_dagster.questions.answers import ask_rows
     from ds_dagster.questions.binding import bind_question
     from ds_dagster.questions.following import check_endless, is_endless
@@ -226,7 +226,7 @@ def _document(columns: Sequence[tuple[str, object]], rows: Sequence[object]) -> 
     return {"columns": [{"name": name, "type": str(type_)} for name, type_ in columns], "rows": list(rows)}
 
 
-def _follow(project: Project, question: Question, limit: int | None, as_json: bool) -> int:
+def _follow(project: LoadedProject, question: Question, limit: int | None, as_json: bool) -> int:
     from ds_dagster.datatypes import VARCHAR
     from ds_dagster.questions.binding import limit_of
     from ds_dagster.questions.following import OPERATION, follow
@@ -258,12 +258,12 @@ def until_interrupted() -> Iterator[None]:
         return
 
 
-def _load(project: Path | None, as_json: bool) -> Project:
+def _load(project: Path | None, as_json: bool) -> LoadedProject:
     settings = settings_of(project, quiet=as_json)
     return load_project(settings.root, settings=settings)
 
 
-def tell_freshness(project: Project, relations: Sequence[Relation]) -> None:
+def tell_freshness(project: LoadedProject, relations: Sequence[Relation]) -> None:
     """Says which of these is not being updated, and how old its rows are; after the answer, which need not wait for
     it."""
     from ds_dagster.questions.tables import newest_batch

@@ -22,7 +22,7 @@ from ds_dagster.cli.slots import drop, left_over
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.figures import FIGURES, rounded
 from ds_dagster.names import did_you_mean
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.processes.tail import tail_lines
 from ds_dagster.runtime.status import Action, Change, Consent, JobStatus, consents, ended_with_engine, outlook
@@ -290,7 +290,7 @@ def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
     return 0
 
 
-def _open(project: Path | None, as_json: bool) -> tuple[Project, Control]:
+def _open(project: Path | None, as_json: bool) -> tuple[LoadedProject, Control]:
     settings = settings_of(project, quiet=as_json)
     loaded = load_project(settings.root, settings=settings)
     if not as_json:
@@ -298,7 +298,7 @@ def _open(project: Path | None, as_json: bool) -> tuple[Project, Control]:
     return loaded, Control.open(settings)
 
 
-def _chosen(project: Project, select: Sequence[str]) -> list[str]:
+def _chosen(project: LoadedProject, select: Sequence[str]) -> list[str]:
     from fnmatch import fnmatchcase
 
     if not select:
@@ -313,7 +313,7 @@ def _chosen(project: Project, select: Sequence[str]) -> list[str]:
 
 
 def _converge(
-    project: Project,
+    project: LoadedProject,
     control: Control,
     names: Sequence[str],
     action: Action,

@@ -10,7 +10,7 @@ import click
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, show_diagnostics, table
 from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import QualifiedName, did_you_mean
-from ds_dagster.project.load import Project, delivery_of, load_project, uri_of
+from ds_dagster.project.load import LoadedProject, delivery_of, load_project, uri_of
 
 STORE_SECONDS = 20.0
 """How long a store may take to answer `check --online`."""
@@ -65,7 +65,7 @@ def _inside(file: str, chosen: set[str], root: Path) -> bool:
     return any(path == Path(c).resolve() or Path(c).resolve() in path.parents for c in chosen)
 
 
-def _relation_json(project: Project, name: QualifiedName) -> dict[str, object]:
+def _relation_json(project: LoadedProject, name: QualifiedName) -> dict[str, object]:
     relation = project.catalog.relations[name]
     return {
         "fqn": str(name),
@@ -174,14 +174,14 @@ def ls_command(
     return 0
 
 
-def _stores(project: Project) -> list[dict[str, object]]:
+def _stores(project: LoadedProject) -> list[dict[str, object]]:
     return [
         {"name": s.name, "kind": s.kind, "uris": s.properties["uris"].shown() if "uris" in s.properties else None}
         for s in project.catalog.stores.values()
     ]
 
 
-def _relations(project: Project) -> list[dict[str, object]]:
+def _relations(project: LoadedProject) -> list[dict[str, object]]:
     return [
         {
             "name": str(r.name),
@@ -196,7 +196,7 @@ def _relations(project: Project) -> list[dict[str, object]]:
     ]
 
 
-def _entities(project: Project, store: str | None, path: tuple[str, ...], details: bool, as_json: bool) -> int:
+def _entities(project: LoadedProject, store: str | None, path: tuple[str, ...], details: bool, as_json: bool) -> int:
     from ds_dagster.cli.entity_list import detailed, listed
 
     if store is None:
@@ -228,7 +228,7 @@ def init_command(folder: Path, as_json: bool) -> int:
     return 0
 
 
-def find_relation(project: Project, text: str) -> QualifiedName:
+def find_relation(project: LoadedProject, text: str) -> QualifiedName:
     """A relation by its full or short name.
 
     Raises:

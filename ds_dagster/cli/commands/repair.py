@@ -13,7 +13,7 @@ from ds_dagster.cli.sink_ends import sink_ends
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.runtime.checkpoint_files import put_checkpoint
 from ds_dagster.runtime.checkpoints import Checkpoints
 from ds_dagster.runtime.control import Control
@@ -54,7 +54,7 @@ class Repair:
         ways: what can be done.
     """
 
-    project: Project
+    project: LoadedProject
     control: Control
     query: BoundQuery
     status: JobStatus

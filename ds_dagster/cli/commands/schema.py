@@ -18,7 +18,7 @@ from ds_dagster.catalog.schemas.relations import ToRecord
 from ds_dagster.cli.output import emit_json, json_option, note, project_option, settings_of, table
 from ds_dagster.diagnostics import Diagnostic
 from ds_dagster.errors import DsError, error
-from ds_dagster.project.load import Project, read_texts
+from ds_dagster.project.load import LoadedProject, read_texts
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file
@@ -81,7 +81,7 @@ def _connected(settings: Settings, registry: RegistryDefinition) -> SchemaRegist
     return SchemaRegistry(registry.spec, resolver(settings, registry.name))
 
 
-def online_findings(project: Project) -> Iterator[Diagnostic]:
+def online_findings(project: LoadedProject) -> Iterator[Diagnostic]:
     """What registries say against a project: copies that are not the newest, sinks whose schema they would refuse, and
     registries that cannot be asked."""
     settings = project.settings
@@ -102,7 +102,7 @@ def online_findings(project: Project) -> Iterator[Diagnostic]:
             yield from _against_sink(project, sink)
 
 
-def _against_sink(project: Project, sink: Relation) -> Iterator[Diagnostic]:
+def _against_sink(project: LoadedProject, sink: Relation) -> Iterator[Diagnostic]:
     store = project.catalog.store(sink.store)
     parts = parts_of(sink)
     if store.registry is None or not parts:

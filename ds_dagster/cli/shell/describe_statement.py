@@ -13,7 +13,7 @@ from ds_dagster.cli.shell.session import Session
 from ds_dagster.errors import ProjectError
 from ds_dagster.plan.identity.slices import relation_ddl
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project, compile_texts, read_texts
+from ds_dagster.project.load import LoadedProject, compile_texts, read_texts
 from ds_dagster.sql.commands import DescribeStatement
 from ds_dagster.sql.statements import Application, CreateAsSelect, CreateRelation, InsertInto, Origin
 from ds_dagster.stores.registry import KINDS
@@ -73,12 +73,12 @@ def _described(session: Session, statement: DescribeStatement) -> dict[str, Any]
     return {"ddl": _ddl(project, made), "sink": _artifact(made), "sources": []}
 
 
-def _of_query(project: Project, query: BoundQuery) -> dict[str, Any]:
+def _of_query(project: LoadedProject, query: BoundQuery) -> dict[str, Any]:
     sources = [project.catalog.relations[name] for name in query.sources]
     return {"ddl": _ddl(project, query.sink), "sink": _artifact(query.sink), "sources": [_artifact(r) for r in sources]}
 
 
-def _of_application(project: Project, application: Application) -> dict[str, Any]:
+def _of_application(project: LoadedProject, application: Application) -> dict[str, Any]:
     """What it makes (virtual relations too), its queries, and what they read and write outside of it."""
     query = project.queries[str(application.name)]
     assert isinstance(query.statement, Application)
@@ -96,7 +96,7 @@ def _of_application(project: Project, application: Application) -> dict[str, Any
     }
 
 
-def _made(project: Project, statement: CreateAsSelect | CreateRelation) -> dict[str, Any]:
+def _made(project: LoadedProject, statement: CreateAsSelect | CreateRelation) -> dict[str, Any]:
     name = qualify(statement.name, statement.origin.context, project.settings)
     if not isinstance(statement, CreateAsSelect) or not statement.virtual:
         return _artifact(project.catalog.relations[name])
@@ -104,7 +104,7 @@ def _made(project: Project, statement: CreateAsSelect | CreateRelation) -> dict[
     return {**names, "type": statement.kind, "store_name": None, "is_virtual": True}
 
 
-def _ddl(project: Project, relation: Relation) -> str:
+def _ddl(project: LoadedProject, relation: Relation) -> str:
     return relation_ddl(relation, property_index(KINDS), project.catalog.store(relation.store).kind)
 
 
@@ -120,7 +120,7 @@ def _artifact(relation: Relation) -> dict[str, Any]:
     }
 
 
-def _compiled(session: Session, statement: DescribeStatement) -> Project:
+def _compiled(session: Session, statement: DescribeStatement) -> LoadedProject:
     """The project's files, without what the statement would replace, and the statement behind them."""
     texts, _ = read_texts(session.settings)
     context, project = session.context, session.project()
@@ -134,7 +134,7 @@ def _compiled(session: Session, statement: DescribeStatement) -> Project:
     return compile_texts([*kept, (STATEMENT, " ".join([*lines, statement.statement.origin.text]))], session.settings)
 
 
-def _replaced(project: Project, statement: DescribeStatement) -> Iterable[Origin]:
+def _replaced(project: LoadedProject, statement: DescribeStatement) -> Iterable[Origin]:
     """Statements in files that make what this one makes: of the relations, and of the application."""
     found = statement.statement
     inside = found.statements if isinstance(found, Application) else (found,)

@@ -14,7 +14,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.cli.shell.session import Executor, Session
 from ds_dagster.errors import DsError, ProjectError, error
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.sql.commands import (
     DescribeEntity,
     DropEntity,
@@ -81,7 +81,7 @@ def _missing(store: StoreDefinition, path: EntityPath, operations: EntityOperati
 
 
 def _relations(
-    project: Project, store: StoreDefinition, operations: EntityOperations, path: EntityPath
+    project: LoadedProject, store: StoreDefinition, operations: EntityOperations, path: EntityPath
 ) -> list[Relation]:
     """Relations of the project on an entity."""
     on_store = [relation for relation in project.catalog.relations.values() if relation.store == store.name]
@@ -89,7 +89,7 @@ def _relations(
 
 
 def _standing_on(
-    project: Project, store: StoreDefinition, operations: EntityOperations, path: EntityPath
+    project: LoadedProject, store: StoreDefinition, operations: EntityOperations, path: EntityPath
 ) -> list[Relation]:
     """Relations on an entity however its path is spelled; the store is asked where the written one names none."""
     found = _relations(project, store, operations, path)

@@ -12,7 +12,7 @@ from ds_dagster.catalog.store import StoreAdmin, StoreDefinition
 from ds_dagster.cli.shell.output import SqlOutput
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
-from ds_dagster.project.load import Project, load_project, store_admin
+from ds_dagster.project.load import LoadedProject, load_project, store_admin
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.settings import Settings
 from ds_dagster.sql.commands import Command
@@ -30,7 +30,7 @@ class Session:
     output: SqlOutput
     context: Context = field(default_factory=Context)
 
-    def project(self) -> Project:
+    def project(self) -> LoadedProject:
         """The project; names that are not qualified mean what USE has set."""
         loaded = load_project(self.settings.root, settings=self.settings)
         database = self.context.database or self.settings.database

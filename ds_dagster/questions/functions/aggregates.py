@@ -26,7 +26,7 @@ COUNT_TYPE = Scalar("BIGINT")
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateCall:
+class QuestionAggregate:
     """One call.
 
     Attributes:
@@ -53,15 +53,15 @@ class AggregateCall:
         return named(name, *([exp.Distinct(expressions=arguments)] if self.distinct else arguments))
 
 
-def _plain(name: str) -> Callable[[AggregateCall], exp.Expression]:
+def _plain(name: str) -> Callable[[QuestionAggregate], exp.Expression]:
     return lambda call: call.over(call.raw(name))
 
 
-def _count(call: AggregateCall) -> exp.Expression:
+def _count(call: QuestionAggregate) -> exp.Expression:
     return call.over(call.raw("count") if call.arguments else exp.Count(this=exp.Star()))
 
 
-def _count_distinct(call: AggregateCall) -> exp.Expression:
+def _count_distinct(call: QuestionAggregate) -> exp.Expression:
     return call.over(named("count", exp.Distinct(expressions=list(call.arguments))))
 
 
@@ -69,11 +69,11 @@ def _is(type_: DataType, *names: str) -> bool:
     return isinstance(type_, Scalar) and type_.name in names
 
 
-def _sum(call: AggregateCall) -> exp.Expression:
+def _sum(call: QuestionAggregate) -> exp.Expression:
     return _of_floats(call, exact_sum) if _is(call.types[0], *FLOATS) else call.over(call.raw("sum"))
 
 
-def _of_floats(call: AggregateCall, function: Callable[[list[float]], float]) -> exp.Expression:
+def _of_floats(call: QuestionAggregate, function: Callable[[list[float]], float]) -> exp.Expression:
     """Floats are added exactly, so that their order does not matter."""
 
     def result(values: list[float] | None) -> float | None:
@@ -90,7 +90,7 @@ def exact_sum(values: list[float]) -> float:
         return sum(values)
 
 
-def _average(call: AggregateCall) -> exp.Expression:
+def _average(call: QuestionAggregate) -> exp.Expression:
     source, result = call.types[0], call.result
     if _is(source, *FLOATS):
         return _of_floats(call, lambda values: exact_sum(values) / len(values))
@@ -106,18 +106,18 @@ def _average(call: AggregateCall) -> exp.Expression:
     return call.compute(mean, parts, [total, COUNT_TYPE], result)
 
 
-def _sorted_list(call: AggregateCall) -> exp.Expression:
+def _sorted_list(call: QuestionAggregate) -> exp.Expression:
     value = call.arguments[0].copy()
     inside = exp.Distinct(expressions=[value]) if call.distinct else value
     return named("list_sort", call.present(named("list", inside)))
 
 
-def _text_list(call: AggregateCall) -> exp.Expression:
+def _text_list(call: QuestionAggregate) -> exp.Expression:
     between = call.arguments[1] if len(call.arguments) > 1 else exp.Literal.string(",")
     return named("array_to_string", _sorted_list(call), between)
 
 
-def _json_list(call: AggregateCall) -> exp.Expression:
+def _json_list(call: QuestionAggregate) -> exp.Expression:
     type_ = call.types[0]
 
     def shown(values: list[Any] | None) -> str:
@@ -126,10 +126,10 @@ def _json_list(call: AggregateCall) -> exp.Expression:
     return call.compute(shown, [_sorted_list(call)], [ArrayType(type_)], call.result)
 
 
-def _value_by(extreme: str) -> Callable[[AggregateCall], exp.Expression]:
+def _value_by(extreme: str) -> Callable[[QuestionAggregate], exp.Expression]:
     """The first argument beside the extreme second one; of several such rows the extreme first argument."""
 
-    def made(call: AggregateCall) -> exp.Expression:
+    def made(call: QuestionAggregate) -> exp.Expression:
         value, key = (argument.copy() for argument in call.arguments)
         pairs = [
             exp.PropertyEQ(this=exp.to_identifier("k"), expression=key),
@@ -143,10 +143,10 @@ def _value_by(extreme: str) -> Callable[[AggregateCall], exp.Expression]:
 
 def _percentile(
     choose: Callable[[list[Any], Fraction], Any], part: Fraction | None = None
-) -> Callable[[AggregateCall], exp.Expression]:
+) -> Callable[[QuestionAggregate], exp.Expression]:
     """A value at its place among all values in their order."""
 
-    def made(call: AggregateCall) -> exp.Expression:
+    def made(call: QuestionAggregate) -> exp.Expression:
         wanted = part if part is not None else literal_part(call.arguments[1])
         assert wanted is not None
         values = named("list_sort", call.present(named("list", call.arguments[0].copy())))
@@ -166,7 +166,7 @@ def _at(values: list[Any], part: Fraction) -> Any:
     return values[max(math.ceil(part * len(values)), 1) - 1]
 
 
-AGGREGATES: Mapping[str, Callable[[AggregateCall], exp.Expression]] = MappingProxyType(
+AGGREGATES: Mapping[str, Callable[[QuestionAggregate], exp.Expression]] = MappingProxyType(
     {
         "COUNT": _count,
         "SUM": _sum,

@@ -11,7 +11,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.identity.compatibility import verdict
 from ds_dagster.plan.identity.replay import Doubled, doubled, effect
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import BrokenRelation, Project, compile_slice, kind_of_store, storage_kind
+from ds_dagster.project.load import BrokenRelation, LoadedProject, compile_slice, kind_of_store, storage_kind
 from ds_dagster.runtime.deciding.spec import JobSpec
 from ds_dagster.runtime.journals.records import JobRow
 from ds_dagster.runtime.status import Change, Consent
@@ -38,7 +38,7 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
     return Change(name, relation, found.verdict, found.rule, found.hint)
 
 
-def doubled_in(project: Project, query: BoundQuery) -> Doubled:
+def doubled_in(project: LoadedProject, query: BoundQuery) -> Doubled:
     """The rule of :mod:`ds_dagster.plan.identity.replay` for a query of a project."""
 
     def keeps_slot(relation: Relation) -> bool:
@@ -47,7 +47,7 @@ def doubled_in(project: Project, query: BoundQuery) -> Doubled:
     return doubled(query, project.downstream, project.queries, keeps_slot)
 
 
-def with_doubles(change: Change, project: Project, query: BoundQuery) -> Change:
+def with_doubles(change: Change, project: LoadedProject, query: BoundQuery) -> Change:
     """The same change with what a reset would write twice, where it asks for one."""
     if change.verdict not in ("needs_new_checkpoint", "would_lose_data"):
         return change
@@ -55,7 +55,7 @@ def with_doubles(change: Change, project: Project, query: BoundQuery) -> Change:
     return replace(change, doubles=found.sinks, readers=found.readers)
 
 
-def check_consent(project: Project, query: BoundQuery, allow: Collection[Consent]) -> None:
+def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[Consent]) -> None:
     """Refuse a reset that leaves rows twice, unless that is allowed, or that cannot begin as asked.
 
     Raises:
@@ -71,7 +71,7 @@ def check_consent(project: Project, query: BoundQuery, allow: Collection[Consent
         raise error("RESET_WOULD_DOUBLE", span=query.sink.span, name=query.name, sinks=sinks, readers=readers)
 
 
-def _check_from_now(project: Project, query: BoundQuery) -> None:
+def _check_from_now(project: LoadedProject, query: BoundQuery) -> None:
     slots = [s.relation.name.name for s in query.scans if storage_kind(project, s.relation.store) == "postgres"]
     reason = f"the replication slot of {', '.join(slots)} begins where its reader was" if slots else ""
     reason = "each of its loads ends by itself, and begins where the last one ended" if query.is_finite else reason
@@ -79,7 +79,7 @@ def _check_from_now(project: Project, query: BoundQuery) -> None:
         raise error("RESET_NOT_FROM_NOW", span=query.sink.span, name=query.name, reason=reason)
 
 
-def _check_empty(project: Project, query: BoundQuery) -> None:
+def _check_empty(project: LoadedProject, query: BoundQuery) -> None:
     """Only topics that the query alone has made and fills, and that nobody in the project has read."""
     for target in emptied_by(query):
         place = (target.store, target.entity)
@@ -110,7 +110,7 @@ def _places(relations: Iterable[Relation]) -> set[tuple[str, str]]:
     return {(relation.store, relation.entity) for relation in relations}
 
 
-def refused_statement(project: Project, job: JobRow) -> BrokenRelation | None:
+def refused_statement(project: LoadedProject, job: JobRow) -> BrokenRelation | None:
     """The statement of a job that the project refuses now; None where the project has none for it, or a valid one.
 
     Where a mistake leaves no name to go by (a syntax error), it is any of the file that the job's statement came from.
@@ -130,7 +130,7 @@ def refused_statement(project: Project, job: JobRow) -> BrokenRelation | None:
     return BrokenRelation(QualifiedName(*names[0].split(".", 2)), "stream", loose[0].span, loose)
 
 
-def recompiled(spec: JobSpec, settings: Settings) -> tuple[Project, BoundQuery]:
+def recompiled(spec: JobSpec, settings: Settings) -> tuple[LoadedProject, BoundQuery]:
     """The stored slice as a project, and its query bound by today's code.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project, SliceStatement, slice_of
+from ds_dagster.project.load import LoadedProject, SliceStatement, slice_of
 from ds_dagster.version import __version__
 
 SPEC_VERSION = 1
@@ -72,7 +72,7 @@ class JobSpec:
         return next((jobs for *place, jobs in self.writers if place == [relation.store, relation.entity]), "")
 
 
-def job_spec(project: Project, query: BoundQuery) -> JobSpec:
+def job_spec(project: LoadedProject, query: BoundQuery) -> JobSpec:
     """The spec of one query of a loaded project."""
     relations = (*query.sinks, *query.inputs, *query.logs)
     stores = tuple(sorted({relation.store for relation in relations}))
@@ -92,7 +92,7 @@ def job_spec(project: Project, query: BoundQuery) -> JobSpec:
     )
 
 
-def _writers(project: Project, query: BoundQuery) -> Iterator[tuple[str, str, str]]:
+def _writers(project: LoadedProject, query: BoundQuery) -> Iterator[tuple[str, str, str]]:
     """By entity, not by relation: a relation may declare a topic anew that another one's query makes."""
     for store, entity in dict.fromkeys((relation.store, relation.entity) for relation in query.inputs):
         jobs = [
@@ -104,7 +104,7 @@ def _writers(project: Project, query: BoundQuery) -> Iterator[tuple[str, str, st
             yield store, entity, ", ".join(jobs)
 
 
-def upstream(project: Project, query: BoundQuery, *, transitive: bool = True) -> tuple[str, ...]:
+def upstream(project: LoadedProject, query: BoundQuery, *, transitive: bool = True) -> tuple[str, ...]:
     """Names of the never-ending queries whose output a query reads, sources first."""
     wanted: set[QualifiedName] = set()
     todo = list(query.sources)

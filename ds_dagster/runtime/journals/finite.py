@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project
+from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.deciding.spec import upstream
 from ds_dagster.runtime.host import Observation
 from ds_dagster.runtime.journals import rows
@@ -19,7 +19,7 @@ from ds_dagster.runtime.journals.records import RequestRow, StatusRow
 from ds_dagster.runtime.journals.told import told
 
 
-def new_request(project: Project, query: BoundQuery, by: str, now: float, catch_up: float) -> RequestRow:
+def new_request(project: LoadedProject, query: BoundQuery, by: str, now: float, catch_up: float) -> RequestRow:
     """A run that waits up to ``catch_up`` seconds for the jobs it reads from; not written yet."""
     return RequestRow(
         id=0,

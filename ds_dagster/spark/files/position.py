@@ -28,7 +28,7 @@ JsonOffset = dict[str, dict[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class FilePosition:
     """A place in the files of an entity.
 
     Attributes:
@@ -63,23 +63,23 @@ class Position:
             raise error("FILE_TOO_LATE", entity=entity, count=older - self.older)
         return sorted(found)
 
-    def after(self, batch: Sequence[FileFacts], listing: Sequence[FileFacts]) -> Position:
+    def after(self, batch: Sequence[FileFacts], listing: Sequence[FileFacts]) -> FilePosition:
         """The position behind further files; ``listing``: all files as they were found last."""
         seen = self.seen | {hash_of(file.path) for file in batch}
         if len(seen) <= REMEMBERED:
-            return Position(self.number + 1, seen, self.horizon, self.older, tuple(batch))
+            return FilePosition(self.number + 1, seen, self.horizon, self.older, tuple(batch))
         return self._shortened(seen, tuple(batch), listing)
 
-    def at_end_of(self, listing: Sequence[FileFacts]) -> Position:
+    def at_end_of(self, listing: Sequence[FileFacts]) -> FilePosition:
         """The position behind everything there is, without reading it."""
         seen = frozenset(hash_of(file.path) for file in listing)
         if len(seen) <= REMEMBERED:
-            return Position(self.number + 1, seen)
+            return FilePosition(self.number + 1, seen)
         return self._shortened(seen, (), listing)
 
     def _shortened(
         self, seen: frozenset[bytes], batch: tuple[FileFacts, ...], listing: Sequence[FileFacts]
-    ) -> Position:
+    ) -> FilePosition:
         """Only the newer half is remembered; what is not read yet stays behind the horizon."""
         near = [file for file in listing if file.modified >= self.horizon]
         read = sorted(file.modified for file in near if hash_of(file.path) in seen)
@@ -88,7 +88,7 @@ class Position:
         horizon = min([drawn, *waiting])
         kept = {hash_of(file.path) for file in listing if file.modified >= horizon} & seen
         older = sum(1 for file in listing if file.modified < horizon)
-        return Position(self.number + 1, frozenset(kept), horizon, older, batch)
+        return FilePosition(self.number + 1, frozenset(kept), horizon, older, batch)
 
     def json(self) -> JsonOffset:
         """The form in Spark's offset log."""
@@ -102,7 +102,7 @@ class Position:
         return {"files": {"0": found}}
 
     @classmethod
-    def parse(cls, offset: Mapping[str, Any]) -> Position:
+    def parse(cls, offset: Mapping[str, Any]) -> FilePosition:
         """What :meth:`json` wrote.
 
         Raises:

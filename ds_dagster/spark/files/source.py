@@ -17,7 +17,7 @@ from ds_dagster.files.address import FileFacts, FileStore
 from ds_dagster.files.rows import read_rows
 from ds_dagster.spark.crossing import crosses
 from ds_dagster.spark.files.options import FilesOptions
-from ds_dagster.spark.files.position import JsonOffset, Position, number_of
+from ds_dagster.spark.files.position import FilePosition, JsonOffset, number_of
 
 ROW_DDL = "value BINARY, timestamp TIMESTAMP, file STRING, row BIGINT"
 SCHEMA = pa.schema(
@@ -64,7 +64,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: FilesOptions) -> None:
         self._options = options
         self._store = FileStore(options.address)
-        self._position: Position | None = None
+        self._position: FilePosition | None = None
         self._listing: list[FileFacts] = []
         self._waiting: list[FileFacts] = []
         self._listed_at = float("-inf")
@@ -77,7 +77,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> JsonOffset:
         """Where a query without a checkpoint begins."""
-        return Position(at_end=self._options.starting_position == "latest").json()
+        return FilePosition(at_end=self._options.starting_position == "latest").json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The source's own bounds hold."""
@@ -121,7 +121,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             InternalError: FILES_OFFSET_INVALID where the one does not follow the other.
         """
-        before, after = number_of(start), Position.parse(end)
+        before, after = number_of(start), FilePosition.parse(end)
         if after.number == before:
             return []
         if after.number != before + 1:
@@ -169,11 +169,11 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _standing(self, start: Mapping[str, Any]) -> Position:
+    def _standing(self, start: Mapping[str, Any]) -> FilePosition:
         """The position of an offset; after a restart what waits is found anew."""
         if self._position is not None and self._position.number == number_of(start):
             return self._position
-        position = Position.parse(start)
+        position = FilePosition.parse(start)
         self._waiting = []
         if self._is_frozen and not position.at_end:
             self._waiting = position.unread(self._listing, self._options.entity)
@@ -196,7 +196,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waiting = self._waiting[len(batch) :]
         return batch
 
-    def _give(self, position: Position) -> JsonOffset:
+    def _give(self, position: FilePosition) -> JsonOffset:
         self._position = position
         return position.json()
 

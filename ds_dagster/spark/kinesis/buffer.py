@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ds_dagster.spark.kinesis.cursor import ShardCursor
 from ds_dagster.spark.kinesis.decode import arrived_at
-from ds_dagster.spark.kinesis.offsets import Position
+from ds_dagster.spark.kinesis.offsets import ShardPosition
 
 STALE_SECONDS = 30.0
 """What a look said this long ago says nothing any more."""
@@ -21,8 +21,8 @@ UNKNOWN = -1
 class Taken:
     """Buffered records of one shard that now belong to a batch. ``end``: position behind them."""
 
-    start: Position
-    end: Position
+    start: ShardPosition
+    end: ShardPosition
     batches: tuple[pa.RecordBatch, ...]
 
 
@@ -49,8 +49,8 @@ class ShardBuffer:
     clock of pauses, all other times are epoch milliseconds."""
 
     cursor: ShardCursor
-    taken: Position
-    fetched: Position
+    taken: ShardPosition
+    fetched: ShardPosition
     batches: deque[pa.RecordBatch] = field(default_factory=deque)
     rows: int = 0
     size: int = 0

@@ -15,9 +15,10 @@ from typing import Any
 import orjson
 
 from ds_dagster.aws_session import aws_session
+from ds_dagster.clock import Clock, SystemClock
 from ds_dagster.errors import DsError, error
 from ds_dagster.spark.kinesis.options import Connection
-from ds_dagster.spark.kinesis.timing import Backoff, Clock, RetryPolicy, SystemClock
+from ds_dagster.spark.kinesis.timing import Retries, RetryPolicy
 
 API = "Kinesis_20131202."
 CONNECT_SECONDS = 5.0
@@ -166,7 +167,7 @@ class KinesisClient:
             ExternalError: throttled or unreachable beyond the budget, or refused.
         """
         body = orjson.dumps(payload)
-        backoff = Backoff(policy or self.policy, self.clock, self.stopped)
+        backoff = Retries(policy or self.policy, self.clock, self.stopped)
         started, throttled = self.clock.monotonic(), 0
         while True:
             attempt = self._attempt(operation, body, read_seconds)
@@ -182,12 +183,12 @@ class KinesisClient:
 
         url, headers = self._signer.sign(operation, body)
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=read_seconds)
-        asked_at = self.clock.wall()
+        asked_at = self.clock.now()
         try:
             response = self._pool.request("POST", url, body=body, headers=headers, timeout=timeout, redirect=False)
         except urllib3.exceptions.HTTPError as lost:
-            return _Attempt(0, Reply({}, Exchange(asked_at, self.clock.wall()), type(lost).__name__, str(lost)))
-        exchange = Exchange(asked_at, self.clock.wall(), _server_date(response.headers.get("Date")))
+            return _Attempt(0, Reply({}, Exchange(asked_at, self.clock.now()), type(lost).__name__, str(lost)))
+        exchange = Exchange(asked_at, self.clock.now(), _server_date(response.headers.get("Date")))
         parsed = _parse(response.data)
         if parsed is None:
             # a 200 that is not valid JSON comes from something between us and Kinesis: worth another try

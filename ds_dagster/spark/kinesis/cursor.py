@@ -10,7 +10,7 @@ from ds_dagster.errors import error
 from ds_dagster.kinesis_aggregates import WHOLE, HashRange
 from ds_dagster.spark.kinesis.client import Exchange, KinesisClient, Reply
 from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis, has_aggregates, sub_number, take_apart
-from ds_dagster.spark.kinesis.offsets import Position, sequence_key
+from ds_dagster.spark.kinesis.offsets import ShardPosition, sequence_key
 from ds_dagster.spark.kinesis.shards import list_shards
 
 PAGE_RECORDS = 10_000
@@ -66,10 +66,10 @@ class ShardCursor:
         client: KinesisClient,
         stream: str,
         shard: str,
-        position: Position,
+        position: ShardPosition,
         *,
         ending: str = "",
-        survives_trim: Callable[[str, Position], bool] | None = None,
+        survives_trim: Callable[[str, ShardPosition], bool] | None = None,
         hashes: HashRange | None = None,
     ) -> None:
         self.position = position

@@ -26,7 +26,7 @@ JsonOffset = dict[str, dict[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ShardPosition:
     """A place in one shard.
 
     Attributes:
@@ -48,11 +48,11 @@ class Position:
         """No record will ever follow."""
         return self.kind == "closed"
 
-    def advanced(self, after: str, rows: int, sub: int = -1) -> Position:
+    def advanced(self, after: str, rows: int, sub: int = -1) -> ShardPosition:
         """Behind ``rows`` further records, the last of which is ``after``, or its sub-record ``sub`` if more follow."""
-        return Position("after", after, self.count + rows, sub=sub)
+        return ShardPosition("after", after, self.count + rows, sub=sub)
 
-    def ended(self) -> Position:
+    def ended(self) -> ShardPosition:
         """The same place, with nothing to come."""
         return replace(self, kind="closed", time=0)
 
@@ -67,7 +67,7 @@ class Position:
         return {**closed, "after": self.after, "count": self.count, **inside}
 
     @classmethod
-    def parse(cls, value: Mapping[str, Any]) -> Position:
+    def parse(cls, value: Mapping[str, Any]) -> ShardPosition:
         """Read one shard's JSON. Raises KeyError on a shape we never wrote."""
         if value.get("closed"):
             return cls("closed", str(value["after"]), int(value["count"]))
@@ -80,22 +80,22 @@ class Position:
         return cls("after", str(value["after"]), int(value["count"]), sub=int(value.get("sub", -1)))
 
 
-TRIM_HORIZON = Position("trim_horizon")
+TRIM_HORIZON = ShardPosition("trim_horizon")
 
 
-def offset_json(stream: str, positions: Mapping[str, Position]) -> JsonOffset:
+def offset_json(stream: str, positions: Mapping[str, ShardPosition]) -> JsonOffset:
     """What Spark stores; shards in order."""
     return {stream: {shard: positions[shard].json() for shard in sorted(positions)}}
 
 
-def parse_offset(stream: str, offset: Mapping[str, Any]) -> dict[str, Position]:
+def parse_offset(stream: str, offset: Mapping[str, Any]) -> dict[str, ShardPosition]:
     """Read what :func:`offset_json` wrote.
 
     Raises:
         InternalError: KINESIS_OFFSET_INVALID when the shape or the stream is another.
     """
     try:
-        return {shard: Position.parse(value) for shard, value in offset[stream].items()}
+        return {shard: ShardPosition.parse(value) for shard, value in offset[stream].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as mismatch:
         raise error("KINESIS_OFFSET_INVALID", stream=stream, offset=str(offset)[:500]) from mismatch
 

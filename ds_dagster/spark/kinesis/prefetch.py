@@ -16,7 +16,7 @@ from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.cursor import Page, ShardCursor, retention_hours
 from ds_dagster.spark.kinesis.decode import RawRecord, arrival_millis, decode_records
 from ds_dagster.spark.kinesis.losses import Losses
-from ds_dagster.spark.kinesis.offsets import Position
+from ds_dagster.spark.kinesis.offsets import ShardPosition
 from ds_dagster.spark.kinesis.options import KinesisOptions
 from ds_dagster.spark.kinesis.pace import Pace
 from ds_dagster.spark.kinesis.shards import Shard, list_shards
@@ -80,7 +80,7 @@ class Prefetcher:
         with self._changed:
             return dict(self._sightings)
 
-    def follow(self, positions: Mapping[str, Position]) -> None:
+    def follow(self, positions: Mapping[str, ShardPosition]) -> None:
         """Read on from these positions; shards that are read from there already go on undisturbed.
 
         Raises:
@@ -126,7 +126,7 @@ class Prefetcher:
 
     def looks(self) -> dict[str, ShardLook]:
         """How far every shard that is being read is read."""
-        wall, monotonic = self._client.clock.wall(), self._client.clock.monotonic()
+        wall, monotonic = self._client.clock.now(), self._client.clock.monotonic()
         with self._changed:
             return {name: state.look(wall, monotonic) for name, state in sorted(self._states.items())}
 
@@ -170,7 +170,7 @@ class Prefetcher:
         with self._changed:
             self._changed.notify_all()
 
-    def _start(self, shard: str, position: Position) -> None:
+    def _start(self, shard: str, position: ShardPosition) -> None:
         listed = self._shards.get(shard)
         if listed is None:
             after = position.after or "its beginning"
@@ -246,7 +246,7 @@ class Prefetcher:
                 return page.records[:index], True
         return page.records, page.at_end and not page.finished and page.exchange.asked_at >= freeze.local
 
-    def _survives_trim(self, shard: str, position: Position) -> bool:
+    def _survives_trim(self, shard: str, position: ShardPosition) -> bool:
         """The record we are behind is gone: whether to go on."""
         if self._was_last(shard, position):
             return True
@@ -255,14 +255,14 @@ class Prefetcher:
             return True
         return False
 
-    def _was_last(self, shard: str, position: Position) -> bool:
+    def _was_last(self, shard: str, position: ShardPosition) -> bool:
         """Nothing is lost if the record we are behind was still the last one recently enough."""
         with self._changed:
             sighting = self._sightings.get(shard)
         if sighting is None or sighting.after != position.after or position.sub >= 0:
             return False
         kept = retention_hours(self._client, self._options.stream) * 3_600_000
-        return sighting.until > self._client.clock.wall() * 1000 - kept + TRIM_MARGIN_MILLIS
+        return sighting.until > self._client.clock.now() * 1000 - kept + TRIM_MARGIN_MILLIS
 
     def _watch(self) -> None:
         """Look at the list of shards now and then, and at once when a shard ended."""

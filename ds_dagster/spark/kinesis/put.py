@@ -19,7 +19,7 @@ from typing import Any
 from ds_dagster.errors import DsError, error
 from ds_dagster.spark.kinesis.client import THROTTLING, KinesisClient
 from ds_dagster.spark.kinesis.cursor import stream_summary
-from ds_dagster.spark.kinesis.timing import Backoff
+from ds_dagster.spark.kinesis.timing import Retries
 
 # https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
 REQUEST_RECORDS = 500
@@ -107,7 +107,7 @@ class Putter:
         for record in records:
             queues.setdefault(record.key, deque()).append(record)
         ready = deque(queues)
-        backoff = Backoff(self._client.policy, self._client.clock, self._client.stopped)
+        backoff = Retries(self._client.policy, self._client.clock, self._client.stopped)
         while ready:
             wave = _next_wave(ready, queues)
             failed = self._send([queues[key][0] for key in wave])

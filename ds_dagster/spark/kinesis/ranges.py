@@ -11,7 +11,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.spark.kinesis.client import KinesisClient
 from ds_dagster.spark.kinesis.cursor import ShardCursor
 from ds_dagster.spark.kinesis.decode import RawRecord, decode_records, sub_number
-from ds_dagster.spark.kinesis.offsets import Position, sequence_key
+from ds_dagster.spark.kinesis.offsets import ShardPosition, sequence_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class ShardRange:
     """
 
     shard: str
-    start: Position
-    end: Position
+    start: ShardPosition
+    end: ShardPosition
     path: str = ""
     payload: bytes = field(default=b"", repr=False)
 
@@ -83,7 +83,7 @@ def _batches(client: KinesisClient, stream: str, wanted: ShardRange) -> Iterator
             yield decode_records(records, wanted.shard)
 
 
-def _is_within(record: RawRecord, end: Position) -> bool:
+def _is_within(record: RawRecord, end: ShardPosition) -> bool:
     if end.sub >= 0 and record["SequenceNumber"] == end.after:
         return sub_number(record) <= end.sub
     return sequence_key(record["SequenceNumber"]) <= sequence_key(end.after)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ds_dagster.kinesis_aggregates import WHOLE, HashRange
 from ds_dagster.spark.kinesis.client import Exchange, KinesisClient
-from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, Position
+from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, ShardPosition
 
 PAGE = 1000
 
@@ -66,7 +66,7 @@ def _shard(entry: Mapping[str, Any]) -> Shard:
 
 def first_positions(
     shards: Mapping[str, Shard], starting_position: str, now_millis: int, timestamp: int = 0
-) -> dict[str, Position]:
+) -> dict[str, ShardPosition]:
     """Where a first start begins.
 
     ``earliest``: every shard without a remembered parent, at its oldest record; children follow when parents are done.
@@ -74,19 +74,19 @@ def first_positions(
     ``latest``: every open shard as of ``now_millis``; closed ones count as read, so that only new children follow.
     """
     if starting_position == "latest":
-        end = Position("latest", time=now_millis)
-        return {shard.id: end if shard.open else Position("closed") for shard in shards.values()}
+        end = ShardPosition("latest", time=now_millis)
+        return {shard.id: end if shard.open else ShardPosition("closed") for shard in shards.values()}
     first = shard_start(starting_position, timestamp)
     return {shard.id: first for shard in shards.values() if not any(parent in shards for parent in shard.parents)}
 
 
-def shard_start(starting_position: str, timestamp: int) -> Position:
+def shard_start(starting_position: str, timestamp: int) -> ShardPosition:
     """Where a shard begins that was not read before. A child of a shard that closed before the moment a query begins at
     may hold older records too."""
-    return Position("time", time=timestamp) if starting_position == "timestamp" else TRIM_HORIZON
+    return ShardPosition("time", time=timestamp) if starting_position == "timestamp" else TRIM_HORIZON
 
 
-def startable(shards: Mapping[str, Shard], positions: Mapping[str, Position]) -> list[str]:
+def startable(shards: Mapping[str, Shard], positions: Mapping[str, ShardPosition]) -> list[str]:
     """Shards to add now: not read yet, and every parent is read to its end or forgotten by the stream.
 
     A parent that is remembered but neither read nor being read holds its children back: it becomes startable first.
@@ -98,6 +98,6 @@ def startable(shards: Mapping[str, Shard], positions: Mapping[str, Position]) ->
     return sorted(s.id for s in shards.values() if s.id not in positions and all(done(p) for p in s.parents))
 
 
-def forgotten(shards: Mapping[str, Shard], positions: Mapping[str, Position]) -> list[str]:
+def forgotten(shards: Mapping[str, Shard], positions: Mapping[str, ShardPosition]) -> list[str]:
     """Closed positions of shards the stream does not remember any more; they may leave the offset."""
     return sorted(shard for shard, position in positions.items() if position.closed and shard not in shards)

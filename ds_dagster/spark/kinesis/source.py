@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from ds_dagster.clock import Clock, SystemClock
 from ds_dagster.spark.crossing import crosses
 from ds_dagster.spark.kinesis.buffer import NO_LOOK
 from ds_dagster.spark.kinesis.client import KinesisClient
@@ -28,7 +29,7 @@ from ds_dagster.spark.kinesis.decode import RECORD_DDL
 from ds_dagster.spark.kinesis.losses import Losses
 from ds_dagster.spark.kinesis.offsets import (
     JsonOffset,
-    Position,
+    ShardPosition,
     offset_json,
     parse_offset,
 )
@@ -38,7 +39,7 @@ from ds_dagster.spark.kinesis.ranges import ShardRange, read_range
 from ds_dagster.spark.kinesis.shards import first_positions, forgotten, list_shards, shard_start, startable
 from ds_dagster.spark.kinesis.sink import KinesisBatchWriter, KinesisStreamWriter
 from ds_dagster.spark.kinesis.spool import Spool, read_shipped, read_spooled, shipped
-from ds_dagster.spark.kinesis.timing import Clock, RetryPolicy, SystemClock
+from ds_dagster.spark.kinesis.timing import RetryPolicy
 
 ROWS_PER_TASK = 20_000
 """A task costs tens of milliseconds before its first row, so small batches of many shards share one."""
@@ -89,7 +90,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._prefetcher: Prefetcher | None = None
         self._spool: Spool | None = None
         self._freeze: Freeze | None = None
-        self._given: Mapping[str, Position] | None = None
+        self._given: Mapping[str, ShardPosition] | None = None
         self._losses = Losses(options.stream)
         self._shard_start = shard_start(options.starting_position, options.starting_timestamp)
         self._noted_at = 0.0
@@ -215,7 +216,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = KinesisClient(self._options.connection, policy, self._clock, threading.Event())
         return self._client
 
-    def _read_ahead(self, positions: dict[str, Position]) -> tuple[Prefetcher, dict[str, Position]]:
+    def _read_ahead(self, positions: dict[str, ShardPosition]) -> tuple[Prefetcher, dict[str, ShardPosition]]:
         """The running prefetcher, and the positions without shards that are gone where those may be skipped."""
         if self._prefetcher is None:
             seen = self._files().seen()
@@ -225,7 +226,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._prefetcher.follow(positions)
         return self._prefetcher, positions
 
-    def _without_gone(self, positions: Mapping[str, Position], prefetcher: Prefetcher) -> dict[str, Position]:
+    def _without_gone(self, positions: Mapping[str, ShardPosition], prefetcher: Prefetcher) -> dict[str, ShardPosition]:
         known = {*prefetcher.shards, *prefetcher.looks()}
         gone = {shard: p for shard, p in positions.items() if not p.closed and shard not in known}
         for shard, position in gone.items():
@@ -254,8 +255,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._spool
 
     def _advance(
-        self, prefetcher: Prefetcher, positions: Mapping[str, Position], most: int | None
-    ) -> dict[str, Position]:
+        self, prefetcher: Prefetcher, positions: Mapping[str, ShardPosition], most: int | None
+    ) -> dict[str, ShardPosition]:
         """Take what is buffered, close what ended, begin what may begin; the same positions when nothing happened."""
         end = dict(positions)
         for shard, taken in prefetcher.take(most).items():
@@ -271,7 +272,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone = set(forgotten(prefetcher.shards, end))
         return {shard: position for shard, position in end.items() if shard not in gone}
 
-    def _give(self, positions: Mapping[str, Position]) -> JsonOffset:
+    def _give(self, positions: Mapping[str, ShardPosition]) -> JsonOffset:
         self._given = positions
         return offset_json(self._options.stream, positions)
 
@@ -285,9 +286,9 @@ def _nothing(_missing: int) -> None:
     """Tasks count no losses, the process that plans has done it."""
 
 
-def _pinned(positions: Mapping[str, Position]) -> dict[str, Position]:
+def _pinned(positions: Mapping[str, ShardPosition]) -> dict[str, ShardPosition]:
     return {
-        shard: Position("time", time=position.time) if position.kind == "latest" else position
+        shard: ShardPosition("time", time=position.time) if position.kind == "latest" else position
         for shard, position in positions.items()
     }
 

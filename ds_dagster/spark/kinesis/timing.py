@@ -1,42 +1,13 @@
-"""Time and back-off, injected so that tests need no sleeping."""
+"""Retries of the API: how long to wait, and when to give up."""
 
 from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-
-class Clock(Protocol):
-    """What the modules here know of time; seconds throughout."""
-
-    def wall(self) -> float:
-        """Seconds since the epoch."""
-
-    def monotonic(self) -> float:
-        """Seconds from an arbitrary start; never goes back."""
-
-    def wait(self, stopped: threading.Event, seconds: float) -> bool:
-        """Pause; returns early with True as soon as ``stopped`` is set."""
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def wall(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Seconds from an arbitrary start."""
-        return time.monotonic()
-
-    def wait(self, stopped: threading.Event, seconds: float) -> bool:
-        """Pause unless stopped."""
-        return stopped.wait(seconds)
+from ds_dagster.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +32,7 @@ class RetryPolicy:
         return float(bound * (0.1 + 0.9 * self.jitter()))
 
 
-class Backoff:
+class Retries:
     """One run of retries under a policy: counts attempts, pauses, says when the budget is used up."""
 
     def __init__(self, policy: RetryPolicy, clock: Clock, stopped: threading.Event) -> None:

@@ -35,10 +35,10 @@ def match(spark: SparkSession, node: Match, frame: DataFrame) -> DataFrame:
     Args:
         frame: the node's input with ``EVENT_TIME``, the watermark on it, and ``ORDER``.
     """
-    return _Matching(spark, node, frame).frame()
+    return _MatchCall(spark, node, frame).frame()
 
 
-class _Matching:
+class _MatchCall:
     def __init__(self, spark: SparkSession, node: Match, frame: DataFrame) -> None:
         self.spark = spark
         self.node = node

@@ -41,7 +41,7 @@ ARROW: Mapping[str, pa.DataType] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedColumn:
     """A column in its type. ``bad``: where a text was no value of it; None for nowhere."""
 
     values: pa.Array
@@ -60,7 +60,7 @@ def arrow_type(type_: DataType) -> pa.DataType:
     return ARROW[type_.name]
 
 
-def typed(texts: pa.Array, oid: int, type_: DataType) -> Typed:
+def typed(texts: pa.Array, oid: int, type_: DataType) -> TypedColumn:
     """A column of texts in a declared type.
 
     Args:
@@ -72,7 +72,7 @@ def typed(texts: pa.Array, oid: int, type_: DataType) -> Typed:
         return _arrays(texts, type_)
     assert isinstance(type_, Scalar)
     if texts.null_count == len(texts):
-        return Typed(pa.nulls(len(texts), arrow_type(type_)))
+        return TypedColumn(pa.nulls(len(texts), arrow_type(type_)))
     if type_.name in ("VARCHAR", "VARBINARY"):
         return _text(texts, oid, type_)
     if type_.name == "BOOLEAN":
@@ -80,47 +80,47 @@ def typed(texts: pa.Array, oid: int, type_: DataType) -> Typed:
     return _cast(texts, arrow_type(type_))
 
 
-def _text(texts: pa.Array, oid: int, type_: Scalar) -> Typed:
+def _text(texts: pa.Array, oid: int, type_: Scalar) -> TypedColumn:
     if type_.name == "VARBINARY":
-        return Typed(unhex(texts) if oid == BYTEA else texts.cast(pa.binary()))
+        return TypedColumn(unhex(texts) if oid == BYTEA else texts.cast(pa.binary()))
     # a snapshot reads character(n) without its padding, so changes do too
-    return Typed(pc.utf8_rtrim(texts, " ") if oid == BPCHAR else texts)
+    return TypedColumn(pc.utf8_rtrim(texts, " ") if oid == BPCHAR else texts)
 
 
-def _booleans(texts: pa.Array) -> Typed:
+def _booleans(texts: pa.Array) -> TypedColumn:
     is_true = pc.is_in(texts, pa.array(["t", "true"]))
     known = pc.is_in(texts, pa.array(["t", "true", "f", "false"]))
     return _checked(pc.if_else(pc.is_valid(texts), is_true, pa.scalar(None, pa.bool_())), texts, known)
 
 
-def _checked(values: pa.Array, texts: pa.Array, known: pa.Array) -> Typed:
+def _checked(values: pa.Array, texts: pa.Array, known: pa.Array) -> TypedColumn:
     bad = pc.and_(pc.is_valid(texts), pc.invert(known)).to_numpy(zero_copy_only=False)
     if not bad.any():
-        return Typed(values)
-    return Typed(pc.if_else(pa.array(~bad), values, pa.scalar(None, values.type)), bad)
+        return TypedColumn(values)
+    return TypedColumn(pc.if_else(pa.array(~bad), values, pa.scalar(None, values.type)), bad)
 
 
-def _cast(texts: pa.Array, type_: pa.DataType) -> Typed:
+def _cast(texts: pa.Array, type_: pa.DataType) -> TypedColumn:
     if pa.types.is_time(type_):
         moments = _cast(pc.binary_join_element_wise("1970-01-01", texts, " "), pa.timestamp("us"))
-        return Typed(moments.values.cast(type_), moments.bad)
+        return TypedColumn(moments.values.cast(type_), moments.bad)
     try:
-        return Typed(texts.cast(type_))
+        return TypedColumn(texts.cast(type_))
     except pa.ArrowInvalid:
         return _by_halves(texts, type_)
 
 
-def _by_halves(texts: pa.Array, type_: pa.DataType) -> Typed:
+def _by_halves(texts: pa.Array, type_: pa.DataType) -> TypedColumn:
     """Find the values that do not fit; the others are cast in large parts."""
     if len(texts) == 1:
         try:
-            return Typed(texts.cast(type_))
+            return TypedColumn(texts.cast(type_))
         except pa.ArrowInvalid:
-            return Typed(pa.nulls(1, type_), np.ones(1, bool))
+            return TypedColumn(pa.nulls(1, type_), np.ones(1, bool))
     middle = len(texts) // 2
     parts = [_cast(texts[:middle], type_), _cast(texts[middle:], type_)]
     bad = [np.zeros(len(part.values), bool) if part.bad is None else part.bad for part in parts]
-    return Typed(pa.concat_arrays([part.values for part in parts]), np.concatenate(bad))
+    return TypedColumn(pa.concat_arrays([part.values for part in parts]), np.concatenate(bad))
 
 
 _NIBBLES = np.zeros(256, np.uint8)
@@ -147,7 +147,7 @@ def unhex(texts: pa.Array) -> pa.Array:
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
 
-def _arrays(texts: pa.Array, type_: ArrayType) -> Typed:
+def _arrays(texts: pa.Array, type_: ArrayType) -> TypedColumn:
     """One-dimensional arrays; what is deeper than declared, or shallower, does not fit."""
     offsets, elements = [0], []
     bad = np.zeros(len(texts), bool)
@@ -165,10 +165,10 @@ def _arrays(texts: pa.Array, type_: ArrayType) -> Typed:
     made = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), inside.values, mask=pa.array(missing) if missing.any() else None
     )
-    return Typed(made, bad if bad.any() else None)
+    return TypedColumn(made, bad if bad.any() else None)
 
 
-def _elements(parts: list[str | None], type_: DataType) -> Typed:
+def _elements(parts: list[str | None], type_: DataType) -> TypedColumn:
     texts = pa.array(parts, pa.string())
     if isinstance(type_, Scalar) and type_.name == "VARBINARY":
         return typed(texts, BYTEA, type_)

@@ -14,7 +14,7 @@ from ds_dagster.catalog.reading.slots import default_slot
 from ds_dagster.datatypes import StructType
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
-from ds_dagster.spark.postgres_cdc.rows import Shape, Wanted
+from ds_dagster.spark.postgres_cdc.rows import ReadColumn, Shape
 from ds_dagster.spark.records.typemap import from_spark
 
 SLOT = re.compile(r"[a-z0-9_]{1,63}")
@@ -112,11 +112,11 @@ def _slot(given: Mapping[str, str]) -> str:
     return written
 
 
-def _columns(text: str) -> tuple[Wanted, ...]:
+def _columns(text: str) -> tuple[ReadColumn, ...]:
     """Spark's JSON of a struct (its DDL can be read where a JVM is only)."""
     found = from_spark(SparkStruct.fromJson(json.loads(text)))
     assert isinstance(found, StructType)
-    return tuple(Wanted(field.name, field.type) for field in found.fields)
+    return tuple(ReadColumn(field.name, field.type) for field in found.fields)
 
 
 def _position(text: str) -> str:

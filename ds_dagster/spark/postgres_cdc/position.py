@@ -20,7 +20,7 @@ JsonOffset = dict[str, dict[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class LogPosition:
     """A place in the changes. ``lsn`` None: before the first; ``of`` > 0: inside or at the end of a snapshot."""
 
     lsn: int | None = None
@@ -41,7 +41,7 @@ class Position:
         return {entity: {PARTITION: {"lsn": lsn_text(self.lsn), **parts}}}
 
     @classmethod
-    def parse(cls, offset: Mapping[str, Any]) -> Position:
+    def parse(cls, offset: Mapping[str, Any]) -> LogPosition:
         """Read what :meth:`json` gave. Raises InternalError: CDC_OFFSET_INVALID."""
         try:
             (partitions,) = offset.values()

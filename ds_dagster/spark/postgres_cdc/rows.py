@@ -36,7 +36,7 @@ SNAPSHOT = ord("r")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReadColumn:
     """A column of the relation that is read."""
 
     name: str
@@ -53,7 +53,7 @@ class Shape:
         database: shown in ``source``.
     """
 
-    columns: tuple[Wanted, ...]
+    columns: tuple[ReadColumn, ...]
     key: tuple[str, ...] = ()
     database: str = ""
 
@@ -108,7 +108,7 @@ def make_rows(changes: Sequence[Changes], shape: Shape) -> pa.RecordBatch | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _TableRows:
     """Rows of one table, and twice their position (+1 behind a delete that belongs to the same change)."""
 
     batch: pa.RecordBatch
@@ -117,7 +117,7 @@ class _Part:
 
 def _part(
     changes: Changes, shape: Shape, values: Sequence[pa.Array], deleted: Mask, reasons: Reasons, second: bool
-) -> _Part:
+) -> _TableRows:
     fields = list(shape.schema.field("row").type)
     row = pa.StructArray.from_arrays(list(values), fields=fields)
     facts = [
@@ -128,7 +128,7 @@ def _part(
         pa.array(changes.time, pa.timestamp("us", "UTC")),
     ]
     batch = pa.RecordBatch.from_arrays([row, *facts], schema=shape.schema)
-    return _Part(batch, changes.position.astype(np.int64) * 2 + second)
+    return _TableRows(batch, changes.position.astype(np.int64) * 2 + second)
 
 
 # --- columns of a table -----------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def _completed(changes: Changes, names: Sequence[str], reasons: Reasons) -> Tupl
 # --- envelopes --------------------------------------------------------------------------------------------------------
 
 
-def _envelopes(changes: Changes, shape: Shape) -> list[_Part]:
+def _envelopes(changes: Changes, shape: Shape) -> list[_TableRows]:
     reasons = Reasons(len(changes))
     values = [_PARTS[column.name](changes, column.type, shape, reasons) for column in shape.columns]
     return [_part(changes, shape, values, np.zeros(len(changes), bool), reasons, False)]
@@ -250,7 +250,7 @@ _PARTS: Mapping[str, Callable[[Changes, DataType, Shape, Reasons], pa.Array]] = 
 # --- rows by key ------------------------------------------------------------------------------------------------------
 
 
-def _keyed(changes: Changes, shape: Shape) -> list[_Part]:
+def _keyed(changes: Changes, shape: Shape) -> list[_TableRows]:
     """Upserts and deletes; a change of the key deletes the old one first."""
     if changes.op[0] == ord("t"):
         raise error("CDC_TRUNCATED", table=f"{changes.table.schema}.{changes.table.name}")
@@ -301,7 +301,7 @@ def _moved(changes: Changes, shape: Shape) -> Mask:
     return moved
 
 
-def _deletes(changes: Changes, moved: Mask, shape: Shape) -> _Part:
+def _deletes(changes: Changes, moved: Mask, shape: Shape) -> _TableRows:
     which = np.flatnonzero(moved)
     chosen = Changes(
         changes.table,

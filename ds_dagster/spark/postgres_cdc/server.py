@@ -72,7 +72,7 @@ PEEK = """
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ServerState:
     """The server at one moment.
 
     Attributes:
@@ -163,7 +163,7 @@ class Server:
         shown = ", ".join(".".join(table) for table in wanted)
         self._ask(ask, f"make the publication {slot} over {shown}")
 
-    def ensure_slot(self) -> Look:
+    def ensure_slot(self) -> ServerState:
         """The slot, made if it is not there.
 
         Raises:
@@ -182,7 +182,7 @@ class Server:
 
     # -- where it stands -----------------------------------------------------------------------------------------------
 
-    def look(self) -> Look:
+    def look(self) -> ServerState:
         """Where log and slot are.
 
         Raises:
@@ -202,9 +202,9 @@ class Server:
             raise error("CDC_SLOT_LOST", slot=slot, store=store)
         position = None if confirmed is None else lsn_number(confirmed)
         log = (status or "", int(retained or 0), int(published), str(keep))
-        return Look(lsn_number(flushed), int(millis), database, position, *log)
+        return ServerState(lsn_number(flushed), int(millis), database, position, *log)
 
-    def look_from(self, start: int) -> Look:
+    def look_from(self, start: int) -> ServerState:
         """The same, if the slot still has everything from a position on.
 
         Raises:

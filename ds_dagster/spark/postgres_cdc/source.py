@@ -18,9 +18,9 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from ds_dagster.spark.crossing import crosses
 from ds_dagster.spark.postgres_cdc.options import WAL_BYTES_OF_A_RECORD, CdcOptions
 from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader
-from ds_dagster.spark.postgres_cdc.position import PARTITION, JsonOffset, Position
+from ds_dagster.spark.postgres_cdc.position import PARTITION, JsonOffset, LogPosition
 from ds_dagster.spark.postgres_cdc.rows import make_rows
-from ds_dagster.spark.postgres_cdc.server import Look, Server
+from ds_dagster.spark.postgres_cdc.server import Server, ServerState
 from ds_dagster.spark.postgres_cdc.snapshot import READ_ROWS, Parts, copy_tables
 
 FORMAT = "ds_postgres_cdc"
@@ -86,7 +86,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._next_look = 0.0
         self._moved = time.monotonic()
         self._marked = 0
-        self._look: Look | None = None
+        self._look: ServerState | None = None
         self._complete_until: int | None = None
         self._end: int = 0
 
@@ -97,7 +97,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> JsonOffset:
         """Where a query without a checkpoint begins; the server is not asked."""
-        return self._json(Position(begin=self._options.starting_position))
+        return self._json(LogPosition(begin=self._options.starting_position))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Option ``max.records.per.batch``."""
@@ -109,7 +109,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> JsonOffset:
         """End of the next batch; ``start`` itself when there is nothing."""
-        at = Position.parse(start)
+        at = LogPosition.parse(start)
         if at.lsn is None:
             return self._json(self._begin(at))
         if at.in_snapshot:
@@ -136,7 +136,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Parts of the snapshot, or one range of the log."""
-        before, after = Position.parse(start), Position.parse(end)
+        before, after = LogPosition.parse(start), LogPosition.parse(end)
         if after.lsn is None:
             return []
         if after.part > before.part:
@@ -147,7 +147,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """The batch that ends here is finished: a snapshot that was read goes."""
-        at = Position.parse(end)
+        at = LogPosition.parse(end)
         if at.of and not at.in_snapshot:
             Parts.of(self._options).clear()
 
@@ -184,7 +184,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _json(self, at: Position) -> JsonOffset:
+    def _json(self, at: LogPosition) -> JsonOffset:
         return at.json(self._options.entity)
 
     def _connect(self) -> Server:
@@ -192,14 +192,14 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._server = Server(self._options)
         return self._server
 
-    def _begin(self, at: Position) -> Position:
+    def _begin(self, at: LogPosition) -> LogPosition:
         """Publication and slot, and where wanted a copy of the tables. An existing slot is taken over."""
         server = self._connect()
         tables = server.check()
         server.ensure_publication()
         look = server.ensure_slot()
         if at.begin == "latest":
-            return Position(look.confirmed or look.flushed)
+            return LogPosition(look.confirmed or look.flushed)
         exported = server.export()
         try:
             shape = replace(self._options.shape, database=look.database)
@@ -209,9 +209,9 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 exported.session.close()
         # what came before stands in the copy: nothing was read yet that the slot could run ahead of
         server.advance(exported.lsn)
-        return Position(exported.lsn, min(1, parts), parts)
+        return LogPosition(exported.lsn, min(1, parts), parts)
 
-    def _next(self, at: Position, most: int) -> Position:
+    def _next(self, at: LogPosition, most: int) -> LogPosition:
         assert at.lsn is not None
         if time.monotonic() < self._next_look and self._freeze is None:
             return at
@@ -232,7 +232,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._next_look = time.monotonic() + max(self._options.poll_seconds, min(LONGEST_PAUSE, LOOK_SHARE * took))
             return at
         self._end, self._moved = end, time.monotonic()
-        return Position(end)
+        return LogPosition(end)
 
     def _first_change(self, server: Server, start: int, bound: int, most: int) -> int | None:
         """The end of a stretch of log with changes of ours; None where there are none. It is as long as a batch may be,

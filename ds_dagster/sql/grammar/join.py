@@ -9,7 +9,7 @@ from ds_dagster.names import meant
 from ds_dagster.sql.expressions import StreamJoin, UnnestRef
 from ds_dagster.sql.grammar.call import placed
 from ds_dagster.sql.grammar.sets import SetOperationParser
-from ds_dagster.sql.hints.mistakes import RefusedError
+from ds_dagster.sql.hints.mistakes import UnreadableError
 
 JOINS: dict[tuple[str, ...], dict[str, str]] = {
     ("join",): {},
@@ -117,7 +117,7 @@ class JoinParser(SetOperationParser):
         node.update_positions(token)
         return node
 
-    def _without_on(self, token: Token, source: exp.Expression) -> RefusedError:
+    def _without_on(self, token: Token, source: exp.Expression) -> UnreadableError:
         """A join whose ON is missing, or misspelt so that it was read as an alias."""
         for word in (self._prev, self._curr) if not self.ended else ():
             near = meant(word.text, ("on", "within"), shortest=2) if word.token_type is TokenType.VAR else ""

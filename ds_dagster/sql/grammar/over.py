@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.names import did_you_mean
-from ds_dagster.sql.hints.mistakes import RefusedError
+from ds_dagster.sql.hints.mistakes import UnreadableError
 from ds_dagster.sql.typetext import TypeParser
 
 OR, AND, NOT, COMPARISON, SUM, PRODUCT = range(1, 7)
@@ -112,7 +112,7 @@ class OverParser(TypeParser):
                 window.set(part, copies)
         window.set("alias", None)
 
-    def _unknown_window(self, name: exp.Identifier, known: list[str]) -> RefusedError:
+    def _unknown_window(self, name: exp.Identifier, known: list[str]) -> UnreadableError:
         nearest = did_you_mean(name.name, known)
         return self.refuse("WINDOW_UNKNOWN", self._token_of(name), name=name.name, nearest=nearest)
 

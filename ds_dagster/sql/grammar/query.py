@@ -19,7 +19,7 @@ from ds_dagster.sql.grammar.join import JoinParser
 from ds_dagster.sql.grammar.match import MatchParser
 from ds_dagster.sql.grammar.sets import ASKED_ONCE, SET_OPERATIONS
 from ds_dagster.sql.grammar.window_forms import WINDOWS, WindowForm, window_words
-from ds_dagster.sql.hints.mistakes import RefusedError
+from ds_dagster.sql.hints.mistakes import UnreadableError
 from ds_dagster.sql.statements import Property, SelectBody, ValueKind, WrittenName
 
 UNITS: dict[str, int] = {
@@ -111,7 +111,7 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         self._clauses(tree)
         return tree
 
-    def _not_from(self) -> RefusedError:
+    def _not_from(self) -> UnreadableError:
         if self.ended or self.at_symbol(TokenType.R_PAREN) or self.at_any(_QUERY_CLAUSES):
             return self.refuse("FROM_MISSING")
         if self.at("into"):

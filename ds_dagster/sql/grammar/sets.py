@@ -23,7 +23,7 @@ MOST_NAMED_PARTS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class NamedQuery:
+class CommonTable:
     """A query that WITH names: where, its tree, how many sub-selects it stands for, and who reads it."""
 
     token: Token
@@ -48,7 +48,7 @@ class SetOperationParser(ExpressionParser):
         self._depth -= 1
         return tree
 
-    def _named_queries(self, outer: dict[str, NamedQuery]) -> dict[str, NamedQuery]:
+    def _named_queries(self, outer: dict[str, CommonTable]) -> dict[str, CommonTable]:
         """The names of WITH on top of those around it; each is known to the ones behind it, none to itself."""
         if not self.take("with"):
             return outer
@@ -67,7 +67,7 @@ class SetOperationParser(ExpressionParser):
             tree = self.query()
             self.need_symbol(TokenType.R_PAREN, "')'")
             own.add(name)
-            self._named = {**self._named, name: NamedQuery(token, tree, _size(tree))}
+            self._named = {**self._named, name: CommonTable(token, tree, _size(tree))}
             if not self.take_symbol(TokenType.COMMA):
                 return self._named
 

@@ -9,14 +9,14 @@ from sqlglot.errors import ParseError
 
 from ds_dagster.diagnostics import Diagnostic, Severity, Span
 from ds_dagster.errors import DsError, error
-from ds_dagster.sql.source import Source
+from ds_dagster.sql.source import SourceText
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
     """A condition with its parameters, at the characters from ``start`` to before ``end``."""
 
-    source: Source
+    source: SourceText
     start: int
     end: int
     condition: str
@@ -41,7 +41,7 @@ class Mistake:
         return error(self.condition, span=self.span, detail="", **self.params)
 
 
-class RefusedError(ParseError):
+class UnreadableError(ParseError):
     """The statement cannot be read on."""
 
     def __init__(self, mistake: Mistake) -> None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ds_dagster.sql.source import Source
+from ds_dagster.sql.source import SourceText
 
 WORDS = (TokenType.VAR, TokenType.L_PAREN, TokenType.R_PAREN, TokenType.COMMA, TokenType.DOT)
 NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
@@ -40,7 +40,7 @@ class Edit:
 class Form:
     """The tokens of one statement, to look for forms in."""
 
-    def __init__(self, source: Source, tokens: Sequence[Token]) -> None:
+    def __init__(self, source: SourceText, tokens: Sequence[Token]) -> None:
         self.source = source
         self.tokens = tokens
         self.words = [token.text.lower() if token.token_type in WORDS else "" for token in tokens]
@@ -85,7 +85,7 @@ class Form:
         return Edit(start, self.tokens[last].end + 1)
 
 
-def rewritten(source: Source, tokens: Sequence[Token]) -> str:
+def rewritten(source: SourceText, tokens: Sequence[Token]) -> str:
     """The statement with every form that is known written as here; empty where there is none."""
     form = Form(source, tokens)
     edits = sorted((edit for rule in RULES for edit in rule(form)), key=lambda edit: edit.start, reverse=True)
@@ -95,7 +95,7 @@ def rewritten(source: Source, tokens: Sequence[Token]) -> str:
     for edit in edits:
         text = text[: edit.start] + edit.text + text[edit.end :]
     made = " ".join(text[start:].split())
-    return made if Source("", made).line_text(1) == made else ""
+    return made if SourceText("", made).line_text(1) == made else ""
 
 
 def _flink_window(form: Form) -> Iterator[Edit]:

@@ -37,7 +37,7 @@ LEDGER_COLUMNS: Mapping[str, str] = MappingProxyType(
 )
 
 
-class Statements:
+class DatabricksStatements:
     """SQL of one target. The ledger is only ever added to: jobs that note a batch never meet one another."""
 
     def __init__(self, target: TableTarget, identity: SinkIdentity) -> None:

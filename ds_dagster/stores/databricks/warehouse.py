@@ -17,7 +17,7 @@ from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.databricks.connection import WorkspaceAddress, WorkspaceSession
-from ds_dagster.stores.databricks.statements import ADDED_COLUMNS, LEDGER, Statements
+from ds_dagster.stores.databricks.statements import ADDED_COLUMNS, LEDGER, DatabricksStatements
 from ds_dagster.stores.delta.tables import shape_difference, storable
 from ds_dagster.stores.table_sink import PUBLISHED, Found, TableSink, tip_of
 
@@ -35,7 +35,7 @@ class WarehouseLoader(TableSink):
     ) -> None:
         super().__init__(target, identity, shared=shared)
         self.address = address
-        self.statements = Statements(target, identity)
+        self.statements = DatabricksStatements(target, identity)
         self._session: WorkspaceSession | None = None
 
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:  # noqa: ARG002

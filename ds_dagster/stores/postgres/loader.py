@@ -20,7 +20,7 @@ from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, Writ
 from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.postgres.connection import PostgresAddress, is_conflict
-from ds_dagster.stores.postgres.shapes import Existing, casts, find_table, is_exact, is_kept, shape_difference
+from ds_dagster.stores.postgres.shapes import ExistingTable, casts, find_table, is_exact, is_kept, shape_difference
 from ds_dagster.stores.postgres.tables import ADDED_COLUMNS, LOCK_SPACE, STAGE, TableStatements, new_prefix
 from ds_dagster.stores.repeating import repeated
 from ds_dagster.stores.table_sink import (
@@ -31,6 +31,7 @@ from ds_dagster.stores.table_sink import (
     TableSink,
     opened,
     tip_of,
+    undone_on_failure,
 )
 
 if TYPE_CHECKING:
@@ -139,13 +140,13 @@ class PostgresLoader(TableSink):
         )
         return replace(found, facts=facts, difference=difference, target=existing)
 
-    def _keeps(self, existing: Existing | None) -> str:
+    def _keeps(self, existing: ExistingTable | None) -> str:
         """Why the rows of an earlier version may not be replaced."""
         if self.is_full or existing is None:
             return ""
         return "TARGET_SHARED_RESET" if self.shared else "TARGET_REFERENCED" if existing.referenced else ""
 
-    def _is_replaceable(self, cursor: Any, existing: Existing | None) -> bool:
+    def _is_replaceable(self, cursor: Any, existing: ExistingTable | None) -> bool:
         """A full refresh may give a table another shape if an earlier one made it and nothing hangs on it."""
         cursor.execute(self._statements().has_earlier())
         has_earlier = self.is_full and cursor.fetchone()[0]
@@ -161,7 +162,7 @@ class PostgresLoader(TableSink):
             self._check_publishable(existing)
             self._make_new(cursor, found)
 
-    def _check_publishable(self, existing: Existing | None) -> None:
+    def _check_publishable(self, existing: ExistingTable | None) -> None:
         if existing is not None and existing.referenced and self.target.mode != "upsert":
             raise error("TARGET_REFERENCED", table=self.table)
 
@@ -183,7 +184,7 @@ class PostgresLoader(TableSink):
         is_published = self.is_full and published is not None
         return Found(facts, rows=int(rows or 0), published=int(published) if is_published else None)
 
-    def _written_as(self, existing: Existing | None) -> None:
+    def _written_as(self, existing: ExistingTable | None) -> None:
         """Batches go into a table that is there, or into one of ours."""
         self._casts = casts(existing, self.target)
         self._is_exact = existing is None or _same_types(existing, self.target)
@@ -220,14 +221,10 @@ class PostgresLoader(TableSink):
         """Of a batch."""
         if self._bulk is None:
             self._bulk = self.address.bulk()
-        try:
+        with undone_on_failure(self._bulk.rollback):
             with self._bulk.cursor() as cursor:
                 yield cursor
             self._bulk.commit()
-        except BaseException:
-            with suppress(Exception):
-                self._bulk.rollback()
-            raise
 
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:  # noqa: ARG002
         return _storable(rows, self.target)
@@ -282,7 +279,7 @@ class PostgresLoader(TableSink):
             cursor.execute(statements.publication(rows))
             return rows
 
-    def _published_by(self, cursor: Any, statements: TableStatements, existing: Existing | None) -> Sequence[Any]:
+    def _published_by(self, cursor: Any, statements: TableStatements, existing: ExistingTable | None) -> Sequence[Any]:
         """The statements that fit the target as it stands now."""
         if existing is None:
             return statements.swap(replaces=False)
@@ -293,7 +290,7 @@ class PostgresLoader(TableSink):
         return statements.merge(into) if existing.referenced else statements.refill(into)
 
 
-def _same_types(existing: Existing, target: TableTarget) -> bool:
+def _same_types(existing: ExistingTable, target: TableTarget) -> bool:
     """Whether Arrow's types are those of the table, so that COPY can write them."""
     return all(existing.columns[column.name].type == column.native_type for column in target.columns)
 

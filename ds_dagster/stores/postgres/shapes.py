@@ -114,7 +114,7 @@ class ServerColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Existing:
+class ExistingTable:
     """A table as it stands.
 
     Attributes:
@@ -130,7 +130,7 @@ class Existing:
     referenced: bool
 
 
-def find_table(cursor: Any, path: Sequence[str]) -> Existing | None:
+def find_table(cursor: Any, path: Sequence[str]) -> ExistingTable | None:
     """The table of that name.
 
     Raises:
@@ -149,23 +149,23 @@ def find_table(cursor: Any, path: Sequence[str]) -> Existing | None:
     cursor.execute(UNIQUE_QUERY, (oid,))
     unique = {frozenset(names): nulls_are_equal for names, nulls_are_equal in cursor.fetchall()}
     cursor.execute(REFERENCED_QUERY, (oid,))
-    return Existing(oid, columns, unique, bool(cursor.fetchone()[0]))
+    return ExistingTable(oid, columns, unique, bool(cursor.fetchone()[0]))
 
 
-def is_kept(cursor: Any, existing: Existing, target: TableTarget) -> bool:
+def is_kept(cursor: Any, existing: ExistingTable, target: TableTarget) -> bool:
     """Whether a table has to stay itself in a full refresh: something hangs on it, or it is not column by column what
     we would make."""
     cursor.execute(KEPT_QUERY, {"oid": existing.oid, "own": 1 if target.mode == "upsert" else 0})
     return bool(cursor.fetchone()[0])
 
 
-def is_exact(existing: Existing, target: TableTarget) -> bool:
+def is_exact(existing: ExistingTable, target: TableTarget) -> bool:
     """Whether every column has the type and the place that we would give it."""
     found = [(name, column.type) for name, column in existing.columns.items()]
     return found == [(column.name, column.native_type) for column in target.columns]
 
 
-def shape_difference(existing: Existing, target: TableTarget, *, shared: bool = False) -> str:
+def shape_difference(existing: ExistingTable, target: TableTarget, *, shared: bool = False) -> str:
     """What keeps a table from taking the rows of a target, column by column; empty when nothing does.
 
     The order of columns does not matter. Columns the server fills by itself (default, identity, generated) may be
@@ -194,7 +194,7 @@ def shape_difference(existing: Existing, target: TableTarget, *, shared: bool = 
     return "; ".join([*found, *_key_difference(existing, target)])
 
 
-def _key_difference(existing: Existing, target: TableTarget) -> list[str]:
+def _key_difference(existing: ExistingTable, target: TableTarget) -> list[str]:
     """What is wrong with the key rows are upserted by."""
     if target.mode != "upsert":
         return []
@@ -209,7 +209,7 @@ def _key_difference(existing: Existing, target: TableTarget) -> list[str]:
     return []
 
 
-def casts(existing: Existing | None, target: TableTarget) -> Mapping[str, str]:
+def casts(existing: ExistingTable | None, target: TableTarget) -> Mapping[str, str]:
     """Columns whose staged values have to be cast → into what. ``existing`` None: the table is made by us."""
     found = {}
     for column in target.columns:

@@ -24,7 +24,13 @@ from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.snowflake.connection import LOCK_SECONDS, LONG_SECONDS, SnowflakeAddress, driver
 from ds_dagster.stores.snowflake.names import column_name
-from ds_dagster.stores.snowflake.statements import ADDED_COLUMNS, DELETED_COLUMN, TEXT_ONLY, Statements, neutral
+from ds_dagster.stores.snowflake.statements import (
+    ADDED_COLUMNS,
+    DELETED_COLUMN,
+    TEXT_ONLY,
+    SnowflakeStatements,
+    neutral,
+)
 from ds_dagster.stores.snowflake.tables import described, shape_difference
 from ds_dagster.stores.table_sink import (
     DELETED,
@@ -35,6 +41,7 @@ from ds_dagster.stores.table_sink import (
     TableSink,
     opened,
     tip_of,
+    undone_on_failure,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +70,7 @@ class SnowflakeLoader(TableSink):
     ) -> None:
         super().__init__(target, identity, shared=shared)
         self.address = address
-        self.statements = Statements(target, identity)
+        self.statements = SnowflakeStatements(target, identity)
         self._connection: Any = None
         self._has_load_table = False
 
@@ -292,21 +299,13 @@ class SnowflakeLoader(TableSink):
         return rows
 
 
-class transaction:  # noqa: N801 - reads as a word in `with transaction(cursor)`
+@contextmanager
+def transaction(cursor: Any) -> Iterator[None]:
     """BEGIN … COMMIT, ROLLBACK on any failure: after a failed statement COMMIT may report success and keep nothing."""
-
-    def __init__(self, cursor: Any) -> None:
-        self.cursor = cursor
-
-    def __enter__(self) -> None:
-        self.cursor.execute("BEGIN TRANSACTION")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.cursor.execute("COMMIT")
-            return
-        with suppress(Exception):
-            self.cursor.execute("ROLLBACK")
+    cursor.execute("BEGIN TRANSACTION")
+    with undone_on_failure(lambda: cursor.execute("ROLLBACK")):
+        yield
+    cursor.execute("COMMIT")
 
 
 def _storable(rows: pyarrow.Table, target: TableTarget, *, direct: bool) -> pyarrow.Table:

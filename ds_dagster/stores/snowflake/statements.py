@@ -40,7 +40,7 @@ anew. Options: https://docs.snowflake.com/en/sql-reference/sql/copy-into-table."
 PUT_OPTIONS = "PUT 'file' @s AUTO_COMPRESS=FALSE OVERWRITE=TRUE"
 
 
-class Statements:
+class SnowflakeStatements:
     """SQL of one target; ``written`` is the target, or the new table of a full refresh."""
 
     def __init__(self, target: TableTarget, identity: SinkIdentity) -> None:

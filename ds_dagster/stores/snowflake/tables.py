@@ -70,7 +70,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Existing:
+class ExistingColumns:
     """A table as it stands: columns → (type, NOT NULL)."""
 
     columns: Mapping[str, tuple[str, bool]] = field(default_factory=lambda: MappingProxyType({}))
@@ -89,14 +89,14 @@ def goes_direct(target: TableTarget) -> bool:
     )
 
 
-def described(cursor: Any) -> Existing:
+def described(cursor: Any) -> ExistingColumns:
     """What DESCRIBE TABLE answered."""
     places = {column[0].lower(): position for position, column in enumerate(cursor.description)}
     name, type_, null = places["name"], places["type"], places["null?"]
-    return Existing(MappingProxyType({row[name]: (row[type_], row[null] == "N") for row in cursor.fetchall()}))
+    return ExistingColumns(MappingProxyType({row[name]: (row[type_], row[null] == "N") for row in cursor.fetchall()}))
 
 
-def shape_difference(existing: Existing, target: TableTarget) -> str:
+def shape_difference(existing: ExistingColumns, target: TableTarget) -> str:
     """What keeps a table from taking the rows of a target, column by column; empty when nothing does. Wider numbers and
     texts are fine, the order of columns does not matter."""
     wanted = {column_name(column.name): column for column in target.columns}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,9 +17,18 @@ from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.catalog.properties.tables import CHANGED_AT
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
-from ds_dagster.stores.sqlite.statements import Statements
+from ds_dagster.stores.sqlite.statements import SqliteStatements
 from ds_dagster.stores.sqlite.views import FOLDER
-from ds_dagster.stores.table_sink import DELETED, KEPT_EPOCHS, Found, TableSink, column_difference, opened, tip_of
+from ds_dagster.stores.table_sink import (
+    DELETED,
+    KEPT_EPOCHS,
+    Found,
+    TableSink,
+    column_difference,
+    opened,
+    tip_of,
+    undone_on_failure,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -71,7 +80,7 @@ class SqliteLoader(TableSink):
     def __init__(self, path: Path, target: TableTarget, identity: SinkIdentity) -> None:
         super().__init__(target, identity)
         self.path = path
-        self._statements = Statements(target)
+        self._statements = SqliteStatements(target)
         self._connection: sqlite3.Connection | None = None
 
     @property
@@ -119,7 +128,7 @@ class SqliteLoader(TableSink):
             connection.execute(statement)
         return connection
 
-    def _transaction(self) -> transaction:
+    def _transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         return transaction(self._open())
 
     def _prepare(self, tip: CheckpointTip) -> None:
@@ -239,22 +248,13 @@ def has_column(connection: sqlite3.Connection, table: str, name: str, schema: st
     return found.fetchone() is not None
 
 
-class transaction:  # noqa: N801 - reads as a word in `with transaction(connection)`
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """BEGIN IMMEDIATE … COMMIT, ROLLBACK on any failure."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-
-    def __enter__(self) -> sqlite3.Connection:
-        self.connection.execute("BEGIN IMMEDIATE")
-        return self.connection
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.connection.execute("COMMIT")
-        elif self.connection.in_transaction:
-            with suppress(sqlite3.Error):
-                self.connection.execute("ROLLBACK")
+    connection.execute("BEGIN IMMEDIATE")
+    with undone_on_failure(connection.rollback):
+        yield connection
+    connection.execute("COMMIT")
 
 
 def _numbered(rows: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:

@@ -11,7 +11,7 @@ from ds_dagster.catalog.io_spec import TableTarget
 from ds_dagster.catalog.properties.tables import CHANGED_AT
 
 
-class Statements:
+class SqliteStatements:
     """SQL of one view, printed from trees."""
 
     def __init__(self, target: TableTarget) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ds_dagster.catalog.relation import Column
 from ds_dagster.catalog.schemas.avro import difference, parse_avro, sink_schema, sql_type
 from ds_dagster.errors import UserError
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_type
 
@@ -20,7 +20,7 @@ CREATE SCHEMA_REGISTRY r WITH ('type' = CONFLUENT, 'uris' = 'http://x');
 CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'x', 'schema_registry.name' = r);
 CREATE STREAM s (a BIGINT NOT NULL, b VARCHAR, m MAP<BIGINT, BIGINT>) WITH ('store' = k, 'value.format' = 'avro');
 """
-Compiled = Callable[[str], Project]
+Compiled = Callable[[str], LoadedProject]
 
 
 @pytest.fixture

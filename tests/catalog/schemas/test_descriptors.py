@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.project.load import Project, compile_slice, compile_texts, load_project, slice_of
+from ds_dagster.project.load import LoadedProject, compile_slice, compile_texts, load_project, slice_of
 from ds_dagster.settings import Settings, load_settings
 from tests.protobuf_files import descriptor_set, proto_file
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def project_of(folder: Path, sql: str) -> Project:
+def project_of(folder: Path, sql: str) -> LoadedProject:
     settings = Settings(root=folder, sql=folder / "sql", state=folder / ".ds")
     return compile_texts([("a.sql", KAFKA + sql)], settings)
 

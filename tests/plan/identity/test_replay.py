@@ -10,7 +10,7 @@ import pytest
 from ds_dagster.errors import UserError
 from ds_dagster.plan.identity.replay import Doubled, effect
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.runtime.deciding.changes import check_consent, doubled_in, emptied_by
 from ds_dagster.runtime.status import Consent
 from ds_dagster.settings import Settings
@@ -53,7 +53,7 @@ CREATE MATERIALIZED VIEW beside AS SELECT id FROM s;
 """
 
 
-def compiled(folder: Path, sql: str) -> tuple[Project, BoundQuery]:
+def compiled(folder: Path, sql: str) -> tuple[LoadedProject, BoundQuery]:
     settings = Settings(root=folder, sql=folder, state=folder, store="m")
     made = compile_texts([("a.sql", STORES + sql)], settings)
     assert not made.errors, made.errors

@@ -13,11 +13,11 @@ import pytest
 
 from ds_dagster.errors import DsError
 from ds_dagster.functions.table import FUNCTIONS
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.duck_types import arrow_type
-from ds_dagster.questions.engine import Engine
+from ds_dagster.questions.engine import QuestionEngine
 from ds_dagster.questions.functions.aggregates import AGGREGATES
 from ds_dagster.questions.functions.table import SCALARS
 from ds_dagster.questions.relations import table_name
@@ -55,7 +55,7 @@ NOT_ONCE = {"FIRST_VALUE", "LAST_VALUE"}
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def project(tmp_path_factory: pytest.TempPathFactory) -> LoadedProject:
     folder: Path = tmp_path_factory.mktemp("functions")
     with zipfile.ZipFile(folder / "f.jar", "w") as jar:
         jar.writestr("acme/F.class", b"")
@@ -67,7 +67,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return made
 
 
-def ask(project: Project, text: str, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+def ask(project: LoadedProject, text: str, *rows: dict[str, Any]) -> list[dict[str, Any]]:
     question = bind_question(project, parse_select(text))
     relation = question.relations[0]
     columns = {
@@ -76,7 +76,7 @@ def ask(project: Project, text: str, *rows: dict[str, Any]) -> list[dict[str, An
         )
         for column in relation.columns
     }
-    with Engine() as engine:
+    with QuestionEngine() as engine:
         answer = engine.answer(engine.prepare(question), {table_name(relation): pa.table(columns)})
     return answer.to_pylist()
 
@@ -89,7 +89,7 @@ def test_every_function_has_a_meaning() -> None:
     assert {name for name, function in FUNCTIONS.items() if function.kind == "metadata"} == NOT_THERE
 
 
-def test_examples_give_what_they_say(project: Project) -> None:
+def test_examples_give_what_they_say(project: LoadedProject) -> None:
     """All of them in one question each way; what differs is listed whole."""
     wrong = []
     for name, call, gives in EXAMPLES:
@@ -141,7 +141,7 @@ def _number(value: Any) -> Any:
         ("n IS NOT DISTINCT FROM NULL", False),
     ],
 )
-def test_values(project: Project, call: str, value: Any) -> None:
+def test_values(project: LoadedProject, call: str, value: Any) -> None:
     (row,) = ask(project, f"SELECT {call} AS x FROM s")
     shown = row["x"].isoformat() if hasattr(row["x"], "isoformat") else row["x"]
     assert shown == value
@@ -158,14 +158,14 @@ def test_values(project: Project, call: str, value: Any) -> None:
         ("REGEXP_EXTRACT(k, k || '(')", "not a regular expression"),
     ],
 )
-def test_what_fails_says_why(project: Project, call: str, reason: str) -> None:
+def test_what_fails_says_why(project: LoadedProject, call: str, reason: str) -> None:
     with pytest.raises(DsError) as caught:
         ask(project, f"SELECT {call} AS x FROM s")
     assert caught.value.condition == "QUESTION_FAILED"
     assert reason.lower() in str(caught.value).lower()
 
 
-def test_python_functions_of_the_user_are_called(project: Project) -> None:
+def test_python_functions_of_the_user_are_called(project: LoadedProject) -> None:
     rows = [{"k": "A b", "n": 2, "d": Decimal("1.00")}, {"k": None, "n": None, "d": None}]
     text = "SELECT slug(k) AS x, doubled(n) AS y, share(d, d) AS z FROM s ORDER BY n DESC"
     assert ask(project, text, *rows) == [{"x": "a-b", "y": 4, "z": 1.0}, {"x": None, "y": None, "z": -1.0}]
@@ -175,20 +175,20 @@ def test_python_functions_of_the_user_are_called(project: Project) -> None:
     ("call", "reason"),
     [("share(d, d - d)", "DivisionByZero in line"), ("wrong(n)", "it gave a value that is not a valid int")],
 )
-def test_a_function_of_the_user_that_fails_is_named(project: Project, call: str, reason: str) -> None:
+def test_a_function_of_the_user_that_fails_is_named(project: LoadedProject, call: str, reason: str) -> None:
     with pytest.raises(DsError) as caught:
         ask(project, f"SELECT {call} AS x FROM s")
     assert caught.value.condition == "QUESTION_FAILED"
     assert reason in str(caught.value)
 
 
-def test_classes_of_the_user_run_in_spark_alone(project: Project) -> None:
+def test_classes_of_the_user_run_in_spark_alone(project: LoadedProject) -> None:
     with pytest.raises(DsError) as caught:
         ask(project, "SELECT in_java(k) AS x FROM s")
     assert caught.value.condition == "QUESTION_FUNCTION_NOT_THERE"
 
 
-def test_elements_of_arrays_and_maps_are_rows(project: Project) -> None:
+def test_elements_of_arrays_and_maps_are_rows(project: LoadedProject) -> None:
     rows = [
         {"k": "a", "tags": ["x", None, "x"], "counts": {"p": 1}, "items": [{"sku": "s", "n": 2}, None]},
         {"k": "b", "tags": [], "counts": {}, "items": []},
@@ -227,13 +227,13 @@ def test_elements_of_arrays_and_maps_are_rows(project: Project) -> None:
         ("SELECT PERCENTILE(n, n) AS p FROM s", "PERCENTILE_PART"),
     ],
 )
-def test_refused_forms(project: Project, text: str, condition: str) -> None:
+def test_refused_forms(project: LoadedProject, text: str, condition: str) -> None:
     with pytest.raises(DsError) as caught:
         ask(project, text)
     assert caught.value.condition == condition
 
 
-def test_sets_of_groups_percentiles_and_named_windows(project: Project) -> None:
+def test_sets_of_groups_percentiles_and_named_windows(project: LoadedProject) -> None:
     rows = [{"k": "a", "n": 1, "b": 1}, {"k": "a", "n": 2, "b": 2}, {"k": None, "n": 2, "b": 7}]
 
     def of(text: str) -> list[tuple[Any, ...]]:
@@ -255,7 +255,7 @@ def test_sets_of_groups_percentiles_and_named_windows(project: Project) -> None:
     assert of(by_call) == [("1", 1), ("2", 2)]
 
 
-def test_aggregates_mean_what_the_dialect_says(project: Project) -> None:
+def test_aggregates_mean_what_the_dialect_says(project: LoadedProject) -> None:
     rows = [
         {"k": "b", "n": 2, "d": Decimal("0.10"), "f": 1e30},
         {"k": "a", "n": 1, "d": Decimal("0.20"), "f": 1.5},

@@ -9,19 +9,19 @@ import pyarrow as pa
 import pytest
 
 from ds_dagster.errors import DsError
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.duck_types import arrow_type
-from ds_dagster.questions.engine import Engine as Duck
+from ds_dagster.questions.engine import QuestionEngine as Duck
 from ds_dagster.questions.relations import table_name
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_select
-from tests.scalars import COLUMNS, ERROR, Answer, Engine, answer_of, scalar_rows, topics, wrong_answers
+from tests.scalars import COLUMNS, ERROR, Answer, QuestionEngine, answer_of, scalar_rows, topics, wrong_answers
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def project(tmp_path_factory: pytest.TempPathFactory) -> LoadedProject:
     folder: Path = tmp_path_factory.mktemp("scalars")
     declared = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
     sql = f"""CREATE STORE m WITH ('type' = MEMORY);
@@ -30,7 +30,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture(scope="module")
-def answers(project: Project) -> Iterator[Engine]:
+def answers(project: LoadedProject) -> Iterator[QuestionEngine]:
     relation = next(iter(project.catalog.relations.values()))
     values = {name: value for name, (_, value) in COLUMNS.items()}
     columns = {c.name: pa.array([value_of(values[c.name], c.type)], arrow_type(c.type)) for c in relation.columns}
@@ -53,6 +53,6 @@ def answers(project: Project) -> Iterator[Engine]:
 
 
 @pytest.mark.parametrize("topic", topics())
-def test_answers(answers: Engine, topic: str) -> None:
+def test_answers(answers: QuestionEngine, topic: str) -> None:
     wrong = wrong_answers(scalar_rows(topic), answers)
     assert not wrong, "\n".join(wrong)

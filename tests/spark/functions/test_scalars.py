@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.compiler import PlanCompiler
 from ds_dagster.spark.queries.row_errors import row_errors
@@ -25,7 +25,7 @@ NOT_FOLDED = "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"
 LEAST_ROWS = 600
 
 
-def compiled(folder: Path, statements: Sequence[str]) -> Project:
+def compiled(folder: Path, statements: Sequence[str]) -> LoadedProject:
     """The project of statements over the table's record, a stream ``s``."""
     declared = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
     sql = f"""CREATE STORE m WITH ('type' = MEMORY);

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from ds_dagster.errors import InternalError, UserError
 from ds_dagster.spark.kinesis.client import Exchange
 from ds_dagster.spark.kinesis.decode import RECORD_SCHEMA, decode_records
-from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, Position, offset_json, parse_offset, sequence_key
+from ds_dagster.spark.kinesis.offsets import TRIM_HORIZON, ShardPosition, offset_json, parse_offset, sequence_key
 from ds_dagster.spark.kinesis.options import KinesisOptions
 from ds_dagster.spark.kinesis.shards import Shard, first_positions, forgotten, startable
-from ds_dagster.spark.kinesis.timing import Backoff, RetryPolicy
+from ds_dagster.spark.kinesis.timing import Retries, RetryPolicy
 
 UTC = timezone.utc
 MINIMUM = {"stream": "s", "region": "us-east-2"}
@@ -24,18 +24,18 @@ MINIMUM = {"stream": "s", "region": "us-east-2"}
 
 class FakeClock:
     def __init__(self) -> None:
-        self.now = 1000.0
+        self.seconds = 1000.0
         self.waits: list[float] = []
 
-    def wall(self) -> float:
-        return self.now
+    def now(self) -> float:
+        return self.seconds
 
     def monotonic(self) -> float:
-        return self.now
+        return self.seconds
 
     def wait(self, stopped: threading.Event, seconds: float) -> bool:
         self.waits.append(seconds)
-        self.now += seconds
+        self.seconds += seconds
         return stopped.is_set()
 
 
@@ -80,11 +80,15 @@ def test_unknown_options_are_refused_with_the_nearest():
 
 positions = st.one_of(
     st.just(TRIM_HORIZON),
-    st.builds(Position, st.sampled_from(["latest", "time"]), time=st.integers(0, 2**45)),
+    st.builds(ShardPosition, st.sampled_from(["latest", "time"]), time=st.integers(0, 2**45)),
     st.builds(
-        Position, st.just("after"), st.integers(0, 10**56).map(str), st.integers(1, 10**12), sub=st.integers(-1, 10**6)
+        ShardPosition,
+        st.just("after"),
+        st.integers(0, 10**56).map(str),
+        st.integers(1, 10**12),
+        sub=st.integers(-1, 10**6),
     ),
-    st.builds(Position, st.just("closed"), st.integers(0, 10**56).map(str), st.integers(0, 10**12)),
+    st.builds(ShardPosition, st.just("closed"), st.integers(0, 10**56).map(str), st.integers(0, 10**12)),
 )
 
 
@@ -131,7 +135,7 @@ def test_earliest_begins_with_those_without_parents():
 def test_latest_counts_closed_shards_as_read():
     found = first_positions(family(), "latest", 5)
     assert {name for name, position in found.items() if position.closed} == {"a", "b", "c"}
-    assert found["d"] == Position("latest", time=5)
+    assert found["d"] == ShardPosition("latest", time=5)
     assert startable(family(), found) == []
 
 
@@ -154,7 +158,7 @@ def test_only_closed_shards_are_forgotten():
 
 def test_backoff_grows_to_its_cap_and_ends_with_its_budget():
     clock = FakeClock()
-    backoff = Backoff(RetryPolicy(base=1.0, cap=8.0, budget=100.0, jitter=lambda: 1.0), clock, threading.Event())
+    backoff = Retries(RetryPolicy(base=1.0, cap=8.0, budget=100.0, jitter=lambda: 1.0), clock, threading.Event())
     while backoff.pause():
         assert len(clock.waits) < 1000
     assert clock.waits[:5] == [1.0, 2.0, 4.0, 8.0, 8.0]
@@ -171,7 +175,7 @@ def test_delays_stay_in_their_bounds(attempt, draw):
 def test_backoff_ends_when_somebody_asked_to_stop():
     stopped = threading.Event()
     stopped.set()
-    assert not Backoff(RetryPolicy(), FakeClock(), stopped).pause()
+    assert not Retries(RetryPolicy(), FakeClock(), stopped).pause()
 
 
 # -- clocks ---------------------------------------------------------------------------------------------------------

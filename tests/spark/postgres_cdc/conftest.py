@@ -21,7 +21,7 @@ from ds_dagster.catalog.properties.values import resolve as resolve_value
 from ds_dagster.local import postgres as local_postgres
 from ds_dagster.local.server import Home, read_record, start_server, stop_server
 from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.queries import query as face
 from ds_dagster.spark.queries.query import PreparedQuery
@@ -186,10 +186,10 @@ class Bench:
     folder: Path
     running: list[tuple[PreparedQuery, StreamingQuery]] = field(default_factory=list)
     kept: Kept = field(default_factory=Kept)
-    project: Project | None = None
+    project: LoadedProject | None = None
     job: str = f"test.{uuid.uuid4().hex}"
 
-    def compile(self, sql: str) -> Project:
+    def compile(self, sql: str) -> LoadedProject:
         text = (
             f"CREATE STORE pg WITH ('type' = POSTGRESQL, 'uris' = '{self.database.url}', "
             "'postgres.username' = 'postgres', 'postgres.password' = '${PGPASSWORD}', 'tls.disabled' = TRUE);\n"

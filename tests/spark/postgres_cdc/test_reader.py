@@ -17,7 +17,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.spark.postgres_cdc import server as server_module
 from ds_dagster.spark.postgres_cdc import source as source_module
 from ds_dagster.spark.postgres_cdc.options import CdcOptions
-from ds_dagster.spark.postgres_cdc.position import Position
+from ds_dagster.spark.postgres_cdc.position import LogPosition
 from ds_dagster.spark.postgres_cdc.snapshot import Parts
 from ds_dagster.spark.postgres_cdc.source import ChangesReader
 
@@ -312,7 +312,7 @@ def test_the_slot_is_never_ahead_of_the_checkpoint(database, open_reader):
 
     reader.drain()
     for number in range(5):
-        before = Position.parse(reader.position).lsn
+        before = LogPosition.parse(reader.position).lsn
         database.sql("INSERT INTO s.t VALUES (%s, 'x')", number)
         reader.reader._next_look = 0.0
         end = reader.plan()

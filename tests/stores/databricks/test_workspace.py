@@ -17,12 +17,12 @@ from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget, W
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
-from ds_dagster.project.load import Project, compile_texts, store_admin
+from ds_dagster.project.load import LoadedProject, compile_texts, store_admin
 from ds_dagster.settings import Settings
 from ds_dagster.stores.databricks.admin import DatabricksAdmin
 from ds_dagster.stores.databricks.connection import WorkspaceAddress
 from ds_dagster.stores.databricks.loader import open_loader, open_warehouse_loader
-from ds_dagster.stores.databricks.statements import Statements
+from ds_dagster.stores.databricks.statements import DatabricksStatements
 from ds_dagster.stores.delta.connection import LakeAddress
 from ds_dagster.stores.options import make_options
 from ds_dagster.stores.registry import KINDS
@@ -36,7 +36,7 @@ STORE = f"{ADDRESS}, {LOGIN}, 'databricks.warehouse_id' = 'abc123', 'databricks.
 STREAM = "CREATE STREAM events (k VARCHAR, n BIGINT) WITH ('store' = 'm', 'topic' = 'e', 'value.format' = 'json');"
 
 
-def compiled(tmp_path: Path, dbx: str = STORE, more: str = "") -> Project:
+def compiled(tmp_path: Path, dbx: str = STORE, more: str = "") -> LoadedProject:
     text = f"""CREATE STORE m WITH ('type' = MEMORY);
         CREATE STORE dbx WITH ('type' = DATABRICKS, {dbx});
         {STREAM}
@@ -44,7 +44,7 @@ def compiled(tmp_path: Path, dbx: str = STORE, more: str = "") -> Project:
     return compile_texts([("dbx.sql", text)], Settings(root=tmp_path, sql=tmp_path, state=tmp_path, store="m"))
 
 
-def write_spec(project: Project) -> WriteSpec:
+def write_spec(project: LoadedProject) -> WriteSpec:
     query = project.queries["visits"]
     return KINDS["DATABRICKS"].write_spec(project.catalog.store("dbx"), query.sink, query.refresh)
 
@@ -405,7 +405,7 @@ def test_a_warehouse_that_refuses(dbx: Workspace) -> None:
     loader.target = changed
     assert refused(loader.prepare).condition == "TARGET_DIFFERS"
     lost = warehouse_loader(dbx, "lost")
-    lost.statements = Statements(replace(lost.target, path=("main", "nowhere", "t")), lost.identity)
+    lost.statements = DatabricksStatements(replace(lost.target, path=("main", "nowhere", "t")), lost.identity)
     assert refused(lost.prepare).condition == "TARGET_SCHEMA_MISSING"
 
 

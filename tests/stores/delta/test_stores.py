@@ -16,7 +16,7 @@ from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.datatypes import BIGINT
 from ds_dagster.errors import DsError
-from ds_dagster.project.load import Project, compile_texts, store_admin
+from ds_dagster.project.load import LoadedProject, compile_texts, store_admin
 from ds_dagster.settings import Settings
 from ds_dagster.stores.delta.admin import DeltaAdmin
 from ds_dagster.stores.delta.connection import LakeAddress
@@ -50,13 +50,13 @@ def refused(step: Any) -> DsError:
 # --- declared ---------------------------------------------------------------------------------------------------------
 
 
-def compiled(tmp_path: Path, lake: str, more: str = "", columns: str = "k, n") -> Project:
+def compiled(tmp_path: Path, lake: str, more: str = "", columns: str = "k, n") -> LoadedProject:
     text = f"CREATE STORE m WITH ('type' = MEMORY);\nCREATE STORE lake WITH ('type' = DELTA{lake});\n{STREAM}\n"
     text += TABLE.format(more=more, columns=columns)
     return compile_texts([("lake.sql", text)], Settings(root=tmp_path, sql=tmp_path, state=tmp_path, store="m"))
 
 
-def write_spec(project: Project) -> Any:
+def write_spec(project: LoadedProject) -> Any:
     query = project.queries["visits"]
     store = project.catalog.store("lake")
     return KINDS["DELTA"].write_spec(store, query.sink, query.refresh)

@@ -18,7 +18,7 @@ from ds_dagster.catalog.relation import RecordKey, Relation
 from ds_dagster.catalog.store import ReadOptions, StoreDefinition
 from ds_dagster.datatypes import BIGINT, INTEGER, VARCHAR, StructType
 from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Overlay, Settings
 from ds_dagster.stores.registry import KINDS
 
@@ -28,7 +28,7 @@ LOGIN = "'kafka.sasl.username'='${USER}','kafka.sasl.password'='${SECRET}'"
 REGISTRY = "CREATE SCHEMA_REGISTRY reg WITH ('type'=CONFLUENT,'uris'='https://r');"
 
 
-def compiled(tmp_path: Path, sql: str, overlay: Overlay | None = None) -> Project:
+def compiled(tmp_path: Path, sql: str, overlay: Overlay | None = None) -> LoadedProject:
     settings = Settings(root=tmp_path, sql=tmp_path, state=tmp_path, store="k")
     settings = settings if overlay is None else Settings(tmp_path, tmp_path, tmp_path, store="k", overlay=overlay)
     return compile_texts([("a.sql", sql)], settings)

@@ -13,7 +13,7 @@ from moto.server import ThreadedMotoServer
 from ds_dagster.catalog.entity import EntityPlan
 from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.errors import DsError, UserError
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.stores.kinesis.admin import KinesisAdmin
 from ds_dagster.stores.kinesis.kind import Kinesis
@@ -27,12 +27,12 @@ CREATE STREAM c WITH ('store' = 'n'{sink}) AS SELECT x FROM {source};
 """
 
 
-def compiled(tmp_path: Path, source: str, sink: str = "", more: str = "") -> Project:
+def compiled(tmp_path: Path, source: str, sink: str = "", more: str = "") -> LoadedProject:
     sql = SOURCES.replace("{more}", more).replace("{sink}", sink).replace("{source}", source)
     return compile_texts([("a.sql", sql)], Settings(root=tmp_path, sql=tmp_path / "sql", state=tmp_path / ".ds"))
 
 
-def plan_of(project: Project) -> EntityPlan:
+def plan_of(project: LoadedProject) -> EntityPlan:
     assert not project.errors, [error.text() for error in project.errors]
     (sink,) = [relation for relation in project.catalog.relations.values() if relation.name.name == "c"]
     return Kinesis().entity_plan(sink)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.runtime.deciding.changes import recompiled
 from ds_dagster.runtime.deciding.spec import job_spec
 from ds_dagster.settings import Settings
@@ -18,7 +18,7 @@ CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'h:9092', 'tls.disabled' = TRUE);
 """
 
 
-def compiled(sql: str) -> Project:
+def compiled(sql: str) -> LoadedProject:
     root = Path("/nowhere")
     return compile_texts([("t.sql", STORES + sql)], Settings(root=root, sql=root, state=root / ".ds", store="k"))
 

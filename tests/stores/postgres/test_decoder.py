@@ -19,7 +19,7 @@ from ds_dagster.errors import DsError
 from ds_dagster.spark.postgres_cdc.columns import parse_array, typed
 from ds_dagster.spark.postgres_cdc.options import CdcOptions
 from ds_dagster.spark.postgres_cdc.pgoutput import ChangeReader
-from ds_dagster.spark.postgres_cdc.position import Position, lsn_number, lsn_text
+from ds_dagster.spark.postgres_cdc.position import LogPosition, lsn_number, lsn_text
 
 UNCHANGED = object()
 Value = Any
@@ -200,16 +200,18 @@ def test_arrays_are_read_as_they_are_written(parts) -> None:
     assert parse_array("{" + ",".join(map(written, parts)) + "}") == parts
 
 
-@pytest.mark.parametrize("place", [Position(), Position(begin="latest"), Position(2**40 + 17), Position(5, 2, 7)])
+@pytest.mark.parametrize(
+    "place", [LogPosition(), LogPosition(begin="latest"), LogPosition(2**40 + 17), LogPosition(5, 2, 7)]
+)
 def test_positions_survive_their_json(place) -> None:
-    assert Position.parse(place.json("s.t")) == place
+    assert LogPosition.parse(place.json("s.t")) == place
 
 
 def test_positions_of_others_are_refused() -> None:
     assert lsn_text(lsn_number("16/B374D848")) == "16/B374D848"
     for offset in ({}, {"changes": {"0": {}}}, {"changes": {"0": {"lsn": "x"}}}):
         with pytest.raises(DsError, match="CDC_OFFSET_INVALID"):
-            Position.parse(offset)
+            LogPosition.parse(offset)
 
 
 GIVEN = {"connector": "m:C", "store": "pg", "tables": "s.t", "slot": "x", "columns": '{"type":"struct","fields":[]}'}

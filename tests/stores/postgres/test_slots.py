@@ -10,7 +10,7 @@ import pytest
 
 from ds_dagster.catalog.reading.slots import default_slot, slot_prefix
 from ds_dagster.cli import slots
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.runtime.control import Control
 from ds_dagster.settings import Settings
 from ds_dagster.stores.postgres.connection import PostgresAddress
@@ -23,7 +23,7 @@ CREATE MATERIALIZED VIEW kept WITH ('store' = 'one') AS SELECT id FROM t;
 """
 
 
-def project_in(folder: Path, settings: Mapping[str, str], sql: str) -> Project:
+def project_in(folder: Path, settings: Mapping[str, str], sql: str) -> LoadedProject:
     (folder / ".env").write_text(f"SLOTS_PASSWORD={settings['password']}\n")
     stores = "".join(
         f"CREATE STORE {name} WITH ('type' = POSTGRESQL, 'uris' = '{settings['url']}', 'tls.disabled' = TRUE, "

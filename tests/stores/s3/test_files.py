@@ -23,10 +23,10 @@ from ds_dagster.errors import DsError
 from ds_dagster.files.address import FileFacts, FilesAddress, FileStore
 from ds_dagster.files.layout import column_folders, columns_of_path, is_hidden
 from ds_dagster.files.rows import FileFormat, read_rows
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.files import position as positions
-from ds_dagster.spark.files.position import Position, hash_of
+from ds_dagster.spark.files.position import FilePosition, hash_of
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.s3.admin import S3Admin
 from ds_dagster.stores.s3.loader import WRITERS, WrittenFormat
@@ -36,7 +36,7 @@ FOLDER = "'uris' = 'file:///data/files'"
 EVENTS = "CREATE STREAM events (id BIGINT, region VARCHAR, price DOUBLE) WITH ('store' = 'f', 'value.format' = 'csv');"
 
 
-def compiled(tmp_path: Path, store: str = FOLDER, events: str = EVENTS, more: str = "") -> Project:
+def compiled(tmp_path: Path, store: str = FOLDER, events: str = EVENTS, more: str = "") -> LoadedProject:
     text = f"CREATE STORE m WITH ('type' = MEMORY);\nCREATE STORE f WITH ('type' = S3, {store});\n{events}\n{more}"
     return compile_texts([("files.sql", text)], Settings(root=tmp_path, sql=tmp_path, state=tmp_path, store="f"))
 
@@ -214,13 +214,13 @@ def test_every_file_is_read_once_in_whatever_order_it_appears(files: list[Any], 
     try:
         appeared: list[FileFacts] = []
         read: list[str] = []
-        position = Position()
+        position = FilePosition()
         waiting = [FileFacts(time, path, 1) for time, path in files]
         while waiting:
             count = random.randint(1, len(waiting))
             appeared, waiting = appeared + waiting[:count], waiting[count:]
             while unread := _unread(position, appeared):
-                position = Position.parse(json.loads(json.dumps(position.after(unread[:step], appeared).json())))
+                position = FilePosition.parse(json.loads(json.dumps(position.after(unread[:step], appeared).json())))
                 read += [file.path for file in position.batch]
             if unread is None:
                 return
@@ -229,7 +229,7 @@ def test_every_file_is_read_once_in_whatever_order_it_appears(files: list[Any], 
         positions.REMEMBERED = remembered
 
 
-def _unread(position: Position, listing: list[FileFacts]) -> list[FileFacts] | None:
+def _unread(position: FilePosition, listing: list[FileFacts]) -> list[FileFacts] | None:
     try:
         return position.unread(listing, "f.events")
     except DsError as problem:
@@ -240,9 +240,9 @@ def _unread(position: Position, listing: list[FileFacts]) -> list[FileFacts] | N
 
 def test_positions_of_another_source_are_refused() -> None:
     for offset in ({}, {"files": {"0": {"n": "x"}}}, {"events": {"0": {"from": "latest"}}}):
-        assert refused(lambda offset=offset: Position.parse(offset)).condition == "FILES_OFFSET_INVALID"
+        assert refused(lambda offset=offset: FilePosition.parse(offset)).condition == "FILES_OFFSET_INVALID"
     assert len(hash_of("a")) == 8
-    assert Position().at_end_of([FileFacts(1, "a", 1)]).unread([FileFacts(1, "a", 1)], "e") == []
+    assert FilePosition().at_end_of([FileFacts(1, "a", 1)]).unread([FileFacts(1, "a", 1)], "e") == []
 
 
 # --- control and entity statements ------------------------------------------------------------------------------------

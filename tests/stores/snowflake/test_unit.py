@@ -39,15 +39,15 @@ from ds_dagster.datatypes import (
     decimal,
 )
 from ds_dagster.errors import DsError
-from ds_dagster.project.load import Project, load_project
+from ds_dagster.project.load import LoadedProject, load_project
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_file
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.snowflake.connection import CALL_SECONDS, SnowflakeAddress, load_key
 from ds_dagster.stores.snowflake.kind import Snowflake
 from ds_dagster.stores.snowflake.names import account_name, column_name, shown_path, split_path, stored_name
-from ds_dagster.stores.snowflake.statements import PUBLISHED, Statements
-from ds_dagster.stores.snowflake.tables import Existing, Names, accepts, goes_direct, is_ours, shape_difference
+from ds_dagster.stores.snowflake.statements import PUBLISHED, SnowflakeStatements
+from ds_dagster.stores.snowflake.tables import ExistingColumns, Names, accepts, goes_direct, is_ours, shape_difference
 
 SECRET = "marked-secret-of-snowflake"
 BASE = {
@@ -127,8 +127,8 @@ def test_refused_stores(
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Callable[[str], Project]:
-    def run(text: str) -> Project:
+def project(tmp_path: Path) -> Callable[[str], LoadedProject]:
+    def run(text: str) -> LoadedProject:
         (tmp_path / "pyproject.toml").write_text('[tool.ds-dagster]\nsql = "sql"\ndatabase = "db"\n', encoding="utf-8")
         (tmp_path / "sql").mkdir()
         source = (
@@ -149,7 +149,7 @@ def table_sql(name: str = "counts", columns: str = "k, n", **more: str) -> str:
     return TABLE.format(name=name, more=written, columns=columns)
 
 
-def test_a_table_as_published(project: Callable[[str], Project]) -> None:
+def test_a_table_as_published(project: Callable[[str], LoadedProject]) -> None:
     """As in the published pipelines: database, buffer, a table name; the schema has Snowflake's default."""
     more = {"snowflake__db__name": "Demo", "snowflake__buffer__millis": "5000"}
     more["snowflake__table__name"] = '"Visits"'
@@ -169,7 +169,7 @@ def test_a_table_as_published(project: Callable[[str], Project]) -> None:
 
 @pytest.mark.parametrize(("millis", "interval"), [(None, 10_000), ("0", 0), ("60000", 60_000)])
 def test_a_continuous_load_wakes_the_warehouse_that_often(
-    project: Callable[[str], Project], millis: str | None, interval: int
+    project: Callable[[str], LoadedProject], millis: str | None, interval: int
 ) -> None:
     more = {"snowflake__db__name": "D", "refresh__mode": "continuous"}
     found = project(table_sql(**more, **({} if millis is None else {"snowflake__buffer__millis": millis})))
@@ -190,12 +190,12 @@ def test_a_continuous_load_wakes_the_warehouse_that_often(
          "STORE_CANNOT_HOLD"),
     ],
 )  # fmt: skip
-def test_refused_tables(project: Callable[[str], Project], text: str, condition: str) -> None:
+def test_refused_tables(project: Callable[[str], LoadedProject], text: str, condition: str) -> None:
     found = project(text)
     assert condition in [d.condition for d in found.diagnostics if d.severity == "error"]
 
 
-def test_two_columns_that_become_one(project: Callable[[str], Project]) -> None:
+def test_two_columns_that_become_one(project: Callable[[str], LoadedProject]) -> None:
     found = project(table_sql(columns='k, "K"', snowflake__db__name="D"))
     (problem,) = found.errors
     assert problem.condition == "TARGET_COLUMNS_CLASH"
@@ -318,7 +318,7 @@ def test_columns_that_keep_our_values(found: str, type_: DataType, fits: bool) -
 
 def test_the_difference_is_told_column_by_column() -> None:
     target = TableTarget(("D", "S", "T"), (column("a", BIGINT, nullable=False), column("b", VARCHAR)))
-    existing = Existing({"A": ("VARCHAR(10)", False), "B": ("VARCHAR(16777216)", True), "C": ("DATE", False)})
+    existing = ExistingColumns({"A": ("VARCHAR(10)", False), "B": ("VARCHAR(16777216)", True), "C": ("DATE", False)})
     assert shape_difference(existing, target) == (
         "A is VARCHAR(10), not NUMBER(38,0); C DATE is too many; B is NOT NULL, the query's may be NULL"
     )
@@ -327,7 +327,7 @@ def test_the_difference_is_told_column_by_column() -> None:
 # --- statements -------------------------------------------------------------------------------------------------------
 
 COLUMNS = (column("url", VARCHAR), column("n", BIGINT, nullable=False), column("tags", ArrayType(VARCHAR)))
-UPSERT = Statements(
+UPSERT = SnowflakeStatements(
     TableTarget(("D", "S", "T"), COLUMNS, ("url",), "upsert", "incremental"), SinkIdentity("dev/o'brien/q", 2)
 )
 LOAD, LEDGER = UPSERT.names.load, '"D"."S"."T__DS_LEDGER"'
@@ -405,11 +405,11 @@ def test_appends_of_plain_columns_go_right_into_the_table() -> None:
     assert not goes_direct(target(column("mixedCase", BIGINT)))
     assert not goes_direct(target(column("a", BIGINT), primary_key=("a",), mode="upsert"))
     identity = SinkIdentity("j", 1)
-    assert Statements(plain, identity).copy(0).startswith('COPY INTO "D"."S"."T" FROM')
-    full = Statements(replace(plain, refresh="full"), identity)
+    assert SnowflakeStatements(plain, identity).copy(0).startswith('COPY INTO "D"."S"."T" FROM')
+    full = SnowflakeStatements(replace(plain, refresh="full"), identity)
     assert full.copy(0).startswith(f'COPY INTO "D"."S"."{full.names.new}" FROM')
     assert full.publish() == f'INSERT INTO "D"."S"."T" ("A") SELECT "A" FROM "D"."S"."{full.names.new}"'
-    staged = Statements(target(column("a", ArrayType(BIGINT))), identity)
+    staged = SnowflakeStatements(target(column("a", ArrayType(BIGINT))), identity)
     assert "WHERE" not in staged.insert_loaded(), "an append has no marks of deleted rows"
 
 

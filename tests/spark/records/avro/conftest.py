@@ -18,7 +18,7 @@ from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.engine.schemas import known_schemas, with_schemas
 from ds_dagster.plan.query import BoundQuery
-from ds_dagster.project.load import Project, compile_texts
+from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.stores.registry import KINDS
 from tests.avro_registry import AvroRegistry
 from tests.spark.conftest import Bench, settings_in
@@ -52,7 +52,7 @@ class AvroBench(Bench):
     registry: AvroRegistry
     login = ""
 
-    def compile(self, sql: str) -> Project:
+    def compile(self, sql: str) -> LoadedProject:
         text = (
             f"CREATE SCHEMA_REGISTRY r WITH ('type' = CONFLUENT, 'uris' = '{self.registry.url}'{self.login});\n"
             "CREATE STORE k WITH ('type' = KAFKA, 'uris' = 'nowhere:9092', 'schema_registry.name' = r);\n"
