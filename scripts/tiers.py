@@ -2,7 +2,8 @@
 
 Usage: python scripts/tiers.py [TIER…] [-- pytest arguments]        without names: all but long
 
-A test belongs to the dearest tier its marks name (see the markers in pyproject.toml).
+A test belongs to the dearest tier its marks name (see the markers in pyproject.toml). A whole tier leaves its times in
+``.cache/tiers`` (JUnit XML), of which scripts/tier_times.py makes the table of docs/testing.md.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import IO, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 TESTS_FAILED, NO_TESTS = 1, 5  # pytest's exit codes
+RECORDS = ROOT / ".cache" / "tiers"
+"""One file per tier, named like it: what the last whole run of it took."""
 MEMORY = Path("/dev/shm")
 ROOM = 14 << 30
 """Free memory, in bytes, with which a tier keeps temporary files in it, or runs beside another one."""
@@ -57,6 +60,8 @@ SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
 """These wait for batches half of the time; each side has servers and a session of its own."""
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 """The same, where the tests of a file share what is dear to set up."""
+BY_GROUP = ("-n", "2", "--dist", "loadgroup")
+"""The same, where several files share it: tests/e2e/conftest.py names the groups."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
 """Tiers whose tests are below the folder of their name, as tests/conftest.py makes sure."""
 TIERS: dict[str, Tier] = {
@@ -67,7 +72,7 @@ TIERS: dict[str, Tier] = {
     ),
     "cases": Tier("cases and not (conformance or e2e or browser or slow)", (*SIDE_BY_SIDE, *without(*ONE_FOLDER))),
     "conformance": Tier("conformance and not (e2e or browser or slow)", (*BY_FILE, *only("conformance"))),
-    "e2e": Tier("e2e and not (browser or slow)", only("e2e"), second_run="files"),
+    "e2e": Tier("e2e and not (browser or slow)", (*BY_GROUP, *only("e2e")), second_run="files"),
     "browser": Tier("browser and not slow", only("browser"), second_run="files"),
     "long": Tier("slow", second_run="files"),
 }
@@ -141,8 +146,9 @@ def _outcome(name: str, extra: list[str], output: IO[str] | None) -> str:
     cache = f".pytest_cache/{name}"
     command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", "-m", tier.marks]
     command = [*(["nice", "-n", "19"] if output else []), *command, *tier.arguments, *extra]
+    record = [] if extra else [f"--junit-xml={RECORDS / name}.xml"]
     with surroundings() as environment:
-        code = subprocess.run(command, cwd=ROOT, env=environment, stdout=output, check=False).returncode
+        code = subprocess.run([*command, *record], cwd=ROOT, env=environment, stdout=output, check=False).returncode
         if code == TESTS_FAILED and tier.second_run:
             say(f"=== tier {name}: what failed runs once more")
             again = [*command, *_what_failed(tier.second_run, cache)]
