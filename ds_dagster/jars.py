@@ -208,12 +208,12 @@ def resolve(set_name: str, progress: Progress | None = None) -> tuple[Path, ...]
     if not is_resolved(set_name):
         with file_lock(folder.parent / f"{set_name}.lock"):
             if not is_resolved(set_name):
-                _fetch(set_name, artifacts, folder, progress or _silent)
+                _fetch(set_name, artifacts, folder, progress or silent)
     return tuple(folder / artifact.file_name for artifact in artifacts)
 
 
-def _silent(_line: str) -> None:
-    return
+def silent(_line: str) -> None:
+    """Progress that nobody sees."""
 
 
 def _size(path: Path) -> int:
@@ -415,7 +415,7 @@ def build_operator_jar(sources: JavaSources, target: Path, progress: Progress | 
     Raises:
         UserError: OPERATOR_BUILD_FAILED; what :func:`resolve` raises.
     """
-    tell = progress or _silent
+    tell = progress or silent
     class_path = [*_spark_jars(progress), *resolve("spark-kafka", progress)]
     name, compiler = _compiler(progress)
     tell(f"compiling the Java operators with {name}")

@@ -39,6 +39,11 @@ class Tip:
         return self.batch == other.batch and long.startswith(short)
 
 
+def batch_text(tip: Tip | None) -> str:
+    """How messages show a batch."""
+    return f"batch {tip.batch}" if tip else "no batch"
+
+
 def ends_text(offsets: str, sources: str) -> str:
     """:attr:`Tip.ends` of two JSON texts. They are taken as they are: the digest is of the text of the offsets."""
     return f'{{"offsets":{offsets},"sources":{sources}}}'

@@ -59,6 +59,14 @@ def emit_json(value: object) -> None:
     click.echo(json.dumps(value, default=jsonable, ensure_ascii=False, indent=2))
 
 
+def parsed(text: str) -> object:
+    """The value of a JSON text; the text itself if it is not JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def jsonable(value: object) -> object:
     """Values JSON has no form for."""
     if isinstance(value, datetime | date):

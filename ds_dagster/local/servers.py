@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from ds_dagster.errors import error
-from ds_dagster.jars import Progress
+from ds_dagster.jars import Progress, silent
 from ds_dagster.local import kafka, kinesis, postgres, snowflake
 from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.local.overlay import write_overlay
@@ -73,10 +73,10 @@ def up(state: Path, *, only: Sequence[str] | None = None, progress: Progress | N
     state.mkdir(parents=True, exist_ok=True)
     with _exclusive(state), ThreadPoolExecutor(len(kinds)) as pool:
         homes = {kind.name: Home(state, kind.name, assign_ports(state, kind.ports)) for kind in kinds}
-        started = [pool.submit(start_server, kind, homes[kind.name], progress or _silent) for kind in kinds]
+        started = [pool.submit(start_server, kind, homes[kind.name], progress or silent) for kind in kinds]
         failures = [failure for failure in (future.exception() for future in started) if failure is not None]
         for failure in failures[1:]:
-            (progress or _silent)(str(failure))
+            (progress or silent)(str(failure))
         found = addresses(state)
         write_overlay(state, found)
         if failures:
@@ -133,10 +133,6 @@ def postgres_password(state: Path) -> str:
         return file.read_text(encoding="utf-8").strip()
     except OSError as problem:
         raise error("LOCAL_STATE_UNREADABLE", file=str(file), reason=str(problem)) from problem
-
-
-def _silent(_line: str) -> None:
-    return
 
 
 def _kinds(only: Sequence[str] | None) -> tuple[ServerKind, ...]:

@@ -18,6 +18,14 @@ SUMMED = frozenset({"lag_records", "lag_seconds", "lost_records", "lost"})
 """Figures of sources that stand in the sums of their query; the others are told source by source."""
 
 
+def failure_text(outcome: JobStatus | FiniteResult) -> str:
+    """Why a query or a load does not do what was asked for: message, condition and hint."""
+    message = outcome.message or f"it is {outcome.state}"
+    condition = f" [{outcome.condition}]" if outcome.condition else ""
+    hint = f"\n  hint: {outcome.hint}" if outcome.hint else ""
+    return f"{outcome.name}: {message}{condition}{hint}"
+
+
 def state_metadata(statuses: Sequence[JobStatus]) -> dict[str, Any]:
     """Which queries, and in which states."""
     if not statuses:

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from ds_dagster.errors import DsError, error
-from ds_dagster.orchestration.events import failure_metadata, status_metadata
+from ds_dagster.orchestration.events import failure_metadata, failure_text, status_metadata
 from ds_dagster.orchestration.props import RelationProps, text_of
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
@@ -81,7 +81,7 @@ class Launch:
 
     def failure(self) -> dg.Failure | None:
         """Every query that was refused, failed or did not come up in time; None when all is well."""
-        texts = [*self.refused, *(_text(status) for status in self.failed), *dict.fromkeys(self.late)]
+        texts = [*self.refused, *(failure_text(status) for status in self.failed), *dict.fromkeys(self.late)]
         if not texts:
             return None
         tails = [(status.name, self._tail(status.name)) for status in self.failed]
@@ -172,10 +172,3 @@ class ResetConfig(dg.Config):
     def consents(self) -> tuple[Consent, ...]:
         """For ``Control.ensure``."""
         return consents(duplicates=self.allow_duplicates, from_now=self.from_now, empty=self.empty)
-
-
-def _text(status: JobStatus) -> str:
-    said = status.message or f"it is {status.state}"
-    condition = f" [{status.condition}]" if status.condition else ""
-    hint = f"\n  hint: {status.hint}" if status.hint else ""
-    return f"{status.name}: {said}{condition}{hint}"

@@ -10,7 +10,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from ds_dagster.errors import DsError
 from ds_dagster.names import safe_name
 from ds_dagster.orchestration.ds_project import DsProject
-from ds_dagster.orchestration.events import failure_of, finite_metadata
+from ds_dagster.orchestration.events import failure_of, failure_text, finite_metadata
 from ds_dagster.orchestration.launch import ResetConfig
 from ds_dagster.orchestration.props import RelationProps
 from ds_dagster.orchestration.resources import CONTROL_KEY, PYSPARK_KEY, control_resource
@@ -63,7 +63,7 @@ def build_load(project: DsProject, props: RelationProps, spec: dg.AssetSpec) -> 
         metadata = finite_metadata(results, props.queries)
         failed = [result for result in results if result.state != "FINISHED"]
         if failed:
-            raise dg.Failure("\n".join(map(_text, failed)), metadata=metadata, allow_retries=False)
+            raise dg.Failure("\n".join(map(failure_text, failed)), metadata=metadata, allow_retries=False)
         return dg.MaterializeResult(metadata=metadata)
 
     return load
@@ -110,9 +110,3 @@ def _in_step(asked: _LoadRun, query: BoundQuery) -> FiniteResult:
         allow=asked.config.consents(),
         catch_up=asked.config.catch_up_seconds,
     )
-
-
-def _text(result: FiniteResult) -> str:
-    said = result.message or f"the load is {result.state}"
-    condition = f" [{result.condition}]" if result.condition else ""
-    return f"{result.name}: {said}{condition}" + (f"\nhint: {result.hint}" if result.hint else "")

@@ -45,7 +45,7 @@ def build_ds_sources(project: DsProject, relations: Sequence[RelationProps], spe
     by_key = {spec.key: props for spec, props in zip(specs, relations, strict=True)}
 
     def ds_sources(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
-        wanted = {_name(by_key[key]): key for key in by_key if key in context.selected_asset_keys}
+        wanted = {str(by_key[key].name): key for key in by_key if key in context.selected_asset_keys}
         relations = [by_key[key].relation for key in wanted.values()]
         problems: list[str] = []
         for relation, found in look(project, [relation for relation in relations if relation is not None]):
@@ -133,10 +133,6 @@ def metadata_of(relation: Relation, found: EntityObservation) -> dict[str, Any]:
 
 def _maps(found: EntityObservation) -> Mapping[str, Mapping[str, str]]:
     return {"newest": found.newest, "settings": found.settings}
-
-
-def _name(props: RelationProps) -> str:
-    return str(props.name)
 
 
 @dataclass(frozen=True, slots=True)

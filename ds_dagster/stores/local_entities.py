@@ -16,6 +16,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import DsError
 from ds_dagster.names import QualifiedName
 from ds_dagster.stores.entity_common import TableOperations, not_found, path_invalid, refused, row_record, type_of
+from ds_dagster.stores.identifiers import quoted
 from ds_dagster.stores.memory import loader as memory_loader
 from ds_dagster.stores.sqlite.reader import open_views, view_columns, view_names
 from ds_dagster.stores.sqlite.views import view_path
@@ -85,7 +86,7 @@ class SqliteEntities(TableOperations):
         if not view_path(self._folder, name).is_file():
             raise not_found(self.store, path, [known.name for known in view_names(self._folder)])
         names = [column.name for column in view_columns(self._folder, name)]
-        columns = [exp.column(exp.to_identifier(column, quoted=True)) for column in names]
+        columns = [exp.column(quoted(column)) for column in names]
         text = exp.select(*columns).from_(_table(name)).limit(limit).sql(dialect="sqlite")
         with closing(open_views(self._folder, {"main": name})) as connection:
             rows = connection.execute(text).fetchall()
@@ -162,4 +163,4 @@ class MemoryEntities(TableOperations):
 
 
 def _table(name: QualifiedName) -> exp.Table:
-    return exp.Table(this=exp.to_identifier(name.name, quoted=True))
+    return exp.Table(this=quoted(name.name))

@@ -13,6 +13,7 @@ from sqlglot import exp
 from ds_dagster.catalog.reading.wanted import EVERYTHING, Comparison, Wanted
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import DsError, error
+from ds_dagster.stores.identifiers import quoted
 
 if TYPE_CHECKING:
     import pyarrow
@@ -44,7 +45,7 @@ OPERATORS: dict[str, type[exp.Binary]] = {
 
 def quoted_column(name: str) -> exp.Expression:
     """A column by its quoted name."""
-    return exp.column(exp.to_identifier(name, quoted=True))
+    return exp.column(quoted(name))
 
 
 def constant(value: Any, type_: Scalar) -> exp.Expr | None:

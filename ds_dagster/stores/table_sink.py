@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ds_dagster.catalog.io_spec import LoadResult, Resolver, SinkIdentity, TableTarget, WriteSpec
-from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, SinkVerdict, Tip, decide, within_run
+from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, SinkVerdict, Tip, batch_text, decide, within_run
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.repeating import repeated
 
@@ -163,8 +163,8 @@ class TableSink(ABC):
                 version=self.identity.version,
                 found=found.kind or found.facts.version,
                 difference=found.difference,
-                sink=_shown(found.facts.tip),
-                checkpoint=_shown(checkpoint.planned or checkpoint.committed),
+                sink=batch_text(found.facts.tip),
+                checkpoint=batch_text(checkpoint.planned or checkpoint.committed),
             )
 
     # --- of each store ------------------------------------------------------------------------------------------------
@@ -242,7 +242,3 @@ def undone_on_failure(undo: Callable[[], object]) -> Iterator[None]:
         failed.callback(quietly)
         yield
         failed.pop_all()
-
-
-def _shown(tip: Tip | None) -> str:
-    return f"batch {tip.batch}" if tip else "no batch"

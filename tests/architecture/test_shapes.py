@@ -6,6 +6,7 @@ import ast
 import builtins
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -354,3 +355,30 @@ def test_a_class_name_means_one_thing() -> None:
         for node in defining.classes():
             places.setdefault(node.name, []).append(f"{defining.path}:{node.lineno}")
     assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
+def test_a_helper_has_one_home() -> None:
+    """Two modules that define the same private function share it instead, from the nearest room below both."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for defining in modules():
+        for node in defining.tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("_"):
+                places.setdefault((node.name, _meaning(node)), []).append(f"{defining.path}:{node.lineno}")
+    assert not {name: found for (name, _), found in places.items() if len(found) > 1}
+
+
+def _meaning(function: ast.FunctionDef) -> str:
+    """Arguments and body, without docstring and annotations."""
+    body = function.body[1:] if docstring_of(function) else function.body
+    return "\n".join([*(argument.arg for argument in function.args.args), *map(ast.unparse, body)])
+
+
+MOST_FILES = 20
+
+
+def test_a_folder_holds_few_files() -> None:
+    """Besides ``__init__``: more than that and prefixes begin to do a folder's work."""
+    counts = Counter(
+        defining.path.rpartition("/")[0] for defining in modules() if not defining.path.endswith("__init__.py")
+    )
+    assert not {folder: count for folder, count in counts.items() if count > MOST_FILES}

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from ds_dagster.catalog.entity import RawRecord
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.cli.output import clock, emit_json, json_option, note, project_option, settings_of, table
+from ds_dagster.cli.output import clock, emit_json, json_option, note, parsed, project_option, settings_of, table
 from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
@@ -125,20 +125,11 @@ def _show(record: RawRecord, key_type: DataType | None, value_type: DataType | N
                 "partition": record.partition,
                 "position": record.position,
                 "timestamp": record.timestamp_millis,
-                "key": None if key == MISSING else _parsed(key),
-                "value": None if value == MISSING else _parsed(value),
+                "key": None if key == MISSING else parsed(key),
+                "value": None if value == MISSING else parsed(value),
             }
         )
     )
-
-
-def _parsed(text: str) -> object:
-    import json
-
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _print_rows(project: LoadedProject, relation: Relation, limit: int | None, as_json: bool) -> int:

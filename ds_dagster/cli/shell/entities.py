@@ -12,6 +12,7 @@ from ds_dagster.catalog.entity_operations import EntityDescription, EntityOperat
 from ds_dagster.catalog.properties.spec import property_index
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.store import StoreDefinition
+from ds_dagster.cli.output import parsed
 from ds_dagster.cli.shell.session import Executor, Session
 from ds_dagster.errors import DsError, ProjectError, error
 from ds_dagster.project.load import LoadedProject
@@ -118,7 +119,7 @@ def print_entity(session: Session, statement: PrintEntity) -> None:
         if not operations.follows:
             for record in operations.sample(path, statement.limit or ROWS_SHOWN):
                 text = (record.value or b"null").decode()
-                session.output.line({"kind": "ROW", "value": _parsed(text)}, text)
+                session.output.line({"kind": "ROW", "value": parsed(text)}, text)
             return
         described_by = next(iter(_standing_on(session.project(), store, operations, path)), None)
     with until_interrupted():
@@ -146,19 +147,10 @@ def _show(session: Session, store: StoreDefinition, record: RawRecord, relation:
         "partition": record.partition,
         "position": record.position,
         "timestamp": record.timestamp_millis,
-        "key": None if key == MISSING else _parsed(key),
-        "value": None if value == MISSING else _parsed(value),
+        "key": None if key == MISSING else parsed(key),
+        "value": None if value == MISSING else parsed(value),
     }
     session.output.line(row, f"{key} | {value}")
-
-
-def _parsed(text: str) -> object:
-    import json
-
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def entity_plan(store: StoreDefinition, name: str, properties: Sequence[Property]) -> EntityPlan:

@@ -18,7 +18,7 @@ from ds_dagster.plan.checks.joins import check_time, check_updates, check_weight
 from ds_dagster.plan.expressions.binder import ExpressionBinder, column
 from ds_dagster.plan.expressions.calls import Aggregates, aggregate_name
 from ds_dagster.plan.expressions.field_names import column_of, is_total_key, own_field, total_key
-from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.expressions.printing import expression_text, identity_text
 from ds_dagster.plan.joins.window import WindowJoin, window_bounds
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.delta import DeltaAggregate
@@ -128,7 +128,7 @@ class Grouping:
         """Each row once per set, grouped by the set's number too; GROUPING finds its meaning from here on."""
         self.below = sets.expanded(self.below)
         self.group.append(sets.key)
-        self._by_text[_text(column(sets.name))] = sets.key
+        self._by_text[identity_text(column(sets.name))] = sets.key
         written = self.tree.args["group"].expressions
         having = self.tree.args.get("having")
         for call in calls_of_grouping([*self.tree.expressions, *([having] if having is not None else [])]):
@@ -148,7 +148,7 @@ class Grouping:
             raise binder.refuse("GROUP_BY_CONSTANT", item, expression=binder.shown(item))
         if not is_hashable(bound.type):
             raise binder.refuse("GROUP_BY_NESTED", item, name=binder.shown(item), type=bound.type)
-        text = _text(bound.tree)
+        text = identity_text(bound.tree)
         if text not in self._by_text:
             partly = None if self.sets is None else self.sets.partly(place, bound)
             is_column = isinstance(bound.tree, exp.Column) and partly is None
@@ -194,7 +194,7 @@ class Grouping:
                 isinstance(node, exp.Column) and node.name in passed
             ):
                 continue
-            found = self._by_text.get(_text(node)) if type(node) in kinds else None
+            found = self._by_text.get(identity_text(node)) if type(node) in kinds else None
             if found is None and isinstance(node, exp.Column):
                 place = self.scope.place(node) if node.this.meta else span
                 raise error("COLUMN_NOT_GROUPED", span=place, name=column_of(node.name))
@@ -297,7 +297,3 @@ def _is_constant(expression: BoundExpression) -> bool:
     while isinstance(tree, exp.Paren | exp.Neg | exp.Cast):
         tree = tree.this
     return isinstance(tree, exp.Literal | exp.Boolean) and not expression.nullable
-
-
-def _text(node: exp.Expression) -> str:
-    return expression_text(node, str, strict=True)

@@ -16,7 +16,7 @@ from ds_dagster.plan.binding.running import RunningCalls, is_running
 from ds_dagster.plan.checks.joins import check_weights
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column
 from ds_dagster.plan.expressions.field_names import alias_of
-from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.expressions.printing import identity_text
 from ds_dagster.plan.nodes.node import BoundExpression, Node
 from ds_dagster.plan.nodes.rank import OrderTerm, RankFunction, TopN
 from ds_dagster.plan.nodes.rows import Filter
@@ -182,7 +182,7 @@ class OverClauses:
 
 def _meaning(window: Ordered) -> tuple[object, ...]:
     def text(expression: BoundExpression) -> str:
-        return expression_text(expression.tree, str, strict=True)
+        return identity_text(expression.tree)
 
     order = [(text(term.expression), term.descending, term.nulls_first) for term in window.order]
     return window.function, [text(part) for part in window.partition], order

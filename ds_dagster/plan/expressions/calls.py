@@ -28,7 +28,7 @@ from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, conjunction, widened
 from ds_dagster.plan.expressions.constants import checked
-from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.expressions.printing import expression_text, identity_text
 from ds_dagster.plan.expressions.record_fields import FIELDS, ORDER_FIELD
 from ds_dagster.plan.expressions.user_calls import bind_user_call, user_names
 from ds_dagster.plan.nodes.aggregate import AggregateCall, AggregateFunction
@@ -101,7 +101,7 @@ class Aggregates:
         parts = [
             function,
             str(distinct),
-            *(expression_text(e.tree, str, strict=True) if e else "*" for e in (argument, condition, order)),
+            *(identity_text(e.tree) if e else "*" for e in (argument, condition, order)),
         ]
         key = "|".join(parts)
         if key not in self.calls:

@@ -65,6 +65,11 @@ def expression_text(node: exp.Expression, column: ColumnText, *, strict: bool = 
     return Printing(column, strict).text(node)
 
 
+def identity_text(node: exp.Expression) -> str:
+    """Text that two bound expressions share only if they are the same; columns have their internal names."""
+    return expression_text(node, str, strict=True)
+
+
 def _column(node: exp.Expression, printing: Printing) -> str:
     table = node.args.get("table")
     if isinstance(node.this, exp.Star):

@@ -22,7 +22,7 @@ from ds_dagster.plan.binding.sources import Naming
 from ds_dagster.plan.checks.joins import check_weights
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, widened
 from ds_dagster.plan.expressions.field_names import field_name
-from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.expressions.printing import identity_text
 from ds_dagster.plan.nodes.delta import DeltaJoin, DeltaJoinKind, Unweigh, appends_only
 from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
 from ds_dagster.plan.nodes.rows import Project
@@ -87,7 +87,7 @@ class SemiJoinBinder:
         self.scope = scope
         self.inner = inner
         self.binder = ExpressionBinder(scope, "WHERE")
-        self.not_null = {_text(part) for part in map(_known, beside) if part is not None}
+        self.not_null = {identity_text(part) for part in map(_known, beside) if part is not None}
 
     def join(self, tree: exp.Expression, node: Node) -> Node:
         """The rows of a node for which one such condition holds.
@@ -146,8 +146,8 @@ class SemiJoinBinder:
             self._check_count(inner, len(columns))
             return BoundExpression(column(columns[0].field), columns[0].type, columns[0].nullable)
         bound = ExpressionBinder(scope, "the SELECT list").expression(inner)
-        known = {_text(part) for part in map(_known, rest) if part is not None}
-        return BoundExpression(bound.tree, bound.type, bound.nullable and _text(inner) not in known)
+        known = {identity_text(part) for part in map(_known, rest) if part is not None}
+        return BoundExpression(bound.tree, bound.type, bound.nullable and identity_text(inner) not in known)
 
     def _split(
         self, tree: exp.Select, scope: Scope
@@ -194,7 +194,7 @@ class SemiJoinBinder:
     def _check_nulls(self, test: exp.In, keys: Keys) -> None:
         assert keys.value is not None
         outer = keys.pairs[0][0]
-        if (outer.nullable and _text(test.this) not in self.not_null) or keys.value.nullable:
+        if (outer.nullable and identity_text(test.this) not in self.not_null) or keys.value.nullable:
             raise self.binder.refuse("NOT_IN_NULLABLE", test)
 
     def _joined(self, node: Node, keys: Keys, kind: DeltaJoinKind, span: Span) -> Node:
@@ -250,7 +250,3 @@ def _known(tree: exp.Expression) -> exp.Expression | None:
         found = tree.this.this
         return found if isinstance(found, exp.Expression) else None
     return None
-
-
-def _text(tree: exp.Expression) -> str:
-    return expression_text(tree, str, strict=True)

@@ -19,7 +19,7 @@ from ds_dagster.plan.binding.scope import Scope
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column
 from ds_dagster.plan.expressions.calls import AGGREGATES
 from ds_dagster.plan.expressions.field_names import own_field
-from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.expressions.printing import identity_text
 from ds_dagster.plan.nodes.match import MatchFunction, MatchValue
 from ds_dagster.plan.nodes.node import BoundExpression
 
@@ -54,7 +54,7 @@ class MatchValues:
         offset: int = 0,
     ) -> Typed:
         """A reference to the value with that meaning, new or known."""
-        text = "*" if argument is None else expression_text(argument.tree, str, strict=True)
+        text = "*" if argument is None else identity_text(argument.tree)
         key = (function, variable, text, str(type_), offset)
         if key not in self.found:
             name = own_field(self.alias, f"{function.lower()}{len(self.found) + 1}")

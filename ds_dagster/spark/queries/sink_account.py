@@ -15,7 +15,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 
 from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
-from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip, decide
+from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip, batch_text, decide
 from ds_dagster.errors import error
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.gateway import package
@@ -87,7 +87,7 @@ class Account:
         facts = SinkFacts(tip, identity.version if tip else None, exists=not self._is_other(write.entity))
         answer = decide(self.tip, facts, identity.version)
         if answer.condition:
-            raise error(answer.condition, table=write.entity, sink=_shown(tip), checkpoint=_end(self.tip))
+            raise error(answer.condition, table=write.entity, sink=batch_text(tip), checkpoint=_end(self.tip))
         if write.transactional:
             settled["replay.epoch"] = str(answer.skip.batch if answer.skip else NO_REPLAY)
         return settled
@@ -130,9 +130,5 @@ def _open_transaction(session: SparkSession, options: Mapping[str, str], entitie
     return cast("Mapping[str, Any] | None", json.loads(found))
 
 
-def _shown(tip: Tip | None) -> str:
-    return f"batch {tip.batch}" if tip else "no batch"
-
-
 def _end(tip: CheckpointTip) -> str:
-    return _shown(tip.planned or tip.committed)
+    return batch_text(tip.planned or tip.committed)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawR
 from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.errors import DsError, error
 from ds_dagster.stores.databricks.connection import CONTROL_SECONDS, WorkspaceAddress, table_of
+from ds_dagster.stores.probing import probed
 
 INFORMATION = "information_schema"
 
@@ -29,13 +29,9 @@ class DatabricksAdmin:
 
     def probe(self) -> ProbeResult:
         """Does the warehouse answer, may we log in. One that sleeps does not answer in time."""
-        began = time.monotonic()
-        statement = exp.select(exp.alias_(exp.CurrentUser(), "name"))
-        try:
-            rows = self.address.rows(statement, "log in", seconds=CONTROL_SECONDS)
-        except DsError as problem:
-            return ProbeResult(False, problem.message, _since(began), problem.hint)
-        return ProbeResult(True, f"{rows[0].name} at {self.address.shown}", _since(began))
+        user = exp.select(exp.alias_(exp.CurrentUser(), "name"))
+        shown = self.address.shown
+        return probed(lambda: f"{self.address.rows(user, 'log in', seconds=CONTROL_SECONDS)[0].name} at {shown}")
 
     def describe(self, entity: str) -> EntityFacts | None:
         """A table by ``catalog.schema.table``; its size are its rows."""
@@ -95,7 +91,3 @@ class DatabricksAdmin:
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-def _since(began: float) -> int:
-    return int((time.monotonic() - began) * 1000)

@@ -26,6 +26,7 @@ from ds_dagster.stores.entity_common import (
     shown_path,
     type_of,
 )
+from ds_dagster.stores.identifiers import quoted
 
 INFORMATION, SYSTEM = "information_schema", "system"
 SHAPE = '"catalog"."schema"."table"'
@@ -73,7 +74,7 @@ class DatabricksEntities(TableOperations):
         """A schema; tables come from queries."""
         if len(path) != SCHEMA:
             raise self.table_without_columns() if len(path) == TABLE else path_invalid(self.store, path, SHAPE)
-        made = exp.Create(this=exp.Table(db=_name(path[1]), catalog=_name(path[0])), kind="SCHEMA")
+        made = exp.Create(this=exp.Table(db=quoted(path[1]), catalog=quoted(path[0])), kind="SCHEMA")
         try:
             self._rows(made, path, f"create {shown_path(path)}")
         except DsError as problem:
@@ -84,7 +85,7 @@ class DatabricksEntities(TableOperations):
     def drop(self, path: EntityPath) -> None:
         """A table, or a schema that holds nothing. Files of an external table stay where they are."""
         if len(path) == SCHEMA:
-            schema = exp.Drop(tables=[exp.Table(db=_name(path[1]), catalog=_name(path[0]))], kind="SCHEMA")
+            schema = exp.Drop(tables=[exp.Table(db=quoted(path[1]), catalog=quoted(path[0]))], kind="SCHEMA")
             try:
                 self._rows(schema, path, f"drop {shown_path(path)}")
             except DsError as problem:
@@ -101,7 +102,7 @@ class DatabricksEntities(TableOperations):
         columns = {column.name: column for column in found.columns}
         values = row_values(path, record, list(columns))
         made = exp.select(*(_value(columns[name], value) for name, value in values.items()))
-        target = exp.Schema(this=table_of(path), expressions=[_name(name) for name in values])
+        target = exp.Schema(this=table_of(path), expressions=[quoted(name) for name in values])
         try:
             self._rows(exp.Insert(this=target, expression=made), path, f"insert into {shown_path(path)}")
         except DsError as problem:
@@ -153,10 +154,6 @@ def _below(statement: exp.Select, path: EntityPath) -> exp.Select:
     for column, part in zip(LEVELS, path, strict=False):
         statement = statement.where(exp.EQ(this=exp.column(column), expression=exp.Literal.string(part)))
     return statement
-
-
-def _name(part: str) -> exp.Identifier:
-    return exp.to_identifier(part, quoted=True)
 
 
 def _value(column: EntityColumn, value: Any) -> exp.Expr:

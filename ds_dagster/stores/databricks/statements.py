@@ -18,6 +18,7 @@ from ds_dagster.catalog.io_spec import SinkIdentity, TableTarget
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.stores.databricks.connection import DIALECT, table_of
 from ds_dagster.stores.delta.tables import ROWS, STAGED
+from ds_dagster.stores.identifiers import quoted
 from ds_dagster.stores.table_sink import DELETED, PUBLISHED
 
 VOLUME = "ds_staging"
@@ -59,11 +60,11 @@ class DatabricksStatements:
 
     def put(self, epoch: int) -> str:
         """PUT of what the connector is given as a stream (a statement of the connector, not of the warehouse)."""
-        return " ".join(("PUT '__input_stream__' INTO", _text(self.file(epoch)).sql(DIALECT), "OVERWRITE"))
+        return " ".join(("PUT '__input_stream__' INTO", exp.Literal.string(self.file(epoch)).sql(DIALECT), "OVERWRITE"))
 
     def remove(self, epoch: int) -> str:
         """REMOVE of a batch's file."""
-        return " ".join(("REMOVE", _text(self.file(epoch)).sql(DIALECT)))
+        return " ".join(("REMOVE", exp.Literal.string(self.file(epoch)).sql(DIALECT)))
 
     # --- what is made -------------------------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class DatabricksStatements:
 
     def add_column(self, name: str) -> str:
         """One of :data:`ADDED_COLUMNS`, kept from now on."""
-        added = exp.ColumnDef(this=_name(name), kind=exp.DataType.build("STRING", dialect=DIALECT))
+        added = exp.ColumnDef(this=quoted(name), kind=exp.DataType.build("STRING", dialect=DIALECT))
         place = table_of((*self.schema, LEDGER))
         return exp.Alter(this=place, kind="TABLE", actions=[exp.Schema(expressions=[added])]).sql(DIALECT)
 
@@ -109,14 +110,14 @@ class DatabricksStatements:
 
     def state(self) -> str:
         """Newest version of the job in this table, newest epoch and rows of this version."""
-        mine = exp.EQ(this=exp.column("version"), expression=_number(self.identity.version))
-        batches = exp.and_(mine, exp.GTE(this=exp.column("epoch"), expression=_number(0)))
+        mine = exp.EQ(this=exp.column("version"), expression=exp.convert(self.identity.version))
+        batches = exp.and_(mine, exp.GTE(this=exp.column("epoch"), expression=exp.convert(0)))
         cases = {
             "newest": exp.Max(this=exp.column("version")),
             "epoch": exp.Max(this=_when(batches, exp.column("epoch"))),
             "total": exp.Sum(this=_when(batches, exp.column("loaded"))),
             "published": exp.Max(
-                this=_when(exp.and_(mine.copy(), exp.column("epoch").eq(_number(PUBLISHED))), exp.column("loaded"))
+                this=_when(exp.and_(mine.copy(), exp.column("epoch").eq(exp.convert(PUBLISHED))), exp.column("loaded"))
             ),
         }
         return self._ledger(*(exp.alias_(value, name) for name, value in cases.items()))
@@ -127,7 +128,7 @@ class DatabricksStatements:
             *(exp.alias_(exp.Max(this=exp.column(name)), name) for name in ("loaded", *ADDED_COLUMNS)),
         )
         mine = exp.and_(
-            exp.column("version").eq(_number(self.identity.version)), exp.column("epoch").eq(_number(epoch))
+            exp.column("version").eq(exp.convert(self.identity.version)), exp.column("epoch").eq(exp.convert(epoch))
         )
         return found.where(mine).sql(DIALECT)
 
@@ -145,13 +146,13 @@ class DatabricksStatements:
         """The batch is loaded; None: it is not one of the source."""
         values = exp.Tuple(
             expressions=[
-                _text(self.identity.job),
-                _text(self.target.path[-1]),
-                _number(self.identity.version),
-                _number(epoch),
-                _number(loaded),
-                _text(batch.offsets if batch else ""),
-                _text(batch.ends if batch else ""),
+                exp.Literal.string(self.identity.job),
+                exp.Literal.string(self.target.path[-1]),
+                exp.convert(self.identity.version),
+                exp.convert(epoch),
+                exp.convert(loaded),
+                exp.Literal.string(batch.offsets if batch else ""),
+                exp.Literal.string(batch.ends if batch else ""),
             ]
         )
         return exp.insert(
@@ -164,14 +165,14 @@ class DatabricksStatements:
         """COPY INTO: the rows of a batch's file, once."""
         made = sqlglot.parse_one("COPY INTO t FROM 'f' FILEFORMAT = PARQUET", dialect=DIALECT)
         made.set("this", table_of(self.written))
-        made.set("files", [_text(self.file(epoch))])
+        made.set("files", [exp.Literal.string(self.file(epoch))])
         return made.sql(DIALECT)
 
     def overwrite(self, epoch: int) -> str:
         """The rows of a batch instead of those a version before has loaded; its deletes have nothing to delete."""
         rows = self._staged_rows(epoch, only_live=self.target.mode == "upsert")
         return exp.Insert(
-            this=exp.Schema(this=table_of(self.written), expressions=[_name(c.name) for c in self.target.columns]),
+            this=exp.Schema(this=table_of(self.written), expressions=[quoted(c.name) for c in self.target.columns]),
             expression=rows,
             overwrite=True,
         ).sql(DIALECT)
@@ -179,7 +180,7 @@ class DatabricksStatements:
     def merge(self, epoch: int) -> str:
         """Upserts and deletes by key; NULL is a key like any other."""
         names = [column.name for column in self.target.columns]
-        deleted = exp.column(_name(DELETED), table=STAGED)
+        deleted = exp.column(quoted(DELETED), table=STAGED)
         same = exp.and_(
             *(
                 exp.NullSafeEQ(this=_column(name, ROWS), expression=_column(name, STAGED))
@@ -190,7 +191,7 @@ class DatabricksStatements:
             expressions=[exp.EQ(this=_column(name, ROWS), expression=_column(name, STAGED)) for name in names]
         )
         insert = exp.Insert(
-            this=exp.Tuple(expressions=[exp.column(_name(name)) for name in names]),
+            this=exp.Tuple(expressions=[exp.column(quoted(name)) for name in names]),
             expression=exp.Tuple(expressions=[_column(name, STAGED) for name in names]),
         )
         whens = [
@@ -213,11 +214,11 @@ class DatabricksStatements:
         return table_of(self.target.path)
 
     def _file(self, epoch: int) -> exp.Table:
-        return exp.Table(this=exp.to_identifier(self.file(epoch), quoted=True), db=exp.to_identifier("parquet"))
+        return exp.Table(this=quoted(self.file(epoch)), db=exp.to_identifier("parquet"))
 
     def _staged_rows(self, epoch: int, *, only_live: bool) -> exp.Select:
         rows = exp.select(*(_column(column.name) for column in self.target.columns)).from_(self._file(epoch))
-        return rows.where(exp.not_(exp.column(_name(DELETED)))) if only_live else rows
+        return rows.where(exp.not_(exp.column(quoted(DELETED)))) if only_live else rows
 
     def _ledger_select(self, *columns: exp.Expr) -> exp.Select:
         condition = exp.and_(exp.column("job").eq(self.identity.job), exp.column("target").eq(self.target.path[-1]))
@@ -231,7 +232,7 @@ def _create(name: Sequence[str], columns: Sequence[tuple[str, str, bool]]) -> st
     """CREATE TABLE IF NOT EXISTS with (name, type, NOT NULL) of each column."""
     definitions = [
         exp.ColumnDef(
-            this=_name(column),
+            this=quoted(column),
             kind=exp.DataType.build(type_, dialect=DIALECT),
             constraints=[exp.ColumnConstraint(kind=exp.NotNullColumnConstraint())] if required else [],
         )
@@ -245,17 +246,5 @@ def _when(condition: exp.Expr, value: exp.Expr) -> exp.Case:
     return exp.case().when(condition.copy(), value)
 
 
-def _name(name: str) -> exp.Identifier:
-    return exp.to_identifier(name, quoted=True)
-
-
 def _column(name: str, table: str | None = None) -> exp.Column:
-    return exp.column(_name(name), table=table)
-
-
-def _text(text: str) -> exp.Literal:
-    return exp.Literal.string(text)
-
-
-def _number(number: int) -> exp.Expr:
-    return exp.convert(number)
+    return exp.column(quoted(name), table=table)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -12,8 +11,9 @@ from typing import Any, TypeVar
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
-from ds_dagster.errors import DsError, error
+from ds_dagster.errors import error
 from ds_dagster.stores.delta.connection import CONTROL_LIMITS, LakeAddress
+from ds_dagster.stores.probing import probed
 
 R = TypeVar("R")
 DEPTH = 3
@@ -32,12 +32,7 @@ class DeltaAdmin:
 
     def probe(self) -> ProbeResult:
         """Does it answer, may we look into it. A folder that is not there yet is made by the first load."""
-        began = time.monotonic()
-        try:
-            count = len(self._guarded(lambda: self._folders("")))
-        except DsError as problem:
-            return ProbeResult(False, problem.message, _since(began), problem.hint)
-        return ProbeResult(True, f"{count} folders at {self.address.url}", _since(began))
+        return probed(lambda: f"{len(self._guarded(lambda: self._folders('')))} folders at {self.address.url}")
 
     def describe(self, entity: str) -> EntityFacts | None:
         """A table by its folder below the store's; its size are the rows its log counts."""
@@ -98,7 +93,3 @@ class DeltaAdmin:
 def _facts(entity: str, table: Any) -> EntityFacts:
     settings = {name: str(value) for name, value in table.metadata().configuration.items()}
     return EntityFacts(entity, settings=MappingProxyType(settings), size=int(table.count()))
-
-
-def _since(began: float) -> int:
-    return int((time.monotonic() - began) * 1000)

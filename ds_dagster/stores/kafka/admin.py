@@ -19,6 +19,7 @@ from ds_dagster.stores.kafka import faults as kafka_faults
 from ds_dagster.stores.kafka import lag as kafka_lag
 from ds_dagster.stores.kafka.kind import ENTITY_RULE
 from ds_dagster.stores.kafka.marker import read_marker
+from ds_dagster.stores.probing import probed
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
@@ -69,12 +70,7 @@ class KafkaAdmin:
 
     def probe(self) -> ProbeResult:
         """Does it answer, may we log in."""
-        began = time.monotonic()
-        try:
-            brokers = len(self._metadata().brokers)
-        except DsError as problem:
-            return ProbeResult(False, problem.message, int((time.monotonic() - began) * 1000), problem.hint)
-        return ProbeResult(True, f"{brokers} brokers at {self.address}", int((time.monotonic() - began) * 1000))
+        return probed(lambda: f"{len(self._metadata().brokers)} brokers at {self.address}")
 
     def skew(self, entities: Sequence[str]) -> ClockSkew | None:
         """See ``catalog.skew.TellsTime``."""

@@ -14,6 +14,7 @@ from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.reading.skew import ClockSkew
 from ds_dagster.errors import DsError, error
 from ds_dagster.kinesis_aggregates import open_aggregate
+from ds_dagster.stores.probing import probed
 
 SHARDS, MODE, RETENTION = "topic.shards", "kinesis.stream.mode", "kinesis.stream.retention.hours"
 ON_DEMAND, PROVISIONED, DEFAULT_HOURS = "on_demand", "provisioned", 24
@@ -56,12 +57,12 @@ class KinesisAdmin:
 
     def probe(self) -> ProbeResult:
         """Does it answer, may we log in."""
-        began = time.monotonic()
-        try:
+
+        def attempt() -> str:
             self._call("list streams", "list_streams", Limit=1)
-        except DsError as problem:
-            return ProbeResult(False, problem.message, int((time.monotonic() - began) * 1000), problem.hint)
-        return ProbeResult(True, f"Kinesis at {self.address}", int((time.monotonic() - began) * 1000))
+            return f"Kinesis at {self.address}"
+
+        return probed(attempt)
 
     def skew(self, entities: Sequence[str]) -> ClockSkew | None:  # noqa: ARG002, Kinesis stamps all of them
         """See ``catalog.skew.TellsTime``: by the header ``Date`` of an answer, which is cut to seconds."""

@@ -4,16 +4,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
-from ds_dagster.errors import DsError, error
+from ds_dagster.errors import error
 from ds_dagster.stores.postgres.connection import CONTROL_MILLIS, PostgresAddress, primary_text
 from ds_dagster.stores.postgres.tables import LEDGER
+from ds_dagster.stores.probing import probed
 
 TABLES_QUERY = """
     SELECT n.nspname || '.' || c.relname, greatest(c.reltuples, 0)::bigint
@@ -42,14 +42,8 @@ class PostgresAdmin:
 
     def probe(self) -> ProbeResult:
         """Does it answer, may we log in."""
-        began = time.monotonic()
-        try:
-            rows = self._query("SELECT current_setting('server_version')", {})
-        except DsError as problem:
-            return ProbeResult(False, problem.message, int((time.monotonic() - began) * 1000), problem.hint)
-        return ProbeResult(
-            True, f"Postgres {rows[0][0]} at {self.address.shown}", int((time.monotonic() - began) * 1000)
-        )
+        version = "SELECT current_setting('server_version')"
+        return probed(lambda: f"Postgres {self._query(version, {})[0][0]} at {self.address.shown}")
 
     def describe(self, entity: str) -> EntityFacts | None:
         """A table by ``schema.table``; its size is the server's estimate."""

@@ -12,6 +12,7 @@ from ds_dagster.catalog.properties.tables import CHANGED_AT, RETENTION
 from ds_dagster.catalog.reading.tables import VIEW
 from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.errors import DsError, error
+from ds_dagster.stores.identifiers import quoted
 from ds_dagster.stores.lookup_rows import counting, quoted_column, selection
 from ds_dagster.stores.postgres.admin import PostgresAdmin
 from ds_dagster.stores.postgres.connection import PostgresAddress, primary_text
@@ -92,7 +93,7 @@ def _shown(name: str, type_: str) -> exp.Expr:
 
 
 def _select(path: tuple[str, ...], shown: Sequence[exp.Expr], wanted: Wanted, retention: int) -> str:
-    names: list[exp.Identifier | None] = [exp.to_identifier(part, quoted=True) for part in path]
+    names: list[exp.Identifier | None] = [quoted(part) for part in path]
     catalog, db, this = (None, None, *names)[-3:]
     made = selection(shown, exp.Table(this=this, db=db, catalog=catalog), wanted)
     if retention:

@@ -12,9 +12,9 @@ from typing import Any
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
-from ds_dagster.errors import DsError
 from ds_dagster.files.address import FileFacts, FilesAddress, FileStore
 from ds_dagster.files.rows import Family, FileFormat, read_rows
+from ds_dagster.stores.probing import probed
 
 LOOK_SECONDS = 1.0
 FORMATS: Mapping[str, str] = MappingProxyType(
@@ -35,13 +35,12 @@ class S3Admin:
 
     def probe(self) -> ProbeResult:
         """Does it answer, may we look into it."""
-        began = time.monotonic()
-        try:
+
+        def attempt() -> str:
             self.store.check_root()
-            count = len(self.store.folders(self.address.root))
-        except DsError as problem:
-            return ProbeResult(False, problem.message, _since(began), problem.hint)
-        return ProbeResult(True, f"{count} folders at {self.address.url}", _since(began))
+            return f"{len(self.store.folders(self.address.root))} folders at {self.address.url}"
+
+        return probed(attempt)
 
     def describe(self, entity: str) -> EntityFacts | None:
         """A folder with files, None without any; its settings are how many files and bytes there are, and the newest
@@ -154,7 +153,3 @@ def _wait(stopped: Callable[[], bool]) -> None:
     until = time.monotonic() + LOOK_SECONDS
     while not stopped() and time.monotonic() < until:
         time.sleep(0.05)
-
-
-def _since(began: float) -> int:
-    return int((time.monotonic() - began) * 1000)

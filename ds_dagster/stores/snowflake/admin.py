@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,10 +13,12 @@ from sqlglot import exp
 
 from ds_dagster.catalog.entity import EntityFacts, EntityPlan, ProbeResult, RawRecord
 from ds_dagster.catalog.entity_operations import EntityOperations
-from ds_dagster.errors import DsError, error
+from ds_dagster.errors import error
+from ds_dagster.stores.identifiers import quoted
+from ds_dagster.stores.probing import probed
 from ds_dagster.stores.snowflake.connection import CONTROL_SECONDS, SnowflakeAddress, driver
-from ds_dagster.stores.snowflake.names import identifier, shown_path, split_path
-from ds_dagster.stores.snowflake.statements import DIALECT
+from ds_dagster.stores.snowflake.names import shown_path, split_path
+from ds_dagster.stores.snowflake.statements import DIALECT, printed
 from ds_dagster.stores.snowflake.tables import is_ours
 
 OWN_SCHEMAS = ("INFORMATION_SCHEMA",)
@@ -40,14 +41,13 @@ class SnowflakeAdmin:
 
     def probe(self) -> ProbeResult:
         """Does it answer, may we log in with that role, may the role use the warehouse."""
-        began = time.monotonic()
-        try:
+
+        def attempt() -> str:
             version = self._query("SELECT CURRENT_VERSION() AS VERSION")[0]["version"]
             self._check_warehouse()
-        except DsError as problem:
-            return ProbeResult(False, problem.message, int((time.monotonic() - began) * 1000), problem.hint)
-        message = f"Snowflake {version} at {self.address.shown}"
-        return ProbeResult(True, message, int((time.monotonic() - began) * 1000))
+            return f"Snowflake {version} at {self.address.shown}"
+
+        return probed(attempt)
 
     def describe(self, entity: str) -> EntityFacts | None:
         """A table by ``database.schema.table`` as Snowflake's SQL writes it; its size is what Snowflake keeps count
@@ -55,7 +55,7 @@ class SnowflakeAdmin:
         path = split_path(entity)
         if len(path) != PATH_PARTS:
             return None
-        place = exp.Table(this=identifier(path[1]), db=identifier(path[0]))
+        place = exp.Table(this=quoted(path[1]), db=quoted(path[0]))
         shown = exp.Show(this="OBJECTS", like=exp.Literal.string(path[2]), scope=place, scope_kind="SCHEMA")
         found = self._tables(shown)
         return next((facts for facts in found if facts.name == shown_path(path)), None)
@@ -124,7 +124,7 @@ class SnowflakeAdmin:
             UserError: STORE_WAREHOUSE_MISSING.
         """
         wanted = split_path(self.address.warehouse)[-1]
-        found = self._query(_print(exp.Show(this="WAREHOUSES", like=exp.Literal.string(wanted))))
+        found = self._query(printed(exp.Show(this="WAREHOUSES", like=exp.Literal.string(wanted))))
         if wanted not in {row["name"] for row in found}:
             raise error(
                 "STORE_WAREHOUSE_MISSING",
@@ -134,7 +134,7 @@ class SnowflakeAdmin:
             )
 
     def _tables(self, show: exp.Expr) -> list[EntityFacts]:
-        rows = [row for row in self._query(_print(show)) if row["kind"] == "TABLE"]
+        rows = [row for row in self._query(printed(show)) if row["kind"] == "TABLE"]
         return [
             EntityFacts(shown_path((row["database_name"], row["schema_name"], row["name"])), size=int(row["rows"] or 0))
             for row in rows
@@ -154,7 +154,3 @@ class SnowflakeAdmin:
             failure = self.address.failure(problem, "look at its tables")
             self.close()
             raise failure from None
-
-
-def _print(tree: exp.Expr) -> str:
-    return tree.sql(dialect=DIALECT)

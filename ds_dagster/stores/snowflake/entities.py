@@ -29,7 +29,8 @@ from ds_dagster.stores.entity_common import (
     shown_path,
     type_of,
 )
-from ds_dagster.stores.snowflake.names import column_name, identifier, split_path, table
+from ds_dagster.stores.identifiers import quoted
+from ds_dagster.stores.snowflake.names import column_name, split_path, table
 from ds_dagster.stores.snowflake.statements import DIALECT
 from ds_dagster.stores.snowflake.tables import is_ours
 
@@ -130,7 +131,7 @@ class SnowflakeEntities(TableOperations):
         columns = {column.name: column for column in found.columns}
         written = row_values(path, _folded(path, record), list(columns))
         select = exp.select(*(_value(columns[name], value) for name, value in written.items()))
-        target = exp.Schema(this=table(found.path), expressions=[identifier(name) for name in written])
+        target = exp.Schema(this=table(found.path), expressions=[quoted(name) for name in written])
         try:
             self._query(exp.Insert(this=target, expression=select))
         except DsError as problem:
@@ -143,7 +144,7 @@ class SnowflakeEntities(TableOperations):
         """Some rows."""
         found = self._existing(self._table_place(path))
         names = [column.name for column in found.columns]
-        columns = [exp.alias_(exp.Column(this=identifier(name)), f"c{i}") for i, name in enumerate(names)]
+        columns = [exp.alias_(exp.Column(this=quoted(name)), f"c{i}") for i, name in enumerate(names)]
         rows = self._query(exp.select(*columns).from_(table(found.path)).limit(limit))
         return [row_record(dict(zip(names, row.values(), strict=True))) for row in rows]
 
@@ -184,8 +185,8 @@ class SnowflakeEntities(TableOperations):
 def _level(place: EntityPath) -> exp.Table:
     """``"DATABASE"`` or ``"DATABASE"."SCHEMA"``."""
     if len(place) == DATABASE:
-        return exp.Table(this=identifier(place[0]))
-    return exp.Table(this=identifier(place[1]), db=identifier(place[0]))
+        return exp.Table(this=quoted(place[0]))
+    return exp.Table(this=quoted(place[1]), db=quoted(place[0]))
 
 
 def _is_own(name: str, depth: int) -> bool:

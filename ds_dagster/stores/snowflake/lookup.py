@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
+from ds_dagster.stores.identifiers import quoted
 from ds_dagster.stores.lookup_rows import as_batches, asked, counting, selection
 from ds_dagster.stores.snowflake.admin import SnowflakeAdmin
-from ds_dagster.stores.snowflake.names import column_name, identifier, shown_path, table
+from ds_dagster.stores.snowflake.names import column_name, shown_path, table
 from ds_dagster.stores.snowflake.statements import DIALECT
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted
 
 
 def _column(name: str) -> exp.Expression:
-    return exp.column(identifier(column_name(name)))
+    return exp.column(quoted(column_name(name)))
 
 
 def _rows(

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.errors import error
+from ds_dagster.stores.identifiers import quoted
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
@@ -64,15 +65,10 @@ def check_columns(relation: Relation, store: str) -> None:
         seen[stored] = column.name
 
 
-def identifier(name: str) -> exp.Identifier:
-    """A name to the letter."""
-    return exp.to_identifier(name, quoted=True)
-
-
 def table(path: Sequence[str], alias: str = "") -> exp.Table:
     """``"DATABASE"."SCHEMA"."TABLE"``."""
     catalog, db, name = path
-    made = exp.Table(this=identifier(name), db=identifier(db), catalog=identifier(catalog))
+    made = exp.Table(this=quoted(name), db=quoted(db), catalog=quoted(catalog))
     if alias:
         made.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     return made

@@ -15,7 +15,8 @@ from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import SinkIdentity, TableColumn, TableTarget
 from ds_dagster.catalog.ledger import Tip
-from ds_dagster.stores.snowflake.names import column_name, identifier, table
+from ds_dagster.stores.identifiers import quoted
+from ds_dagster.stores.snowflake.names import column_name, table
 from ds_dagster.stores.snowflake.tables import Names, goes_direct
 from ds_dagster.stores.table_sink import PUBLISHED
 
@@ -49,54 +50,54 @@ class SnowflakeStatements:
         self.names = Names.of(target.path[-1], identity)
         self.direct = goes_direct(target)
         self.written = self.names.new if target.refresh == "full" else self.names.target
-        self._columns = [identifier(column_name(column.name)) for column in target.columns]
+        self._columns = [quoted(column_name(column.name)) for column in target.columns]
 
     # --- where -------------------------------------------------------------------------------------------------------
 
     def use_database(self) -> str:
         """USE DATABASE; fails when there is none or it may not be used."""
-        return _print(exp.Use(kind=exp.var("DATABASE"), this=exp.Table(this=identifier(self.target.path[0]))))
+        return printed(exp.Use(kind=exp.var("DATABASE"), this=exp.Table(this=quoted(self.target.path[0]))))
 
     def use_schema(self) -> str:
         """USE SCHEMA, likewise."""
         database, schema, _ = self.target.path
-        place = exp.Table(this=identifier(schema), db=identifier(database))
-        return _print(exp.Use(kind=exp.var("SCHEMA"), this=place))
+        place = exp.Table(this=quoted(schema), db=quoted(database))
+        return printed(exp.Use(kind=exp.var("SCHEMA"), this=place))
 
     def show_objects(self) -> str:
         """Tables and views whose names begin like the target's (as a pattern, so there may be others)."""
         database, schema, _ = self.target.path
-        place = exp.Table(this=identifier(schema), db=identifier(database))
+        place = exp.Table(this=quoted(schema), db=quoted(database))
         pattern = exp.Literal.string(self.names.pattern)
-        return _print(exp.Show(this="OBJECTS", like=pattern, scope=place, scope_kind="SCHEMA"))
+        return printed(exp.Show(this="OBJECTS", like=pattern, scope=place, scope_kind="SCHEMA"))
 
     def describe(self, name: str) -> str:
         """Columns of a table."""
-        return _print(exp.Describe(this=self._table(name), kind="TABLE"))
+        return printed(exp.Describe(this=self._table(name), kind="TABLE"))
 
     # --- what is made ------------------------------------------------------------------------------------------------
 
     def create_stage(self) -> str:
         """The stage of this session; Snowflake drops it with its files when the session ends."""
         made = sqlglot.parse_one("CREATE OR REPLACE TEMPORARY STAGE s", dialect=DIALECT)
-        made.set("this", exp.Table(this=identifier(self.names.stage)))
-        return _print(made)
+        made.set("this", exp.Table(this=quoted(self.names.stage)))
+        return printed(made)
 
     def create_ledger(self) -> tuple[str, ...]:
         """The ledger with its lock row."""
         ledger = self._table(self.names.ledger)
-        columns = [_column(identifier(name), type_, required=True) for name, type_ in LEDGER_COLUMNS.items()]
-        columns.append(_column(identifier("AT"), "TIMESTAMP_LTZ(9)", required=False))
-        columns += [_column(identifier(name), "VARCHAR", required=False) for name in ADDED_COLUMNS]
+        columns = [_column(quoted(name), type_, required=True) for name, type_ in LEDGER_COLUMNS.items()]
+        columns.append(_column(quoted("AT"), "TIMESTAMP_LTZ(9)", required=False))
+        columns += [_column(quoted(name), "VARCHAR", required=False) for name in ADDED_COLUMNS]
         count = exp.select(exp.alias_(exp.Count(this=exp.Star()), "N", quoted=True))
         locks = count.from_(ledger.copy()).where(_equals("EPOCH", LOCK)).subquery("L")
         row = exp.select(*(_literal(value) for value in ("", 0, LOCK, 0))).from_(locks).where(_equals("N", 0))
-        return _print(_create(ledger, columns, kept=True)), _print(self._into(ledger, list(LEDGER_COLUMNS), row))
+        return printed(_create(ledger, columns, kept=True)), printed(self._into(ledger, list(LEDGER_COLUMNS), row))
 
     def extend_ledger(self, name: str) -> str:
         """One of :data:`ADDED_COLUMNS`, kept from now on."""
-        added = _column(identifier(name), "VARCHAR", required=False)
-        return _print(exp.Alter(this=self._table(self.names.ledger), kind="TABLE", actions=[added]))
+        added = _column(quoted(name), "VARCHAR", required=False)
+        return printed(exp.Alter(this=self._table(self.names.ledger), kind="TABLE", actions=[added]))
 
     def create_table(self, name: str) -> str:
         """The target or the new table of a full refresh, unless it is there."""
@@ -104,22 +105,22 @@ class SnowflakeStatements:
             _column(place, column.native_type, required=not column.nullable)
             for place, column in zip(self._columns, self.target.columns, strict=True)
         ]
-        return _print(_create(self._table(name), columns, kept=True))
+        return printed(_create(self._table(name), columns, kept=True))
 
     def create_load(self) -> str:
         """The table batches go through: neutral names, JSON as text."""
         columns = [
-            _column(identifier(neutral(position)), "VARCHAR" if column.as_json else column.native_type, required=False)
+            _column(quoted(neutral(position)), "VARCHAR" if column.as_json else column.native_type, required=False)
             for position, column in enumerate(self.target.columns)
         ]
-        columns.append(_column(identifier(DELETED_COLUMN), "BOOLEAN", required=False))
+        columns.append(_column(quoted(DELETED_COLUMN), "BOOLEAN", required=False))
         made = _create(self._table(self.names.load), columns, kept=False)
         made.set("properties", exp.Properties(expressions=[exp.TransientProperty()]))
-        return _print(made)
+        return printed(made)
 
     def drop(self, name: str) -> str:
         """Drop a table of ours."""
-        return _print(exp.Drop(tables=[self._table(name)], kind="TABLE", exists=True))
+        return printed(exp.Drop(tables=[self._table(name)], kind="TABLE", exists=True))
 
     # --- ledger ------------------------------------------------------------------------------------------------------
 
@@ -127,60 +128,58 @@ class SnowflakeStatements:
         """First statement of every transaction: whoever comes second waits here, and sees what the first committed."""
         update = exp.Update(
             this=self._table(self.names.ledger),
-            expressions=[exp.EQ(this=exp.column(identifier("AT")), expression=exp.CurrentTimestamp())],
+            expressions=[exp.EQ(this=exp.column(quoted("AT")), expression=exp.CurrentTimestamp())],
         )
-        return _print(update.where(_equals("EPOCH", LOCK)))
+        return printed(update.where(_equals("EPOCH", LOCK)))
 
     def state(self) -> str:
         """Newest version of the job, newest batch of this version, rows it published; each NULL for none."""
-        epoch = exp.column(identifier("EPOCH"))
+        epoch = exp.column(quoted("EPOCH"))
         ours = _equals("VERSION", self.identity.version)
         is_batch = exp.and_(ours, exp.GTE(this=epoch, expression=exp.Literal.number(0)))
         is_publication = exp.and_(ours.copy(), _equals("EPOCH", PUBLISHED))
         values = (
-            exp.column(identifier("VERSION")),
+            exp.column(quoted("VERSION")),
             exp.Case(ifs=[exp.If(this=is_batch, true=epoch.copy())]),
-            exp.Case(ifs=[exp.If(this=is_publication, true=exp.column(identifier("LOADED")))]),
+            exp.Case(ifs=[exp.If(this=is_publication, true=exp.column(quoted("LOADED")))]),
         )
         found = exp.select(*(exp.Max(this=value) for value in values))
-        return _print(found.from_(self._table(self.names.ledger)).where(_equals("JOB", self.identity.job)))
+        return printed(found.from_(self._table(self.names.ledger)).where(_equals("JOB", self.identity.job)))
 
     def batch(self, epoch: int) -> str:
         """Offsets, their text and rows of a batch of this version."""
-        found = exp.select(*(exp.column(identifier(name)) for name in (*ADDED_COLUMNS, "LOADED")))
+        found = exp.select(*(exp.column(quoted(name)) for name in (*ADDED_COLUMNS, "LOADED")))
         mine = exp.and_(self._own_version(), _equals("EPOCH", epoch))
-        return _print(found.from_(self._table(self.names.ledger)).where(mine))
+        return printed(found.from_(self._table(self.names.ledger)).where(mine))
 
     def claim(self, epoch: int, rows: int, batch: Tip | None) -> str:
         """The ledger row of a batch; None: it is not one of the source."""
         ends = (batch.offsets, batch.ends) if batch else ("", "")
         values = [_literal(value) for value in (self.identity.job, self.identity.version, epoch, rows, *ends)]
         row = exp.select(*values, exp.CurrentTimestamp())
-        return _print(self._into(self._table(self.names.ledger), [*LEDGER_COLUMNS, *ADDED_COLUMNS, "AT"], row))
+        return printed(self._into(self._table(self.names.ledger), [*LEDGER_COLUMNS, *ADDED_COLUMNS, "AT"], row))
 
     def total(self) -> str:
         """Rows of all batches of this version."""
-        loaded = exp.func("COALESCE", exp.Sum(this=exp.column(identifier("LOADED"))), exp.Literal.number(0))
+        loaded = exp.func("COALESCE", exp.Sum(this=exp.column(quoted("LOADED"))), exp.Literal.number(0))
         found = exp.select(loaded).from_(self._table(self.names.ledger))
-        batches = exp.GTE(this=exp.column(identifier("EPOCH")), expression=exp.Literal.number(0))
-        return _print(found.where(exp.and_(self._own_version(), batches)))
+        batches = exp.GTE(this=exp.column(quoted("EPOCH")), expression=exp.Literal.number(0))
+        return printed(found.where(exp.and_(self._own_version(), batches)))
 
     def prune(self, epoch: int) -> str:
         """Forget epochs that can no longer be replayed."""
-        old = exp.Between(
-            this=exp.column(identifier("EPOCH")), low=exp.Literal.number(0), high=exp.Literal.number(epoch)
-        )
-        return _print(exp.delete(self._table(self.names.ledger)).where(exp.and_(self._own_version(), old)))
+        old = exp.Between(this=exp.column(quoted("EPOCH")), low=exp.Literal.number(0), high=exp.Literal.number(epoch))
+        return printed(exp.delete(self._table(self.names.ledger)).where(exp.and_(self._own_version(), old)))
 
     def any_batch(self) -> str:
         """One row if any job has loaded something."""
         found = exp.select(exp.Literal.number(1)).from_(self._table(self.names.ledger))
-        batches = exp.GTE(this=exp.column(identifier("EPOCH")), expression=exp.Literal.number(0))
-        return _print(found.where(batches).limit(1))
+        batches = exp.GTE(this=exp.column(quoted("EPOCH")), expression=exp.Literal.number(0))
+        return printed(found.where(batches).limit(1))
 
     def any_row(self) -> str:
         """One row if the target has any."""
-        return _print(exp.select(exp.Literal.number(1)).from_(self._table(self.names.target)).limit(1))
+        return printed(exp.select(exp.Literal.number(1)).from_(self._table(self.names.target)).limit(1))
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -189,50 +188,50 @@ class SnowflakeStatements:
         made = sqlglot.parse_one(PUT_OPTIONS, dialect=DIALECT)
         made.set("this", exp.Literal.string(f"file://{files}"))
         made.set("target", exp.var(self._place(epoch)))
-        return _print(made)
+        return printed(made)
 
     def copy(self, epoch: int) -> str:
         """Uploaded files into the written table, or into the load table."""
         made = sqlglot.parse_one(COPY_OPTIONS, dialect=DIALECT)
         made.set("this", self._table(self.written if self.direct else self.names.load))
         made.set("files", [exp.Table(this=exp.var(self._place(epoch)))])
-        return _print(made)
+        return printed(made)
 
     def delete_loaded(self, *, nulls: bool) -> str:
         """Rows of the written table whose key is in the batch. ``nulls``: those with a NULL in the key, which ``=``
         does not find; apart, because only an equality is a hash join."""
         keys = [
-            (self._columns[position].copy(), identifier(neutral(position)))
+            (self._columns[position].copy(), quoted(neutral(position)))
             for position, column in enumerate(self.target.columns)
             if column.name in self.target.primary_key
         ]
         operator = exp.NullSafeEQ if nulls else exp.EQ
         matches: list[exp.Expr] = [
-            operator(this=exp.column(mine, table=identifier(self.written)), expression=exp.column(theirs, table="s"))
+            operator(this=exp.column(mine, table=quoted(self.written)), expression=exp.column(theirs, table="s"))
             for mine, theirs in keys
         ]
         if nulls:
             empty = [exp.Is(this=exp.column(theirs.copy(), table="s"), expression=exp.Null()) for _, theirs in keys]
             matches.append(exp.or_(*empty))
         made = exp.Delete(this=self._table(self.written), using=[self._table(self.names.load, "s")])
-        return _print(made.where(exp.and_(*matches)))
+        return printed(made.where(exp.and_(*matches)))
 
     def insert_loaded(self) -> str:
         """Rows of the load table that are not deletes."""
         values = [_value(column, position) for position, column in enumerate(self.target.columns)]
         rows = exp.select(*values).from_(self._table(self.names.load))
         if self.target.mode == "upsert":
-            rows = rows.where(exp.Not(this=exp.column(identifier(DELETED_COLUMN))))
-        return _print(self._into(self._table(self.written), self._columns, rows))
+            rows = rows.where(exp.Not(this=exp.column(quoted(DELETED_COLUMN))))
+        return printed(self._into(self._table(self.written), self._columns, rows))
 
     def clear(self, name: str) -> str:
         """All rows of a table; only its metadata is touched."""
-        return _print(exp.delete(self._table(name)))
+        return printed(exp.delete(self._table(name)))
 
     def publish(self) -> str:
         """Rows of the new table into the target."""
         rows = exp.select(*(exp.column(name.copy()) for name in self._columns)).from_(self._table(self.names.new))
-        return _print(self._into(self._table(self.names.target), self._columns, rows))
+        return printed(self._into(self._table(self.names.target), self._columns, rows))
 
     def replace(self) -> str:
         """The target anew with the columns of the new table, and its rows, in one statement; who may read it still
@@ -245,7 +244,7 @@ class SnowflakeStatements:
         rows = exp.select(*(exp.column(name.copy()) for name in self._columns)).from_(self._table(self.names.new))
         made.set("expression", rows)
         made.set("properties", exp.Properties(expressions=[exp.CopyGrantsProperty()]))
-        return _print(made)
+        return printed(made)
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
@@ -260,7 +259,7 @@ class SnowflakeStatements:
         return exp.and_(_equals("JOB", self.identity.job), _equals("VERSION", self.identity.version))
 
     def _into(self, into: exp.Table, columns: Sequence[str | exp.Identifier], rows: exp.Select) -> exp.Insert:
-        names = [identifier(name) if isinstance(name, str) else name.copy() for name in columns]
+        names = [quoted(name) if isinstance(name, str) else name.copy() for name in columns]
         return exp.Insert(this=exp.Schema(this=into.copy(), expressions=names), expression=rows)
 
 
@@ -270,7 +269,7 @@ def neutral(position: int) -> str:
 
 
 def _value(column: TableColumn, position: int) -> exp.Expr:
-    value = exp.column(identifier(neutral(position)))
+    value = exp.column(quoted(neutral(position)))
     return exp.func("PARSE_JSON", value, dialect=DIALECT) if column.as_json else value
 
 
@@ -286,12 +285,13 @@ def _column(name: exp.Identifier, type_: str, *, required: bool) -> exp.ColumnDe
 
 
 def _equals(name: str, value: str | int) -> exp.Expr:
-    return exp.EQ(this=exp.column(identifier(name)), expression=_literal(value))
+    return exp.EQ(this=exp.column(quoted(name)), expression=_literal(value))
 
 
 def _literal(value: str | int) -> exp.Expr:
     return exp.Literal.string(value) if isinstance(value, str) else exp.convert(value)
 
 
-def _print(tree: exp.Expr) -> str:
+def printed(tree: exp.Expr) -> str:
+    """Text of a statement."""
     return tree.sql(dialect=DIALECT)

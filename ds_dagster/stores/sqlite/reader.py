@@ -18,6 +18,7 @@ from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.properties.tables import CHANGED_AT
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
+from ds_dagster.stores.identifiers import quoted
 from ds_dagster.stores.sqlite.loader import has_column, now_millis, view_error
 from ds_dagster.stores.sqlite.statements import shown_rows
 from ds_dagster.stores.sqlite.views import SUFFIX, view_path
@@ -102,7 +103,7 @@ def shown_table(
         retention_millis: how long rows stay, 0 for ever. A file whose rows have no age (its query has not run with a
             retention yet) shows all.
     """
-    table = exp.Table(this=exp.to_identifier(view, quoted=True), db=exp.to_identifier(schema, quoted=True))
+    table = exp.Table(this=quoted(view), db=quoted(schema))
     if not retention_millis or not has_column(connection, view, CHANGED_AT, schema):
         return table
     return shown_rows(table, columns, now_millis() - retention_millis)
@@ -134,7 +135,7 @@ class SqliteAdmin:
             return None
         connection = open_views(self.folder, {"main": name})
         try:
-            table = exp.Table(this=exp.to_identifier(name.name, quoted=True))
+            table = exp.Table(this=quoted(name.name))
             count = exp.select(exp.Count(this=exp.Star())).from_(table)
             rows = connection.execute(count.sql(dialect="sqlite")).fetchone()[0]
         except sqlite3.Error as problem:

@@ -9,29 +9,28 @@ from sqlglot import exp
 
 from ds_dagster.catalog.io_spec import TableTarget
 from ds_dagster.catalog.properties.tables import CHANGED_AT
+from ds_dagster.stores.identifiers import quoted
 
 
 class SqliteStatements:
     """SQL of one view, printed from trees."""
 
     def __init__(self, target: TableTarget) -> None:
-        table = exp.to_identifier(target.path[1], quoted=True)
+        table = quoted(target.path[1])
         names = written_columns(target)
         values = exp.Tuple(expressions=[exp.Placeholder() for _ in names])
-        schema = exp.Schema(this=exp.Table(this=table), expressions=[_identifier(name) for name in names])
+        schema = exp.Schema(this=exp.Table(this=table), expressions=[quoted(name) for name in names])
         insert = exp.Insert(this=schema, expression=exp.Values(expressions=[values]))
         self.drop = _print(_drop(table))
         self.clear = _print(exp.Delete(this=exp.Table(this=table)))
         self.insert = _print(insert)
         self.create = (_print(_create(target)),)
-        matches = [
-            exp.Is(this=exp.Column(this=_identifier(n)), expression=exp.Placeholder()) for n in target.primary_key
-        ]
+        matches = [exp.Is(this=exp.Column(this=quoted(n)), expression=exp.Placeholder()) for n in target.primary_key]
         self.delete = (
             _print(exp.Delete(this=exp.Table(this=table), where=exp.Where(this=exp.and_(*matches)))) if matches else ""
         )
         self.write = _print(_upsert(insert, target)) if target.mode == "upsert" else self.insert
-        changed = exp.Column(this=_identifier(CHANGED_AT))
+        changed = exp.Column(this=quoted(CHANGED_AT))
         old = exp.Where(this=exp.LTE(this=changed, expression=exp.Placeholder()))
         self.expire = _print(exp.Delete(this=exp.Table(this=table), where=old))
         self.stamp_all = _print(exp.Update(this=exp.Table(this=table), expressions=[_changed(exp.Placeholder())]))
@@ -49,13 +48,13 @@ def written_columns(target: TableTarget) -> list[str]:
 
 def shown_rows(table: exp.Table, columns: Sequence[str], after_millis: int) -> exp.Subquery:
     """A view's rows that were written behind a moment (epoch milliseconds), as a source of FROM."""
-    is_young = exp.GT(this=exp.Column(this=_identifier(CHANGED_AT)), expression=exp.Literal.number(after_millis))
-    shown = exp.select(*(exp.Column(this=_identifier(name)) for name in columns))
+    is_young = exp.GT(this=exp.Column(this=quoted(CHANGED_AT)), expression=exp.Literal.number(after_millis))
+    shown = exp.select(*(exp.Column(this=quoted(name)) for name in columns))
     return shown.from_(table).where(is_young).subquery()
 
 
 def _changed(value: exp.Expression) -> exp.EQ:
-    return exp.EQ(this=exp.Column(this=_identifier(CHANGED_AT)), expression=value)
+    return exp.EQ(this=exp.Column(this=quoted(CHANGED_AT)), expression=value)
 
 
 def _stamp() -> exp.ColumnDef:
@@ -65,7 +64,7 @@ def _stamp() -> exp.ColumnDef:
         exp.ColumnConstraint(kind=exp.DefaultColumnConstraint(this=exp.Literal.number(0))),
     ]
     return exp.ColumnDef(
-        this=_identifier(CHANGED_AT), kind=exp.DataType.build("INTEGER", dialect="sqlite"), constraints=constraints
+        this=quoted(CHANGED_AT), kind=exp.DataType.build("INTEGER", dialect="sqlite"), constraints=constraints
     )
 
 
@@ -74,17 +73,17 @@ def _add_column(table: exp.Identifier) -> exp.Alter:
 
 
 def _drop_column(table: exp.Identifier) -> exp.Alter:
-    dropped = exp.Drop(tables=[exp.Column(this=_identifier(CHANGED_AT))], kind="COLUMN")
+    dropped = exp.Drop(tables=[exp.Column(this=quoted(CHANGED_AT))], kind="COLUMN")
     return exp.Alter(this=exp.Table(this=table.copy()), kind="TABLE", actions=[dropped])
 
 
 def _index_name(table: exp.Identifier) -> exp.Identifier:
-    return _identifier(f"{table.name} {CHANGED_AT}")
+    return quoted(f"{table.name} {CHANGED_AT}")
 
 
 def _index(table: exp.Identifier) -> exp.Create:
     """Rows that are too old are found without looking at the others."""
-    params = exp.IndexParameters(columns=[exp.Ordered(this=exp.Column(this=_identifier(CHANGED_AT)), nulls_first=True)])
+    params = exp.IndexParameters(columns=[exp.Ordered(this=exp.Column(this=quoted(CHANGED_AT)), nulls_first=True)])
     index = exp.Index(this=_index_name(table), table=exp.Table(this=table.copy()), params=params)
     return exp.Create(this=index, kind="INDEX", exists=True)
 
@@ -99,7 +98,7 @@ def _drop(table: exp.Identifier) -> exp.Expr:
 def _create(target: TableTarget) -> exp.Expression:
     columns: list[exp.Expression] = [
         exp.ColumnDef(
-            this=_identifier(column.name),
+            this=quoted(column.name),
             kind=exp.DataType.build(column.native_type, dialect="sqlite"),
             constraints=[] if column.nullable else [exp.ColumnConstraint(kind=exp.NotNullColumnConstraint())],
         )
@@ -108,9 +107,9 @@ def _create(target: TableTarget) -> exp.Expression:
     if target.retention_millis:
         columns.append(_stamp())
     if target.mode == "upsert":
-        key = exp.Schema(expressions=[_identifier(name) for name in target.primary_key])
+        key = exp.Schema(expressions=[quoted(name) for name in target.primary_key])
         columns.append(exp.UniqueColumnConstraint(this=key))
-    table = exp.Table(this=exp.to_identifier(target.path[1], quoted=True))
+    table = exp.Table(this=quoted(target.path[1]))
     return exp.Create(this=exp.Schema(this=table, expressions=columns), kind="TABLE")
 
 
@@ -118,21 +117,16 @@ def _upsert(insert: exp.Insert, target: TableTarget) -> exp.Insert:
     """``INSERT … ON CONFLICT (key) DO UPDATE``, or DO NOTHING where there is nothing but the key."""
     others = [name for name in written_columns(target) if name not in target.primary_key]
     conflict = exp.OnConflict(
-        conflict_keys=[_identifier(name) for name in target.primary_key],
+        conflict_keys=[quoted(name) for name in target.primary_key],
         action=exp.var("DO UPDATE" if others else "DO NOTHING"),
         expressions=[
-            exp.EQ(this=exp.Column(this=_identifier(n)), expression=exp.column(_identifier(n), table="excluded"))
-            for n in others
+            exp.EQ(this=exp.Column(this=quoted(n)), expression=exp.column(quoted(n), table="excluded")) for n in others
         ]
         or None,
     )
     upsert = insert.copy()
     upsert.set("conflict", conflict)
     return upsert
-
-
-def _identifier(name: str) -> exp.Identifier:
-    return exp.to_identifier(name, quoted=True)
 
 
 def _print(tree: exp.Expr) -> str:
