@@ -20,7 +20,7 @@ else:
 pytestmark = pytest.mark.spark  # processes of their own
 PAGE = "docs/how-to/add-a-store.md"
 COMMAND = "import sys; from ds_dagster.cli.main import run; sys.exit(run(sys.argv[1:]))"
-STEP = ROOT / "tests" / "runtime" / "step_process.py"
+STEP = ROOT / "tests" / "engine" / "step_process.py"
 VISITS = [{"url": url, "userid": f"u{n}"} for n, url in enumerate(["/home", "/x", "/home", "/home", "/y"])]
 
 

@@ -119,5 +119,5 @@ def test_a_figure_that_spark_counts_stands_in_two_places(name: str) -> None:
     package = Path(ds_dagster.__file__).parent
     folders = [package / part for part in ("runtime", "orchestration", "cli")]
     found = [path for folder in folders for path in folder.rglob("*.py") if f".{name}" in path.read_text()]
-    migrations = package / "runtime" / "schema.py"
+    migrations = package / "runtime" / "journals" / "schema.py"
     assert set(found) <= {migrations}
