@@ -19,7 +19,6 @@ from ds_dagster.catalog.row_log import log_name
 from ds_dagster.plan.expressions.field_names import shown
 from ds_dagster.plan.expressions.printing import expression_text
 from ds_dagster.plan.identity.fingerprint import shape_of
-from ds_dagster.plan.joins.window import WindowJoin
 from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
 from ds_dagster.plan.nodes.application import Virtual
 from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh, appends_only
@@ -34,6 +33,7 @@ from ds_dagster.plan.nodes.sets import Union
 from ds_dagster.plan.nodes.static import StaticJoin
 from ds_dagster.plan.nodes.unnest import Unnest
 from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.plan.nodes.window_join import WindowJoin
 from ds_dagster.plan.patterns.pattern import pattern_text
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.sql.expressions import SKIPS

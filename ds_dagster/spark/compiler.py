@@ -16,7 +16,6 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.errors import error
 from ds_dagster.plan.checks.row_errors import computed_below
-from ds_dagster.plan.joins.window import WindowJoin
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.application import Virtual
 from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
@@ -32,6 +31,7 @@ from ds_dagster.plan.nodes.static import StaticJoin, StaticScan
 from ds_dagster.plan.nodes.unnest import Unnest
 from ds_dagster.plan.nodes.weights import has_weights
 from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.plan.nodes.window_join import WindowJoin
 from ds_dagster.spark.clocks.clock import clocked_sources, lateness_edge_millis, tick_source_name
 from ds_dagster.spark.clocks.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.expressions import compile_condition, compile_expression

@@ -12,11 +12,11 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ds_dagster.plan.expressions.binder import conjunction, conjuncts
-from ds_dagster.plan.joins.window import WindowJoin
 from ds_dagster.plan.nodes.delta import DeltaJoin, Weigh
 from ds_dagster.plan.nodes.join import TemporalJoin
 from ds_dagster.plan.nodes.node import BoundExpression, Node
 from ds_dagster.plan.nodes.rows import Filter, Sink
+from ds_dagster.plan.nodes.window_join import WindowJoin
 
 Join = TemporalJoin | DeltaJoin | WindowJoin
 SIDES: Mapping[tuple[type[Node], str], tuple[str, ...]] = MappingProxyType(

@@ -19,7 +19,6 @@ from ds_dagster.plan.expressions.binder import ExpressionBinder, column
 from ds_dagster.plan.expressions.calls import Aggregates, aggregate_name
 from ds_dagster.plan.expressions.field_names import column_of, is_total_key, own_field, total_key
 from ds_dagster.plan.expressions.printing import expression_text, identity_text
-from ds_dagster.plan.joins.window import WindowJoin, window_bounds
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.delta import DeltaAggregate
 from ds_dagster.plan.nodes.join import IntervalJoin
@@ -28,6 +27,7 @@ from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
 from ds_dagster.plan.nodes.rows import Filter
 from ds_dagster.plan.nodes.weights import has_weights, weighted
 from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.plan.nodes.window_join import WindowJoin, window_bounds
 
 
 def is_grouped(tree: exp.Select) -> bool:

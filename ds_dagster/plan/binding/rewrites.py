@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ds_dagster.errors import error
 from ds_dagster.plan.binding.filter_rules import push_filters
-from ds_dagster.plan.joins.window import WindowJoin
 from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
 from ds_dagster.plan.nodes.application import Virtual
 from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
@@ -22,6 +21,7 @@ from ds_dagster.plan.nodes.sets import Union
 from ds_dagster.plan.nodes.static import StaticJoin
 from ds_dagster.plan.nodes.unnest import Unnest
 from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.plan.nodes.window_join import WindowJoin
 
 Needed = frozenset[str]
 

@@ -8,7 +8,6 @@ from typing import Literal
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
-from ds_dagster.plan.joins.window import WindowJoin
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.delta import Distinct, Unweigh
 from ds_dagster.plan.nodes.join import IntervalJoin
@@ -19,6 +18,7 @@ from ds_dagster.plan.nodes.rank import TopN
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.sets import Union
 from ds_dagster.plan.nodes.window import Window
+from ds_dagster.plan.nodes.window_join import WindowJoin
 
 JoinForm = Literal["interval", "temporal", "changelog"]
 

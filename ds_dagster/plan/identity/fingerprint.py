@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from ds_dagster.plan.expressions.field_names import column_of
 from ds_dagster.plan.expressions.printing import expression_text
-from ds_dagster.plan.joins.window import WindowJoin
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.application import Virtual
 from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
@@ -37,6 +36,7 @@ from ds_dagster.plan.nodes.sets import Union
 from ds_dagster.plan.nodes.static import StaticJoin
 from ds_dagster.plan.nodes.unnest import Unnest
 from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.plan.nodes.window_join import WindowJoin
 from ds_dagster.plan.patterns.pattern import pattern_text, variables
 
 FINGERPRINT_VERSION = "v1"

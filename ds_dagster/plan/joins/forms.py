@@ -14,12 +14,12 @@ from ds_dagster.plan.binding.sources import Planned
 from ds_dagster.plan.checks.joins import check_session_bounds, check_time, check_weights, check_within, join_form
 from ds_dagster.plan.expressions.field_names import column_of
 from ds_dagster.plan.joins.conditions import JoinKey, On, bind_on, condition_of
-from ds_dagster.plan.joins.window import WindowJoin, window_bounds
 from ds_dagster.plan.nodes.delta import DeltaJoin
 from ds_dagster.plan.nodes.join import DEFAULT_RETENTION_MILLIS, IntervalJoin, JoinKind, TemporalJoin
 from ds_dagster.plan.nodes.node import BoundExpression, Node
 from ds_dagster.plan.nodes.rows import Filter
 from ds_dagster.plan.nodes.weights import weighted
+from ds_dagster.plan.nodes.window_join import WindowJoin, window_bounds
 
 
 def bind_join(scope: Scope, left: Node, right: Planned, join: exp.Expression, choices: QueryChoices) -> Node:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ds_dagster.plan.joins.window import WindowJoin
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
 from ds_dagster.plan.nodes.node import Field, Node, Passing
@@ -16,6 +15,7 @@ from ds_dagster.plan.nodes.sets import Union
 from ds_dagster.plan.nodes.static import StaticJoin
 from ds_dagster.plan.nodes.unnest import Unnest
 from ds_dagster.plan.nodes.window import Window, Windowed
+from ds_dagster.plan.nodes.window_join import WindowJoin
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from ds_dagster.datatypes import common_type
-from ds_dagster.plan.joins.window import WindowJoin
 from ds_dagster.plan.nodes.delta import DeltaJoin
 from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
+from ds_dagster.plan.nodes.window_join import WindowJoin
 from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.operators.group_keys import flat_key
 from ds_dagster.spark.records.typemap import spark_sql

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.plan.joins.window import WindowJoin
+from ds_dagster.plan.nodes.window_join import WindowJoin
 from ds_dagster.spark.clocks.ticks import carry_time
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.operators.join_keys import shared_keys
