@@ -14,8 +14,8 @@ from ds_dagster.catalog.properties.values import PropertyValue
 from ds_dagster.catalog.reading.tables import table_read
 from ds_dagster.catalog.schemas.formats import offline_schemas, with_descriptors
 from ds_dagster.names import QualifiedName
-from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json, start_text
-from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json
+from ds_dagster.plan.nodes.scan import Scan, start_text
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import LoadedProject

@@ -10,14 +10,12 @@ from ds_dagster.catalog.io_spec import RefreshMode, SinkIdentity
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.nodes.application import Bundle
-from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.node import Node, Sources
 from ds_dagster.plan.nodes.rows import Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan, static_scans
 from ds_dagster.plan.nodes.window import LateRows, Window
 from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
-
-ColumnSource = tuple[QualifiedName, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class BoundQuery:
     state_signature: str
     earlier_signatures: tuple[str, ...] = ()
     execution: str = "engine"
-    lineage: Mapping[str, tuple[ColumnSource, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    lineage: Sources = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, str | int | bool] = field(default_factory=lambda: MappingProxyType({}))
     error_log: Relation | None = None
     bundle: Bundle | None = None

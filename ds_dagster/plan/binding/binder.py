@@ -35,7 +35,6 @@ from ds_dagster.plan.checks.unbounded import warn_unbounded
 from ds_dagster.plan.expressions.arithmetic import widens
 from ds_dagster.plan.expressions.binder import Typed, widened
 from ds_dagster.plan.identity.fingerprint import earlier_signatures, fingerprint, state_signature
-from ds_dagster.plan.lineage import column_lineage
 from ds_dagster.plan.nodes.delta import Fold
 from ds_dagster.plan.nodes.node import BoundExpression, Named
 from ds_dagster.plan.nodes.rows import Project, Sink
@@ -277,7 +276,7 @@ class _Binder:
             state_signature=state_signature(root, store_kinds=store_kinds),
             earlier_signatures=earlier_signatures(root, store_kinds=store_kinds),
             execution=str(relation.option("execution") or "engine"),
-            lineage=column_lineage(root),
+            lineage=MappingProxyType(dict(root.all_lineage())),
             settings=MappingProxyType(settings),
             error_log=log,
         )

@@ -7,32 +7,13 @@ stays above the scan, where rows tell the clock their time, so time does not cha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from ds_dagster.plan.expressions.binder import conjunction, conjuncts
-from ds_dagster.plan.nodes.delta import DeltaJoin, Weigh
-from ds_dagster.plan.nodes.join import TemporalJoin
+from ds_dagster.plan.nodes.delta import Weigh
+from ds_dagster.plan.nodes.join import Join
 from ds_dagster.plan.nodes.node import BoundExpression, Node
 from ds_dagster.plan.nodes.rows import Filter, Sink
-from ds_dagster.plan.nodes.window_join import WindowJoin
-
-Join = TemporalJoin | DeltaJoin | WindowJoin
-SIDES: Mapping[tuple[type[Node], str], tuple[str, ...]] = MappingProxyType(
-    {
-        (TemporalJoin, "inner"): ("left",),
-        (TemporalJoin, "left"): ("left",),
-        (DeltaJoin, "inner"): ("left", "right"),
-        (DeltaJoin, "left"): ("left",),
-        (DeltaJoin, "semi"): ("left",),
-        (DeltaJoin, "anti"): ("left",),
-        (WindowJoin, "inner"): ("left", "right"),
-        (WindowJoin, "left"): ("left",),
-    }
-)
-"""Join and kind → the sides a filter may go to. Of a temporal join not the versions: one that a filter takes away still
-has to end the one before it, so nothing is saved. Interval joins are native: Spark does it itself."""
 
 
 def push_filters(root: Sink) -> Sink:
@@ -58,7 +39,7 @@ def _pushed(node: Filter) -> Node | None:
         below = below.input
     if not isinstance(below, Join):
         return None
-    sides = {name: getattr(below, name) for name in SIDES.get((type(below), below.kind), ())}
+    sides = {name: getattr(below, name) for name in below.sides_of_filters}
     moved: dict[str, list[BoundExpression]] = {}
     above = []
     for part in parts:

@@ -16,7 +16,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.plan.checks.row_errors import expressions_of
 from ds_dagster.plan.nodes.application import Virtual
-from ds_dagster.plan.nodes.delta import Fold, appends_only
+from ds_dagster.plan.nodes.delta import Fold
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.rows import Project, Sink
 from ds_dagster.plan.nodes.sets import Union
@@ -38,7 +38,7 @@ def not_repeatable(root: Sink, otherwise: Span) -> Iterator[DsError]:
 
 def _found(node: Node, *, shown: bool) -> Iterator[str]:
     shown = shown and isinstance(node, _SHOWS)
-    if not shown and any(below.changelog == "weighted" and not appends_only(below) for below in node.inputs):
+    if not shown and any(below.changelog == "weighted" and not below.only_grows for below in node.inputs):
         for expression in expressions_of(node):
             for call in expression.tree.find_all(exp.Anonymous):
                 if not FUNCTIONS[str(call.this)].deterministic:

@@ -85,7 +85,7 @@ class _Join:
         rest = [key for key in on.keys if (key.left_field, key.right_field) != (left_end, right_end)]
         if on.others and self.kind != "inner":
             raise error("JOIN_RESIDUAL", span=self.span, kind=self.kind.upper(), what="rows of a window")
-        node = WindowJoin(self.left, self.right.node, self.kind, left_end, right_end, _lefts(rest), _rights(rest))
+        node = WindowJoin(self.left, self.right.node, self.kind, _lefts(rest), _rights(rest), left_end, right_end)
         return self._done(node, on.others)
 
     def interval(self) -> Node:

@@ -23,7 +23,7 @@ from ds_dagster.plan.checks.joins import check_weights
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, widened
 from ds_dagster.plan.expressions.field_names import field_name
 from ds_dagster.plan.expressions.printing import identity_text
-from ds_dagster.plan.nodes.delta import DeltaJoin, DeltaJoinKind, Unweigh, appends_only
+from ds_dagster.plan.nodes.delta import DeltaJoin, DeltaJoinKind, Unweigh
 from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
 from ds_dagster.plan.nodes.rows import Project
 from ds_dagster.plan.nodes.weights import weighted
@@ -206,7 +206,7 @@ class SemiJoinBinder:
         right = Project(weighted(keys.node), columns)
         inner = tuple(BoundExpression(column(c.name), c.expression.type, c.expression.nullable) for c in columns)
         made = DeltaJoin(weighted(node), right, kind, tuple(outer for outer, _ in keys.pairs), inner)
-        return Unweigh(made) if appends_only(made) else made
+        return Unweigh(made) if made.only_grows else made
 
 
 def _test(tree: exp.Expression) -> tuple[exp.Expression, bool]:

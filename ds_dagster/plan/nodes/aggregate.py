@@ -1,15 +1,34 @@
 """The plan node of GROUP BY over rows that only come, and the calls of aggregates."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
-from ds_dagster.datatypes import DataType
+from ds_dagster.datatypes import DATE, DataType, is_temporal
 from ds_dagster.errors import error
-from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Named, Node, require
+from ds_dagster.plan.expressions.field_names import column_of, shown
+from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.nodes.describing import named_text, text
+from ds_dagster.plan.nodes.node import (
+    BoundExpression,
+    ChangelogKind,
+    Field,
+    Keeps,
+    Named,
+    Names,
+    Node,
+    Sources,
+    columns_read,
+    lineage_of,
+    merged,
+    require,
+)
+from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.scan import Scan
+from ds_dagster.plan.nodes.shaping import Shaper
 from ds_dagster.plan.nodes.window import Window, Windowed
 
 AggregateFunction = Literal[
@@ -27,6 +46,8 @@ AggregateFunction = Literal[
     "LAST_VALUE",
     "APPROX_COUNT_DISTINCT",
 ]
+KEEP_VALUES = frozenset({"ARRAY_AGG"})
+"""Aggregates that keep every value, DISTINCT or not (LISTAGG and JSON_ARRAYAGG are made of it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +74,24 @@ class AggregateCall:
         """The field it makes."""
         return Field(self.name, self.type, self.nullable)
 
+    def shape(self, shaper: Shaper) -> Shape:
+        """Its part of the shape of its node."""
+        order = [shaper.text(self.order)] if self.order else []
+        parts = [shaper.text(self.argument), shaper.text(self.filter)]
+        return [self.function, *parts, self.distinct, str(self.type), *order]
+
+    def about(self) -> str:
+        """The field it makes and how, for people."""
+        argument = "*" if self.argument is None else text(self.argument)
+        condition = "" if self.filter is None else f" FILTER (WHERE {text(self.filter)})"
+        distinct = "DISTINCT " if self.distinct else ""
+        return f"{shown(self.name)} {self.type} = {self.function}({distinct}{argument}){condition}"
+
+    def as_written(self) -> str:
+        """The call with columns by their names alone."""
+        argument = "*" if self.argument is None else expression_text(self.argument.tree, column_of)
+        return f"{self.function}({'DISTINCT ' * self.distinct}{argument})"
+
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Node):
@@ -65,6 +104,7 @@ class Aggregate(Node):
     calls: tuple[AggregateCall, ...]
     window: Window | Windowed | None = None
     updates: bool = False
+    keeps: ClassVar[Keeps] = "results"
 
     def __post_init__(self) -> None:
         if not self.input.is_final:
@@ -98,6 +138,68 @@ class Aggregate(Node):
     @property
     def is_stateful(self) -> bool:
         return True
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return [*groups_shape(shaper, self.group, self.calls), self.updates, self.window is not None]
+
+    def about(self) -> str:
+        closes = self.window is not None and not self.updates
+        return groups_text(self.group, self.calls, "once, when the window closes" if closes else "every change")
+
+    def lineage(self, below: Sources) -> Sources:
+        return groups_lineage(below, self.group, self.calls)
+
+    def pruned(self, needed: Names) -> Aggregate:
+        calls, used = needed_calls(self.group, self.calls, needed)
+        return replace(self.with_inputs(lambda below: below.pruned(used)), calls=calls)
+
+    def growth(self) -> Iterator[str]:
+        return iter(()) if self.window is not None else groups_growth(self.input, self.group, self.calls, KEEP_VALUES)
+
+
+def groups_shape(shaper: Shaper, group: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Shape:
+    """Groups and calls as a part of a shape."""
+    return [shaper.texts([named.expression for named in group]), [call.shape(shaper) for call in calls]]
+
+
+def groups_text(group: tuple[Named, ...], calls: tuple[AggregateCall, ...], when: str) -> str:
+    """Groups and calls for people, and when a group's row comes out."""
+    return f"by {named_text(group)} · {', '.join(call.about() for call in calls)} · {when}"
+
+
+def groups_lineage(below: Sources, group: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Sources:
+    """What groups and results are computed from."""
+    return {**lineage_of(below, group), **{c.name: merged(below, [c.argument, c.filter]) for c in calls}}
+
+
+def needed_calls(
+    group: tuple[Named, ...], calls: tuple[AggregateCall, ...], needed: Names
+) -> tuple[tuple[AggregateCall, ...], Names]:
+    """The calls somebody needs, at least one, and the fields that groups and calls read."""
+    kept = tuple(call for call in calls if call.name in needed) or calls[:1]
+    parts = [part for call in kept for part in call.parts]
+    return kept, columns_read([*(named.expression for named in group), *parts])
+
+
+def groups_growth(
+    rows: Node, group: tuple[Named, ...], calls: tuple[AggregateCall, ...], keep_values: frozenset[str]
+) -> Iterator[str]:
+    """What of groups over ``rows`` grows with every record. ``keep_values``: aggregates that keep every value."""
+    if not rows.only_grows:
+        return
+    names = ", ".join(column_of(named.name) for named in group)
+    for call in calls:
+        if call.distinct or call.function in keep_values:
+            yield f"{call.as_written()} by {names} keeps every value"
+    yield from (f"GROUP BY {names} keeps a group per {column_of(g.name)}" for g in group if _is_moment(rows, g))
+
+
+def _is_moment(rows: Node, group: Named) -> bool:
+    """Whether a group is a point in time: of a type of that kind, or the event time itself."""
+    scans = [below for below in rows.walk() if isinstance(below, Scan)]
+    times = {scan.time.column for scan in scans} | {scan.rowtime_field for scan in scans}
+    type_ = group.expression.type
+    return (is_temporal(type_) and type_ != DATE) or bool(times & {group.expression.tree.name})
 
 
 def _window_of(below: Node, old: Window | Windowed) -> Window | Windowed:

@@ -1,17 +1,19 @@
 """Plan nodes of applications: the rows of a virtual relation, and all sinks of one job under one root."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
-from ds_dagster.plan.nodes.node import Field, Node, Passing
+from ds_dagster.plan.nodes.node import Field, Names, Node, Passing, Sources
 from ds_dagster.plan.nodes.over import Over
+from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.rows import Filter, Project, Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.sets import Union
+from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
 from ds_dagster.plan.nodes.static import StaticJoin
 from ds_dagster.plan.nodes.unnest import Unnest
 from ds_dagster.plan.nodes.window import Window, Windowed
@@ -24,6 +26,20 @@ class Virtual(Passing):
     query that reads it."""
 
     name: str
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return []
+
+    def whole_shape(self, scope: ShapeScope) -> Shape:
+        """What it is called, and that others read it too, means nothing."""
+        return self.input.whole_shape(scope)
+
+    def about(self) -> str:
+        return self.name
+
+    def pruned(self, needed: Names) -> Virtual:
+        """The same for every reader, so that its rows can be made once."""
+        return replace(self, input=self.input.pruned(self.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,18 @@ class Bundle(Node):
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.sinks
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return []
+
+    def about(self) -> str:
+        return f"{len(self.sinks)} results"
+
+    def lineage(self, below: Sources) -> Sources:
+        return {}
+
+    def pruned(self, needed: Names) -> Bundle:
+        return replace(self, sinks=tuple(sink.pruned(sink.names) for sink in self.sinks))
 
 
 PLAIN = (Scan, Filter, Project, Union, Unnest, Virtual)

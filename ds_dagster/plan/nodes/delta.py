@@ -6,18 +6,46 @@ Weights live between these nodes only; a sink sees appended rows, or upserts and
 ``ttl_millis`` of a node: what no change touches for so long it forgets; 0: never. ``plan/checks/expiry.py`` sets it.
 """
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 from ds_dagster.errors import error
-from ds_dagster.plan.nodes.aggregate import AggregateCall
-from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Named, Node, or_null, require
-from ds_dagster.plan.nodes.rank import TopN
+from ds_dagster.plan.expressions.field_names import column_of, shown
+from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.nodes.aggregate import (
+    KEEP_VALUES,
+    AggregateCall,
+    groups_growth,
+    groups_lineage,
+    groups_shape,
+    groups_text,
+    needed_calls,
+)
+from ds_dagster.plan.nodes.describing import forgets_text
+from ds_dagster.plan.nodes.join import BOTH, LEFT, Join, Side, pairs_text, residual_shape
+from ds_dagster.plan.nodes.node import (
+    BoundExpression,
+    ChangelogKind,
+    Field,
+    Keeps,
+    Named,
+    Names,
+    Node,
+    Sources,
+    columns_read,
+    or_null,
+    require,
+)
+from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.shaping import Shaper, forgets, places
 
 DeltaJoinKind = Literal["inner", "left", "full", "semi", "anti"]
+_KEEP_VALUES = KEEP_VALUES | {"APPROX_COUNT_DISTINCT"}
+"""Aggregates that keep every value: no sketch will do where rows may go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +55,7 @@ class Weigh(Node):
 
     input: Node
     ttl_millis: int = 0
+    keeps: ClassVar[Keeps] = "rows"
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -37,12 +66,34 @@ class Weigh(Node):
         return "weighted"
 
     @property
+    def only_grows(self) -> bool:
+        return self.input.is_final
+
+    @property
     def key(self) -> tuple[str, ...]:
         return self.input.key
 
     @property
     def is_stateful(self) -> bool:
         return not self.input.is_final
+
+    def growth(self) -> Iterator[str]:
+        """A row per key, as many as the changelog has."""
+        return iter(())
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return [self.is_stateful, *forgets(self.ttl_millis)]
+
+    def about(self) -> str:
+        if not self.is_stateful:
+            return ""
+        return f"keeps the last row by {', '.join(map(shown, self.key))}{forgets_text(self.ttl_millis)}"
+
+    def lineage(self, below: Sources) -> Sources:
+        return below
+
+    def pruned(self, needed: Names) -> Weigh:
+        return replace(self, input=self.input.pruned(needed | frozenset(self.input.key)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +106,7 @@ class DeltaAggregate(Node):
     calls: tuple[AggregateCall, ...]
     weighted: bool = False
     ttl_millis: int = 0
+    keeps: ClassVar[Keeps] = "results"
 
     def __post_init__(self) -> None:
         if self.input.changelog != "weighted":
@@ -71,6 +123,10 @@ class DeltaAggregate(Node):
         return "weighted" if self.weighted else "upsert"
 
     @property
+    def only_grows(self) -> bool:
+        return False
+
+    @property
     def key(self) -> tuple[str, ...]:
         return tuple(named.name for named in self.group)
 
@@ -78,19 +134,32 @@ class DeltaAggregate(Node):
     def is_stateful(self) -> bool:
         return True
 
+    def growth(self) -> Iterator[str]:
+        return iter(()) if self.ttl_millis else groups_growth(self.input, self.group, self.calls, _KEEP_VALUES)
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return [*groups_shape(shaper, self.group, self.calls), self.weighted, *forgets(self.ttl_millis)]
+
+    def about(self) -> str:
+        return groups_text(self.group, self.calls, "every change") + forgets_text(self.ttl_millis)
+
+    def lineage(self, below: Sources) -> Sources:
+        return groups_lineage(below, self.group, self.calls)
+
+    def pruned(self, needed: Names) -> DeltaAggregate:
+        calls, used = needed_calls(self.group, self.calls, needed)
+        return replace(self, input=self.input.pruned(used), calls=calls)
+
 
 @dataclass(frozen=True, slots=True)
-class DeltaJoin(Node):
+class DeltaJoin(Join):
     """Changelog ⋈ changelog: all pairs of rows whose keys are equal, as both sides are now. NULL keys match nothing.
     ``residual``: what else LEFT and FULL ask of a pair (INNER: a filter above)."""
 
-    left: Node
-    right: Node
     kind: DeltaJoinKind
-    left_keys: tuple[BoundExpression, ...]
-    right_keys: tuple[BoundExpression, ...]
     residual: BoundExpression | None = None
     ttl_millis: int = 0
+    keeps: ClassVar[Keeps] = "results"
 
     def __post_init__(self) -> None:
         if {self.left.changelog, self.right.changelog} != {"weighted"}:
@@ -116,8 +185,40 @@ class DeltaJoin(Node):
         return (*self.left.key, *self.right.key) if self.left.key and self.right.key else ()
 
     @property
-    def is_stateful(self) -> bool:
-        return True
+    def only_grows(self) -> bool:
+        return self.kind in ("inner", "semi") and self.left.only_grows and self.right.only_grows
+
+    def growth(self) -> Iterator[str]:
+        is_test = self.kind in ("semi", "anti")
+        names = ("the outer query", "the sub-select") if is_test else ("its left side", "its right side")
+        rows = [name for name, side in zip(names, (self.left, self.right), strict=True) if side.only_grows]
+        if rows and not self.ttl_millis:
+            yield f"{self._test() if is_test else self._as_written()} keeps every row of {' and '.join(rows)}"
+
+    def _test(self) -> str:
+        """IN and EXISTS, which are the same by now; the columns of the sub-select have names of ours."""
+        keys = dict.fromkeys(expression_text(key.tree, column_of) for key in self.left_keys)
+        return f"{'NOT ' if self.kind == 'anti' else ''}EXISTS or IN on {', '.join(keys)}"
+
+    def _as_written(self) -> str:
+        pairs = zip(self.left_keys, self.right_keys, strict=True)
+        texts = [(expression_text(a.tree, column_of), expression_text(b.tree, column_of)) for a, b in pairs]
+        return f"the join on {' and '.join(f'{left} = {right}' for left, right in texts)}"
+
+    @property
+    def sides_of_filters(self) -> tuple[Side, ...]:
+        return {"inner": BOTH, "full": ()}.get(self.kind, LEFT)
+
+    def own_columns(self) -> Names:
+        return columns_read([self.residual])
+
+    def shape(self, shaper: Shaper) -> Shape:
+        residual = residual_shape(shaper, self.residual)
+        return [self.kind, self.keys_shape(shaper), *residual, *forgets(self.ttl_millis)]
+
+    def about(self) -> str:
+        others = () if self.residual is None else (self.residual,)
+        return f"{self.kind} on {pairs_text(self.left_keys, self.right_keys, *others)}{forgets_text(self.ttl_millis)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +228,7 @@ class Distinct(Node):
 
     input: Node
     ttl_millis: int = 0
+    keeps: ClassVar[Keeps] = "results"
 
     def __post_init__(self) -> None:
         if self.input.changelog != "weighted":
@@ -138,7 +240,7 @@ class Distinct(Node):
 
     @property
     def changelog(self) -> ChangelogKind:
-        return "append" if appends_only(self.input) else "weighted"
+        return "append" if self.input.only_grows else "weighted"
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -148,6 +250,24 @@ class Distinct(Node):
     def is_stateful(self) -> bool:
         return True
 
+    def growth(self) -> Iterator[str]:
+        if self.input.only_grows and not self.ttl_millis:
+            yield f"DISTINCT keeps every value of {', '.join(column_of(f.name) for f in self.output)}"
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return [self.changelog, *forgets(self.ttl_millis)]
+
+    def about(self) -> str:
+        first = " · the first row of each" if self.changelog == "append" else ""
+        return f"keeps every value{first}{forgets_text(self.ttl_millis)}"
+
+    def lineage(self, below: Sources) -> Sources:
+        return below
+
+    def pruned(self, needed: Names) -> Distinct:
+        """Every field tells rows apart."""
+        return replace(self, input=self.input.pruned(self.names))
+
 
 @dataclass(frozen=True, slots=True)
 class Unweigh(Node):
@@ -156,12 +276,24 @@ class Unweigh(Node):
     input: Node
 
     def __post_init__(self) -> None:
-        if not appends_only(self.input):
+        if not self.input.only_grows:
             raise error("INTERNAL", where="appended rows of which some may go")
 
     @property
     def output(self) -> tuple[Field, ...]:
         return self.input.output
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return []
+
+    def about(self) -> str:
+        return ""
+
+    def lineage(self, below: Sources) -> Sources:
+        return below
+
+    def pruned(self, needed: Names) -> Unweigh:
+        return replace(self, input=self.input.pruned(needed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +318,20 @@ class Fold(Node):
     def key(self) -> tuple[str, ...]:
         return self.key_names
 
+    def shape(self, shaper: Shaper) -> Shape:
+        return [places(self.key_names, self.output)]
+
+    def about(self) -> str:
+        return f"to one change per {', '.join(map(shown, self.key))}"
+
+    def lineage(self, below: Sources) -> Sources:
+        return below
+
+    def pruned(self, needed: Names) -> Fold:
+        return replace(self, input=self.input.pruned(needed | frozenset(self.key_names)))
+
 
 def _covers(keys: tuple[BoundExpression, ...], node: Node) -> bool:
     """Whether a row of the node is found by these at most once: they hold its whole key."""
     found = frozenset().union(*(key.columns() for key in keys))
     return bool(node.key) and found.issuperset(node.key)
-
-
-def appends_only(node: Node) -> bool:
-    """Whether no row of a weighted node ever goes: made of appended rows by steps that take nothing back."""
-    if isinstance(node, Weigh):
-        return node.input.is_final
-    if isinstance(node, TopN):
-        return node.is_whole
-    if isinstance(node, DeltaAggregate | Fold) or (isinstance(node, DeltaJoin) and node.kind not in ("inner", "semi")):
-        return False
-    return all(appends_only(child) for child in node.inputs)

@@ -1,27 +1,95 @@
 """Plan nodes of joins that native operators and the versioned join of our own do."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
-from ds_dagster.plan.nodes.node import BoundExpression, Field, Node, or_null
+from ds_dagster.plan.nodes.describing import text
+from ds_dagster.plan.nodes.node import BoundExpression, Field, Keeps, Names, Node, Sources, columns_read, or_null
+from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.shaping import Shaper
+from ds_dagster.sql.generator import duration_text
 
 JoinKind = Literal["inner", "left", "full"]
+Side = Literal["left", "right"]
+BOTH: tuple[Side, ...] = ("left", "right")
+LEFT: tuple[Side, ...] = ("left",)
 DEFAULT_RETENTION_MILLIS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalJoin(Node):
+class Join(Node):
+    """Base of joins of two inputs by equal keys."""
+
+    is_base: ClassVar[bool] = True
+    left: Node
+    right: Node
+    kind: str
+    left_keys: tuple[BoundExpression, ...]
+    right_keys: tuple[BoundExpression, ...]
+
+    @property
+    def is_stateful(self) -> bool:
+        return True
+
+    @property
+    @abstractmethod
+    def sides_of_filters(self) -> tuple[Side, ...]:
+        """The sides a filter above may go to, see :mod:`ds_dagster.plan.binding.filter_rules`."""
+
+    @abstractmethod
+    def own_columns(self) -> Names:
+        """Fields of both sides that it reads besides the keys."""
+
+    def lineage(self, below: Sources) -> Sources:
+        return below
+
+    def pruned(self, needed: Names) -> Node:
+        needed |= self.own_columns()
+        left = self.left.pruned(needed | columns_read(self.left_keys) | frozenset(self.left.key))
+        right = self.right.pruned(needed | columns_read(self.right_keys) | frozenset(self.right.key))
+        return replace(self, left=left, right=right)
+
+    def keys_shape(self, shaper: Shaper) -> Shape:
+        """Its keys, pair by pair."""
+        keys = zip(self.left_keys, self.right_keys, strict=True)
+        return [[shaper.text(left), shaper.text(right)] for left, right in keys]
+
+
+def residual_shape(shaper: Shaper, residual: BoundExpression | None) -> Shape:
+    """A condition beside the keys; where there is none nothing is added, so that other joins keep their hashes."""
+    return [["residual", shaper.text(residual)]] if residual else []
+
+
+def pairs_text(left: Sequence[BoundExpression], right: Sequence[BoundExpression], *others: BoundExpression) -> str:
+    """Pairs of keys and other conditions, for people."""
+    pairs = [f"{text(a)} = {text(b)}" for a, b in zip(left, right, strict=True)]
+    return " and ".join([*pairs, *map(text, others)])
+
+
+@dataclass(frozen=True, slots=True)
+class TimedJoin(Join):
+    """Base of joins whose rows come out with an event time."""
+
+    is_base: ClassVar[bool] = True
+    kind: JoinKind
+    keeps: ClassVar[Keeps] = "rows"
+    layout: ClassVar[tuple[int, ...]] = (2,)
+
+    def growth(self) -> Iterator[str]:
+        """Event time bounds it."""
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalJoin(TimedJoin):
     """Stream ⋈ stream: all pairs of keys equal and ``|left time − right time| ≤ within``. NULL keys match nothing.
     ``residual``: what else LEFT and FULL ask of a pair (INNER: a filter above)."""
 
-    left: Node
-    right: Node
-    kind: JoinKind
-    left_keys: tuple[BoundExpression, ...]
-    right_keys: tuple[BoundExpression, ...]
     within_millis: int
     residual: BoundExpression | None = None
 
@@ -30,23 +98,30 @@ class IntervalJoin(Node):
         return (*or_null(self.left, self.kind == "full"), *or_null(self.right, self.kind != "inner"))
 
     @property
-    def is_stateful(self) -> bool:
-        return True
+    def sides_of_filters(self) -> tuple[Side, ...]:
+        """None: Spark does it itself."""
+        return ()
+
+    def own_columns(self) -> Names:
+        return columns_read([self.residual])
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return _keyed_shape(self, shaper, [self.within_millis], self.residual)
+
+    def about(self) -> str:
+        others = () if self.residual is None else (self.residual,)
+        on = pairs_text(self.left_keys, self.right_keys, *others)
+        return f"{self.kind} on {on} · within {duration_text(self.within_millis)}"
 
 
 @dataclass(frozen=True, slots=True)
-class TemporalJoin(Node):
+class TemporalJoin(TimedJoin):
     """Stream ⋈ changelog: each left row meets the right version valid at its event time. ``right`` is a scan of a
     changelog whose primary key is ``right_keys``; INNER drops rows without a version, LEFT keeps them with NULLs.
     ``residual``: what else LEFT asks of a version; one that fails counts as none (INNER: a filter above).
     Versions are kept for late rows for ``retention_millis`` (``temporal.join.retention.millis``, default one hour),
     the newest for ever."""
 
-    left: Node
-    right: Node
-    kind: JoinKind
-    left_keys: tuple[BoundExpression, ...]
-    right_keys: tuple[BoundExpression, ...]
     immediate: bool = False
     retention_millis: int = DEFAULT_RETENTION_MILLIS
     residual: BoundExpression | None = None
@@ -56,5 +131,26 @@ class TemporalJoin(Node):
         return (*self.left.output, *or_null(self.right, self.kind != "inner"))
 
     @property
-    def is_stateful(self) -> bool:
-        return True
+    def sides_of_filters(self) -> tuple[Side, ...]:
+        """Not the versions: one that a filter takes away still has to end the one before it, so nothing is saved."""
+        return LEFT
+
+    def own_columns(self) -> Names:
+        return columns_read([self.residual])
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return _keyed_shape(self, shaper, [self.immediate, self.retention_millis], self.residual)
+
+    def about(self) -> str:
+        others = () if self.residual is None else (self.residual,)
+        on = pairs_text(self.left_keys, self.right_keys, *others)
+        mode = "latest version at once" if self.immediate else "version valid at event time"
+        kept = duration_text(self.retention_millis) if self.retention_millis else "0"
+        return f"{self.kind} on {on} · {mode} · versions kept {kept}"
+
+
+def _keyed_shape(node: TimedJoin, shaper: Shaper, options: Shape, residual: BoundExpression | None) -> Shape:
+    """More keys than one, and what else is asked, come after the rest: a join without them keeps its hash."""
+    first, *others = node.keys_shape(shaper)
+    pair: Shape = first if isinstance(first, list) else []
+    return [node.kind, *pair, options, *([others] if others else []), *residual_shape(shaper, residual)]

@@ -1,15 +1,34 @@
 """The plan node of MATCH_RECOGNIZE. Operator: ``jvm/src/dsdagster/match``."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 from ds_dagster.datatypes import DataType
 from ds_dagster.errors import error
-from ds_dagster.plan.nodes.node import BoundExpression, Field, Named, Node, require
-from ds_dagster.plan.patterns.pattern import Pattern
+from ds_dagster.plan.expressions.field_names import shown
+from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.nodes.describing import named_text, rests, text
+from ds_dagster.plan.nodes.node import (
+    BoundExpression,
+    Field,
+    Keeps,
+    Named,
+    Names,
+    Node,
+    Sources,
+    lineage_of,
+    merged,
+    require,
+)
+from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.shaping import Shaper
+from ds_dagster.plan.patterns.pattern import Pattern, is_unbounded, pattern_text, variables
+from ds_dagster.sql.expressions import SKIPS
+from ds_dagster.sql.generator import duration_text
 
 MatchFunction = Literal["FIRST", "LAST", "COUNT", "SUM", "AVG", "MIN", "MAX", "ROWTIME"]
 Skip = Literal["past_last", "to_next", "to_first", "to_last"]
@@ -39,6 +58,12 @@ class MatchValue:
     def field(self) -> Field:
         """The field it makes."""
         return Field(self.name, self.type, self.nullable)
+
+    def about(self) -> str:
+        """It for people."""
+        argument = "*" if self.argument is None else text(self.argument)
+        offset = f", {self.offset}" if self.offset else ""
+        return f"{self.function}({argument}{offset} OF {self.variable or 'all'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +113,8 @@ class Match(Node):
     skip_variable: str = ""
     within_millis: int | None = None
     ttl_millis: int = 0
+    keeps: ClassVar[Keeps] = "rows"
+    layout: ClassVar[tuple[int, ...]] = (2,)
 
     def __post_init__(self) -> None:
         if self.input.changelog != "append" or not self.values:
@@ -113,3 +140,54 @@ class Match(Node):
     @property
     def is_stateful(self) -> bool:
         return True
+
+    @property
+    def may_wait_for_ever(self) -> bool:
+        """Whether a search may keep more and more rows, for as long as there are any."""
+        return self.within_millis is None and not self.ttl_millis and is_unbounded(self.pattern)
+
+    def growth(self) -> Iterator[str]:
+        """It has a warning of its own, see :attr:`may_wait_for_ever`."""
+        return iter(())
+
+    def shape(self, shaper: Shaper) -> Shape:
+        """Variables and values by their numbers: what they are called means nothing."""
+        names = {name: f"v{index}" for index, name in enumerate(variables(self.pattern))} | {"": ""}
+        values = {value.name: f"@{index}" for index, value in enumerate(self.values)}
+        ttl = [self.ttl_millis] if self.ttl_millis else []
+        return [
+            shaper.texts([named.expression for named in self.partition]),
+            [[shaper.text(term.expression), term.descending] for term in self.order],
+            pattern_text(self.pattern, names),
+            [[names[one.variable], shaper.text(one.condition, values)] for one in self.definitions],
+            [self.skip, names[self.skip_variable], self.within_millis, *ttl],
+            [[v.function, names[v.variable], shaper.text(v.argument), v.offset, str(v.type)] for v in self.values],
+            [shaper.text(named.expression, values) for named in self.measures],
+        ]
+
+    def about(self) -> str:
+        values = {value.name: value.about() for value in self.values}
+        facts = [f"by {named_text(self.partition)}"] if self.partition else ["all rows in one partition"]
+        if self.order:
+            ordered = [text(term.expression) + (" DESC" if term.descending else "") for term in self.order]
+            facts.append(f"then in the order of {', '.join(ordered)}")
+        facts.append(f"({pattern_text(self.pattern)})")
+        if self.within_millis is not None:
+            facts.append(f"within {duration_text(self.within_millis)}")
+        facts += rests(self.ttl_millis)
+        facts += [f"{one.variable}: {_with(one.condition, values)}" for one in self.definitions]
+        facts.append(f"skip {' '.join(SKIPS[self.skip])} {self.skip_variable}".rstrip())
+        measures = [f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in self.measures]
+        return " · ".join([*facts, ", ".join(measures)])
+
+    def lineage(self, below: Sources) -> Sources:
+        values = {value.name: merged(below, [value.argument]) for value in self.values}
+        return lineage_of({**below, **values}, (*self.partition, *self.measures))
+
+    def pruned(self, needed: Names) -> Match:
+        """All its measures stay: what a match keeps of its rows is part of its state."""
+        return replace(self, input=self.input.pruned(self.read_columns()))
+
+
+def _with(expression: BoundExpression, values: Mapping[str, str]) -> str:
+    return expression_text(expression.tree, lambda name: values.get(name) or shown(name))

@@ -6,21 +6,33 @@ is ``exp.Anonymous`` whose ``this`` is a key of ``functions/table.py``, everythi
 ``plan/expressions/binder.py`` lists. So a printer needs no scope.
 """
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from operator import is_
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from sqlglot import exp
 
 from ds_dagster.datatypes import DataType
 from ds_dagster.errors import error
+from ds_dagster.names import QualifiedName
+from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
 
 ChangelogKind = Literal["append", "upsert", "weighted"]
+ColumnSource = tuple[QualifiedName, str]
+"""A column of a relation."""
+Sources = Mapping[str, tuple[ColumnSource, ...]]
+"""Field → columns it is computed from, in reading order, each once."""
+Names = frozenset[str]
+"""Internal names of fields."""
+Keeps = Literal["nothing", "rows", "results"]
+"""What a step has in the checkpoint: rows of its inputs, or results that everything below has made."""
 N = TypeVar("N", bound="Node")
 
 
@@ -70,7 +82,7 @@ class Named:
         return Field(self.name, self.expression.type, self.expression.nullable)
 
 
-_DERIVED = ("output", "changelog", "key", "is_final", "is_stateful")
+_DERIVED = ("output", "changelog", "key", "is_final", "only_grows", "is_stateful")
 """Properties that follow from a node and the nodes below it."""
 
 
@@ -87,11 +99,27 @@ def _once(name: str, compute: Callable[[Any], object]) -> property:
     return property(get)
 
 
+_WITH_STATE = ("keeps", "growth")
+"""What a class that keeps state has to say itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """Base of all nodes. They never change, so what follows from one (:data:`_DERIVED`) is computed once, whichever
-    class says how."""
+    class says how.
 
+    All that is known of a kind of node is in its class. A class without an answer to one of the abstract methods is
+    refused when it is made, by name; so is one that has state and does not say what it keeps, and what of it grows.
+
+    Attributes:
+        is_base: the class is a base of nodes, no plan holds it.
+        keeps: see :data:`Keeps`.
+        layout: number of the layout of its state where it was another once, else empty. Part of the state signature.
+    """
+
+    is_base: ClassVar[bool] = True
+    keeps: ClassVar[Keeps] = "nothing"
+    layout: ClassVar[tuple[int, ...]] = ()
     _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __init_subclass__(cls) -> None:
@@ -99,11 +127,37 @@ class Node:
             own = cls.__dict__.get(name)
             if isinstance(own, property) and own.fget is not None:
                 setattr(cls, name, _once(name, own.fget))
+        missing = [name for name in dir(cls) if getattr(getattr(cls, name), "__isabstractmethod__", False)]
+        if _says(cls, "is_stateful"):
+            missing += [name for name in _WITH_STATE if not _says(cls, name)]
+        if missing and not cls.__dict__.get("is_base"):
+            raise error("INTERNAL", where=f"plan node {cls.__name__} does not say its {', '.join(missing)}")
 
     @property
+    @abstractmethod
     def output(self) -> tuple[Field, ...]:
         """Fields in order."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def shape(self, shaper: Shaper) -> Shape:
+        """What of it decides which rows come out, without its inputs. Part of the fingerprint and of state signatures:
+        what it says of plans that exist must not change."""
+
+    @abstractmethod
+    def about(self) -> str:
+        """What EXPLAIN shows of it behind its name, for people; may be empty."""
+
+    @abstractmethod
+    def lineage(self, below: Sources) -> Sources:
+        """What its fields are computed from. ``below``: the same of all fields of its inputs."""
+
+    @abstractmethod
+    def pruned(self, needed: Names) -> Node:
+        """The same node, making and reading no more than ``needed`` of its fields asks for."""
+
+    def growth(self) -> Iterator[str]:
+        """What of its state grows with every record, for people. See :mod:`ds_dagster.plan.checks.unbounded`."""
+        return iter(())
 
     @property
     def changelog(self) -> ChangelogKind:
@@ -119,6 +173,13 @@ class Node:
     def is_final(self) -> bool:
         """Whether a row that came out is never replaced or deleted later: append rows, and closed windows."""
         return self.changelog == "append"
+
+    @property
+    def only_grows(self) -> bool:
+        """Whether its rows only ever become more: none is replaced, none goes."""
+        if self.changelog != "weighted":
+            return self.is_final
+        return all(child.only_grows for child in self.inputs)
 
     @property
     def is_stateful(self) -> bool:
@@ -141,6 +202,28 @@ class Node:
             if new is not old and not (isinstance(new, tuple) and all(map(is_, new, old))):
                 changed[name] = new
         return replace(self, **changed) if changed else self
+
+    def whole_shape(self, scope: ShapeScope) -> Shape:
+        """The shape of it and all below."""
+        own = self.shape(Shaper(self.inputs, scope))
+        return [type(self).__name__, own, [child.whole_shape(scope) for child in self.inputs]]
+
+    def state_shape(self, scope: ShapeScope) -> Shape:
+        """What it keeps in a checkpoint. Of steps that keep rows: their types and the step itself. A retraction must
+        equal the row it retracts, so all that is below a step that keeps results is part of its state."""
+        if self.keeps == "results":
+            return [type(self).__name__, self.whole_shape(scope), *self.layout]
+        types = [[str(field.type) for field in child.output] for child in self.inputs]
+        return [type(self).__name__, self.shape(Shaper(self.inputs, scope)), types, *self.layout]
+
+    def all_lineage(self) -> Sources:
+        """What its fields are computed from, down to the relations."""
+        first, *others = [child.all_lineage() for child in self.inputs] or [{}]
+        below = dict(first)
+        for sources in others:
+            for name, columns in sources.items():
+                below[name] = tuple(dict.fromkeys((*below.get(name, ()), *columns)))
+        return self.lineage(below)
 
     def walk(self) -> Iterator[Node]:
         """This node and everything below it, top down, left to right."""
@@ -167,6 +250,11 @@ def _input_names(kind: type[Node]) -> tuple[str, ...]:
     return _INPUT_NAMES[kind]
 
 
+def _says(cls: type[Node], name: str) -> bool:
+    """Whether a class, or a base of its kind, has an answer of its own."""
+    return any(name in kind.__dict__ for kind in cls.__mro__ if kind not in Node.__mro__)
+
+
 _INPUTS = ("Node", "tuple[Node, ...]")
 """Annotations of fields that hold inputs; they are text here."""
 _INPUT_NAMES: dict[type[Node], tuple[str, ...]] = {}
@@ -177,6 +265,7 @@ _INPUT_NAMES: dict[type[Node], tuple[str, ...]] = {}
 class Passing(Node):
     """Base of nodes that pass rows through unchanged; key, changelog kind and finality are the input's."""
 
+    is_base: ClassVar[bool] = True
     input: Node
 
     @property
@@ -194,6 +283,35 @@ class Passing(Node):
     @property
     def key(self) -> tuple[str, ...]:
         return self.input.key
+
+    def lineage(self, below: Sources) -> Sources:
+        return below
+
+    def pruned(self, needed: Names) -> Node:
+        return replace(self, input=self.input.pruned(needed | self.own_columns()))
+
+    def own_columns(self) -> Names:
+        """Fields of the input that the node itself reads."""
+        return frozenset()
+
+
+def columns_read(expressions: Iterable[BoundExpression | None]) -> Names:
+    """All fields that some expressions read."""
+    return frozenset().union(*(part.columns() for part in expressions if part is not None))
+
+
+def merged(below: Sources, expressions: Iterable[BoundExpression | None]) -> tuple[ColumnSource, ...]:
+    """What a field is computed from that is computed of these expressions."""
+    sources: dict[ColumnSource, None] = {}
+    for expression in expressions:
+        for name in sorted(expression.columns()) if expression is not None else ():
+            sources.update(dict.fromkeys(below[name]))
+    return tuple(sources)
+
+
+def lineage_of(below: Sources, columns: Iterable[Named]) -> Sources:
+    """What each of some computed columns is computed from."""
+    return {named.name: merged(below, [named.expression]) for named in columns}
 
 
 def require(node: Node, names: frozenset[str], what: str) -> None:

@@ -1,18 +1,34 @@
 """Plan node of results over the rows before a row."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from sqlglot import exp
 
 from ds_dagster.datatypes import DataType
 from ds_dagster.errors import error
-from ds_dagster.plan.nodes.node import BoundExpression, Field, Node, require
+from ds_dagster.plan.expressions.field_names import column_of
+from ds_dagster.plan.nodes.describing import by_text, rests, text
+from ds_dagster.plan.nodes.node import (
+    BoundExpression,
+    Field,
+    Keeps,
+    Names,
+    Node,
+    Sources,
+    columns_read,
+    merged,
+    require,
+)
+from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.rows import Filter, Project
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.sets import Union
+from ds_dagster.plan.nodes.shaping import Shaper, forgets
 from ds_dagster.plan.nodes.unnest import Unnest
 
 
@@ -54,13 +70,13 @@ class Over(Node):
     by_time: bool
     before: int
     ttl_millis: int = 0
+    keeps: ClassVar[Keeps] = "results"
+    layout: ClassVar[tuple[int, ...]] = (4,)
 
     def __post_init__(self) -> None:
         if self.input.changelog != "append":
             raise error("INTERNAL", where="results over rows that may go")
-        parts = [part for call in self.calls for part in (call.argument, call.filter) if part is not None]
-        for expression in (*self.partition, *parts):
-            require(self.input, expression.columns(), "over")
+        require(self.input, self._read(self.calls), "over")
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -69,6 +85,34 @@ class Over(Node):
     @property
     def is_stateful(self) -> bool:
         return True
+
+    def _read(self, calls: tuple[OverCall, ...]) -> Names:
+        parts = [part for call in calls for part in (call.argument, call.filter)]
+        return columns_read([*self.partition, *parts])
+
+    def growth(self) -> Iterator[str]:
+        """Totals of as many partitions as there are rows."""
+        fields = {field.name for field in self.input.output}
+        if self.before < 0 and not self.ttl_millis and fields <= {part.tree.name for part in self.partition}:
+            yield f"the first of each value of {', '.join(sorted(map(column_of, fields)))} is kept"
+
+    def shape(self, shaper: Shaper) -> Shape:
+        calls = [[c.function, shaper.text(c.argument), shaper.text(c.filter), str(c.type)] for c in self.calls]
+        return [shaper.texts(self.partition), calls, self.by_time, self.before, *forgets(self.ttl_millis)]
+
+    def about(self) -> str:
+        reach = "all rows before" if self.before < 0 else f"{self.before} {'µs' if self.by_time else 'rows'} before"
+        calls = ", ".join(f"{call.function}({text(call.argument) if call.argument else '*'})" for call in self.calls)
+        first = f"{calls}{by_text(self.partition)} in event time"
+        return " · ".join([first, reach, "once time has passed a row", *rests(self.ttl_millis)])
+
+    def lineage(self, below: Sources) -> Sources:
+        return {**below, **{call.name: merged(below, [call.argument, call.filter]) for call in self.calls}}
+
+    def pruned(self, needed: Names) -> Over:
+        calls = tuple(call for call in self.calls if call.name in needed) or self.calls[:1]
+        own = {call.name for call in self.calls}
+        return replace(self, input=self.input.pruned((needed - own) | self._read(calls)), calls=calls)
 
 
 def event_time_fields(node: Node) -> frozenset[str]:

@@ -1,18 +1,33 @@
 """Plan node of ranks: the first rows of each partition."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.aggregate import Aggregate
-from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Node, require
+from ds_dagster.plan.nodes.describing import by_text, forgets_text, text
+from ds_dagster.plan.nodes.node import (
+    BoundExpression,
+    ChangelogKind,
+    Field,
+    Keeps,
+    Names,
+    Node,
+    Sources,
+    columns_read,
+    merged,
+    require,
+)
+from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.rows import Filter, Project
+from ds_dagster.plan.nodes.shaping import Shaper, forgets, places
 
 RankFunction = Literal["ROW_NUMBER", "RANK", "DENSE_RANK"]
 
@@ -48,12 +63,12 @@ class TopN(Node):
     key_names: tuple[str, ...] = ()
     ranked: bool = True
     ttl_millis: int = 0
+    keeps: ClassVar[Keeps] = "results"
 
     def __post_init__(self) -> None:
         if self.input.changelog != "weighted":
             raise error("INTERNAL", where="ranks over rows without weights")
-        for expression in (*self.partition, *(term.expression for term in self.order)):
-            require(self.input, expression.columns(), "rank")
+        require(self.input, columns_read(self._read()), "rank")
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -77,6 +92,40 @@ class TopN(Node):
         """Whether all rows of a partition come in one batch and none after it: they are groups of a closed window, and
         the partition is within one window. Then nothing is kept."""
         return any(_is_window_end(self.input, expression) for expression in self.partition)
+
+    @property
+    def only_grows(self) -> bool:
+        return self.is_whole
+
+    def _read(self) -> tuple[BoundExpression, ...]:
+        return (*self.partition, *(term.expression for term in self.order))
+
+    def growth(self) -> Iterator[str]:
+        """As many rows as it was asked for; all of a changelog, which gives rows back."""
+        return iter(())
+
+    def shape(self, shaper: Shaper) -> Shape:
+        order = [[shaper.text(term.expression), term.descending, term.nulls_first] for term in self.order]
+        key = places([name for name in self.key_names if self.has(name)], self.output)
+        partition = shaper.texts(self.partition)
+        return [self.function, self.limit, partition, order, self.ranked, key, *forgets(self.ttl_millis)]
+
+    def about(self) -> str:
+        order = ", ".join(f"{text(t.expression)}{' DESC' * t.descending}" for t in self.order)
+        rows = "these rows" if self.input.only_grows else "all rows"
+        kept = (
+            "keeps nothing, a window is complete" if self.is_whole else f"keeps {rows}{forgets_text(self.ttl_millis)}"
+        )
+        return f"{self.function} ≤ {self.limit}{by_text(self.partition)} in order of {order} · {kept}"
+
+    def lineage(self, below: Sources) -> Sources:
+        return {**below, self.rank: merged(below, self._read())}
+
+    def pruned(self, needed: Names) -> TopN:
+        """The rank where somebody needs it: without, a row that only moves is no change."""
+        kept = needed | frozenset(self.key_names)
+        below = (kept - {self.rank}) | columns_read(self._read())
+        return replace(self, input=self.input.pruned(below), ranked=self.rank in kept)
 
     @property
     def partition_names(self) -> tuple[str, ...] | None:

@@ -1,12 +1,27 @@
 """Plan nodes that treat rows one by one, and the root."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Named, Node, Passing, require
+from ds_dagster.plan.nodes.describing import changelog_text, named_text, text
+from ds_dagster.plan.nodes.node import (
+    BoundExpression,
+    ChangelogKind,
+    Field,
+    Named,
+    Names,
+    Node,
+    Passing,
+    Sources,
+    columns_read,
+    lineage_of,
+    require,
+)
+from ds_dagster.plan.nodes.relation_shapes import Shape, sink_shape
+from ds_dagster.plan.nodes.shaping import Shaper, places
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +38,15 @@ class Filter(Passing):
     def emits_deletes(self) -> bool:
         """Whether a row that fails must become a delete of its key; rows with weights go by their weights."""
         return self.input.changelog == "upsert" and not self.input.is_final
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return [shaper.text(self.condition)]
+
+    def about(self) -> str:
+        return text(self.condition) + (" · rows that fail are deleted" if self.emits_deletes else "")
+
+    def own_columns(self) -> Names:
+        return self.condition.columns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +78,23 @@ class Project(Node):
     def key(self) -> tuple[str, ...]:
         return self.key_names
 
+    def shape(self, shaper: Shaper) -> Shape:
+        names = [named.name for named in self.columns]
+        texts = shaper.texts([named.expression for named in self.columns])
+        return [texts, [names.index(key) for key in self.key_names]]
+
+    def about(self) -> str:
+        return named_text(self.columns)
+
+    def lineage(self, below: Sources) -> Sources:
+        return lineage_of(below, self.columns)
+
+    def pruned(self, needed: Names) -> Project:
+        kept = tuple(named for named in self.columns if named.name in needed or named.name in self.key_names)
+        columns = kept or self.columns[:1]
+        used = columns_read(named.expression for named in columns)
+        return replace(self, columns=columns, input=self.input.pruned(used | frozenset(self.input.key)))
+
 
 @dataclass(frozen=True, slots=True)
 class Sink(Node):
@@ -82,3 +123,21 @@ class Sink(Node):
     @property
     def key(self) -> tuple[str, ...]:
         return self.relation.primary_key
+
+    def shape(self, shaper: Shaper) -> Shape:
+        """The relation, and which field each of its columns is."""
+        columns = places(self.columns, self.input.output)
+        return [sink_shape(self.relation, shaper.scope.store_kinds), columns]
+
+    def about(self) -> str:
+        relation = self.relation
+        place = f"{relation.name.name} → {relation.store}.{relation.entity}"
+        return f"{relation.kind.replace('_', ' ')} {place} · {changelog_text(self)}"
+
+    def lineage(self, below: Sources) -> Sources:
+        pairs = zip(self.relation.columns, self.columns, strict=True)
+        return {column.name: below[name] for column, name in pairs}
+
+    def pruned(self, needed: Names) -> Sink:
+        """A relation has all its columns, whoever reads them."""
+        return replace(self, input=self.input.pruned(self.input.names))

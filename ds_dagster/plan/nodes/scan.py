@@ -1,17 +1,23 @@
 """The plan node that reads a relation, and the event time of its rows."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import Literal
 
 from ds_dagster.catalog.reading.starting import DataLoss, StartingPosition
 from ds_dagster.catalog.relation import Column, Relation
+from ds_dagster.catalog.row_log import log_name
 from ds_dagster.catalog.store import ReadOptions
 from ds_dagster.datatypes import BIGINT
-from ds_dagster.plan.expressions.field_names import field_name, record_field
-from ds_dagster.plan.nodes.node import ChangelogKind, Field, Node
+from ds_dagster.plan.expressions.field_names import column_of, field_name, record_field, shown
+from ds_dagster.plan.nodes.describing import changelog_text
+from ds_dagster.plan.nodes.node import ChangelogKind, Field, Names, Node, Sources
+from ds_dagster.plan.nodes.relation_shapes import Shape, columns_shape, entity_shape, records_shape
+from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
+from ds_dagster.sql.generator import duration_text
 
 BadRecords = Literal["terminate", "ignore"]
 METADATA_FIELD = "rowmetadata()"
@@ -109,3 +115,82 @@ class Scan(Node):
     def field_name(self, column: str) -> str:
         """Internal name of a column of the relation."""
         return field_name(self.alias, column)
+
+    def shape(self, shaper: Shaper) -> Shape:
+        relation, time, scope = self.relation, self.time, shaper.scope
+        names = frozenset(c.name for c in self.read_columns)
+        column = None if time.column is None else column_of(time.column)
+        records = [relation.kind, columns_shape(relation, names), records_shape(relation)]
+        rows: Shape = [entity_shape(relation, scope.store_kinds), *records]
+        if scope.pace:
+            return [*rows, [column, time.format, time.lateness_millis, time.idle_millis], self._pace()]
+        return [*rows, [column, time.format], *([[self.bad_records]] if scope.bad_records else ())]
+
+    def _pace(self) -> Shape:
+        """Where nothing is written nothing is added, so that other sources keep their hashes."""
+        _, *moment = self.start
+        log = [] if self.log is None else [["log", self.log.store, self.log.entity]]
+        return [
+            *(self.starting_position, self.bad_records, self.max_records_per_batch, self.rowtime, *moment),
+            *(["skip"] if self.data_loss == "skip" else []),
+            *([self.slot] if self.slot else []),
+            *log,
+            *(column_of(field.name) for field in self.record_fields),
+        ]
+
+    @property
+    def start(self) -> Shape:
+        """The starting position, and the moment where there is one."""
+        return [self.starting_position, *([] if self.starting_timestamp is None else [self.starting_timestamp])]
+
+    def position_shape(self, scope: ShapeScope) -> Shape:
+        """What a checkpoint knows of it as a source: its name, entity, start and slot."""
+        entity = entity_shape(self.relation, scope.store_kinds)
+        return [self.source_name, *entity, *self.start, *([self.slot] if self.slot else [])]
+
+    def about(self) -> str:
+        relation = self.relation
+        alias = "" if self.alias == relation.name.name else f" AS {self.alias}"
+        columns = ", ".join(f"{c.name} {c.type}" for c in self.read_columns)
+        facts = [f"{relation.name.name}{alias} ← {relation.store}.{relation.entity}", changelog_text(self)]
+        facts += [self._time_text(), f"from {start_text(self)}"]
+        facts.append("all columns" if self.columns is None else f"reads {columns}")
+        if self.bad_records == "ignore":
+            facts.append("bad records ignored" if self.log is None else f"bad records logged in {log_name(self.log)}")
+        if self.data_loss == "skip":
+            facts.append("lost records skipped")
+        if self.max_records_per_batch is not None:
+            facts.append(f"at most {self.max_records_per_batch} records per batch")
+        return " · ".join(facts)
+
+    def _time_text(self) -> str:
+        column, lateness = self.time.column, self.time.lateness_millis
+        source = "time: record" if column is None else f"time: {shown(column)}"
+        return source if lateness is None else f"{source} − {duration_text(lateness)}"
+
+    def lineage(self, below: Sources) -> Sources:
+        name = self.relation.name
+        columns: Sources = {self.field_name(c.name): ((name, c.name),) for c in self.read_columns}
+        return {**columns, self.rowtime_field: (), **{field.name: () for field in self.record_fields}}
+
+    def pruned(self, needed: Names) -> Scan:
+        """Besides what is needed: key, NOT NULL and event-time columns (a record without them is a bad one), and never
+        nothing."""
+        relation = self.relation
+        always = {*relation.primary_key, *(column.name for column in relation.columns if not column.nullable)}
+        kept = tuple(
+            column.name
+            for column in relation.columns
+            if column.name in always or (name := self.field_name(column.name)) in needed or name == self.time.column
+        )
+        kept = kept or (relation.columns[0].name,)
+        columns = None if len(kept) == len(relation.columns) else kept
+        record_fields = tuple(field for field in self.record_fields if field.name in needed)
+        return replace(self, columns=columns, rowtime=self.rowtime_field in needed, record_fields=record_fields)
+
+
+def start_text(scan: Scan) -> str:
+    """Where a new query begins to read, for people: a word, or a moment in UTC."""
+    if scan.starting_timestamp is None:
+        return scan.starting_position
+    return datetime.fromtimestamp(scan.starting_timestamp / 1000, tz=timezone.utc).isoformat(timespec="milliseconds")

@@ -1,12 +1,14 @@
 """Plan node over several inputs of one shape."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ds_dagster.errors import error
-from ds_dagster.plan.nodes.node import ChangelogKind, Field, Node
+from ds_dagster.plan.nodes.node import ChangelogKind, Field, Names, Node, Sources
+from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.shaping import Shaper
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,17 @@ class Union(Node):
     @property
     def key(self) -> tuple[str, ...]:
         return self.key_names
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return []
+
+    def about(self) -> str:
+        return "of all rows"
+
+    def lineage(self, below: Sources) -> Sources:
+        return below
+
+    def pruned(self, needed: Names) -> Union:
+        """All branches keep the same fields: they are projections with the same names."""
+        kept = needed | frozenset(self.key_names)
+        return replace(self, branches=tuple(branch.pruned(kept) for branch in self.branches))

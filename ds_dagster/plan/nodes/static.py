@@ -1,15 +1,19 @@
 """Plan nodes of tables that are looked up: read as they stand now, never as a stream."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.errors import error
 from ds_dagster.plan.expressions.field_names import field_name
-from ds_dagster.plan.nodes.join import JoinKind
-from ds_dagster.plan.nodes.node import BoundExpression, Field, Node, require
+from ds_dagster.plan.expressions.printing import expression_text
+from ds_dagster.plan.nodes.join import JoinKind, pairs_text
+from ds_dagster.plan.nodes.node import BoundExpression, Field, Names, Node, Sources, columns_read, require
+from ds_dagster.plan.nodes.relation_shapes import Shape, columns_shape, entity_shape
+from ds_dagster.plan.nodes.shaping import Shaper
+from ds_dagster.sql.generator import duration_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,23 @@ class StaticScan(Node):
         """Internal name of a column of the relation."""
         return field_name(self.alias, column)
 
+    def shape(self, shaper: Shaper) -> Shape:
+        relation = self.relation
+        columns = columns_shape(relation, frozenset(c.name for c in self.read_columns))
+        return [entity_shape(relation, shaper.scope.store_kinds), columns]
+
+    def about(self) -> str:
+        relation = self.relation
+        age = f"at most {duration_text(self.cache_millis)} old" if self.cache_millis else "read again by every batch"
+        return f"table {relation.name.name} ← {relation.store}.{relation.entity}, {age}"
+
+    def lineage(self, below: Sources) -> Sources:
+        return {self.field_name(c.name): ((self.relation.name, c.name),) for c in self.read_columns}
+
+    def pruned(self, needed: Names) -> StaticScan:
+        kept = tuple(column.name for column in self.relation.columns if self.field_name(column.name) in needed)
+        return replace(self, columns=None if len(kept) == len(self.relation.columns) else kept)
+
 
 @dataclass(frozen=True, slots=True)
 class StaticJoin(Node):
@@ -61,6 +82,25 @@ class StaticJoin(Node):
     def output(self) -> tuple[Field, ...]:
         right = tuple(Field(f.name, f.type, f.nullable or self.kind == "left") for f in self.right.output)
         return (*self.left.output, *right)
+
+    def shape(self, shaper: Shaper) -> Shape:
+        order = [field.name for field in self.right.output]
+        right_keys = [
+            [expression_text(key.tree, lambda name: f"#{order.index(name)}", strict=True), str(key.type)]
+            for key in self.right_keys
+        ]
+        table = self.right.shape(shaper)
+        return [self.kind, shaper.texts(self.left_keys), right_keys, table, self.right.cache_millis]
+
+    def about(self) -> str:
+        return f"{self.kind} on {pairs_text(self.left_keys, self.right_keys)} · {self.right.about()}"
+
+    def lineage(self, below: Sources) -> Sources:
+        return {**below, **self.right.all_lineage()}
+
+    def pruned(self, needed: Names) -> StaticJoin:
+        left = self.left.pruned(needed | columns_read(self.left_keys))
+        return replace(self, left=left, right=self.right.pruned(needed | columns_read(self.right_keys)))
 
 
 def static_scans(root: Node) -> tuple[StaticScan, ...]:

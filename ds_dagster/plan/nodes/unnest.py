@@ -1,13 +1,17 @@
 """The plan node of UNNEST: each row once per element of an ARRAY or entry of a MAP."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ds_dagster.datatypes import MapType
 from ds_dagster.errors import error
-from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Node, require
+from ds_dagster.plan.expressions.field_names import shown
+from ds_dagster.plan.nodes.describing import text
+from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Names, Node, Sources, merged, require
+from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.shaping import Shaper
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +60,19 @@ class Unnest(Node):
         if self.ordinal is not None:
             return (*self.input.key, self.ordinal.name)
         return (*self.input.key, self.elements[0].name) if isinstance(self.value.type, MapType) else ()
+
+    def shape(self, shaper: Shaper) -> Shape:
+        types = [str(field.type) for field in self.elements]
+        return [shaper.text(self.value), types, self.ordinal is not None, self.outer]
+
+    def about(self) -> str:
+        fields = ", ".join(f"{shown(field.name)} {field.type}" for field in self.own)
+        return f"{text(self.value)} as {fields}" + (" · rows without elements stay" if self.outer else "")
+
+    def lineage(self, below: Sources) -> Sources:
+        return {**below, **dict.fromkeys((field.name for field in self.own), merged(below, [self.value]))}
+
+    def pruned(self, needed: Names) -> Unnest:
+        """All parts of an element stay: what is not needed costs nothing."""
+        below = (needed - {field.name for field in self.own}) | self.value.columns() | frozenset(self.input.key)
+        return replace(self, input=self.input.pruned(below))

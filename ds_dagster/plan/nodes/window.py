@@ -1,15 +1,18 @@
 """Plan nodes that say which window a row is in, and where rows are kept that are too late for theirs."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102, ARG002 — methods of nodes, and what they get, are described once, in Node
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import TIMESTAMP_LTZ
-from ds_dagster.plan.expressions.field_names import field_name
-from ds_dagster.plan.nodes.node import Field, Node, Passing, require
+from ds_dagster.plan.expressions.field_names import field_name, shown
+from ds_dagster.plan.nodes.node import Field, Names, Node, Passing, Sources, require
+from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.shaping import Shaper
+from ds_dagster.sql.generator import duration_text
 
 WindowFunction = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 
@@ -67,6 +70,21 @@ class Window(Node):
         """Internal name of the window's end."""
         return field_name(self.alias, "window_end")
 
+    def shape(self, shaper: Shaper) -> Shape:
+        return [self.function, self.size_millis, *([self.step_millis] if self.step_millis else [])]
+
+    def about(self) -> str:
+        step = f" every {duration_text(self.step_millis)}" if self.step_millis else ""
+        late = "" if self.late is None else f" · late rows kept in {self.late.relation.name.name}"
+        return f"{self.function} {duration_text(self.size_millis)}{step}{late}"
+
+    def lineage(self, below: Sources) -> Sources:
+        return {**below, self.start: (), self.end: ()}
+
+    def pruned(self, needed: Names) -> Window:
+        late = frozenset(field for _, field in self.late.fields) if self.late is not None else frozenset()
+        return replace(self, input=self.input.pruned(needed | late))
+
 
 @dataclass(frozen=True, slots=True)
 class Windowed(Passing):
@@ -77,4 +95,13 @@ class Windowed(Passing):
     end: str
 
     def __post_init__(self) -> None:
-        require(self.input, frozenset((self.start, self.end)), "window")
+        require(self.input, self.own_columns(), "window")
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return [shaper.position(self.start), shaper.position(self.end)]
+
+    def about(self) -> str:
+        return f"from {shown(self.start)} to {shown(self.end)}"
+
+    def own_columns(self) -> Names:
+        return frozenset((self.start, self.end))

@@ -1,6 +1,6 @@
 """Joins of rows in the same window, and which fields of a plan's rows are the bounds of a window."""
 
-# ruff: noqa: D102 — properties of nodes are described once, in Node
+# ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -10,37 +10,47 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from ds_dagster.plan.expressions.field_names import shown
 from ds_dagster.plan.nodes.aggregate import Aggregate
-from ds_dagster.plan.nodes.join import IntervalJoin, JoinKind, TemporalJoin
-from ds_dagster.plan.nodes.node import BoundExpression, Field, Named, Node, or_null
+from ds_dagster.plan.nodes.join import BOTH, LEFT, IntervalJoin, Side, TemporalJoin, TimedJoin, pairs_text
+from ds_dagster.plan.nodes.node import Field, Named, Names, Node, or_null
+from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.rows import Filter, Project
+from ds_dagster.plan.nodes.shaping import Shaper
 from ds_dagster.plan.nodes.unnest import Unnest
 from ds_dagster.plan.nodes.window import Window, Windowed
 
 
 @dataclass(frozen=True, slots=True)
-class WindowJoin(Node):
+class WindowJoin(TimedJoin):
     """Rows of two sides that are in the same window: ends and keys equal. NULL keys match nothing. All of a window's
     rows leave when time passes its end, once and for good; then the window is forgotten.
 
     ``left_end``, ``right_end``: the fields that hold the end.
     """
 
-    left: Node
-    right: Node
-    kind: JoinKind
     left_end: str
     right_end: str
-    left_keys: tuple[BoundExpression, ...]
-    right_keys: tuple[BoundExpression, ...]
 
     @property
     def output(self) -> tuple[Field, ...]:
         return (*or_null(self.left, self.kind == "full"), *or_null(self.right, self.kind != "inner"))
 
     @property
-    def is_stateful(self) -> bool:
-        return True
+    def sides_of_filters(self) -> tuple[Side, ...]:
+        return {"inner": BOTH, "left": LEFT, "full": ()}[self.kind]
+
+    def own_columns(self) -> Names:
+        return frozenset((self.left_end, self.right_end))
+
+    def shape(self, shaper: Shaper) -> Shape:
+        ends = [shaper.position(self.left_end), shaper.position(self.right_end)]
+        return [self.kind, ends, self.keys_shape(shaper)]
+
+    def about(self) -> str:
+        ends = f"{shown(self.left_end)} = {shown(self.right_end)}"
+        keys = f" and {pairs_text(self.left_keys, self.right_keys)}" if self.left_keys else ""
+        return f"{self.kind} on {ends}{keys} · once, when the window closes"
 
 
 class Bounds(NamedTuple):

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from ds_dagster.datatypes import INTEGER
 from ds_dagster.plan.nodes.aggregate import AggregateCall
-from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh, appends_only
+from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin, Distinct, Fold, Weigh
 from ds_dagster.plan.nodes.node import BoundExpression, Field
 from ds_dagster.plan.nodes.rank import TopN
 from ds_dagster.spark.expressions import compile_condition
@@ -55,7 +55,7 @@ def aggregate(spark: SparkSession, node: DeltaAggregate, frame: DataFrame) -> Da
         frame.select(*keys, *values, sf.col(names.WEIGHT).alias("w")),
         len(keys),
         json.dumps(calls),
-        appends_only=appends_only(node.input),
+        appends_only=node.input.only_grows,
         weighted=node.weighted,
         ttl_millis=node.ttl_millis,
     )
@@ -146,7 +146,7 @@ def top_n(spark: SparkSession, node: TopN, frame: DataFrame) -> DataFrame:
         frame.select(*keys, *order, _row(node.input.output).alias("row"), sf.col(names.WEIGHT).alias("w")),
         len(keys),
         json.dumps({"function": node.function, "limit": node.limit, "order": terms}),
-        appends_only=appends_only(node.input),
+        appends_only=node.input.only_grows,
         whole=node.is_whole,
         ranked=node.ranked,
         ttl_millis=node.ttl_millis,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ds_dagster.plan.identity import fingerprint as shapes
+from ds_dagster.plan.nodes.over import Over
 from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
@@ -172,7 +172,7 @@ def test_state_laid_out_anew_is_another_state(compile_sql: Compile, monkeypatch:
     over = """CREATE STREAM s AS
       SELECT url, COUNT(*) OVER (PARTITION BY url ORDER BY rowtime() ROWS 1 PRECEDING) AS n FROM clicks;"""
     now = [one(compile_sql, sql) for sql in (over, COUNTS)]
-    monkeypatch.setattr(shapes, "LAYOUTS", {})
+    monkeypatch.setattr(Over, "layout", ())
     before = [one(compile_sql, sql) for sql in (over, COUNTS)]
     assert [query.fingerprint for query in now] == [query.fingerprint for query in before]
     assert [a.state_signature == b.state_signature for a, b in zip(now, before, strict=True)] == [False, True]

@@ -15,7 +15,7 @@ from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.query import BoundQuery
 from tests.plan.conftest import Compile
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 RECORD = FIXTURES / "signatures.tsv"
 
 
