@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.diagnostics import Diagnostic, Span
@@ -14,9 +17,13 @@ from ds_dagster.settings import Overlay, Settings, find_project, load_settings
 from ds_dagster.sql.printing import print_statement
 from ds_dagster.sql.script import parse_file
 from ds_dagster.sql.statements import CreateStore, Origin, Property, WrittenName
-from ds_dagster.testing.case import Case, Expectation, ExpectedError, ExpectNow, Failure
+from ds_dagster.testing.case import Case, Expectation, ExpectedError, ExpectNow, Failure, Send
 
 _STORES = "stores"
+TABLES = ("materialized_view", "table")
+"""Kinds of relations that hold rows instead of records."""
+TopicKey: TypeAlias = tuple[str, str]
+"""Store and entity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +111,49 @@ def _failures(case: Case, project: LoadedProject) -> tuple[Failure, ...]:
 
 
 def _unknown(case: Case, project: LoadedProject) -> tuple[Failure, ...]:
-    """Every ``expect`` of a relation that the case does not have."""
+    """Every ``send`` and ``expect`` of a relation or topic that the case does not have."""
     if case.error and not case.error.query:
         return ()
+    topics = topics_of(project)
     looks = (step.expectations for step in case.steps if isinstance(step, ExpectNow))
-    found: list[Failure] = []
-    for expectation in (*(one for look in looks for one in look), *case.expectations):
+    places: list[Send | Expectation] = [*chain.from_iterable(looks), *case.expectations]
+    places += [step for step in case.steps if isinstance(step, Send)]
+    failures: list[Failure] = []
+    for place in sorted(places, key=lambda item: (item.span.line, item.span.column)):
         try:
-            if expectation.relation:
-                expected_relation(project, expectation)
+            if place.topic:
+                topic_named(topics, place.topic, place.store, place.span)
+            elif isinstance(place, Expectation):
+                expected_relation(project, place)
         except UserError as problem:
-            found.append(Failure(str(problem), problem.span))
-    return tuple(found)
+            failures.append(Failure(str(problem), problem.span))
+    return tuple(failures)
+
+
+def topics_of(project: LoadedProject) -> frozenset[TopicKey]:
+    """Topics that the queries of a case read or write, their logs included."""
+    relations = [
+        relation
+        for query in project.queries.values()
+        for relation in (*(scan.relation for scan in query.scans), *query.sinks, *query.logs)
+    ]
+    return frozenset((relation.store, relation.entity) for relation in relations if relation.kind not in TABLES)
+
+
+def topic_named(topics: Collection[TopicKey], name: str, store: str, span: Span) -> TopicKey:
+    """The topic of this name, in ``store`` if one is given.
+
+    Raises:
+        UserError: CASE_TOPIC_UNKNOWN, CASE_TOPIC_AMBIGUOUS.
+    """
+    same_name = sorted(key for key in topics if key[1] == name and store in ("", key[0]))
+    if not same_name:
+        nearest = did_you_mean(name, {entity for _, entity in topics})
+        raise error("CASE_TOPIC_UNKNOWN", span=span, topic=name, nearest=nearest)
+    if len(same_name) > 1:
+        stores = [key[0] for key in same_name]
+        raise error("CASE_TOPIC_AMBIGUOUS", span=span, topic=name, stores=stores, example=stores[0])
+    return same_name[0]
 
 
 def _is_expected(diagnostic: Diagnostic, expected: ExpectedError) -> bool:

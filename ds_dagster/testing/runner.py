@@ -49,7 +49,7 @@ from ds_dagster.testing.case import (
     Step,
     Wait,
 )
-from ds_dagster.testing.compiling import compile_case, expected_relation
+from ds_dagster.testing.compiling import TABLES, compile_case, expected_relation, topic_named
 from ds_dagster.testing.contents import changes_of, folded, without_values
 from ds_dagster.testing.diff import compare
 from ds_dagster.testing.format import load_case
@@ -63,7 +63,6 @@ from ds_dagster.testing.values import from_bytes, table_row, to_bytes
 
 SETTINGS_VIEWS = "sqlite"
 """Store of views that nobody declares."""
-_TABLES = ("materialized_view", "table")
 
 
 class CaseRun:
@@ -132,7 +131,7 @@ class CaseRun:
 
     def _write_spec(self, query: BoundQuery) -> WriteSpec:
         sink = query.sink
-        if sink.kind not in _TABLES:
+        if sink.kind not in TABLES:
             store = self._store(query, sink)
             return unbounded(KINDS[store.kind].write_spec(store, sink, query.refresh))
         if sink.store != SETTINGS_VIEWS:
@@ -231,19 +230,7 @@ class CaseRun:
             running.catch_up()
 
     def _topic_named(self, name: str, store: str, span: Span) -> Topic:
-        found = [key for key in self.topics if key[1] == name and store in ("", key[0])]
-        if not found:
-            nearest = did_you_mean(name, {entity for _, entity in self.topics})
-            raise error("CASE_TOPIC_UNKNOWN", span=span, topic=name, nearest=nearest)
-        if len(found) > 1:
-            raise error(
-                "CASE_TOPIC_AMBIGUOUS",
-                span=span,
-                topic=name,
-                stores=sorted(key[0] for key in found),
-                example=found[0][0],
-            )
-        return self.topics[found[0]]
+        return self.topics[topic_named(self.topics, name, store, span)]
 
     # comparing
 
@@ -293,7 +280,7 @@ class CaseRun:
         """What a relation holds, and its key."""
         relation = expected_relation(self.project, expectation)
         key = () if expectation.history else relation.primary_key
-        if relation.kind in _TABLES:
+        if relation.kind in TABLES:
             place = (f"{self.name}/{relation.store}", relation.entity)
             rows = (memory_loader.table_history if expectation.history else memory_loader.table_rows)(*place)
             types = {column.name: column.type for column in relation.columns}

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,10 @@ import pytest
 
 from ds_dagster.names import QualifiedName
 from ds_dagster.project.load import load_project
+from ds_dagster.runtime.control import Control
+from ds_dagster.runtime.journals.records import StatusRow
 from ds_dagster.stores.sqlite.views import view_path
+from tests.runtime.fakes import engine_says
 
 VISITS = [
     ("./home", "mobile", 7), ("./home", "desktop", 3), ("./cart", "mobile", 2), ("./about", "desktop", 9),
@@ -154,6 +158,16 @@ def test_a_view_that_is_not_updated_says_so_and_answers(ds) -> None:
     found = ds("query", "SELECT count(*) AS c FROM visits", "--json")
     assert found.rows == [{"c": 5}]
     assert re.search(r"visits is not running: its rows are from \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", found.err)
+
+
+def test_a_view_that_ended_with_its_engine_says_so_once(ds, project: Path) -> None:
+    loaded = load_project(project)
+    control = Control.open(loaded.settings)
+    control.ensure(loaded, ["visits"])
+    engine_says(control, StatusRow("visits", "ABSENT", generation=1, incarnation="i", batch=3))
+    found = ds("query", "SELECT count(*) AS c FROM visits")
+    assert "visits ended with the engine: its rows are from" in found.err
+    assert found.err.count("ended with") == 1
 
 
 def test_a_view_without_a_file_is_an_error_with_the_way_out(ds) -> None:

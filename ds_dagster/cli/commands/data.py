@@ -19,7 +19,7 @@ from ds_dagster.errors import DsError, InternalError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.project.load import LoadedProject, load_project, store_admin
 from ds_dagster.questions.connecting import resolver
-from ds_dagster.runtime.status import ended_with_engine
+from ds_dagster.runtime.status import JobStatus, ended_with_engine
 
 if TYPE_CHECKING:
     from ds_dagster.datatypes import DataType
@@ -273,9 +273,14 @@ def tell_freshness(project: LoadedProject, relations: Sequence[Relation]) -> Non
                 note(f"{relation.name.name} is being built, its rows are not complete: {waiting}")
             continue
         written = newest_batch(project, relation) or status.progressed
-        state = "has failed" if status.state == "FAILED" else f"is {status.state.lower().replace('_', ' ')}"
-        if status.state == "ABSENT":
-            state = "ended with the engine" if ended_with_engine(status) else "is not running"
-        reason = f" ({status.message})" if status.message else ""
         age = f"its rows are from {clock(written)} UTC" if written else "it has no rows yet"
-        note(f"{relation.name.name} {state}{reason}: {age}")
+        note(f"{relation.name.name} {_halted(status)}: {age}")
+
+
+def _halted(status: JobStatus) -> str:
+    """Why no rows come, as the end of a sentence about the relation."""
+    if ended_with_engine(status):
+        return "ended with the engine"
+    states = {"FAILED": "has failed", "ABSENT": "is not running"}
+    state = states.get(status.state, f"is {status.state.lower().replace('_', ' ')}")
+    return f"{state} ({status.message})" if status.message else state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -33,13 +33,17 @@ WAIT_SECONDS = 180.0
 ORPHAN = "orphan, no statement of the project makes it"
 COLUMNS = {name: figure for name, figure in FIGURES.items() if figure.heading}
 SETTLED = ("RUNNING", "FINISHED", "STOPPED")
+UP = ("RUNNING", "STARTING")
 
 
 @click.command("plan")
 @click.argument("select", nargs=-1)
+@click.option(
+    "--exit-code", is_flag=True, help="Exit 2 if a long-lived query or an orphan waits for an action, 1 after mistakes."
+)
 @project_option
 @json_option
-def plan_command(select: tuple[str, ...], project: Path | None, as_json: bool) -> int:
+def plan_command(select: tuple[str, ...], exit_code: bool, project: Path | None, as_json: bool) -> int:
     """What `apply` would do: each query against what runs, with the rule that decides.
 
     SELECT: query names or patterns.
@@ -47,18 +51,36 @@ def plan_command(select: tuple[str, ...], project: Path | None, as_json: bool) -
     loaded, control = _open(project, as_json)
     is_whole = not select and not loaded.errors  # which jobs are orphans is known of a whole project only
     changes = control.changes(loaded, None if is_whole else _chosen(loaded, select))
+    statuses = {status.name: status for status in control.statuses()}
+    waiting = [change for change in changes if _waits(change, statuses.get(change.name), loaded)]
+    code = 1 if loaded.errors else 2 if waiting else 0
     if as_json:
         emit_json([asdict(change) for change in changes])
-        return 0
-    rows = [(c.name, c.verdict.replace("_", " "), c.rule, _doubles(c) or None) for c in changes]
+        return code if exit_code else 0
+    rows = [(c.name, c.verdict.replace("_", " "), _because(c, c in waiting, statuses), _doubles(c)) for c in changes]
     table(["query", "verdict", "because", "reset"], rows)
-    return 0
+    return code if exit_code else 0
 
 
-def _doubles(change: Change) -> str:
-    """What the reset that a change asks for would write twice; empty where it would not."""
-    behind = f"; behind it: {', '.join(change.readers)}" if change.readers else ""
-    return f"writes rows again that {', '.join(change.doubles)} has{behind}" if change.doubles else ""
+def _waits(change: Change, status: JobStatus | None, project: LoadedProject) -> bool:
+    """Whether `apply` would start, restart or refuse something; finite loads are left to a scheduler."""
+    query = project.queries.get(change.name)
+    if query is not None and query.is_finite:
+        return False
+    is_up = status is not None and status.desired == "RUNNING" and status.state in UP
+    return change.verdict != "unchanged" or not is_up
+
+
+def _because(change: Change, is_waiting: bool, statuses: Mapping[str, JobStatus]) -> str:
+    if change.verdict != "unchanged" or not is_waiting:
+        return change.rule
+    return f"{change.rule}; it is {statuses[change.name].state}: `ds apply` starts it"
+
+
+def _doubles(change: Change) -> str | None:
+    """What the reset that a change asks for would write twice; None where it would not."""
+    readers = f"; behind it: {', '.join(change.readers)}" if change.readers else ""
+    return f"writes rows again that {', '.join(change.doubles)} has{readers}" if change.doubles else None
 
 
 @click.command("apply")
@@ -82,6 +104,8 @@ def apply_command(
     names = [name for name in _chosen(loaded, select) if not loaded.queries[name].is_finite]
     orphans = [] if select else [status.name for status in control.orphans(loaded)]
     if prune:
+        if orphans and not as_json:
+            note(f"stopping what no statement of the project makes: {', '.join(orphans)}")
         control.stop(orphans, requested_by=REQUESTED_BY)
     elif orphans and not as_json:
         note(f"no statement of the project makes {', '.join(orphans)}: `ds apply --prune` stops what runs without one")
@@ -120,7 +144,7 @@ def is_down(status: JobStatus) -> bool:
     """Whether a job that is wanted does not run and is not being started either; a finite one: whether it failed."""
     if status.desired == "FINISHED":
         return status.state == "FAILED"
-    return status.desired == "RUNNING" and status.state not in ("RUNNING", "STARTING")
+    return status.desired == "RUNNING" and status.state not in UP
 
 
 def _orphans(settings: Settings, control: Control) -> frozenset[str]:

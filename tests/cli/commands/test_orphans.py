@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,23 @@ def test_plan_tells_what_no_statement_makes(renamed: Settings, capsys: pytest.Ca
     assert verdicts == {"new_name": "new", "kept": "unchanged", "old_name": "orphan"}
 
 
+def test_plan_exits_with_2_while_something_waits(
+    renamed: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = ["--project", str(renamed.root)]
+    assert run(["plan", "--exit-code", *root]) == 2
+    assert "the definitions are equal; it is ABSENT: `ds apply` starts it" in capsys.readouterr().out
+    absent = Control.open(renamed).status("kept")
+    monkeypatch.setattr(Control, "statuses", lambda self, names=None: (replace(absent, state="RUNNING"),))
+    assert run(["plan", "kept", "--exit-code", *root]) == 0
+    assert run(["plan", "--exit-code", *root]) == 2, "one is new, one has no statement"
+    assert run(["plan", *root]) in (0, None), "only when asked for"
+    monkeypatch.setattr(Control, "statuses", lambda self, names=None: (replace(absent, state="FAILED"),))
+    assert run(["plan", "kept", "--exit-code", "--json", *root]) == 2
+    (renamed.root / "sql" / "all.sql").write_text("CREATE STREAM;")
+    assert run(["plan", "--exit-code", *root]) == 1
+
+
 def test_ps_marks_them(renamed: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     found, _ = told(capsys, renamed, "ps", "--json")
     assert {job["name"]: job["orphan"] for job in found["jobs"]} == {"kept": False, "old_name": True}
@@ -66,8 +84,10 @@ def test_apply_names_them_and_stops_them_when_asked(renamed: Settings, capsys: p
     assert "makes old_name" in said
     assert "ds apply --prune" in said
     assert Control.open(renamed).status("old_name").desired == "RUNNING"
-    found, _ = told(capsys, renamed, "apply", "--no-wait", "--prune", "--json")
-    assert found["orphans"] == ["old_name"]
+    assert told(capsys, renamed, "apply", "--no-wait", "--json")[0]["orphans"] == ["old_name"]
+    _, said = told(capsys, renamed, "apply", "--no-wait", "--prune")
+    assert "stopping what no statement of the project makes: old_name" in said
+    assert told(capsys, renamed, "apply", "--no-wait", "--prune", "--json")[0]["orphans"] == [], "it is stopped"
     assert Control.open(renamed).status("old_name").desired == "STOPPED"
     assert Control.open(renamed).status("kept").desired == "RUNNING"
 
