@@ -1,192 +1,260 @@
-"""Functions of ARRAY and MAP. Places are counted from 1. Names and meanings are Flink SQL's."""
+"""Functions of ARRAY, Flink SQL's names and meanings. Places are counted from 1, NULL is an element like any other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR, ArrayType, DataType, MapType, StructField, StructType
-from ds_dagster.functions.function import Example, Function, element, first, signature, simple
+from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR
+from ds_dagster.functions.function import Function, element, first, scalar
+from ds_dagster.functions.question import Computed, nullable, strict
+from ds_dagster.functions.spark import Functions
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
-def _map(types: Sequence[DataType]) -> MapType:
-    assert isinstance(types[0], MapType)
-    return types[0]
-
-
-def _keys(types: Sequence[DataType]) -> DataType:
-    return ArrayType(_map(types).key)
-
-
-def _values(types: Sequence[DataType]) -> DataType:
-    return ArrayType(_map(types).value)
+# --- Spark ------------------------------------------------------------------------------------------------------------
 
 
-def _entries(types: Sequence[DataType]) -> DataType:
-    map_ = _map(types)
-    return ArrayType(StructType((StructField("key", map_.key), StructField("value", map_.value))))
+def _spark_element(f: Functions, array: Column) -> Any:
+    several = f.raise_error(f.lit("ELEMENT of an ARRAY with more than one element"))
+    return f.when(f.size(array) > 1, several).otherwise(f.get(array, 0))
 
 
-def _map_of(types: Sequence[DataType]) -> DataType:
-    keys, values = types
-    assert isinstance(keys, ArrayType) and isinstance(values, ArrayType)
-    return MapType(keys.element, values.element)
+def _spark_sort(f: Functions, array: Column, upwards: Column | None = None) -> Any:
+    rising = f.sort_array(array, True)
+    return rising if upwards is None else f.when(upwards, rising).otherwise(f.sort_array(array, False))
 
 
-COLLECTION_FUNCTIONS: tuple[Function, ...] = (
-    simple(
+def _spark_slice(f: Functions, array: Column, *bounds: Column) -> Any:
+    def place(bound: Column) -> Any:
+        """Counted from 1; negative ones from the end, 0 is 1."""
+        return f.when(bound < 0, f.size(array) + bound + 1).when(bound == 0, f.lit(1)).otherwise(bound)
+
+    places = [place(bound) for bound in bounds]
+    last = places[1] if len(places) == 2 else f.size(array)
+    none_null = f.lit(True)
+    for bound in bounds:
+        none_null = none_null & bound.isNotNull()
+    return f.when(none_null, f.filter(array, lambda _, index: (index + 1 >= places[0]) & (index + 1 <= last)))
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def _only(values: list[Any]) -> Any:
+    if len(values) > 1:
+        raise ValueError("ELEMENT of an ARRAY with more than one element")
+    return values[0] if values else None
+
+
+def _place(values: list[Any], wanted: Any) -> int:
+    return values.index(wanted) + 1 if wanted in values else 0
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    return [value for place, value in enumerate(values) if value not in values[:place]]
+
+
+def _ordered(values: list[Any], upwards: bool = True) -> list[Any]:
+    present = sorted((value for value in values if value is not None), reverse=not upwards)
+    nulls = [None] * (len(values) - len(present))
+    return nulls + present if upwards else present + nulls
+
+
+def _slice(values: list[Any], first: int, last: int | None = None) -> list[Any]:
+    def place(bound: int) -> int:
+        return len(values) + bound + 1 if bound < 0 else bound or 1
+
+    end = len(values) if last is None else place(last)
+    return values[max(place(first) - 1, 0) : max(end, 0)]
+
+
+def _extreme(choose: Callable[[list[Any]], Any]) -> Computed:
+    def function(values: list[Any]) -> Any:
+        present = [value for value in values if value is not None]
+        return choose(present) if present else None
+
+    return strict(function)
+
+
+def _joined(values: list[Any], separator: str, null: str | None = None) -> str:
+    shown = [null if value is None else value for value in values]
+    return separator.join(value for value in shown if value is not None)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+ARRAY_FUNCTIONS: tuple[Function, ...] = (
+    scalar(
         "CARDINALITY",
         "collection",
         INTEGER,
         "number of elements of an ARRAY or entries of a MAP",
         ("CARDINALITY(ARRAY[1, 2])", "2"),
         aliases=("SIZE",),
+        spark="size",
+        question=strict(len),
     ),
-    Function(
-        "STR_TO_MAP",
-        (signature("text", MapType(VARCHAR, VARCHAR)), signature("text text text", MapType(VARCHAR, VARCHAR))),
-        "pairs of a text as a MAP; between pairs and between key and value stand regular expressions, default `,` and "
-        "`=`; the last of equal keys counts, a pair without a value has NULL",
-        examples=(
-            Example("STR_TO_MAP('a=1,b=2')", "MAP['a', '1', 'b', '2']"),
-            Example("STR_TO_MAP('a:1;a:2;c', ';', ':')", "MAP['a', '2', 'c', NULL]"),
-        ),
-    ),
-    simple(
+    scalar(
         "ELEMENT",
         "array",
         element,
         "the one element; NULL of an empty ARRAY, more than one fails",
         ("ELEMENT(ARRAY[7])", "7"),
         nulls="always",
+        spark=_spark_element,
+        question=strict(_only),
     ),
-    simple(
+    scalar(
         "ARRAY_CONTAINS",
         "comparable_array element",
         BOOLEAN,
         "the element (also NULL) is in it",
         ("ARRAY_CONTAINS(ARRAY[1, 2], 2)", "TRUE"),
         ("ARRAY_CONTAINS(ARRAY['a'], NULL)", "FALSE"),
+        spark=lambda f, array, wanted: f.exists(array, lambda one: one.eqNullSafe(wanted)),
+        question=nullable(lambda values, wanted: None if values is None else wanted in values),
     ),
-    simple(
+    scalar(
         "ARRAY_POSITION",
         "comparable_array element",
         INTEGER,
         "place of the first such element; 0 when absent",
         ("ARRAY_POSITION(ARRAY['a', 'b'], 'b')", "2"),
+        spark=lambda f, array, wanted: f.call_function("array_position", array, wanted).cast("int"),
+        question=strict(_place),
     ),
-    simple(
+    scalar(
         "ARRAY_APPEND",
         "array element",
         first,
         "with the element at the end",
         ("ARRAY_APPEND(ARRAY[1], 2)", "ARRAY[1, 2]"),
+        spark=lambda f, array, new: f.array_append(array, new),
+        question=nullable(lambda values, new: None if values is None else [*values, new]),
     ),
-    simple(
+    scalar(
         "ARRAY_PREPEND",
         "array element",
         first,
         "with the element at the start",
         ("ARRAY_PREPEND(ARRAY[1], 2)", "ARRAY[2, 1]"),
+        spark=lambda f, array, new: f.array_prepend(array, new),
+        question=nullable(lambda values, new: None if values is None else [new, *values]),
     ),
-    simple(
+    scalar(
         "ARRAY_REMOVE",
         "comparable_array element",
         first,
         "without every such element",
         ("ARRAY_REMOVE(ARRAY[1, 2, 1], 1)", "ARRAY[2]"),
+        spark=lambda f, array, unwanted: f.filter(array, lambda one: ~one.eqNullSafe(unwanted)),
+        question=nullable(
+            lambda values, unwanted: None if values is None else [value for value in values if value != unwanted]
+        ),
     ),
-    simple(
+    scalar(
         "ARRAY_CONCAT",
         "same_array+",
         first,
         "one after the other",
         ("ARRAY_CONCAT(ARRAY[1], ARRAY[2, 1])", "ARRAY[1, 2, 1]"),
+        spark="concat",
+        question=strict(lambda *lists: [value for values in lists for value in values]),
     ),
-    simple(
+    scalar(
         "ARRAY_UNION",
         "same_comparable_array same_comparable_array",
         first,
         "elements of both, each once",
         ("ARRAY_UNION(ARRAY[1, 2], ARRAY[2, 3])", "ARRAY[1, 2, 3]"),
+        spark="array_union",
+        question=strict(lambda first, second: _distinct([*first, *second])),
     ),
-    simple(
+    scalar(
         "ARRAY_INTERSECT",
         "same_comparable_array same_comparable_array",
         first,
         "elements in both, each once",
         ("ARRAY_INTERSECT(ARRAY[1, 2], ARRAY[2, 3])", "ARRAY[2]"),
+        spark="array_intersect",
+        question=strict(lambda first, second: _distinct([value for value in first if value in second])),
     ),
-    simple(
+    scalar(
         "ARRAY_EXCEPT",
         "same_comparable_array same_comparable_array",
         first,
         "elements of the first not in the second, each once",
         ("ARRAY_EXCEPT(ARRAY[1, 2], ARRAY[2, 3])", "ARRAY[1]"),
+        spark="array_except",
+        question=strict(lambda first, second: _distinct([value for value in first if value not in second])),
     ),
-    simple(
+    scalar(
         "ARRAY_DISTINCT",
         "comparable_array",
         first,
         "each element once",
         ("ARRAY_DISTINCT(ARRAY[1, 2, 1])", "ARRAY[1, 2]"),
+        spark="array_distinct",
+        question=strict(_distinct),
     ),
-    simple("ARRAY_REVERSE", "array", first, "backwards", ("ARRAY_REVERSE(ARRAY[1, 2])", "ARRAY[2, 1]")),
-    simple(
+    scalar(
+        "ARRAY_REVERSE",
+        "array",
+        first,
+        "backwards",
+        ("ARRAY_REVERSE(ARRAY[1, 2])", "ARRAY[2, 1]"),
+        spark="reverse",
+        question=strict(lambda values: values[::-1]),
+    ),
+    scalar(
         "ARRAY_SORT",
         "comparable_array boolean?",
         first,
         "sorted; upwards with NULLs first, or (FALSE) downwards with NULLs last",
         ("ARRAY_SORT(ARRAY[2, 1])", "ARRAY[1, 2]"),
         ("ARRAY_SORT(ARRAY[1, 2], FALSE)", "ARRAY[2, 1]"),
+        spark=_spark_sort,
+        question=strict(_ordered),
     ),
-    simple(
+    scalar(
         "ARRAY_SLICE",
         "array integer integer?",
         first,
         "from a place to a place (the end), both included; negative ones are counted from the end",
         ("ARRAY_SLICE(ARRAY[1, 2, 3, 4], 2, 3)", "ARRAY[2, 3]"),
         ("ARRAY_SLICE(ARRAY[1, 2, 3, 4], -2)", "ARRAY[3, 4]"),
+        spark=_spark_slice,
+        question=strict(_slice),
     ),
-    simple(
+    scalar(
         "ARRAY_MAX",
         "comparable_array",
         element,
         "largest element that is not NULL",
         ("ARRAY_MAX(ARRAY[1, 3, 2])", "3"),
         nulls="always",
+        spark="array_max",
+        question=_extreme(max),
     ),
-    simple(
+    scalar(
         "ARRAY_MIN",
         "comparable_array",
         element,
         "smallest element that is not NULL",
         ("ARRAY_MIN(ARRAY[2, 1, 3])", "1"),
         nulls="always",
+        spark="array_min",
+        question=_extreme(min),
     ),
-    simple(
+    scalar(
         "ARRAY_JOIN",
         "scalar_array text text?",
         VARCHAR,
         "texts with the second between them; NULLs are left out, or shown as the third",
         ("ARRAY_JOIN(ARRAY['a', NULL, 'b'], '-', '?')", "'a-?-b'"),
-    ),
-    simple("MAP_KEYS", "map", _keys, "its keys", ("MAP_KEYS(MAP['a', 1])", "ARRAY['a']")),
-    simple("MAP_VALUES", "map", _values, "its values", ("MAP_VALUES(MAP['a', 1])", "ARRAY[1]")),
-    simple(
-        "MAP_ENTRIES", "map", _entries, "its entries as STRUCT<key, value>", ("MAP_ENTRIES(MAP['a', 1])[1]->value", "1")
-    ),
-    simple(
-        "MAP_FROM_ARRAYS",
-        "comparable_array array",
-        _map_of,
-        "keys and values of equal number; a key that comes twice fails",
-        ("MAP_FROM_ARRAYS(ARRAY['a', 'b'], ARRAY[1, 2])['b']", "2"),
-    ),
-    simple(
-        "MAP_UNION",
-        "same_map same_map",
-        first,
-        "entries of both; of one key the second's",
-        ("MAP_UNION(MAP['a', 1], MAP['a', 2])['a']", "2"),
+        spark="array_join",
+        question=strict(_joined),
     ),
 )

@@ -26,6 +26,9 @@ from ds_dagster.datatypes import (
     is_temporal,
     is_text,
 )
+from ds_dagster.functions.constants import Constant
+from ds_dagster.functions.question import Meaning
+from ds_dagster.functions.spark import SparkMeaning
 
 FunctionKind = Literal["scalar", "aggregate", "metadata", "grouping"]
 Nulls = Literal["any", "all", "never", "always"]
@@ -96,13 +99,16 @@ class Function:
     Attributes:
         name: key of the table; aliases are turned into it by the binder.
         signatures: tried in order.
-        meaning: one line, what Spark must do.
+        meaning: one line for the documentation.
         kind: scalar, aggregate, metadata of a record, or of the set of GROUP BY a row belongs to.
         nulls: when the result may be NULL: ``any`` argument may, ``all`` arguments may, ``never``, ``always``.
         aliases: other spellings.
         deterministic: the same input gives the same output in a replayed batch.
         not_yet: why it is refused for now; empty when built.
         examples: shown and tested.
+        spark: meaning on Spark.
+        question: meaning in a question, which DuckDB answers.
+        constants: what arguments have to be that are written as literals.
     """
 
     name: str
@@ -114,6 +120,9 @@ class Function:
     deterministic: bool = True
     not_yet: str = ""
     examples: tuple[Example, ...] = ()
+    spark: SparkMeaning | None = None
+    question: Meaning | None = None
+    constants: tuple[Constant, ...] = ()
 
 
 def signature(words: str, result: DataType | ResultRule | DigitsRule) -> Signature:
@@ -121,26 +130,41 @@ def signature(words: str, result: DataType | ResultRule | DigitsRule) -> Signatu
     return Signature(tuple(words.split()), result)
 
 
-def simple(
+def scalar(
     name: str,
-    words: str,
+    words: str | tuple[str, ...],
     result: DataType | ResultRule | DigitsRule,
     meaning: str,
     *examples: tuple[str, str],
+    spark: SparkMeaning | None = None,
+    question: Meaning | None = None,
     nulls: Nulls = "any",
     aliases: tuple[str, ...] = (),
     deterministic: bool = True,
+    constants: tuple[Constant, ...] = (),
 ) -> Function:
-    """A scalar function of one signature."""
-    shown = tuple(Example(call, gives) for call, gives in examples)
+    """A function of one row.
+
+    Args:
+        name: upper case.
+        words: of its arguments; several where it is called in several ways.
+        result: type of what it gives.
+        meaning: one line for the documentation.
+        examples: a call and its value, both in the dialect.
+        spark, question, nulls, aliases, deterministic, constants: see :class:`Function`.
+    """
+    forms = (words,) if isinstance(words, str) else words
     return Function(
         name,
-        (signature(words, result),),
+        tuple(signature(form, result) for form in forms),
         meaning,
         nulls=nulls,
         aliases=aliases,
         deterministic=deterministic,
-        examples=shown,
+        examples=tuple(Example(call, gives) for call, gives in examples),
+        spark=spark,
+        question=question,
+        constants=constants,
     )
 
 

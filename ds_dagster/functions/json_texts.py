@@ -1,18 +1,177 @@
-"""Functions of JSON texts and conditional functions. Paths are `$.name[0]`, with or without `lax` in front.
-Names and meanings are Flink SQL's."""
+"""Functions of JSON texts, Flink SQL's names and meanings. Paths are `$.name[0]`, with or without `lax` in front."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlglot import exp
+
 from ds_dagster.datatypes import BOOLEAN, VARCHAR
-from ds_dagster.functions.function import Example, Function, first, last, signature, simple
+from ds_dagster.functions.constants import Constant
+from ds_dagster.functions.function import Function, scalar
+from ds_dagster.functions.json_path import JAVA_PATH, LAX
+from ds_dagster.functions.question import Call, Computed, nullable, strict
+from ds_dagster.functions.spark import Functions, OfCall, SparkCall
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 JSON_TEXTS = frozenset(
     ("JSON_OBJECT", "JSON_OBJECT_ABSENT", "JSON_ARRAY", "JSON_ARRAY_NULL", "JSON_STRING", "JSON_QUERY", "JSON_QUOTE")
 )
 """Functions whose results stand in JSON as they are."""
 
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+NESTED_TEXT = "^[\\[{]"
+
+
+def _spark_read(read: Callable[[Functions, Column, Column], Any]) -> OfCall:
+    """A path that is a constant was read when it was bound; any other that is not a path gives NULL."""
+
+    def build(f: Functions, call: SparkCall) -> Any:
+        text, path, *_ = call.columns
+        if call.literal(1) is not None:
+            return read(f, text, path)
+        plain_path = f.regexp_replace(path, LAX, "")
+        known = f.when(f.rlike(plain_path, f.lit(JAVA_PATH)), plain_path).otherwise(f.lit("$"))
+        return f.when(f.rlike(plain_path, f.lit(JAVA_PATH)), read(f, text, known))
+
+    return OfCall(build)
+
+
+def _spark_at(f: Functions, text: Column, path: Column) -> Any:
+    """What is at a path, as VARIANT; NULL when absent or no JSON."""
+    return f.call_function("try_variant_get", f.try_parse_json(text), path, f.lit("variant"))
+
+
+def _spark_is_nested(f: Functions, text: Column, path: Column) -> Any:
+    return f.rlike(f.schema_of_variant(_spark_at(f, text, path)), f.lit("^(OBJECT|ARRAY)"))
+
+
+def _spark_value(f: Functions, text: Column, path: Column) -> Any:
+    """Text of a scalar. A text that looks like an object may be one or a text of that shape; only then the JSON is
+    looked at again."""
+    found = f.call_function("get_json_object", text, path)
+    looks_nested = f.rlike(found, f.lit(NESTED_TEXT))
+    return f.when(looks_nested, f.when(~_spark_is_nested(f, text, path), found)).otherwise(found)
+
+
+def _spark_query(f: Functions, call: SparkCall) -> Any:
+    path = call.literal(1)
+    if path and "[*]" in path:
+        return _spark_all_elements(f, call.columns[0], path)
+    return _spark_read(_spark_nested_at).build(f, call)
+
+
+def _spark_all_elements(f: Functions, text: Column, path: str) -> Any:
+    """What each element of an array has at the rest of the path, as a JSON array; NULL where there is no array. Of a
+    single element Spark gives no array."""
+    array, rest = path.split("[*]")
+    elements = f.call_function("try_variant_get", f.try_parse_json(text), f.lit(array), f.lit("array<variant>"))
+
+    def has_rest(one: Column) -> Any:
+        return f.call_function("try_variant_get", one, f.lit(f"${rest}"), f.lit("variant")).isNotNull()
+
+    number = f.size(f.filter(elements, has_rest))
+    found = f.call_function("get_json_object", text, f.lit(path))
+    single = f.concat(f.lit("["), found, f.lit("]"))
+    return f.when(number == 0, f.lit("[]")).when(number == 1, single).when(number > 1, found)
+
+
+def _spark_nested_at(f: Functions, text: Column, path: Column) -> Any:
+    found = f.call_function("get_json_object", text, path)
+    return f.when(f.rlike(found, f.lit(NESTED_TEXT)) & _spark_is_nested(f, text, path), found)
+
+
+def _spark_exists(f: Functions, text: Column, path: Column) -> Any:
+    return f.when(text.isNotNull(), _spark_at(f, text, path).isNotNull())
+
+
+def _spark_json(f: Functions, value: Column, *, nested: bool) -> Any:
+    """Spark writes STRUCT, MAP and ARRAY as JSON; a single value goes through an ARRAY of it."""
+    if nested:
+        return f.to_json(value, {"ignoreNullFields": "false"})
+    listed = f.to_json(f.array(value))
+    return f.when(value.isNotNull(), f.substring(listed, f.lit(2), f.length(listed) - 2))
+
+
+def _spark_text(f: Functions, call: SparkCall, position: int) -> Any:
+    """An argument as JSON; NULL stays NULL."""
+    value = call.columns[position]
+    if call.function(position) in JSON_TEXTS:
+        return value
+    return _spark_json(f, value, nested=call.type_of(position).typeName() in ("struct", "map", "array"))
+
+
+def _spark_string(f: Functions, call: SparkCall) -> Any:
+    return _spark_json(f, call.columns[0], nested=call.type_of(0).typeName() in ("struct", "map", "array"))
+
+
+def _spark_joined(f: Functions, parts: Sequence[Column], opening: str, closing: str) -> Any:
+    """Parts that are not NULL with commas between them."""
+    return f.concat(f.lit(opening), f.concat_ws(",", *parts), f.lit(closing))
+
+
+def _spark_object(*, absent: bool) -> OfCall:
+    def build(f: Functions, call: SparkCall) -> Any:
+        parts = []
+        for position in range(0, len(call.columns), 2):
+            text = _spark_text(f, call, position + 1)
+            name = _spark_json(f, call.columns[position], nested=False)
+            parts.append(f.concat(name, f.lit(":"), text if absent else f.coalesce(text, f.lit("null"))))
+        return _spark_joined(f, parts, "{", "}")
+
+    return OfCall(build)
+
+
+def _spark_array(*, absent: bool) -> OfCall:
+    def build(f: Functions, call: SparkCall) -> Any:
+        texts = [_spark_text(f, call, position) for position in range(len(call.columns))]
+        return _spark_joined(f, texts if absent else [f.coalesce(text, f.lit("null")) for text in texts], "[", "]")
+
+    return OfCall(build)
+
+
+def _spark_unquoted(f: Functions, text: Column) -> Any:
+    read = f.get(f.from_json(f.concat(f.lit("["), text, f.lit("]")), "array<string>"), f.lit(0))
+    is_string = f.startswith(text, f.lit('"')) & f.try_parse_json(text).isNotNull()
+    return f.when(is_string, read).otherwise(text)
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def _built(build: Literal["json_object", "json_array"], *, absent: bool) -> Computed:
+    """Arguments as JSON; what functions of JSON give stands inside as it is."""
+
+    def make(call: Call) -> Callable[..., Any]:
+        from ds_dagster.functions.values import json_texts
+
+        is_json = [isinstance(tree, exp.Anonymous) and str(tree.this) in JSON_TEXTS for tree in call.written]
+
+        def function(*values: Any) -> str:
+            given = zip(values, call.types, is_json, strict=True)
+            parts = [value if is_text else json_texts.as_json(value, type_) for value, type_, is_text in given]
+            made: str = getattr(json_texts, build)(parts, absent=absent)
+            return made
+
+        return function
+
+    return Computed(make, takes_nulls=True)
+
+
+def _string(call: Call) -> Callable[..., Any]:
+    from ds_dagster.functions.values import json_texts
+
+    return lambda value: json_texts.as_json(value, call.types[0])
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
 JSON_FUNCTIONS: tuple[Function, ...] = (
-    simple(
+    scalar(
         "JSON_VALUE",
         "text text",
         VARCHAR,
@@ -20,8 +179,11 @@ JSON_FUNCTIONS: tuple[Function, ...] = (
         ("""JSON_VALUE('{"a": {"b": 1}}', '$.a.b')""", "'1'"),
         ("""JSON_VALUE('{"a": {"b": 1}}', '$.a')""", "NULL"),
         nulls="always",
+        spark=_spark_read(_spark_value),
+        question=strict("json_texts.scalar"),
+        constants=(Constant("json_path", 1),),
     ),
-    simple(
+    scalar(
         "JSON_QUERY",
         "text text",
         VARCHAR,
@@ -35,8 +197,11 @@ JSON_FUNCTIONS: tuple[Function, ...] = (
         ("""JSON_QUERY('{"a": [{"c": 2}]}', '$.a[*].b')""", "'[]'"),
         ("""JSON_QUERY('{"a": 1}', '$.a[*]')""", "NULL"),
         nulls="always",
+        spark=OfCall(_spark_query),
+        question=strict("json_texts.nested"),
+        constants=(Constant("json_path", 1, all_elements=True),),
     ),
-    simple(
+    scalar(
         "JSON_EXISTS",
         "text text",
         BOOLEAN,
@@ -44,8 +209,11 @@ JSON_FUNCTIONS: tuple[Function, ...] = (
         ("""JSON_EXISTS('{"a": null}', '$.a')""", "TRUE"),
         ("""JSON_EXISTS('{"a": null}', '$.b')""", "FALSE"),
         ("JSON_EXISTS('nonsense', '$.b')", "FALSE"),
+        spark=_spark_read(_spark_exists),
+        question=strict("json_texts.exists"),
+        constants=(Constant("json_path", 1),),
     ),
-    simple(
+    scalar(
         "JSON_STRING",
         "any",
         VARCHAR,
@@ -53,8 +221,10 @@ JSON_FUNCTIONS: tuple[Function, ...] = (
         ("JSON_STRING('x')", "'\"x\"'"),
         ("JSON_STRING(ARRAY[1, 2])", "'[1,2]'"),
         ("JSON_STRING(TRUE)", "'true'"),
+        spark=OfCall(_spark_string),
+        question=Computed(_string),
     ),
-    simple(
+    scalar(
         "JSON_OBJECT",
         "text any*",
         VARCHAR,
@@ -64,16 +234,20 @@ JSON_FUNCTIONS: tuple[Function, ...] = (
         ("JSON_OBJECT('a' VALUE 'x', 'b' VALUE NULL ABSENT ON NULL)", """'{"a":"x"}'"""),
         ("JSON_OBJECT('a', JSON_ARRAY(1, TRUE))", """'{"a":[1,true]}'"""),
         nulls="never",
+        spark=_spark_object(absent=False),
+        question=_built("json_object", absent=False),
     ),
-    simple(
+    scalar(
         "JSON_OBJECT_ABSENT",
         "text any*",
         VARCHAR,
         "JSON_OBJECT with `ABSENT ON NULL`",
         ("JSON_OBJECT_ABSENT('a', NULL, 'b', 2)", """'{"b":2}'"""),
         nulls="never",
+        spark=_spark_object(absent=True),
+        question=_built("json_object", absent=True),
     ),
-    simple(
+    scalar(
         "JSON_ARRAY",
         "any+",
         VARCHAR,
@@ -82,23 +256,29 @@ JSON_FUNCTIONS: tuple[Function, ...] = (
         ("JSON_ARRAY(1, NULL NULL ON NULL)", """'[1,null]'"""),
         ("JSON_ARRAY(NULL)", "'[]'"),
         nulls="never",
+        spark=_spark_array(absent=True),
+        question=_built("json_array", absent=True),
     ),
-    simple(
+    scalar(
         "JSON_ARRAY_NULL",
         "any+",
         VARCHAR,
         "JSON_ARRAY with `NULL ON NULL`",
         ("JSON_ARRAY_NULL(NULL, 2)", "'[null,2]'"),
         nulls="never",
+        spark=_spark_array(absent=False),
+        question=_built("json_array", absent=False),
     ),
-    simple(
+    scalar(
         "JSON_QUOTE",
         "text",
         VARCHAR,
         "the text as a JSON string",
         ("JSON_QUOTE('a\"b')", """'"a\\"b"'"""),
+        spark=OfCall(_spark_string),
+        question=strict("json_texts.quote"),
     ),
-    simple(
+    scalar(
         "JSON_UNQUOTE",
         "text",
         VARCHAR,
@@ -106,8 +286,10 @@ JSON_FUNCTIONS: tuple[Function, ...] = (
         ("""JSON_UNQUOTE('"a\\"b"')""", """'a"b'"""),
         ("JSON_UNQUOTE('[1]')", "'[1]'"),
         ("""JSON_UNQUOTE('"open')""", """'"open'"""),
+        spark=_spark_unquoted,
+        question=strict("json_texts.unquoted"),
     ),
-    simple(
+    scalar(
         "IS_JSON",
         "text",
         BOOLEAN,
@@ -115,42 +297,7 @@ JSON_FUNCTIONS: tuple[Function, ...] = (
         ("IS_JSON('{\"a\": 1}')", "TRUE"),
         ("IS_JSON('{a')", "FALSE"),
         nulls="never",
-    ),
-)
-
-CONDITIONAL_FUNCTIONS: tuple[Function, ...] = (
-    simple(
-        "COALESCE",
-        "same+",
-        first,
-        "first argument that is not NULL",
-        ("COALESCE(NULL, 1, 2)", "1"),
-        nulls="all",
-        aliases=("IFNULL", "NVL"),
-    ),
-    simple(
-        "NULLIF",
-        "same_comparable same_comparable",
-        first,
-        "NULL when both are equal, else the first",
-        ("NULLIF(1, 1)", "NULL"),
-        nulls="always",
-    ),
-    Function(
-        "IF",
-        (signature("boolean same same", last),),
-        "the second when the first is true, else (also for NULL) the third",
-        nulls="always",
-        examples=(Example("IF(1 > 2, 'more', 'less')", "'less'"),),
-    ),
-    simple(
-        "GREATEST",
-        "same_comparable+",
-        first,
-        "largest argument; NULL when any argument is NULL",
-        ("GREATEST(1, 3, 2)", "3"),
-    ),
-    simple(
-        "LEAST", "same_comparable+", first, "smallest argument; NULL when any argument is NULL", ("LEAST(1, 3, 2)", "1")
+        spark=lambda f, text: f.try_parse_json(text).isNotNull(),
+        question=nullable("json_texts.is_json"),
     ),
 )

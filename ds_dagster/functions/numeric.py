@@ -1,11 +1,20 @@
-"""Functions of numbers. Names and meanings are Flink SQL's; what happens outside a domain is told at each."""
+"""Functions of numbers, Flink SQL's names and meanings; each says what it gives outside its domain."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from typing import Any
+
+from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, DOUBLE, INTEGER, MAX_DECIMAL_PRECISION, VARCHAR, DataType, Scalar, decimal
-from ds_dagster.functions.function import DigitsRule, Function, first, simple
+from ds_dagster.functions.function import DigitsRule, Function, first, scalar
+from ds_dagster.functions.question import Call, Computed, Native, native, strict
+from ds_dagster.functions.spark import Functions, OfCall, SparkCall
+
+# --- types ------------------------------------------------------------------------------------------------------------
 
 
 def _whole(types: Sequence[DataType]) -> DataType:
@@ -28,77 +37,299 @@ def _rounded(types: Sequence[DataType], digits: Sequence[int | None]) -> DataTyp
     return decimal(min(precision - scale + 1 + kept, MAX_DECIMAL_PRECISION), kept)
 
 
-def _curve(name: str, meaning: str, *examples: tuple[str, str], domain: bool = True) -> Function:
-    return simple(name, "number", DOUBLE, meaning, *examples, nulls="any" if domain else "always")
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+def _spark_like_first(name: str) -> OfCall:
+    """FLOOR, CEIL, SIGN: Spark makes BIGINT or DOUBLE of small numbers; its FLOOR and CEIL of DECIMAL are right."""
+
+    def build(f: Functions, call: SparkCall) -> Any:
+        type_ = call.type_of(0)
+        result = f.call_function(name, *call.columns)
+        return result if type_.typeName() == "decimal" and name != "sign" else result.cast(type_)
+
+    return OfCall(build)
+
+
+def _spark_logarithm(f: Functions, *columns: Any) -> Any:
+    if len(columns) == 1:
+        return f.ln(columns[0])
+    base, value = columns
+    return f.when(base != 1, f.call_function("log", base, value))
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def _like_result(rounding: str) -> Computed:
+    """A number with so many digits, as the result's type; NULL where that cannot hold it."""
+
+    def make(call: Call) -> Callable[..., Any]:
+        from ds_dagster.functions.values.casts import rounded
+
+        return lambda value, digits=0: rounded(value, digits, rounding, call.result)
+
+    return Computed(make)
+
+
+def _signed(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isnan(value) or value == 0 else math.copysign(1.0, value)
+    return type(value)((value > 0) - (value < 0))
+
+
+def _modulo(left: Any, right: Any) -> Any:
+    """Sign of the first."""
+    from ds_dagster.functions.values.casts import EXACT
+
+    if isinstance(left, float) or isinstance(right, float):
+        return math.fmod(left, right) if right else math.nan
+    if right == 0:
+        raise ValueError("division by zero")
+    if isinstance(left, int) and isinstance(right, int):
+        return abs(left) % abs(right) * (1 if left >= 0 else -1)
+    return EXACT.remainder(Decimal(left), Decimal(right))
+
+
+def _log(first: Any, second: Any = None) -> float | None:
+    if second is None:
+        return math.log(first) if first > 0 else None
+    return math.log(second) / math.log(first) if first > 0 and second > 0 and first != 1 else None
+
+
+def _power(base: Any, exponent: Any) -> float:
+    try:
+        return math.pow(base, exponent)
+    except ValueError:
+        return math.inf if base == 0 else math.nan
+    except OverflowError:
+        return math.inf if base > 0 or exponent % 2 == 0 else -math.inf
+
+
+def _unsigned(number: int) -> int:
+    """A BIGINT as the number its 64 bits are without a sign."""
+    return number if number >= 0 else number + (1 << 64)
+
+
+def _bucket(value: Any, low: Any, high: Any, count: int) -> int | None:
+    if count <= 0 or low == high:
+        return None
+    position = (float(value) - float(low)) / (float(high) - float(low))
+    return 0 if position < 0 else count + 1 if position >= 1 else int(position * count) + 1
+
+
+def _cotangent(number: float) -> float:
+    return 1 / math.tan(number) if number else math.inf
+
+
+def _random_below(bound: int) -> int:
+    import random
+
+    return random.randrange(bound)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def _curve(name: str, meaning: str, function: Callable[[float], float], *examples: tuple[str, str]) -> Function:
+    """A function of a DOUBLE, NaN outside its domain; Spark has it under the same name."""
+
+    def value(number: Any) -> float:
+        try:
+            return function(float(number))
+        except ValueError:
+            return math.nan
+        except OverflowError:
+            return math.inf
+
+    return scalar(name, "number", DOUBLE, meaning, *examples, spark=name.lower(), question=strict(value))
+
+
+def _logarithm(name: str, meaning: str, function: Callable[[float], float], *examples: tuple[str, str]) -> Function:
+    """A logarithm, NULL for 0 and below; Spark has it under the same name."""
+    meant = strict(lambda number: function(float(number)) if number > 0 else None)
+    text = f"{meaning}; NULL for 0 and below"
+    return scalar(name, "number", DOUBLE, text, *examples, nulls="always", spark=name.lower(), question=meant)
 
 
 NUMBER_FUNCTIONS: tuple[Function, ...] = (
-    simple("ABS", "number", first, "absolute value", ("ABS(-7)", "7")),
-    simple("SIGN", "number", first, "-1, 0 or 1", ("SIGN(-7)", "-1")),
-    simple(
+    scalar(
+        "ABS",
+        "number",
+        first,
+        "absolute value",
+        ("ABS(-7)", "7"),
+        spark="abs",
+        question=native("abs"),
+    ),
+    scalar(
+        "SIGN",
+        "number",
+        first,
+        "-1, 0 or 1",
+        ("SIGN(-7)", "-1"),
+        spark=_spark_like_first("sign"),
+        question=strict(_signed),
+    ),
+    scalar(
         "ROUND",
         "number integer?",
         DigitsRule(_rounded),
         "half up, to that many decimals (0)",
         ("ROUND(2.345, 2)", "2.35"),
+        spark=OfCall(lambda _, call: call.java.to_digits(call, "HALF_UP")),
+        question=_like_result(ROUND_HALF_UP),
     ),
-    simple(
+    scalar(
         "TRUNCATE",
         "number integer?",
         DigitsRule(_rounded),
         "cut towards zero, to that many decimals (0)",
         ("TRUNCATE(-2.349, 2)", "-2.34"),
+        spark=OfCall(lambda _, call: call.java.to_digits(call, "DOWN")),
+        question=_like_result(ROUND_DOWN),
     ),
-    simple("FLOOR", "number", _whole, "largest whole number not above", ("FLOOR(-2.5)", "-3")),
-    simple("CEIL", "number", _whole, "smallest whole number not below", ("CEIL(2.1)", "3"), aliases=("CEILING",)),
-    simple(
-        "MOD", "same_number same_number", first, "remainder with the sign of the first (also `%`)", ("MOD(-7, 2)", "-1")
+    scalar(
+        "FLOOR",
+        "number",
+        _whole,
+        "largest whole number not above",
+        ("FLOOR(-2.5)", "-3"),
+        spark=_spark_like_first("floor"),
+        question=_like_result(ROUND_FLOOR),
     ),
-    simple(
+    scalar(
+        "CEIL",
+        "number",
+        _whole,
+        "smallest whole number not below",
+        ("CEIL(2.1)", "3"),
+        aliases=("CEILING",),
+        spark=_spark_like_first("ceil"),
+        question=_like_result(ROUND_CEILING),
+    ),
+    scalar(
+        "MOD",
+        "same_number same_number",
+        first,
+        "remainder with the sign of the first (also `%`)",
+        ("MOD(-7, 2)", "-1"),
+        spark=lambda _, left, right: left % right,
+        question=strict(_modulo),
+    ),
+    scalar(
         "POWER",
         "number number",
         DOUBLE,
         "the first to the power of the second",
         ("POWER(2, 10)", "1024"),
         aliases=("POW",),
+        spark="pow",
+        question=strict(_power),
     ),
-    _curve("SQRT", "square root; NaN below 0", ("SQRT(16)", "4")),
-    _curve("EXP", "e to that power", ("EXP(0)", "1")),
-    _curve("LN", "natural logarithm; NULL for 0 and below", ("LN(1)", "0"), ("LN(0)", "NULL"), domain=False),
-    _curve("LOG10", "logarithm to base 10; NULL for 0 and below", ("LOG10(1000)", "3"), domain=False),
-    _curve("LOG2", "logarithm to base 2; NULL for 0 and below", ("LOG2(8)", "3"), domain=False),
-    simple(
+    _curve("SQRT", "square root; NaN below 0", math.sqrt, ("SQRT(16)", "4")),
+    _curve("EXP", "e to that power", math.exp, ("EXP(0)", "1")),
+    _logarithm("LN", "natural logarithm", math.log, ("LN(1)", "0"), ("LN(0)", "NULL")),
+    _logarithm("LOG10", "logarithm to base 10", math.log10, ("LOG10(1000)", "3")),
+    _logarithm("LOG2", "logarithm to base 2", math.log2, ("LOG2(8)", "3")),
+    scalar(
         "LOG",
         "number number?",
         DOUBLE,
         "natural logarithm, or of the second to the base of the first; NULL outside the domain",
         ("LOG(2, 8)", "3"),
         nulls="always",
+        spark=_spark_logarithm,
+        question=strict(_log),
     ),
-    _curve("SIN", "sine of radians", ("SIN(0)", "0")),
-    _curve("COS", "cosine of radians", ("COS(0)", "1")),
-    _curve("TAN", "tangent of radians", ("TAN(0)", "0")),
-    _curve("COT", "cotangent of radians", ("ROUND(COT(1), 4)", "0.6421")),
-    _curve("ASIN", "arc sine; NaN outside -1 to 1", ("ASIN(0)", "0")),
-    _curve("ACOS", "arc cosine; NaN outside -1 to 1", ("ACOS(1)", "0")),
-    _curve("ATAN", "arc tangent", ("ATAN(0)", "0")),
-    _curve("SINH", "hyperbolic sine", ("SINH(0)", "0")),
-    _curve("COSH", "hyperbolic cosine", ("COSH(0)", "1")),
-    _curve("TANH", "hyperbolic tangent", ("TANH(0)", "0")),
-    simple("ATAN2", "number number", DOUBLE, "angle of the point (second, first)", ("ATAN2(0, 1)", "0")),
-    _curve("DEGREES", "radians in degrees", ("DEGREES(PI())", "180")),
-    _curve("RADIANS", "degrees in radians", ("RADIANS(180) = PI()", "TRUE")),
-    simple("PI", "", DOUBLE, "3.14159…", ("ROUND(PI(), 5)", "3.14159"), nulls="never"),
-    simple("E", "", DOUBLE, "2.71828…", ("ROUND(E(), 5)", "2.71828"), nulls="never"),
-    simple("BIN", "integer", VARCHAR, "in binary digits", ("BIN(10)", "'1010'")),
-    simple("RAND", "", DOUBLE, "random, from 0 to below 1, per row", nulls="never", deterministic=False),
-    simple("RAND_INTEGER", "integer", INTEGER, "random, from 0 to below the argument, per row", deterministic=False),
-    simple("BITCOUNT", "integer", INTEGER, "number of bits that are 1", ("BITCOUNT(7)", "3"), aliases=("BIT_COUNT",)),
-    simple(
+    _curve("SIN", "sine of radians", math.sin, ("SIN(0)", "0")),
+    _curve("COS", "cosine of radians", math.cos, ("COS(0)", "1")),
+    _curve("TAN", "tangent of radians", math.tan, ("TAN(0)", "0")),
+    _curve("COT", "cotangent of radians", _cotangent, ("ROUND(COT(1), 4)", "0.6421")),
+    _curve("ASIN", "arc sine; NaN outside -1 to 1", math.asin, ("ASIN(0)", "0")),
+    _curve("ACOS", "arc cosine; NaN outside -1 to 1", math.acos, ("ACOS(1)", "0")),
+    _curve("ATAN", "arc tangent", math.atan, ("ATAN(0)", "0")),
+    _curve("SINH", "hyperbolic sine", math.sinh, ("SINH(0)", "0")),
+    _curve("COSH", "hyperbolic cosine", math.cosh, ("COSH(0)", "1")),
+    _curve("TANH", "hyperbolic tangent", math.tanh, ("TANH(0)", "0")),
+    scalar(
+        "ATAN2",
+        "number number",
+        DOUBLE,
+        "angle of the point (second, first)",
+        ("ATAN2(0, 1)", "0"),
+        spark="atan2",
+        question=strict(math.atan2),
+    ),
+    _curve("DEGREES", "radians in degrees", math.degrees, ("DEGREES(PI())", "180")),
+    _curve("RADIANS", "degrees in radians", math.radians, ("RADIANS(180) = PI()", "TRUE")),
+    scalar(
+        "PI",
+        "",
+        DOUBLE,
+        "3.14159…",
+        ("ROUND(PI(), 5)", "3.14159"),
+        nulls="never",
+        spark="pi",
+        question=native("pi"),
+    ),
+    scalar(
+        "E",
+        "",
+        DOUBLE,
+        "2.71828…",
+        ("ROUND(E(), 5)", "2.71828"),
+        nulls="never",
+        spark="e",
+        question=Native(lambda _: exp.Cast(this=exp.Literal.number(repr(math.e)), to=exp.DataType.build("DOUBLE"))),
+    ),
+    scalar(
+        "BIN",
+        "integer",
+        VARCHAR,
+        "in binary digits",
+        ("BIN(10)", "'1010'"),
+        spark="bin",
+        question=strict(lambda number: format(_unsigned(number), "b")),
+    ),
+    scalar(
+        "RAND",
+        "",
+        DOUBLE,
+        "random, from 0 to below 1, per row",
+        ("RAND() < 1", "TRUE"),
+        nulls="never",
+        deterministic=False,
+        spark=lambda f: f.rand(),
+        question=native("random"),
+    ),
+    scalar(
+        "RAND_INTEGER",
+        "integer",
+        INTEGER,
+        "random, from 0 to below the argument, per row",
+        ("RAND_INTEGER(3) < 3", "TRUE"),
+        deterministic=False,
+        spark=lambda f, bound: f.floor(f.rand() * bound).cast("int"),
+        question=Computed(lambda _: _random_below, changes=True),
+    ),
+    scalar(
+        "BITCOUNT",
+        "integer",
+        INTEGER,
+        "number of bits that are 1",
+        ("BITCOUNT(7)", "3"),
+        aliases=("BIT_COUNT",),
+        spark="bit_count",
+        question=strict(lambda number: format(_unsigned(number), "b").count("1")),
+    ),
+    scalar(
         "WIDTH_BUCKET",
         "number number number integer",
         BIGINT,
         "which of so many equal parts between two bounds a number falls into; 0 below, one more above",
         ("WIDTH_BUCKET(5, 0, 10, 5)", "3"),
+        spark="width_bucket",
+        question=strict(_bucket),
     ),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from sqlglot import exp
@@ -62,14 +63,27 @@ class Computed:
 Meaning = Native | Computed
 
 
-def strict(function: Callable[..., Any]) -> Computed:
+Function = Callable[..., Any] | str
+"""A function of values; a text: the module and name of one in ``functions/values/``, which is loaded for a question
+that needs it, so that projects load without it."""
+
+
+def strict(function: Function) -> Computed:
     """A Python function; NULL when any argument is NULL."""
-    return Computed(lambda _: function)
+    return Computed(lambda _: _loaded(function))
 
 
-def nullable(function: Callable[..., Any]) -> Computed:
+def nullable(function: Function) -> Computed:
     """A Python function that is called with NULLs too."""
-    return Computed(lambda _: function, takes_nulls=True)
+    return Computed(lambda _: _loaded(function), takes_nulls=True)
+
+
+def _loaded(function: Function) -> Callable[..., Any]:
+    if not isinstance(function, str):
+        return function
+    module, _, name = function.partition(".")
+    found: Callable[..., Any] = getattr(import_module(f"ds_dagster.functions.values.{module}"), name)
+    return found
 
 
 def native(name: str) -> Native:

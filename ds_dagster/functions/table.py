@@ -21,10 +21,15 @@ from ds_dagster.datatypes import (
     decimal,
     is_integer,
 )
-from ds_dagster.functions.arrays import COLLECTION_FUNCTIONS
+from ds_dagster.functions.arrays import ARRAY_FUNCTIONS
+from ds_dagster.functions.codes import CODE_FUNCTIONS
+from ds_dagster.functions.conditions import CONDITIONAL_FUNCTIONS
 from ds_dagster.functions.function import Function, first, signature
-from ds_dagster.functions.json_texts import CONDITIONAL_FUNCTIONS, JSON_FUNCTIONS
+from ds_dagster.functions.json_texts import JSON_FUNCTIONS
+from ds_dagster.functions.maps import MAP_FUNCTIONS
 from ds_dagster.functions.numeric import NUMBER_FUNCTIONS
+from ds_dagster.functions.regexes import REGEX_FUNCTIONS
+from ds_dagster.functions.text_parts import TEXT_PART_FUNCTIONS
 from ds_dagster.functions.texts import TEXT_FUNCTIONS
 from ds_dagster.functions.times import TIME_FUNCTIONS
 
@@ -216,10 +221,14 @@ _GROUPING = Function(
 _SCALARS = (
     *CONDITIONAL_FUNCTIONS,
     *TEXT_FUNCTIONS,
+    *TEXT_PART_FUNCTIONS,
+    *REGEX_FUNCTIONS,
+    *CODE_FUNCTIONS,
     *NUMBER_FUNCTIONS,
     *TIME_FUNCTIONS,
     *JSON_FUNCTIONS,
-    *COLLECTION_FUNCTIONS,
+    *ARRAY_FUNCTIONS,
+    *MAP_FUNCTIONS,
 )
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {f.name: f for f in (*_SCALARS, *_METADATA, *_AGGREGATES, _GROUPING)}

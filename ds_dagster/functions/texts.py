@@ -1,44 +1,157 @@
-"""Functions of texts, bytes and hashes. Names and meanings are Flink SQL's; where Spark's differ, the entry says what
-holds here."""
+"""Functions that make texts of others, Flink SQL's names and meanings."""
 
 from __future__ import annotations
 
-from ds_dagster.datatypes import BIGINT, BOOLEAN, INTEGER, VARBINARY, VARCHAR, ArrayType
-from ds_dagster.functions.function import Function, simple
+import re
+from typing import TYPE_CHECKING, Any
 
-TEXTS = ArrayType(VARCHAR)
+from sqlglot import exp
+
+from ds_dagster.datatypes import VARCHAR
+from ds_dagster.functions.function import Function, scalar
+from ds_dagster.functions.question import Call, Native, nullable, strict
+from ds_dagster.functions.spark import Functions, SparkMeaning
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+WORDS_AND_OTHERS = r"[\p{L}\p{M}\p{N}]+|[^\p{L}\p{M}\p{N}]+"
+
+
+def _spark_translate(f: Functions, text: Column, *characters: Column) -> Any:
+    """NULL for the characters means none of them."""
+    return f.call_function("translate", text, *[f.coalesce(given, f.lit("")) for given in characters])
+
+
+def _spark_padded(name: str) -> SparkMeaning:
+    """NULL for a length below zero and without anything to fill with."""
+
+    def build(f: Functions, text: Column, length: Column, fill: Column) -> Any:
+        return f.when((length >= 0) & (fill != ""), f.call_function(name, text, length, fill))
+
+    return build
+
+
+def _spark_initcap(f: Functions, text: Column) -> Any:
+    """Spark takes only blanks for the end of a word."""
+    pieces = f.regexp_extract_all(text, f.lit(WORDS_AND_OTHERS), f.lit(0))
+    return f.array_join(f.transform(pieces, f.initcap), "")
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def _concatenation(call: Call) -> exp.Expression:
+    """``||`` gives NULL when a part is NULL."""
+    made = call.arguments[0]
+    for part in call.arguments[1:]:
+        made = exp.DPipe(this=made, expression=part)
+    return exp.Paren(this=made)
+
+
+def _joined(separator: str | None, *texts: str | None) -> str | None:
+    return None if separator is None else separator.join(text for text in texts if text is not None)
+
+
+def _initial_capitals(text: str) -> str:
+    """Words of letters and digits, as Flink cuts them."""
+    return re.sub(r"[^\W_]+", lambda word: word.group(0)[0].upper() + word.group(0)[1:].lower(), text)
+
+
+def _padded(text: str, width: int, fill: str, *, left: bool) -> str | None:
+    if width < 0 or not fill:
+        return None
+    if len(text) >= width:
+        return text[:width]
+    missing = (fill * width)[: width - len(text)]
+    return missing + text if left else text + missing
+
+
+def _overlaid(text: str, other: str, start: int, length: int = -1) -> str:
+    width = len(other) if length < 0 else length
+    return text[: max(start - 1, 0)] + other + text[start - 1 + width :]
+
+
+def _translated(text: str | None, old: str | None, new: str | None) -> str | None:
+    """NULL for the characters means none of them."""
+    if text is None:
+        return None
+    old, new = old or "", new or ""
+    table: dict[int, str | None] = {}
+    for position, letter in enumerate(old):
+        table.setdefault(ord(letter), new[position] if position < len(new) else None)
+    return text.translate(table)
+
+
+def _chosen(position: int | None, *texts: str | None) -> str | None:
+    return texts[position - 1] if position is not None and 1 <= position <= len(texts) else None
+
+
+def _printed(form: str | None, *values: Any) -> str | None:
+    if form is None:
+        return None
+    try:
+        shown: str = re.sub(r"%n", "\n", form).replace("%b", "%s") % values
+    except TypeError as problem:
+        raise ValueError(f"'{form}' does not fit its values: {problem}") from problem
+    return shown
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
 
 TEXT_FUNCTIONS: tuple[Function, ...] = (
-    simple("CONCAT", "text+", VARCHAR, "texts joined; NULL when any argument is NULL (also `||`)"),
-    simple(
+    scalar(
+        "CONCAT",
+        "text+",
+        VARCHAR,
+        "texts joined; NULL when any argument is NULL (also `||`)",
+        ("CONCAT('a', 'b')", "'ab'"),
+        ("CONCAT('a', NULL)", "NULL"),
+        spark="concat",
+        question=Native(_concatenation),
+    ),
+    scalar(
         "CONCAT_WS",
         "text text+",
         VARCHAR,
         "texts joined with the first between them; texts that are NULL are left out",
         ("CONCAT_WS('-', 'a', NULL, 'b')", "'a-b'"),
         nulls="always",
+        spark="concat_ws",
+        question=nullable(_joined),
     ),
-    simple("UPPER", "text", VARCHAR, "upper case", ("UPPER('Ab')", "'AB'"), aliases=("UCASE",)),
-    simple("LOWER", "text", VARCHAR, "lower case", ("LOWER('Ab')", "'ab'"), aliases=("LCASE",)),
-    simple(
+    scalar(
+        "UPPER",
+        "text",
+        VARCHAR,
+        "upper case",
+        ("UPPER('Ab')", "'AB'"),
+        aliases=("UCASE",),
+        spark="upper",
+        question=strict(str.upper),
+    ),
+    scalar(
+        "LOWER",
+        "text",
+        VARCHAR,
+        "lower case",
+        ("LOWER('Ab')", "'ab'"),
+        aliases=("LCASE",),
+        spark="lower",
+        question=strict(str.lower),
+    ),
+    scalar(
         "INITCAP",
         "text",
         VARCHAR,
         "words (letters and digits) with a capital first letter and small ones behind it",
         ("INITCAP('hELLO big-world')", "'Hello Big-World'"),
+        spark=_spark_initcap,
+        question=strict(_initial_capitals),
     ),
-    simple(
-        "TRIM",
-        "text text?",
-        VARCHAR,
-        "without the characters of the second argument (blank) on both ends",
-        ("TRIM('  x ')", "'x'"),
-        ("TRIM(LEADING '0' FROM '007')", "'7'"),
-        aliases=("BTRIM",),
-    ),
-    simple("LTRIM", "text text?", VARCHAR, "TRIM at the start only", ("LTRIM('  x ')", "'x '")),
-    simple("RTRIM", "text text?", VARCHAR, "TRIM at the end only", ("RTRIM('  x ')", "'  x'")),
-    simple(
+    scalar(
         "LPAD",
         "text integer text",
         VARCHAR,
@@ -47,19 +160,20 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
         ("LPAD('7', 3, '0')", "'007'"),
         ("LPAD('12345', 3, '0')", "'123'"),
         nulls="always",
+        spark=_spark_padded("lpad"),
+        question=strict(lambda text, width, fill: _padded(text, width, fill, left=True)),
     ),
-    simple("RPAD", "text integer text", VARCHAR, "LPAD on the right", ("RPAD('7', 3, '-')", "'7--'"), nulls="always"),
-    simple("LEFT", "text integer", VARCHAR, "the first characters", ("LEFT('stream', 3)", "'str'")),
-    simple("RIGHT", "text integer", VARCHAR, "the last characters", ("RIGHT('stream', 3)", "'eam'")),
-    simple(
-        "SUBSTRING",
-        "text integer integer?",
+    scalar(
+        "RPAD",
+        "text integer text",
         VARCHAR,
-        "from a position counted from 1 (negative: from the end), to the end or for a length",
-        ("SUBSTRING('stream', 2, 3)", "'tre'"),
-        aliases=("SUBSTR",),
+        "LPAD on the right",
+        ("RPAD('7', 3, '-')", "'7--'"),
+        nulls="always",
+        spark=_spark_padded("rpad"),
+        question=strict(lambda text, width, fill: _padded(text, width, fill, left=False)),
     ),
-    simple(
+    scalar(
         "OVERLAY",
         "text text integer integer?",
         VARCHAR,
@@ -67,154 +181,46 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
         "also `OVERLAY(a PLACING b FROM p FOR n)`",
         ("OVERLAY('xxxxxtest' PLACING 'yyyy' FROM 6)", "'xxxxxyyyy'"),
         ("OVERLAY('xxxxxtest', 'yyyy', 6, 2)", "'xxxxxyyyyst'"),
+        spark="overlay",
+        question=strict(_overlaid),
     ),
-    simple(
-        "CHAR_LENGTH",
-        "text",
-        INTEGER,
-        "number of characters",
-        ("CHAR_LENGTH('grüß')", "4"),
-        aliases=("CHARACTER_LENGTH", "LENGTH"),
-    ),
-    simple("OCTET_LENGTH", "text", INTEGER, "number of UTF-8 bytes", ("OCTET_LENGTH('grüß')", "6")),
-    simple(
+    scalar(
         "REPLACE",
         "text text text",
         VARCHAR,
         "every occurrence of the second replaced by the third",
         ("REPLACE('a-b-c', '-', '/')", "'a/b/c'"),
+        spark="replace",
+        question=strict(lambda text, old, new: text.replace(old, new) if old else text),
     ),
-    simple(
+    scalar(
         "TRANSLATE",
         "text text text",
         VARCHAR,
         "every character of the second replaced by the one at its place in the third, or removed",
         ("TRANSLATE('2024-01', '-0', '/')", "'224/1'"),
+        spark=_spark_translate,
+        question=nullable(_translated),
     ),
-    simple("REPEAT", "text integer", VARCHAR, "that many times", ("REPEAT('ab', 3)", "'ababab'")),
-    simple("REVERSE", "text", VARCHAR, "backwards", ("REVERSE('abc')", "'cba'")),
-    simple(
-        "POSITION",
-        "text text",
-        INTEGER,
-        "place of the first text inside the second, counted from 1; 0 when absent",
-        ("POSITION('b' IN 'abc')", "2"),
-    ),
-    simple(
-        "LOCATE",
-        "text text integer?",
-        INTEGER,
-        "POSITION, searched from a position on",
-        ("LOCATE('a', 'banana', 3)", "4"),
-    ),
-    simple("INSTR", "text text", INTEGER, "POSITION with the text first", ("INSTR('abc', 'b')", "2")),
-    simple("STARTSWITH", "text text", BOOLEAN, "begins with the second", ("STARTSWITH('abc', 'ab')", "TRUE")),
-    simple("ENDSWITH", "text text", BOOLEAN, "ends with the second", ("ENDSWITH('abc', 'ab')", "FALSE")),
-    simple(
-        "SPLIT",
-        "text text",
-        TEXTS,
-        "parts between a literal separator; an empty separator gives the characters",
-        ("SPLIT('a,b,,c', ',')", "ARRAY['a', 'b', '', 'c']"),
-        ("SPLIT('abc', '')", "ARRAY['a', 'b', 'c']"),
-    ),
-    simple(
-        "SPLIT_INDEX",
-        "text text integer",
+    scalar(
+        "REPEAT",
+        "text integer",
         VARCHAR,
-        "part at a position counted from 0 after splitting at a literal separator; NULL outside",
-        ("SPLIT_INDEX('a,b,c', ',', 1)", "'b'"),
-        nulls="always",
+        "that many times",
+        ("REPEAT('ab', 3)", "'ababab'"),
+        spark="repeat",
+        question=strict(lambda text, count: text * max(count, 0)),
     ),
-    simple(
-        "REGEXP",
-        "text text",
-        BOOLEAN,
-        "a part matches a Java regular expression",
-        ("REGEXP('ab12', '[0-9]+')", "TRUE"),
-        aliases=("REGEXP_LIKE",),
-    ),
-    simple(
-        "REGEXP_EXTRACT",
-        "text text integer?",
-        VARCHAR,
-        "group of the first match of a Java regular expression (default group 0, the whole); NULL without a match",
-        ("REGEXP_EXTRACT('a=1;b=2', '(\\w)=(\\d)', 2)", "'1'"),
-        nulls="always",
-    ),
-    simple(
-        "REGEXP_EXTRACT_ALL",
-        "text text integer?",
-        TEXTS,
-        "group (default 1) of every match of a Java regular expression",
-        ("REGEXP_EXTRACT_ALL('a=1;b=2', '(\\w)=(\\d)', 2)", "ARRAY['1', '2']"),
-    ),
-    simple(
-        "REGEXP_REPLACE",
-        "text text text",
-        VARCHAR,
-        "every match of a Java regular expression replaced; `$1` is a group",
-        ("REGEXP_REPLACE('a1b22', '[0-9]+', '#')", "'a#b#'"),
-    ),
-    simple("REGEXP_COUNT", "text text", INTEGER, "number of matches", ("REGEXP_COUNT('a1b22', '[0-9]+')", "2")),
-    simple(
-        "REGEXP_INSTR",
-        "text text",
-        INTEGER,
-        "place of the first match, counted from 1; 0 without one",
-        ("REGEXP_INSTR('ab12', '[0-9]')", "3"),
-    ),
-    simple(
-        "REGEXP_SUBSTR",
-        "text text",
-        VARCHAR,
-        "the first match; NULL without one",
-        ("REGEXP_SUBSTR('ab12', '[0-9]+')", "'12'"),
-        nulls="always",
-    ),
-    simple(
-        "PARSE_URL",
-        "text text text?",
-        VARCHAR,
-        "part of a URL: HOST, PATH, QUERY (a parameter by the third argument), REF, PROTOCOL, FILE, AUTHORITY, "
-        "USERINFO; NULL when absent or no URL",
-        ("PARSE_URL('https://host/p?k=v', 'QUERY', 'k')", "'v'"),
-        ("PARSE_URL('https://host/p?k=v', 'HOST')", "'host'"),
-        nulls="always",
-    ),
-    simple("URL_ENCODE", "text", VARCHAR, "form encoding, UTF-8", ("URL_ENCODE('a b&c')", "'a+b%26c'")),
-    simple(
-        "URL_DECODE",
+    scalar(
+        "REVERSE",
         "text",
         VARCHAR,
-        "the opposite; NULL when it is not so encoded",
-        ("URL_DECODE('a+b%26c')", "'a b&c'"),
-        nulls="always",
+        "backwards",
+        ("REVERSE('abc')", "'cba'"),
+        spark="reverse",
+        question=strict(lambda text: text[::-1]),
     ),
-    simple("TO_BASE64", "text", VARCHAR, "Base64 of the UTF-8 bytes", ("TO_BASE64('hi')", "'aGk='")),
-    simple(
-        "FROM_BASE64",
-        "text",
-        VARCHAR,
-        "the opposite; NULL when it is not valid Base64",
-        ("FROM_BASE64('aGk=')", "'hi'"),
-        nulls="always",
-    ),
-    simple(
-        "ENCODE",
-        "text text",
-        VARBINARY,
-        "bytes in a character set (UTF-8, UTF-16, ISO-8859-1, US-ASCII …)",
-        ("DECODE(ENCODE('grüß', 'ISO-8859-1'), 'ISO-8859-1')", "'grüß'"),
-    ),
-    simple(
-        "DECODE", "bytes text", VARCHAR, "text of bytes in a character set", ("DECODE(UNHEX('6869'), 'UTF-8')", "'hi'")
-    ),
-    simple("HEX", "text", VARCHAR, "UTF-8 bytes in hexadecimal digits", ("HEX('hi')", "'6869'")),
-    simple("UNHEX", "text", VARBINARY, "bytes of hexadecimal digits; NULL when it has others", nulls="always"),
-    simple("ASCII", "text", INTEGER, "number of the first character; 0 for an empty text", ("ASCII('abc')", "97")),
-    simple("CHR", "integer", VARCHAR, "character of a number modulo 256", ("CHR(97)", "'a'")),
-    simple(
+    scalar(
         "ELT",
         "integer text+",
         VARCHAR,
@@ -222,49 +228,16 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
         ("ELT(2, 'a', 'b')", "'b'"),
         ("ELT(3, 'a', 'b')", "NULL"),
         nulls="always",
+        spark=lambda f, position, *texts: f.get(f.array(*texts), position - 1),
+        question=nullable(_chosen),
     ),
-    simple("PRINTF", "text any+", VARCHAR, "Java's format", ("PRINTF('%s has %05d', 'x', 42)", "'x has 00042'")),
-    simple(
-        "IS_ALPHA",
-        "text",
-        BOOLEAN,
-        "letters only; FALSE for NULL and an empty text",
-        ("IS_ALPHA('aß')", "TRUE"),
-        ("IS_ALPHA('a1')", "FALSE"),
-        nulls="never",
-    ),
-    simple(
-        "IS_DIGIT",
-        "text",
-        BOOLEAN,
-        "digits only; FALSE for NULL and an empty text",
-        ("IS_DIGIT('12')", "TRUE"),
-        ("IS_DIGIT('1.2')", "FALSE"),
-        nulls="never",
-    ),
-    simple(
-        "IS_DECIMAL",
-        "text",
-        BOOLEAN,
-        "a decimal number; FALSE for NULL and an empty text",
-        ("IS_DECIMAL('-1.2')", "TRUE"),
-        ("IS_DECIMAL('1.2.3')", "FALSE"),
-        nulls="never",
-    ),
-    simple("UUID", "", VARCHAR, "a new random identifier per row", nulls="never", deterministic=False),
-    simple("MD5", "text", VARCHAR, "MD5 of the UTF-8 bytes, 32 hexadecimal digits in lower case"),
-    simple("SHA1", "text", VARCHAR, "the same by SHA-1, 40 digits", ("LEFT(SHA1('a'), 8)", "'86f7e437'")),
-    simple("SHA224", "text", VARCHAR, "the same by SHA-224", ("LEFT(SHA224('a'), 8)", "'abd37534'")),
-    simple("SHA256", "text", VARCHAR, "the same by SHA-256", ("LEFT(SHA256('a'), 8)", "'ca978112'")),
-    simple("SHA384", "text", VARCHAR, "the same by SHA-384", ("LEFT(SHA384('a'), 8)", "'54a59b9f'")),
-    simple("SHA512", "text", VARCHAR, "the same by SHA-512", ("LEFT(SHA512('a'), 8)", "'1f40fc92'")),
-    simple(
-        "SHA2",
-        "text integer",
+    scalar(
+        "PRINTF",
+        "text any+",
         VARCHAR,
-        "SHA-224, -256, -384 or -512 by the number of bits; NULL for another number",
-        ("SHA2('a', 256) = SHA256('a')", "TRUE"),
-        nulls="always",
+        "Java's format",
+        ("PRINTF('%s has %05d', 'x', 42)", "'x has 00042'"),
+        spark="printf",
+        question=nullable(_printed),
     ),
-    simple("CRC32", "text", BIGINT, "CRC-32 of the UTF-8 bytes", ("CRC32('a')", "3904355907")),
 )

@@ -1,22 +1,24 @@
-"""Functions of dates and times; everything is in UTC, patterns are Java's. Names and meanings are Flink SQL's."""
+"""Functions of dates and times, Flink SQL's names and meanings. Everything is in UTC, patterns are Java's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import BIGINT, DATE, TIMESTAMP, TIMESTAMP_LTZ, VARCHAR, DataType, Scalar
-from ds_dagster.functions.function import Example, Function, last, signature, simple
+from ds_dagster.functions.constants import DATE_PATTERN, DEFAULT_PATTERN, Constant
+from ds_dagster.functions.function import Function, last, scalar
+from ds_dagster.functions.question import Call, Computed, native, strict
+from ds_dagster.functions.spark import Functions, OfCall, SparkCall
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 TIME_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
 """Units of TIMESTAMPDIFF and TIMESTAMPADD."""
 EXTRACT_UNITS = (*TIME_UNITS, "DOY", "DOW", "ISODOW", "EPOCH")
 """Parts EXTRACT gives."""
-
-
-def _part(name: str, meaning: str, gives: str) -> Function:
-    example = (f"{name}(TIMESTAMP '2024-02-03 14:15:16')", gives)
-    return simple(name, "temporal", BIGINT, meaning, example)
 
 
 def _other_time(types: Sequence[DataType]) -> DataType:
@@ -26,8 +28,131 @@ def _other_time(types: Sequence[DataType]) -> DataType:
     return replace(time, name="TIMESTAMP" if time.name == "TIMESTAMP_LTZ" else "TIMESTAMP_LTZ")
 
 
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+def _at_the_start(f: Functions, call: SparkCall, text: Column, pattern: Column) -> Any:
+    """TIMESTAMP_LTZ of a text that begins by the pattern."""
+    return f.timestamp_millis(call.java.time_of_text(text, pattern))
+
+
+def _spark_to_date(f: Functions, call: SparkCall) -> Any:
+    text, *pattern = call.columns
+    return _at_the_start(f, call, text, pattern[0] if pattern else f.lit(DATE_PATTERN)).cast("date")
+
+
+def _spark_to_timestamp_ltz(f: Functions, call: SparkCall) -> Any:
+    if call.type_of(0).typeName() == "string":
+        return f.try_to_timestamp(*call.columns)
+    number, *precision = call.columns
+    millis = f.timestamp_millis(number.cast("bigint"))
+    return f.when(precision[0] == 0, f.timestamp_seconds(number)).otherwise(millis) if precision else millis
+
+
+def _spark_from_unixtime(f: Functions, seconds: Column, *pattern: Column) -> Any:
+    return f.call_function("from_unixtime", seconds, pattern[0] if pattern else f.lit(DEFAULT_PATTERN))
+
+
+def _spark_unix_timestamp(f: Functions, call: SparkCall) -> Any:
+    if len(call.columns) == 2:
+        return f.unix_seconds(_at_the_start(f, call, *call.columns))
+    return f.unix_seconds(f.try_to_timestamp(*call.columns) if call.columns else f.current_timestamp())
+
+
+def _spark_date_format(f: Functions, call: SparkCall) -> Any:
+    value, pattern = call.columns
+    if call.type_of(0).typeName() == "string":
+        value = f.try_to_timestamp(value)
+    return f.call_function("date_format", value, pattern)
+
+
+def _spark_convert_tz(f: Functions, call: SparkCall) -> Any:
+    text, source, target = call.columns
+    moment = f.to_utc_timestamp(_at_the_start(f, call, text, f.lit(DEFAULT_PATTERN)), source)
+    return f.date_format(f.from_utc_timestamp(moment, target), DEFAULT_PATTERN)
+
+
+def _spark_at_time_zone(f: Functions, call: SparkCall) -> Any:
+    time, zone = call.columns
+    if call.type_of(0).typeName() == "timestamp_ntz":
+        return f.to_utc_timestamp(time.cast("timestamp"), zone)
+    return f.from_utc_timestamp(time, zone).cast("timestamp_ntz")
+
+
+def _unit(call: SparkCall) -> str:
+    return str(call.literal(0)).upper()
+
+
+def _spark_extract(f: Functions, call: SparkCall) -> Any:
+    unit, time = _unit(call), call.columns[1]
+    if unit == "EPOCH":
+        value = f.unix_seconds(time.cast("timestamp"))
+    elif unit == "MILLISECOND":
+        value = f.pmod(f.unix_millis(time.cast("timestamp")), f.lit(1000))
+    else:
+        value = f.date_part(f.lit("DOW_ISO" if unit == "ISODOW" else unit), time)
+    return value.cast("bigint")
+
+
+def _spark_difference(f: Functions, call: SparkCall) -> Any:
+    _, begin, end = call.columns
+    return f.timestamp_diff(_unit(call), begin.cast("timestamp"), end.cast("timestamp"))
+
+
+def _spark_added(f: Functions, call: SparkCall) -> Any:
+    _, number, time = call.columns
+    return f.timestamp_add(_unit(call), number, time).cast(call.type_of(2))
+
+
+def _spark_floor(f: Functions, call: SparkCall) -> Any:
+    return f.date_trunc(_unit(call), call.columns[1]).cast(call.type_of(1))
+
+
+def _spark_ceil(f: Functions, call: SparkCall) -> Any:
+    time, floor = call.columns[1], _spark_floor(f, call)
+    above = f.timestamp_add(_unit(call), f.lit(1), floor).cast(call.type_of(1))
+    return f.when(floor == time, time).otherwise(above)
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def _clock(call: Call) -> Callable[..., Any]:
+    """The time by the clock of a zone for a moment, the moment for a TIMESTAMP."""
+    from ds_dagster.functions.values import times
+
+    is_moment = isinstance(call.result, Scalar) and call.result.name == "TIMESTAMP"
+    return times.clock_of if is_moment else times.moment_of
+
+
+def _of_unit(unit: str) -> Computed:
+    def make(_call: Call) -> Callable[..., Any]:
+        from ds_dagster.functions.values import times
+
+        return lambda moment: times.part(unit, moment)
+
+    return Computed(make)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def _part(name: str, meaning: str, gives: str, unit: str = "") -> Function:
+    """A part of a time; ``unit``: as EXTRACT calls it, where that is not its name."""
+    part = unit or name
+    return scalar(
+        name,
+        "temporal",
+        BIGINT,
+        meaning,
+        (f"{name}(TIMESTAMP '2024-02-03 14:15:16')", gives),
+        spark=lambda f, time: f.date_part(f.lit(part), time).cast("bigint"),
+        question=_of_unit(part),
+    )
+
+
 TIME_FUNCTIONS: tuple[Function, ...] = (
-    simple(
+    scalar(
         "TO_DATE",
         "text text?",
         DATE,
@@ -35,77 +160,111 @@ TIME_FUNCTIONS: tuple[Function, ...] = (
         ("TO_DATE('31.01.2024', 'dd.MM.yyyy')", "DATE '2024-01-31'"),
         ("TO_DATE('2024-13-01')", "NULL"),
         nulls="always",
+        spark=OfCall(_spark_to_date),
+        question=strict("times.to_date"),
+        constants=(Constant("time_pattern", 1),),
     ),
-    simple(
+    scalar(
         "TO_TIMESTAMP",
         "text text?",
         TIMESTAMP,
         "text to TIMESTAMP by a pattern (yyyy-MM-dd HH:mm:ss); NULL when it does not match",
         ("TO_TIMESTAMP('31.01.2024', 'dd.MM.yyyy')", "TIMESTAMP '2024-01-31 00:00:00'"),
         nulls="always",
+        spark=lambda f, text, *pattern: f.try_to_timestamp(text, *pattern).cast("timestamp_ntz"),
+        question=strict("times.parsed"),
+        constants=(Constant("time_pattern", 1),),
     ),
-    Function(
+    scalar(
         "TO_TIMESTAMP_LTZ",
-        (
-            signature("number integer", TIMESTAMP_LTZ),
-            signature("number", TIMESTAMP_LTZ),
-            signature("text text?", TIMESTAMP_LTZ),
-        ),
+        ("number integer", "number", "text text?"),
+        TIMESTAMP_LTZ,
         "epoch number with precision 0 (seconds) or 3 (milliseconds, default), or text by a pattern in UTC",
+        ("DATE_FORMAT(TO_TIMESTAMP_LTZ(1700000000, 0), 'HH:mm:ss')", "'22:13:20'"),
         nulls="always",
-        examples=(Example("DATE_FORMAT(TO_TIMESTAMP_LTZ(1700000000, 0), 'HH:mm:ss')", "'22:13:20'"),),
+        spark=OfCall(_spark_to_timestamp_ltz),
+        question=strict("times.to_moment"),
+        constants=(Constant("time_pattern", 1),),
     ),
-    simple(
+    scalar(
         "FROM_UNIXTIME",
         "integer text?",
         VARCHAR,
         "epoch seconds as text by a pattern",
         ("FROM_UNIXTIME(0)", "'1970-01-01 00:00:00'"),
+        spark=_spark_from_unixtime,
+        question=strict("times.text_of_epoch"),
+        constants=(Constant("time_pattern", 1, by_spark=True),),
     ),
-    simple(
+    scalar(
         "UNIX_TIMESTAMP",
         "text? text?",
         BIGINT,
         "epoch seconds of a text by a pattern of SimpleDateFormat, which it may go on behind; without arguments: now",
         ("UNIX_TIMESTAMP('1970-01-01 00:01:00')", "60"),
         nulls="always",
+        spark=OfCall(_spark_unix_timestamp),
+        question=strict("times.epoch_seconds"),
+        constants=(Constant("time_pattern", 1),),
     ),
-    Function(
+    scalar(
         "DATE_FORMAT",
-        (signature("temporal text", VARCHAR), signature("text text", VARCHAR)),
+        ("temporal text", "text text"),
+        VARCHAR,
         "a timestamp (or its text) as text by a pattern",
-        examples=(Example("DATE_FORMAT(TIMESTAMP '2024-01-31 10:11:12', 'yyyy/MM')", "'2024/01'"),),
+        ("DATE_FORMAT(TIMESTAMP '2024-01-31 10:11:12', 'yyyy/MM')", "'2024/01'"),
+        spark=OfCall(_spark_date_format),
+        question=strict("times.date_format"),
+        constants=(Constant("time_pattern", 1, by_spark=True),),
     ),
-    simple(
+    scalar(
         "CONVERT_TZ",
         "text text text",
         VARCHAR,
         "a text that begins yyyy-MM-dd HH:mm:ss of one time zone in another one; NULL when it is not such a text",
         ("CONVERT_TZ('2024-07-01 12:00:00', 'UTC', 'Europe/Berlin')", "'2024-07-01 14:00:00'"),
         nulls="always",
+        spark=OfCall(_spark_convert_tz),
+        question=strict("times.converted"),
+        constants=(Constant("zone", 1), Constant("zone", 2)),
     ),
-    Function(
+    scalar(
         "AT_TIME_ZONE",
-        (signature("timestamp text", _other_time),),
+        "timestamp text",
+        _other_time,
         "`time AT TIME ZONE 'zone'`: a TIMESTAMP is taken for the clock of that zone and gives the moment, "
         "TIMESTAMP_LTZ; a TIMESTAMP_LTZ gives what that clock shows, TIMESTAMP. Hours that a clock skips are read as "
         "the clock before, hours that come twice are the first ones",
-        examples=(
-            Example("TIMESTAMP '2024-07-01 14:00:00' AT TIME ZONE 'Europe/Berlin'", "TO_TIMESTAMP_LTZ(1719835200, 0)"),
-            Example("TO_TIMESTAMP_LTZ(0, 3) AT TIME ZONE 'Asia/Tokyo'", "TIMESTAMP '1970-01-01 09:00:00'"),
-        ),
+        ("TIMESTAMP '2024-07-01 14:00:00' AT TIME ZONE 'Europe/Berlin'", "TO_TIMESTAMP_LTZ(1719835200, 0)"),
+        ("TO_TIMESTAMP_LTZ(0, 3) AT TIME ZONE 'Asia/Tokyo'", "TIMESTAMP '1970-01-01 09:00:00'"),
+        spark=OfCall(_spark_at_time_zone),
+        question=Computed(_clock),
+        constants=(Constant("zone", 1),),
     ),
-    simple(
+    scalar(
         "CURRENT_TIMESTAMP",
         "",
         TIMESTAMP_LTZ,
         "time of the batch",
+        ("CURRENT_TIMESTAMP > TO_TIMESTAMP_LTZ(0, 0)", "TRUE"),
         nulls="never",
         deterministic=False,
         aliases=("NOW", "LOCALTIMESTAMP", "CURRENT_ROW_TIMESTAMP"),
+        spark="current_timestamp",
+        question=native("now"),
     ),
-    simple("CURRENT_DATE", "", DATE, "day of the batch", nulls="never", deterministic=False),
-    simple(
+    scalar(
+        "CURRENT_DATE",
+        "",
+        DATE,
+        "day of the batch",
+        ("CURRENT_DATE > DATE '2024-01-01'", "TRUE"),
+        nulls="never",
+        deterministic=False,
+        spark="current_date",
+        question=native("today"),
+    ),
+    scalar(
         "EXTRACT",
         "text temporal",
         BIGINT,
@@ -114,46 +273,61 @@ TIME_FUNCTIONS: tuple[Function, ...] = (
         + " (weeks are ISO's; DOW: Sunday is 1)",
         ("EXTRACT(HOUR FROM TIMESTAMP '2024-01-31 10:11:12')", "10"),
         ("EXTRACT(EPOCH FROM TIMESTAMP '1970-01-02 00:00:00')", "86400"),
+        spark=OfCall(_spark_extract),
+        question=strict("times.part"),
+        constants=(Constant("unit", 0, units=EXTRACT_UNITS),),
     ),
     _part("YEAR", "its year", "2024"),
     _part("QUARTER", "its quarter, 1 to 4", "1"),
     _part("MONTH", "its month, 1 to 12", "2"),
     _part("WEEK", "its ISO week", "5"),
-    _part("DAYOFYEAR", "its day in the year", "34"),
-    _part("DAYOFMONTH", "its day in the month", "3"),
-    _part("DAYOFWEEK", "1 (Sunday) to 7 (Saturday)", "7"),
+    _part("DAYOFYEAR", "its day in the year", "34", "DOY"),
+    _part("DAYOFMONTH", "its day in the month", "3", "DAY"),
+    _part("DAYOFWEEK", "1 (Sunday) to 7 (Saturday)", "7", "DOW"),
     _part("HOUR", "its hour", "14"),
     _part("MINUTE", "its minute", "15"),
     _part("SECOND", "its second", "16"),
-    simple(
+    scalar(
         "TIMESTAMPDIFF",
         "text temporal temporal",
         BIGINT,
         "whole units from the second to the third, `TIMESTAMPDIFF(unit, from, to)`: " + ", ".join(TIME_UNITS),
         ("TIMESTAMPDIFF(HOUR, TIMESTAMP '2024-01-01 00:00:00', TIMESTAMP '2024-01-02 01:59:00')", "25"),
         ("TIMESTAMPDIFF(MONTH, DATE '2024-01-31', DATE '2024-02-29')", "0"),
+        spark=OfCall(_spark_difference),
+        question=strict("times.difference"),
+        constants=(Constant("unit", 0, units=TIME_UNITS),),
     ),
-    simple(
+    scalar(
         "TIMESTAMPADD",
         "text integer timestamp",
         last,
         "a time moved by so many units, `TIMESTAMPADD(unit, number, time)`; a DATE is moved by `+ INTERVAL`",
         ("TIMESTAMPADD(MINUTE, 90, TIMESTAMP '2024-01-01 00:00:00')", "TIMESTAMP '2024-01-01 01:30:00'"),
+        spark=OfCall(_spark_added),
+        question=strict("times.added"),
+        constants=(Constant("unit", 0, units=TIME_UNITS),),
     ),
-    simple(
+    scalar(
         "TIME_FLOOR",
         "text timestamp",
         last,
         "`FLOOR(time TO unit)`: the start of the unit the time is in",
         ("FLOOR(TIMESTAMP '2024-05-17 10:11:12' TO HOUR)", "TIMESTAMP '2024-05-17 10:00:00'"),
         ("FLOOR(TIMESTAMP '2024-05-17 10:11:12' TO QUARTER)", "TIMESTAMP '2024-04-01 00:00:00'"),
+        spark=OfCall(_spark_floor),
+        question=strict("times.floor"),
+        constants=(Constant("unit", 0, units=TIME_UNITS),),
     ),
-    simple(
+    scalar(
         "TIME_CEIL",
         "text timestamp",
         last,
         "`CEIL(time TO unit)`: the next start of a unit, or the time itself when it is one",
         ("CEIL(TIMESTAMP '2024-05-17 10:11:12' TO DAY)", "TIMESTAMP '2024-05-18 00:00:00'"),
         ("CEIL(TIMESTAMP '2024-05-01 00:00:00' TO MONTH)", "TIMESTAMP '2024-05-01 00:00:00'"),
+        spark=OfCall(_spark_ceil),
+        question=strict("times.ceil"),
+        constants=(Constant("unit", 0, units=TIME_UNITS),),
     ),
 )

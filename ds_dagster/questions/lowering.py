@@ -28,12 +28,12 @@ from ds_dagster.datatypes import (
 )
 from ds_dagster.errors import error
 from ds_dagster.functions.question import Call, Computed, Native, named
+from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.functions.values.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
 from ds_dagster.plan.expressions.binder import cast_type
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.duck_types import duck_type
 from ds_dagster.questions.functions.aggregates import AGGREGATES, OF_ROWS, QuestionAggregate
-from ds_dagster.questions.functions.table import SCALARS
 from ds_dagster.questions.python_functions import user_function
 from ds_dagster.questions.trees import Aggregated, Elements, GroupingCall, type_of
 from ds_dagster.sql.expressions import FieldAccess, UserCall
@@ -122,7 +122,7 @@ class Lowering:
 
     def visit_call(self, node: exp.Expression) -> exp.Expression:
         """A function of the dialect."""
-        meaning = SCALARS.get(str(node.this))
+        meaning = FUNCTIONS[str(node.this)].question
         if meaning is None:
             raise error("QUESTION_FUNCTION_NOT_THERE", name=str(node.this))
         written = list(node.expressions)

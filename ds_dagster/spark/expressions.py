@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -15,15 +14,13 @@ from sqlglot import exp
 from ds_dagster.errors import error
 from ds_dagster.plan.expressions.bound_trees import cast_source, cast_type
 from ds_dagster.plan.nodes.node import BoundExpression
+from ds_dagster.spark.functions import java_values
+from ds_dagster.spark.functions.calls import called
 from ds_dagster.spark.functions.casts import converted
 from ds_dagster.spark.functions.sums import Operand, added
-from ds_dagster.spark.functions.table import SCALARS
 from ds_dagster.spark.functions.user import user_call
 from ds_dagster.spark.records.columns import field
 from ds_dagster.spark.records.typemap import spark_sql
-
-if TYPE_CHECKING:
-    from ds_dagster.spark.functions.calls import Arguments
 
 
 def compile_expression(frame: DataFrame, expression: BoundExpression) -> Column:
@@ -203,8 +200,7 @@ class ExpressionCompiler:
 
     def visit_call(self, node: exp.Expression) -> Column:
         """A function of the dialect."""
-        arguments: Arguments = _Call(self, node)
-        return SCALARS[str(node.this)](arguments)
+        return called(str(node.this), _Call(self, node))
 
     def visit_user_call(self, node: exp.Expression) -> Column:
         """A function of the user."""
@@ -216,7 +212,9 @@ class ExpressionCompiler:
 
 
 class _Call:
-    """Arguments of one call, see :class:`ds_dagster.spark.functions.calls.Arguments`."""
+    """One call, see :class:`ds_dagster.functions.spark.SparkCall`."""
+
+    java = java_values
 
     def __init__(self, compiler: ExpressionCompiler, node: exp.Expression) -> None:
         self._compiler = compiler

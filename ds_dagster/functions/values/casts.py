@@ -256,6 +256,20 @@ def fitted(value: Decimal, target: Scalar, rounding: str = ROUND_HALF_UP) -> Dec
     return made
 
 
+def rounded(value: Any, digits: int, rounding: str, type_: DataType) -> Any:
+    """A number with so many digits behind the point, as a number of a type; None where the type cannot hold it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return value
+    exact = value if isinstance(value, Decimal) else Decimal(repr(value) if isinstance(value, float) else value)
+    made = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding, context=EXACT)
+    if not isinstance(type_, Scalar) or type_.name != "DECIMAL":
+        return float(made) + 0.0 if isinstance(value, float) else int(made)
+    try:
+        return fitted(made, type_)
+    except ValueError:
+        return None
+
+
 def _as_moment(value: Any, target: Scalar) -> datetime:
     if isinstance(value, str):
         moment = read_moment(value)

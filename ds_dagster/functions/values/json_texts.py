@@ -84,6 +84,11 @@ def scalar(text: str, path: str) -> str | None:
     return str(value)
 
 
+def exists(text: str, path: str) -> bool:
+    """JSON_EXISTS: something is at a path."""
+    return at(text, path) is not ABSENT
+
+
 def nested(text: str, path: str) -> str | None:
     """JSON_QUERY: the object or array at a path; ``[*]`` gives what all elements of an array have there."""
     array, every, rest = path.partition("[*]")

@@ -10,10 +10,9 @@ from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from ds_dagster.functions.constants import DATE_PATTERN, DEFAULT_PATTERN
 from ds_dagster.functions.values.casts import in_utc, read_moment, zone_offset
 
-DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
-DATE_PATTERN = "yyyy-MM-dd"
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001, times are UTC without a zone here
 Letters = Callable[[datetime, int], str]
 
@@ -185,6 +184,41 @@ def epoch_micros(moment: datetime | date) -> int:
     return (value - EPOCH) // timedelta(microseconds=1)
 
 
+def to_date(text: str, pattern: str = DATE_PATTERN) -> date | None:
+    """The day of a text that begins by a pattern."""
+    moment = parsed(text, pattern, whole=False)
+    return None if moment is None else moment.date()
+
+
+def to_moment(value: Any, second: Any = 3) -> datetime | None:
+    """A moment, with its zone: of seconds (``second`` 0) or milliseconds since 1970, or of a text by a pattern."""
+    if not isinstance(value, str):
+        return after_epoch(float(value) if second == 0 else int(value) / 1000)
+    moment = parsed(value, second if isinstance(second, str) else DEFAULT_PATTERN)
+    return None if moment is None else moment.replace(tzinfo=timezone.utc)
+
+
+def text_of_epoch(seconds: int, pattern: str = DEFAULT_PATTERN) -> str:
+    """Seconds since 1970 as text."""
+    return formatted(after_epoch(seconds), pattern)
+
+
+def epoch_seconds(text: str | None = None, pattern: str = DEFAULT_PATTERN) -> int | None:
+    """Seconds since 1970 of a text that begins by a pattern; without a text of now."""
+    moment = datetime.now(timezone.utc) if text is None else parsed(text, pattern, whole=False)
+    return None if moment is None else epoch_micros(moment) // 1_000_000
+
+
+def date_format(value: Any, pattern: str) -> str | None:
+    """A time, or the text of one, as text by a pattern; None for a text that is not a time."""
+    if not isinstance(value, str):
+        return formatted(value, pattern)
+    try:
+        return formatted(read_moment(value), pattern)
+    except ValueError:
+        return None
+
+
 _MONTHS: Mapping[str, int] = MappingProxyType({"MONTH": 1, "QUARTER": 3, "YEAR": 12})
 _MICROS: Mapping[str, int] = MappingProxyType(
     {
@@ -202,6 +236,11 @@ def moved(moment: Any, count: float, unit: str) -> Any:
         year, month = divmod(months, 12)
         return moment.replace(year=year, month=month + 1, day=min(moment.day, _last_day(year, month + 1)))
     return moment + timedelta(microseconds=int(count * _MICROS[name]))
+
+
+def added(unit: str, count: float, moment: Any) -> Any:
+    """The arguments of TIMESTAMPADD."""
+    return moved(moment, count, unit)
 
 
 def _last_day(year: int, month: int) -> int:

@@ -23,12 +23,11 @@ from ds_dagster.datatypes import (
 from ds_dagster.errors import DsError
 from ds_dagster.functions.function import FAMILIES, Function, Signature
 from ds_dagster.functions.table import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
-from ds_dagster.functions.times import EXTRACT_UNITS, TIME_UNITS
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, conjunction, widened
-from ds_dagster.plan.expressions.constants import checked
-from ds_dagster.plan.expressions.printing import expression_text, identity_text
+from ds_dagster.plan.expressions.constants import check_unit, checked
+from ds_dagster.plan.expressions.printing import identity_text
 from ds_dagster.plan.expressions.record_fields import FIELDS, ORDER_FIELD
 from ds_dagster.plan.expressions.user_calls import bind_user_call, user_names
 from ds_dagster.plan.nodes.aggregate import AggregateCall, AggregateFunction
@@ -48,11 +47,6 @@ NULL_AS: dict[str, DataType] = {
 }
 """Argument word → type a bare NULL takes there."""
 
-UNITS: dict[str, tuple[str, ...]] = {
-    "EXTRACT": EXTRACT_UNITS,
-    **dict.fromkeys(("TIMESTAMPDIFF", "TIMESTAMPADD", "TIME_FLOOR", "TIME_CEIL"), TIME_UNITS),
-}
-"""Function whose first argument is a unit of time → which ones."""
 _TRIMS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
 AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
     exp.Count: "COUNT",
@@ -132,8 +126,7 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         return _grouping(binder, node, name)
     if function.kind == "metadata":
         return _metadata(binder, node, function.name, arguments)
-    if function.name in UNITS and arguments:
-        _check_unit(binder, node, function.name, arguments[0])
+    check_unit(binder, node, function, arguments)
     values = [binder.bind(argument) for argument in arguments]
     return _called(binder, node, function, values)
 
@@ -149,14 +142,6 @@ def _spelled(node: exp.Expression) -> tuple[str, list[exp.Expression]]:
     if isinstance(node, exp.Extract):
         return "EXTRACT", [exp.Literal.string(node.this.name), node.expression]
     return str(node.this), list(node.expressions)
-
-
-def _check_unit(binder: ExpressionBinder, node: exp.Expression, name: str, unit: exp.Expression) -> None:
-    is_text = isinstance(unit, exp.Literal) and bool(unit.args.get("is_string"))
-    if not is_text or unit.name.upper() not in UNITS[name]:
-        types = [unit.name.upper() if is_text else expression_text(unit, str)]
-        expected = f"one of {', '.join(UNITS[name])} as the unit"
-        raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=expected)
 
 
 def _unknown(binder: ExpressionBinder, node: exp.Expression, name: str) -> DsError:
@@ -208,7 +193,7 @@ def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, 
     if signature is None:
         types = [str(value.type) if value.type else "NULL" for value in values]
         raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=shown)
-    values = checked(binder, node, function.name, values)
+    values = checked(binder, node, function, values)
     trees, types_ = _arguments(binder, node, function, signature, values)
     made = exp.Anonymous(this=function.name, expressions=trees)
     type_ = signature.type_of(types_, [_whole_number(value.tree) for value in values])

@@ -12,10 +12,13 @@ from zoneinfo import available_timezones
 from sqlglot import exp
 
 from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar
+from ds_dagster.functions.constants import CHARSETS, Constant, ConstantKind
+from ds_dagster.functions.function import Function
 from ds_dagster.functions.java_regex import judge
 from ds_dagster.functions.json_path import PathError, canonical
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.bound_trees import Typed
+from ds_dagster.plan.expressions.printing import expression_text
 
 if TYPE_CHECKING:
     from ds_dagster.plan.expressions.binder import ExpressionBinder
@@ -29,33 +32,15 @@ TIMES: Mapping[str, tuple[Callable[[str], object], str]] = MappingProxyType(
     }
 )
 """Type of a time → what reads its literals, and one of them."""
-_SEARCHES = ("REGEXP", "REGEXP_COUNT", "REGEXP_INSTR", "REGEXP_SUBSTR", "REGEXP_REPLACE")
-REGEXES: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    dict.fromkeys((*_SEARCHES, "REGEXP_EXTRACT", "REGEXP_EXTRACT_ALL"), (1,)) | {"STR_TO_MAP": (1, 2)}
-)
-"""Function → which of its arguments (from 0) are regular expressions."""
-DEFAULT_GROUPS: Mapping[str, int] = MappingProxyType({"REGEXP_EXTRACT": 0, "REGEXP_EXTRACT_ALL": 1})
-"""Function that gives a group → which one where the third argument is not written."""
-TIME_PATTERNS: Mapping[str, int] = MappingProxyType(
-    dict.fromkeys(("TO_DATE", "TO_TIMESTAMP", "TO_TIMESTAMP_LTZ", "FROM_UNIXTIME", "UNIX_TIMESTAMP", "DATE_FORMAT"), 1)
-)
-"""Function → which of its arguments is a pattern of times."""
 NO_PATTERN_LETTERS = frozenset("bfijlortCIJPRTU")
 """Letters that mean nothing in patterns of times, neither to Java's DateTimeFormatter nor to its SimpleDateFormat."""
-SPARK_PATTERNS = frozenset(("DATE_FORMAT", "FROM_UNIXTIME"))
-"""Functions whose patterns Spark reads itself."""
 NO_SPARK_LETTERS = frozenset("YWwuecABnNp")
 """Letters that Java knows and Spark refuses (``DateTimeFormatterHelper``): weeks and their years, and some parts of a
 day."""
 NO_SPARK_LENGTHS = ("GGGGG", "MMMMM", "LLLLL", "EEEEE", "QQQQQ", "qqqqq", "yyyyyyyyyyy")
 """Runs of one letter that Spark refuses (the same class)."""
-JSON_PATHS = frozenset({"JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"})
-"""Functions whose second argument is a JSON path."""
-ZONES: Mapping[str, tuple[int, ...]] = MappingProxyType({"AT_TIME_ZONE": (1,), "CONVERT_TZ": (1, 2)})
-"""Function → which of its arguments are time zones."""
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?[+-]\d{1,2}(?::?\d\d)?|Z|[A-Z]{3}")
 """A zone that is no place: an offset, or one of Java's short names."""
-CHARSETS = ("US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16BE", "UTF-16LE", "UTF-16", "UTF-32")
 
 
 def check_time(binder: ExpressionBinder, node: exp.Expression, text: str, type_: Scalar) -> None:
@@ -67,31 +52,51 @@ def check_time(binder: ExpressionBinder, node: exp.Expression, text: str, type_:
         raise binder.refuse("LITERAL_INVALID", node, value=text, type=type_, example=example) from problem
 
 
-def checked(binder: ExpressionBinder, node: exp.Expression, name: str, values: Sequence[Typed]) -> list[Typed]:
+def checked(binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed]) -> list[Typed]:
     """Arguments of a function, its constants tried; JSON paths as Spark reads them.
 
     Raises:
-        UserError: PATTERN_INVALID, JSON_PATH_INVALID, CHARSET_UNKNOWN, TIME_ZONE_UNKNOWN.
+        UserError: PATTERN_INVALID, REGEX_GROUP_MISSING, JSON_PATH_INVALID, CHARSET_UNKNOWN, TIME_ZONE_UNKNOWN.
     """
-    for position in REGEXES.get(name, ()):
-        _check_regex(binder, node, name, values, position)
-    if name in TIME_PATTERNS:
-        _check_time_pattern(binder, node, name, _text(values, TIME_PATTERNS[name]))
-    if name in ("ENCODE", "DECODE"):
-        charset = _text(values, 1)
-        if charset is not None and charset.upper() not in CHARSETS:
-            raise binder.refuse("CHARSET_UNKNOWN", node, name=charset, known=list(CHARSETS))
-    for position in ZONES.get(name, ()):
-        _check_zone(binder, node, _text(values, position))
-    return _with_path(binder, node, name, values) if name in JSON_PATHS else list(values)
+    checked_values = list(values)
+    for constant in function.constants:
+        text = _text(values, constant.at)
+        if text is not None and constant.kind in CHECKS:
+            checked_values = CHECKS[constant.kind](binder, node, constant, text, checked_values)
+    return checked_values
 
 
-def _check_zone(binder: ExpressionBinder, node: exp.Expression, name: str | None) -> None:
+def check_unit(
+    binder: ExpressionBinder, node: exp.Expression, function: Function, arguments: Sequence[exp.Expression]
+) -> None:
+    """Raises: UserError FUNCTION_ARGUMENT_TYPE for a unit of time that the function has not."""
+    for constant in function.constants:
+        if constant.kind != "unit" or constant.at >= len(arguments):
+            continue
+        unit = arguments[constant.at]
+        is_text = isinstance(unit, exp.Literal) and bool(unit.args.get("is_string"))
+        if not is_text or unit.name.upper() not in constant.units:
+            types = [unit.name.upper() if is_text else expression_text(unit, str)]
+            expected = f"one of {', '.join(constant.units)} as the unit"
+            raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=expected)
+
+
+def _check_zone(
+    binder: ExpressionBinder, node: exp.Expression, _zone: Constant, name: str, values: list[Typed]
+) -> list[Typed]:
     known = available_timezones()
-    if name is None or not known or name in known or _OFFSET.fullmatch(name):
-        return
+    if not known or name in known or _OFFSET.fullmatch(name):
+        return values
     close = nearest(name, known) or ("Europe/Berlin", "UTC", "+02:00")
     raise binder.refuse("TIME_ZONE_UNKNOWN", node, name=name, nearest=", ".join(close))
+
+
+def _check_charset(
+    binder: ExpressionBinder, node: exp.Expression, _charset: Constant, name: str, values: list[Typed]
+) -> list[Typed]:
+    if name.upper() not in CHARSETS:
+        raise binder.refuse("CHARSET_UNKNOWN", node, name=name, known=list(CHARSETS))
+    return values
 
 
 def _text(values: Sequence[Typed], position: int) -> str | None:
@@ -106,21 +111,19 @@ def _number(values: Sequence[Typed], position: int) -> int | None:
 
 
 def _check_regex(
-    binder: ExpressionBinder, node: exp.Expression, name: str, values: Sequence[Typed], position: int
-) -> None:
-    text = _text(values, position)
-    if text is None:
-        return
+    binder: ExpressionBinder, node: exp.Expression, regex: Constant, text: str, values: list[Typed]
+) -> list[Typed]:
     reason, groups = judge(text)
     if reason:
         raise binder.refuse("PATTERN_INVALID", node, reason=f"'{text}': {reason}")
     if groups is None:
-        return
-    wanted = _number(values, 2) if len(values) > 2 else DEFAULT_GROUPS.get(name)
-    if name in DEFAULT_GROUPS and wanted is not None and wanted > groups:
+        return values
+    wanted = _number(values, regex.at + 1) if len(values) > regex.at + 1 else regex.group
+    if regex.group is not None and wanted is not None and wanted > groups:
         raise binder.refuse("REGEX_GROUP_MISSING", node, group=wanted, pattern=text, groups=groups)
-    if name == "REGEXP_REPLACE":
-        _check_replacement(binder, node, _text(values, 2), groups)
+    if regex.replacement is not None:
+        _check_replacement(binder, node, _text(values, regex.replacement), groups)
+    return values
 
 
 def _check_replacement(binder: ExpressionBinder, node: exp.Expression, text: str | None, groups: int) -> None:
@@ -130,9 +133,9 @@ def _check_replacement(binder: ExpressionBinder, node: exp.Expression, text: str
             raise binder.refuse("REGEX_GROUP_MISSING", node, group=int(digit), pattern=text, groups=groups)
 
 
-def _check_time_pattern(binder: ExpressionBinder, node: exp.Expression, name: str, text: str | None) -> None:
-    if text is None:
-        return
+def _check_time_pattern(
+    binder: ExpressionBinder, node: exp.Expression, pattern: Constant, text: str, values: list[Typed]
+) -> list[Typed]:
     bare = re.sub(r"'[^']*'", "", text)
     wrong = sorted(set(bare) & NO_PATTERN_LETTERS)
     if wrong:
@@ -140,25 +143,38 @@ def _check_time_pattern(binder: ExpressionBinder, node: exp.Expression, name: st
         raise binder.refuse("PATTERN_INVALID", node, reason=reason)
     if "'" in bare:
         raise binder.refuse("PATTERN_INVALID", node, reason=f"'{text}': a quote is not closed")
-    if name in SPARK_PATTERNS:
+    if pattern.by_spark:
         unread = [*sorted(set(bare) & NO_SPARK_LETTERS), *(run for run in NO_SPARK_LENGTHS if run in bare)]
         if unread:
             reason = f"'{text}': Spark writes no {', '.join(unread)}"
             raise binder.refuse("PATTERN_INVALID", node, reason=reason)
+    return values
 
 
-def _with_path(binder: ExpressionBinder, node: exp.Expression, name: str, values: Sequence[Typed]) -> list[Typed]:
-    text = _text(values, 1)
-    if text is None:
-        return list(values)
+def _with_path(
+    binder: ExpressionBinder, node: exp.Expression, constant: Constant, text: str, values: list[Typed]
+) -> list[Typed]:
     try:
         path = canonical(text)
     except PathError as problem:
         raise binder.refuse("JSON_PATH_INVALID", node, path=text, fix=str(problem)) from problem
-    if "[*]" in path and (name != "JSON_QUERY" or path.count("[*]") > 1):
+    if "[*]" in path and (not constant.all_elements or path.count("[*]") > 1):
         fix = f"one [*], in JSON_QUERY: JSON_QUERY(value, '{path[: path.index('[*]') + 3]}')"
         raise binder.refuse("JSON_PATH_INVALID", node, path=text, fix=fix)
-    return [values[0], values[1]._replace(tree=exp.Literal.string(path)), *values[2:]]
+    read = values[constant.at]._replace(tree=exp.Literal.string(path))
+    return [*values[: constant.at], read, *values[constant.at + 1 :]]
+
+
+CHECKS: Mapping[ConstantKind, Callable[..., list[Typed]]] = MappingProxyType(
+    {
+        "regex": _check_regex,
+        "time_pattern": _check_time_pattern,
+        "json_path": _with_path,
+        "zone": _check_zone,
+        "charset": _check_charset,
+    }
+)
+"""Kind of constant → its check, which gives the arguments as they are bound; a unit of time is checked before."""
 
 
 def check_escape(binder: ExpressionBinder, node: exp.Expression, pattern: exp.Expression, escape: str) -> None:

@@ -1,40 +1,25 @@
-"""A call of a function on Spark: its arguments, and the shapes most functions have."""
+"""A call of a function on Spark: the meaning of its record over the columns of its arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
-from pyspark.sql import types as spark_types
+
+from ds_dagster.errors import error
+from ds_dagster.functions.spark import OfCall, SparkCall
+from ds_dagster.functions.table import FUNCTIONS
 
 
-class Arguments(Protocol):
-    """Arguments of one call."""
+def called(name: str, call: SparkCall) -> Column:
+    """The column of a call, by the record of the function.
 
-    @property
-    def columns(self) -> list[Column]:
-        """The arguments, left to right."""
-
-    def literal(self, position: int) -> str | None:
-        """Text of an argument that is written as a text literal, else None."""
-
-    def function(self, position: int) -> str:
-        """Name of the function an argument calls, empty for what is no call."""
-
-    def type_of(self, position: int) -> spark_types.DataType:
-        """Spark's type of an argument."""
-
-
-Scalar = Callable[[Arguments], Column]
-
-
-def plain(function: Callable[..., Column]) -> Scalar:
-    """A function of PySpark with the same meaning and order of arguments."""
-    return lambda arguments: function(*arguments.columns)
-
-
-def named(name: str) -> Scalar:
-    """A function of Spark SQL with the same meaning and order of arguments, by its name."""
-    return lambda arguments: sf.call_function(name, *arguments.columns)
+    Raises:
+        InternalError: INTERNAL for a function that is not computed row by row.
+    """
+    meaning = FUNCTIONS[name].spark
+    if meaning is None:
+        raise error("INTERNAL", where=f"{name} has no meaning on Spark as the function of a row")
+    if isinstance(meaning, str):
+        return sf.call_function(meaning, *call.columns)
+    column: Column = meaning.build(sf, call) if isinstance(meaning, OfCall) else meaning(sf, *call.columns)
+    return column

@@ -8,9 +8,12 @@ from typing import Any, Literal, cast
 
 from pyspark import SparkContext
 from pyspark.sql import Column
+from pyspark.sql import functions as sf
 from pyspark.sql.classic.column import Column as ClassicColumn
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, IntegralType, StructType
 
+from ds_dagster.datatypes import MAX_DECIMAL_PRECISION
+from ds_dagster.functions.spark import SparkCall
 from ds_dagster.spark.gateway import Package
 
 
@@ -21,6 +24,21 @@ def time_of_text(text: Column, pattern: Column) -> Column:
     Fails with PATTERN_INVALID where it is evaluated.
     """
     return _column(_package("scalar").Times.millis(_java(text), _java(pattern)))
+
+
+def to_digits(call: SparkCall, mode: Literal["HALF_UP", "DOWN"]) -> Column:
+    """The first argument of a call rounded or cut to the digits (0) of the second, in its own type. Whole numbers go
+    through DECIMAL; a DECIMAL is one digit wider than its argument, and becomes the call's type."""
+    value, *digits = call.columns
+    type_, places = call.type_of(0), digits[0] if digits else sf.lit(0)
+    if isinstance(type_, FloatType | DoubleType):
+        return with_digits(value, places, mode, type_)
+    if isinstance(type_, IntegralType):
+        exact = DecimalType(20, 0)
+        return with_digits(value.cast(exact), places, mode, exact).cast(type_) if digits else value
+    assert isinstance(type_, DecimalType)
+    wide = DecimalType(min(type_.precision + 1, MAX_DECIMAL_PRECISION), type_.scale)
+    return with_digits(value.cast(wide), places, mode, wide)
 
 
 def with_digits(value: Column, digits: Column, mode: Literal["HALF_UP", "DOWN"], type_: DataType) -> Column:

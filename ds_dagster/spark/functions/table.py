@@ -1,9 +1,4 @@
-"""How Spark computes the functions of the dialect; the keys are those of ``functions/table.py`` (a test holds them
-equal).
-
-Where Flink's meaning differs from Spark's, the entry is written out: positions from 0, NULL instead of an empty text,
-NULL instead of a failure.
-"""
+"""How Spark computes the aggregates of a plan."""
 
 from __future__ import annotations
 
@@ -14,37 +9,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
-from ds_dagster.errors import error
-from ds_dagster.spark.functions.arrays import COLLECTION_FUNCTIONS
-from ds_dagster.spark.functions.calls import Arguments, Scalar
-from ds_dagster.spark.functions.json_texts import CONDITIONAL_FUNCTIONS, JSON_FUNCTIONS
-from ds_dagster.spark.functions.numeric import NUMBER_FUNCTIONS
-from ds_dagster.spark.functions.texts import TEXT_FUNCTIONS
-from ds_dagster.spark.functions.times import TIME_FUNCTIONS
-
 Aggregate = Callable[[Column], Column]
 PLACED_VALUE = "value"
 """Field of the value behind its place in time."""
-
-
-def _record_field(_arguments: Arguments) -> Column:
-    raise error("INTERNAL", where="metadata of a record is a field of its scan, not a call")
-
-
-METADATA: Mapping[str, Scalar] = MappingProxyType(dict.fromkeys(("ROWTIME", "ROWKEY", "ROWMETADATA"), _record_field))
-"""Fields of a scan."""
-SCALARS: Mapping[str, Scalar] = MappingProxyType(
-    {
-        **CONDITIONAL_FUNCTIONS,
-        **TEXT_FUNCTIONS,
-        **NUMBER_FUNCTIONS,
-        **TIME_FUNCTIONS,
-        **JSON_FUNCTIONS,
-        **COLLECTION_FUNCTIONS,
-        **METADATA,
-    }
-)
-"""Scalar and metadata function → Spark."""
 
 
 def _sorted_or_null(values: Column) -> Column:

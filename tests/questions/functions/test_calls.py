@@ -18,8 +18,6 @@ from ds_dagster.questions.arrow import value_of
 from ds_dagster.questions.binding import bind_question
 from ds_dagster.questions.duck_types import arrow_type
 from ds_dagster.questions.engine import QuestionEngine
-from ds_dagster.questions.functions.aggregates import AGGREGATES
-from ds_dagster.questions.functions.table import SCALARS
 from ds_dagster.questions.relations import table_name
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_select
@@ -48,10 +46,6 @@ ROW = {
 EXAMPLES = [
     (function.name, example.call, example.gives) for function in FUNCTIONS.values() for example in function.examples
 ]
-NOT_THERE = {"ROWTIME", "ROWKEY", "ROWMETADATA"}
-"""Of records, which views and tables have not."""
-NOT_ONCE = {"FIRST_VALUE", "LAST_VALUE"}
-"""Aggregates by the time of a record; with OVER they are by its order."""
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +73,6 @@ def ask(project: LoadedProject, text: str, *rows: dict[str, Any]) -> list[dict[s
     with QuestionEngine() as engine:
         answer = engine.answer(engine.prepare(question), {table_name(relation): pa.table(columns)})
     return answer.to_pylist()
-
-
-def test_every_function_has_a_meaning() -> None:
-    scalars = {name for name, function in FUNCTIONS.items() if function.kind == "scalar"}
-    aggregates = {name for name, function in FUNCTIONS.items() if function.kind == "aggregate"}
-    assert set(SCALARS) == scalars
-    assert set(AGGREGATES) == aggregates - NOT_ONCE
-    assert {name for name, function in FUNCTIONS.items() if function.kind == "metadata"} == NOT_THERE
 
 
 def test_examples_give_what_they_say(project: LoadedProject) -> None:

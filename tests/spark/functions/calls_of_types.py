@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from ds_dagster.functions.function import FAMILIES, Signature
 from ds_dagster.functions.table import FUNCTIONS
-from ds_dagster.plan.expressions.calls import UNITS
 from ds_dagster.sql.script import parse_type
 
 PRIMITIVES = (
@@ -55,7 +54,7 @@ def _arguments(name: str, words: Sequence[str], chosen: int, type_: str) -> Iter
     for position, word in enumerate(words):
         if position == chosen or (shared and word.startswith("same")):
             yield COLUMNS[type_]
-        elif position == 0 and name in UNITS:
+        elif position == 0 and any(constant.kind == "unit" for constant in FUNCTIONS[name].constants):
             yield "'DAY'"
         elif word == "element":
             yield COLUMNS.get(type_.removeprefix("ARRAY<").removesuffix(">"), "c0")

@@ -9,7 +9,6 @@ from decimal import Decimal
 import pytest
 
 from ds_dagster.functions.table import FUNCTIONS
-from ds_dagster.plan.binding.derived_aggregates import DERIVED
 from ds_dagster.plan.expressions.binder import BOUND_NODES
 from ds_dagster.plan.nodes.application import Bundle
 from ds_dagster.plan.nodes.node import Node
@@ -18,7 +17,6 @@ from ds_dagster.settings import Settings
 from ds_dagster.spark.compiler import VISITORS as NODE_VISITORS
 from ds_dagster.spark.compiler import PlanCompiler
 from ds_dagster.spark.expressions import VISITORS
-from ds_dagster.spark.functions.table import AGGREGATES, SCALARS
 from ds_dagster.spark.queries.sources import PROVIDED
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.typemap import to_spark
@@ -206,16 +204,6 @@ CASES = {
 EXAMPLES = [
     (function.name, example.call, example.gives) for function in FUNCTIONS.values() for example in function.examples
 ]
-NOT_SHOWN = {"CONCAT", "UUID", "MD5", "UNHEX", "CURRENT_TIMESTAMP", "CURRENT_DATE", "RAND", "RAND_INTEGER"}
-"""Without an example: their value is random, or not to be written in the dialect, or stands in :data:`CASES`."""
-
-
-def test_every_function_has_a_meaning_on_spark():
-    made_of_others = set(DERIVED)
-    constant_per_grouping_set = {"GROUPING"}
-    assert set(FUNCTIONS) == set(SCALARS) | set(AGGREGATES) | made_of_others | constant_per_grouping_set
-    aggregates = {name for name, function in FUNCTIONS.items() if function.kind == "aggregate"}
-    assert aggregates == set(AGGREGATES) | made_of_others
 
 
 def test_every_bound_node_has_a_visitor():
@@ -279,9 +267,3 @@ def test_examples(evaluated):
         assert found == (pytest.approx(float(expected)) if isinstance(found, float) else expected)
 
     check_every(range(len(EXAMPLES)), check_example, name=lambda position: EXAMPLES[position][1])
-
-
-def test_every_function_of_a_row_is_shown():
-    shown = {name for name, _, _ in EXAMPLES}
-    scalars = {name for name, function in FUNCTIONS.items() if function.kind == "scalar"}
-    assert scalars - shown == NOT_SHOWN

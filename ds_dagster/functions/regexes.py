@@ -1,0 +1,179 @@
+"""Functions of regular expressions, which are Java's."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR
+from ds_dagster.functions.constants import Constant
+from ds_dagster.functions.function import Function, scalar
+from ds_dagster.functions.question import strict
+from ds_dagster.functions.spark import Functions, OfCall, SparkCall
+from ds_dagster.functions.text_parts import TEXTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+LONE_DOLLAR = r"\\|\$(?![0-9{])"
+"""In a replacement: the characters that are themselves, which Java has to be told."""
+
+
+def _spark_extract(f: Functions, text: Column, pattern: Column, *group: Column) -> Any:
+    found = f.call_function("regexp_extract", text, pattern, group[0] if group else f.lit(0))
+    return f.when(f.rlike(text, pattern), found)
+
+
+def _spark_replace(f: Functions, call: SparkCall) -> Any:
+    """``$1`` is a group; every other ``$``, and a backslash, is itself."""
+    text, pattern, replacement = call.columns
+    written = call.literal(2)
+    if written is not None:
+        replacement = f.lit(re.sub(LONE_DOLLAR, r"\\\g<0>", written))
+    else:
+        replacement = f.regexp_replace(replacement, f.lit(LONE_DOLLAR), f.lit("\\\\$0"))
+    return f.call_function("regexp_replace", text, pattern, replacement)
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    r"""A Java regular expression as Python's: ``(?<name>…)``, ``\z``; possessive and Unicode classes as far as both
+    have them.
+
+    Raises:
+        ValueError: Python has it not.
+    """
+    try:
+        with_ends = re.sub(r"\\(.)", lambda found: "\\Z" if found[1] == "z" else found[0], pattern, flags=re.DOTALL)
+        return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", with_ends))
+    except re.error as problem:
+        raise ValueError(f"'{pattern}' is not a regular expression that a question can use: {problem}") from problem
+
+
+def _replaced(text: str, pattern: str, by: str) -> str:
+    return _compiled(pattern).sub(_replacement(by), text)
+
+
+@lru_cache(maxsize=256)
+def _replacement(java: str) -> str:
+    """``$1`` and ``${name}`` are groups; a backslash and any other ``$`` are plain characters."""
+
+    def part(found: re.Match[str]) -> str:
+        name, number = found.groups()
+        return f"\\g<{name or number}>" if name or number else "\\\\"
+
+    return re.sub(r"\$\{(\w+)\}|\$(\d)|\\", part, java)
+
+
+def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
+    match = _compiled(pattern).search(text)
+    if match is None:
+        return None
+    _check_group(match.re, group)
+    return match.group(group) or ""
+
+
+def _extracted_all(text: str, pattern: str, group: int = 1) -> list[str]:
+    compiled = _compiled(pattern)
+    _check_group(compiled, group)
+    return [match.group(group) or "" for match in compiled.finditer(text)]
+
+
+def _check_group(compiled: re.Pattern[str], group: int) -> None:
+    if not 0 <= group <= compiled.groups:
+        raise ValueError(f"'{compiled.pattern}' has {compiled.groups} groups, none is {group}")
+
+
+def _first_place(text: str, pattern: str) -> int:
+    match = _compiled(pattern).search(text)
+    return 0 if match is None else match.start() + 1
+
+
+def _first_match(text: str, pattern: str) -> str | None:
+    match = _compiled(pattern).search(text)
+    return None if match is None else match.group(0)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+REGEX_FUNCTIONS: tuple[Function, ...] = (
+    scalar(
+        "REGEXP",
+        "text text",
+        BOOLEAN,
+        "a part matches a Java regular expression",
+        ("REGEXP('ab12', '[0-9]+')", "TRUE"),
+        aliases=("REGEXP_LIKE",),
+        spark="rlike",
+        question=strict(lambda text, pattern: _compiled(pattern).search(text) is not None),
+        constants=(Constant("regex", 1),),
+    ),
+    scalar(
+        "REGEXP_EXTRACT",
+        "text text integer?",
+        VARCHAR,
+        "group of the first match of a Java regular expression (default group 0, the whole); NULL without a match",
+        ("REGEXP_EXTRACT('a=1;b=2', '(\\w)=(\\d)', 2)", "'1'"),
+        nulls="always",
+        spark=_spark_extract,
+        question=strict(_extracted),
+        constants=(Constant("regex", 1, group=0),),
+    ),
+    scalar(
+        "REGEXP_EXTRACT_ALL",
+        "text text integer?",
+        TEXTS,
+        "group (default 1) of every match of a Java regular expression",
+        ("REGEXP_EXTRACT_ALL('a=1;b=2', '(\\w)=(\\d)', 2)", "ARRAY['1', '2']"),
+        spark="regexp_extract_all",
+        question=strict(_extracted_all),
+        constants=(Constant("regex", 1, group=1),),
+    ),
+    scalar(
+        "REGEXP_REPLACE",
+        "text text text",
+        VARCHAR,
+        "every match of a Java regular expression replaced; `$1` is a group",
+        ("REGEXP_REPLACE('a1b22', '[0-9]+', '#')", "'a#b#'"),
+        spark=OfCall(_spark_replace),
+        question=strict(_replaced),
+        constants=(Constant("regex", 1, replacement=2),),
+    ),
+    scalar(
+        "REGEXP_COUNT",
+        "text text",
+        INTEGER,
+        "number of matches",
+        ("REGEXP_COUNT('a1b22', '[0-9]+')", "2"),
+        spark="regexp_count",
+        question=strict(lambda text, pattern: sum(1 for _ in _compiled(pattern).finditer(text))),
+        constants=(Constant("regex", 1),),
+    ),
+    scalar(
+        "REGEXP_INSTR",
+        "text text",
+        INTEGER,
+        "place of the first match, counted from 1; 0 without one",
+        ("REGEXP_INSTR('ab12', '[0-9]')", "3"),
+        spark="regexp_instr",
+        question=strict(_first_place),
+        constants=(Constant("regex", 1),),
+    ),
+    scalar(
+        "REGEXP_SUBSTR",
+        "text text",
+        VARCHAR,
+        "the first match; NULL without one",
+        ("REGEXP_SUBSTR('ab12', '[0-9]+')", "'12'"),
+        nulls="always",
+        spark="regexp_substr",
+        question=strict(_first_match),
+        constants=(Constant("regex", 1),),
+    ),
+)

@@ -1,0 +1,57 @@
+"""What a function is on Spark. Nothing here imports pyspark: Spark's side hands in its functions and the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql import types as spark_types
+
+Functions = Any
+"""The module ``pyspark.sql.functions``."""
+
+
+class Java(Protocol):
+    """Values that methods of our jar compute."""
+
+    def time_of_text(self, text: Column, pattern: Column) -> Column:
+        """Milliseconds since 1970 (BIGINT) of a text that begins by a pattern of SimpleDateFormat."""
+
+    def to_digits(self, call: SparkCall, mode: Literal["HALF_UP", "DOWN"]) -> Column:
+        """The first argument rounded or cut to the digits (0) of the second, in its own type."""
+
+
+class SparkCall(Protocol):
+    """One call."""
+
+    @property
+    def columns(self) -> list[Column]:
+        """The arguments, left to right."""
+
+    @property
+    def java(self) -> Java:
+        """The methods of our jar."""
+
+    def literal(self, position: int) -> str | None:
+        """Text of an argument that is written as a text literal, else None."""
+
+    def function(self, position: int) -> str:
+        """Name of the function an argument calls, empty for any other expression."""
+
+    def type_of(self, position: int) -> spark_types.DataType:
+        """Spark's type of an argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfCall:
+    """A meaning that needs more of a call than its columns: literals, types, our jar."""
+
+    build: Callable[[Functions, SparkCall], Any]
+
+
+SparkMeaning = str | Callable[..., Any] | OfCall
+"""The name of a function of Spark SQL with the same arguments and meaning; or what is called with Spark's functions and
+the columns of the arguments, ``lambda f, text, count: f.left(text, count)``, and gives a column; or :class:`OfCall`."""
