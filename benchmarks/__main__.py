@@ -58,6 +58,7 @@ ITEMS: Mapping[str, Item] = {
     ),
     "many": Item("jobs:many", ("kafka",), "1, 10, 50 jobs in one engine"),
     "kinesis": Item("kinesis_decode:decode", (), "GetRecords answers → Arrow; the peer is boto3"),
+    "json": Item("json_rows:codec", (), "JSON records → columns and back; the peer is from_json and to_json"),
     "avro": Item("avro_decode:decode", (), "Avro records → columns; the peer is a loop over AvroDeserializer"),
     "protobuf": Item(
         "protobuf_decode:decode", (), "Protobuf records → columns; the peer is a loop over ProtobufDeserializer"

@@ -9,17 +9,16 @@ from pyspark.sql import types as spark_types
 from sqlglot import ErrorLevel, exp, parse
 from sqlglot.errors import SqlglotError
 
-from ds_dagster.datatypes import Scalar
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
-from ds_dagster.spark.functions.json_options import json_options
 from ds_dagster.testing.case import SentRecord
 
 COLUMNS = ("key", "value", "at", "partition")
 """What the query may select; ``value`` it has to."""
 _NESTED = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType)
-_JSON = json_options([Scalar("TIMESTAMP", precision=6)], "sql")
+_MICROS = "yyyy-MM-dd HH:mm:ss.SSSSSS"
+_JSON = {"ignoreNullFields": "false", "timestampFormat": _MICROS + "X", "timestampNTZFormat": _MICROS}
 
 
 def generated(spark: SparkSession, query: str, partition: str, span: Span) -> tuple[SentRecord, ...]:

@@ -11,13 +11,14 @@ from pyspark.sql import functions as sf
 
 from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, RowText, TableTarget
 from ds_dagster.catalog.ledger import Tip
+from ds_dagster.catalog.relation import TimestampFormat
 from ds_dagster.errors import DsError
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
-from ds_dagster.spark.functions.json_options import json_options
 from ds_dagster.spark.queries.checkpoint_tip import batch_tip
 from ds_dagster.spark.queries.sink_account import Account
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import field
+from ds_dagster.spark.records.json_output import json_row, json_value
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,7 +38,7 @@ class BatchWriter:
         written: rows loaded by all batches.
     """
 
-    def __init__(self, loader: BatchLoader, target: TableTarget, timestamp_format: str = "sql") -> None:
+    def __init__(self, loader: BatchLoader, target: TableTarget, timestamp_format: TimestampFormat = "sql") -> None:
         self.loader = loader
         self.target = target
         self.timestamp_format = timestamp_format
@@ -83,7 +84,7 @@ class BatchWriter:
         return made.toArrow()
 
 
-def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: str) -> DataFrame:
+def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: TimestampFormat) -> DataFrame:
     """A batch as its loader takes it, still in Spark."""
     deletes = names.DELETED in batch.columns
     if target.mode == "append":
@@ -94,23 +95,22 @@ def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: str) -> 
     return last.select(*_columns(target, timestamp_format), deleted.alias(names.DELETED))
 
 
-def _columns(target: TableTarget, timestamp_format: str) -> list[Column]:
+def _columns(target: TableTarget, timestamp_format: TimestampFormat) -> list[Column]:
     """STRUCT, MAP and ARRAY travel as JSON text where the store has no such type."""
     if target.text is not None:
         return _row_text(target, target.text, timestamp_format)
     made = []
     for column in target.columns:
         value = field(column.name)
-        text = sf.to_json(value, json_options([column.type], timestamp_format))
-        made.append((text if column.as_json else value).alias(column.name))
+        kept = json_value(value, column.type, timestamp_format) if column.as_json else value
+        made.append(kept.alias(column.name))
     return made
 
 
-def _row_text(target: TableTarget, text: RowText, timestamp_format: str) -> list[Column]:
+def _row_text(target: TableTarget, text: RowText, timestamp_format: TimestampFormat) -> list[Column]:
     """The row as the text of a record, and the columns beside it."""
     inside = [column for column in target.columns if column.name not in text.beside]
-    struct = sf.struct(*[field(column.name).alias(column.name) for column in inside])
-    made = sf.to_json(struct, json_options([column.type for column in inside], timestamp_format))
+    made = json_row([(column.name, field(column.name), column.type) for column in inside], timestamp_format)
     return [*[field(name) for name in text.beside], made.alias(text.name)]
 
 

@@ -18,16 +18,14 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.catalog.row_log import COLUMNS, log_name
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.window import LateRows
-from ds_dagster.spark.functions.json_options import json_options
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import field
-from ds_dagster.spark.records.typemap import spark_sql
+from ds_dagster.spark.records.json_output import json_row
 
 LogCapture = Callable[[str, list[bytes], int], None]
 """Takes the records of a log (its name, values, batch) instead of its store (tests)."""
 JOB_OPTION = "row.log.job"
-_TIME_FORMAT = "yyyy-MM-dd HH:mm:ss.SSSX"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +49,7 @@ class RowLogs:
     def put(self, log: Relation, row: Mapping[str, Column]) -> Column:
         """A condition that is never true, and where it is evaluated puts a row into the log."""
         values = {"query": sf.lit(self.query), **row}
-        struct = sf.struct(*[values[c.name].cast(spark_sql(c.type)).alias(c.name) for c in COLUMNS])
-        text = sf.to_json(struct, {"ignoreNullFields": "false", "timestampFormat": _TIME_FORMAT})
+        text = json_row([(c.name, values[c.name], c.type) for c in COLUMNS], "sql")
         return operators(self.spark).log_row(self.job, log_name(log), text)
 
     def keep_late(self, late: LateRows, end: Column, values: Mapping[str, Column]) -> Column:
@@ -63,9 +60,8 @@ class RowLogs:
             end: of the window.
             values: by column of that relation, without how late a row is.
         """
-        columns = [column for column in late.relation.columns if column.name in values]
-        struct = sf.struct(*[values[c.name].cast(spark_sql(c.type)).alias(c.name) for c in columns])
-        text = sf.to_json(struct, json_options([c.type for c in columns], late.relation.event_time.format))
+        fields = [(c.name, values[c.name], c.type) for c in late.relation.columns if c.name in values]
+        text = json_row(fields, late.relation.event_time.format)
         return operators(self.spark).late_row(self.job, log_name(late.relation), end, text)
 
     def begin(self, checkpoint: str, replay: int) -> None:

@@ -22,11 +22,11 @@ from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.spark.functions.java_values import json_columns
-from ds_dagster.spark.functions.json_options import json_options
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries.row_logs import RowLogs, bad_record
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import field, opaque, opaque_condition, required
+from ds_dagster.spark.records.json_output import json_row
 from ds_dagster.spark.records.primitives import check_primitive, decode_primitive, encode_primitive, text_to_value
 from ds_dagster.spark.records.record_fields import record_field
 from ds_dagster.spark.records.schemas import Part, Raw, ResolvedSchemas, decoded_part, encoded, framed, payload
@@ -383,8 +383,7 @@ def to_json(inside: Sequence[Column], relation: Relation, default: TimestampForm
     """A JSON object of the columns; timestamps as the relation's ``timestamp.format`` says, else as ``default``."""
     written = default is None or relation.option("timestamp.format") is not None
     format_ = relation.event_time.format if written or default is None else default
-    struct = sf.struct(*[field(column.name).alias(column.name) for column in inside])
-    return sf.to_json(struct, json_options([column.type for column in inside], format_))
+    return json_row([(column.name, field(column.name), column.type) for column in inside], format_)
 
 
 def encode_key(target: Target) -> SparkColumn | None:

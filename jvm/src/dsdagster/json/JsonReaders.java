@@ -2,6 +2,7 @@ package dsdagster.json;
 
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
+import com.fasterxml.jackson.core.io.SerializedString;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -25,6 +26,10 @@ final class JsonReaders {
   /** What a reader gives for a value of another type; the value has been read to its end. */
   static final Object WRONG = new Object();
 
+  private static final char ASCII = 127;
+  private static final int REMEMBERED = 256;
+  private static final int LONGEST_NAME = 64;
+
   private JsonReaders() {}
 
   /** Reads the value the parser stands on, to its last token. */
@@ -42,7 +47,7 @@ final class JsonReaders {
     if (type instanceof StructType struct) {
       return new Struct(struct);
     }
-    return type instanceof StringType ? JsonReaders::text : new Value(JsonScalars.of(type));
+    return type instanceof StringType ? JsonReaders::text : JsonValues.of(type, JsonScalars.of(type));
   }
 
   /** Any value as text: a string's, and the very characters of everything else. */
@@ -51,7 +56,7 @@ final class JsonReaders {
       return null;
     }
     if (!in.currentToken().isStructStart()) {
-      return UTF8String.fromString(in.getText());
+      return utf8(in);
     }
     long start = in.currentTokenLocation().getByteOffset();
     Object source = in.currentTokenLocation().contentReference().getRawContent();
@@ -63,33 +68,28 @@ final class JsonReaders {
     return UTF8String.fromBytes(Arrays.copyOfRange(bytes, (int) start, (int) end));
   }
 
+  /** The current token's text; most texts are ASCII, whose characters are their bytes. */
+  private static UTF8String utf8(JsonParser in) throws IOException {
+    int length = in.getTextLength();
+    char[] characters = in.getTextCharacters();
+    int start = in.getTextOffset();
+    byte[] bytes = new byte[length];
+    for (int at = 0; at < length; at++) {
+      char character = characters[start + at];
+      if (character > ASCII) {
+        return UTF8String.fromString(in.getText());
+      }
+      bytes[at] = (byte) character;
+    }
+    return UTF8String.fromBytes(bytes);
+  }
+
   private static boolean begins(JsonParser in, JsonToken token) throws IOException {
     boolean begins = in.currentToken() == token;
     if (!begins) {
       in.skipChildren();
     }
     return begins;
-  }
-
-  private record Value(JsonScalars.Scalar scalar) implements Reader {
-    @Override
-    public Object read(JsonParser in) throws IOException {
-      switch (in.currentToken()) {
-        case VALUE_NULL:
-          return null;
-        case VALUE_TRUE:
-        case VALUE_FALSE:
-          return scalar.ofTruth(in.getBooleanValue());
-        case VALUE_NUMBER_INT:
-        case VALUE_NUMBER_FLOAT:
-          return scalar.ofNumber(in.getText());
-        case VALUE_STRING:
-          return scalar.ofText(in.getText());
-        default:
-          in.skipChildren();
-          return WRONG;
-      }
-    }
   }
 
   private record Elements(Reader element) implements Reader {
@@ -135,10 +135,11 @@ final class JsonReaders {
     }
   }
 
-  /** An object by the names of its fields. */
+  /** An object by the names of its fields. For one task: it remembers the order of the fields it last saw. */
   static final class Struct implements Reader {
     private final Reader[] readers;
     private final Map<String, Integer> places = new HashMap<>();
+    private final Field[] order = new Field[REMEMBERED];
 
     Struct(StructType type) {
       StructField[] fields = type.fields();
@@ -169,15 +170,35 @@ final class JsonReaders {
 
     /** The fields of the object the parser stands on, to its end; {@link #WRONG} where one is of another type. */
     void fill(JsonParser in, Object[] values) throws IOException {
-      while (in.nextToken() != JsonToken.END_OBJECT) {
-        Integer place = places.get(in.currentName());
+      int position = 0;
+      for (Field field = next(in, position); field != null; field = next(in, ++position)) {
         in.nextToken();
-        if (place == null) {
+        if (field.place < 0) {
           in.skipChildren();
         } else {
-          values[place] = readers[place].read(in);
+          values[field.place] = readers[field.place].read(in);
         }
       }
     }
+
+    /** The next field, null at the object's end. Records of a topic mostly have the same fields in the same order, and
+     * comparing bytes with a name is much cheaper than making the name. */
+    private Field next(JsonParser in, int position) throws IOException {
+      Field expected = position < REMEMBERED ? order[position] : null;
+      if (expected != null && in.nextFieldName(expected.name)) {
+        return expected;
+      }
+      if ((expected == null ? in.nextToken() : in.currentToken()) == JsonToken.END_OBJECT) {
+        return null;
+      }
+      String name = in.currentName();
+      Field field = new Field(new SerializedString(name), places.getOrDefault(name, -1));
+      if (position < REMEMBERED && name.length() <= LONGEST_NAME) {
+        order[position] = field;
+      }
+      return field;
+    }
+
+    private record Field(SerializedString name, int place) {}
   }
 }

@@ -1,0 +1,93 @@
+package dsdagster.json;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonFactoryBuilder;
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.SerializableString;
+import com.fasterxml.jackson.core.json.JsonWriteFeature;
+import com.fasterxml.jackson.core.util.ByteArrayBuilder;
+import dsdagster.Expressions;
+import java.io.IOException;
+import java.io.Serializable;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Encodes values with parts as the text of JSON, NULL as {@code null} ({@link JsonWriters}). One instance per task. */
+public final class JsonEncoder implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private static final JsonFactory FACTORY =
+      new JsonFactoryBuilder()
+          .enable(JsonWriteFeature.COMBINE_UNICODE_SURROGATES_IN_UTF8)
+          .rootValueSeparator((SerializableString) null)
+          .build();
+
+  private final DataType type;
+  private final String separator;
+  private final int digits;
+  private transient JsonWriters.Writer writer;
+  private transient ByteArrayBuilder bytes;
+  private transient JsonGenerator out;
+  private transient GenericInternalRow only;
+
+  private JsonEncoder(DataType type, String separator, int digits) {
+    this.type = type;
+    this.separator = separator;
+    this.digits = digits;
+  }
+
+  /**
+   * The JSON text of a struct, an array or a map, null for null.
+   *
+   * @param value what to write
+   * @param type JSON of its type
+   * @param separator between date and time of day in times
+   * @param digits of a second's fraction in times: 3 or 6
+   */
+  public static Column column(Column value, String type, String separator, int digits) {
+    JsonEncoder encoder = new JsonEncoder(DataType.fromJson(type), separator, digits);
+    return Expressions.call(encoder, "encode", DataTypes.StringType, true, value);
+  }
+
+  public UTF8String encode(InternalRow row) throws IOException {
+    return text(row);
+  }
+
+  public UTF8String encode(ArrayData array) throws IOException {
+    return text(array);
+  }
+
+  public UTF8String encode(MapData map) throws IOException {
+    return text(map);
+  }
+
+  private UTF8String text(Object value) throws IOException {
+    if (writer == null) {
+      writer = JsonWriters.of(type, new JsonWriters.Times(separator, digits));
+      bytes = new ByteArrayBuilder();
+      out = FACTORY.createGenerator(bytes);
+      only = new GenericInternalRow(1);
+    }
+    only.update(0, value);
+    try {
+      writer.write(out, only, 0);
+      out.flush();
+      return UTF8String.fromBytes(bytes.toByteArray());
+    } catch (IOException | RuntimeException failed) {
+      writer = null; // the next value begins with a generator of its own
+      throw failed;
+    } finally {
+      bytes.reset();
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "json_encode";
+  }
+}
