@@ -63,13 +63,13 @@ def json_columns(
     return _column(make(_java(part.cast("binary")), columns.json(), list(types), reason, kind))
 
 
-def json_text(value: Column, type_: DataType, *, separator: Literal[" ", "T"], digits: Literal[3, 6]) -> Column:
+def json_text(value: Column, type_: DataType, *, separator: str, digits: int) -> Column:
     """JSON (VARCHAR) of a struct, an array or a map, null for null; NULL fields are written as ``null``.
 
     Args:
         value: is cast to the type.
-        separator: between the date and the time of day of times.
-        digits: of the fraction of a second in times.
+        separator: one character between the date and the time of day of times.
+        digits: of the fraction of a second in times, 3 or 6.
     """
     make = _package("json").JsonEncoder.column
     return _column(make(_java(value.cast(type_)), type_.json(), separator, digits))
