@@ -17,7 +17,7 @@ from ds_dagster.questions.engine import QuestionEngine as Duck
 from ds_dagster.questions.relations import table_name
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_select
-from tests.scalars import COLUMNS, ERROR, Answer, QuestionEngine, answer_of, scalar_rows, topics, wrong_answers
+from tests.scalars import COLUMNS, ERROR, Answer, Engine, answer_of, scalar_rows, topics, wrong_answers
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> LoadedProject:
 
 
 @pytest.fixture(scope="module")
-def answers(project: LoadedProject) -> Iterator[QuestionEngine]:
+def answers(project: LoadedProject) -> Iterator[Engine]:
     relation = next(iter(project.catalog.relations.values()))
     values = {name: value for name, (_, value) in COLUMNS.items()}
     columns = {c.name: pa.array([value_of(values[c.name], c.type)], arrow_type(c.type)) for c in relation.columns}
@@ -53,6 +53,6 @@ def answers(project: LoadedProject) -> Iterator[QuestionEngine]:
 
 
 @pytest.mark.parametrize("topic", topics())
-def test_answers(answers: QuestionEngine, topic: str) -> None:
+def test_answers(answers: Engine, topic: str) -> None:
     wrong = wrong_answers(scalar_rows(topic), answers)
     assert not wrong, "\n".join(wrong)
