@@ -55,6 +55,13 @@ FOLDERS = NameRule(
 )
 """Folders of files: names of files go behind them, and S3 takes 1,024 bytes in all, file systems 255 in a name."""
 
+QUERY_NAMES = NameRule(
+    "letters, digits, _, - and ., the first a letter, a digit or _, at most 200 characters",
+    r"[a-z0-9_][a-z0-9_.-]*",
+    characters=200,
+)
+"""Names of queries are parts of file names, of ids of jobs, of names in Dagster, and words of commands."""
+
 
 def refused_entity(rule: NameRule, store: str, names: Sequence[str], span: Span) -> DsError | None:
     """ENTITY_NAME_INVALID for the first part of an entity's name that the store does not take, else None."""

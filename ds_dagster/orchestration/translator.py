@@ -31,7 +31,8 @@ CHECKS: Mapping[str, str] = {
     "running": "Its query runs: the engine reports it and it has not failed.",
     "lag": "It reads its sources about as fast as they fill.",
     "progress": "Batches finish while there is input.",
-    "definition_current": "The query that runs is the one in the SQL file.",
+    "definition_current": "The query that runs is the one in the SQL file, as it was when the code location was last "
+    "loaded: reload it after a change.",
 }
 COMPILES = "compiles"
 FRESH = "fresh"

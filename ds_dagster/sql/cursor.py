@@ -7,7 +7,7 @@ that does not (a duplicate property, a clause that has no meaning) is noted, so 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -246,6 +246,16 @@ class CursorParser(Parser):
     def expected(self, what: str) -> UnreadableError:
         """Refuse because something else should stand here."""
         return self.refuse("SYNTAX_EXPECTED", expected=what, found=self.found())
+
+    def check_unit(self, units: Iterable[str]) -> None:
+        """Refuse a word that is nearly a unit of time.
+
+        Raises:
+            UnreadableError: UNIT_UNKNOWN.
+        """
+        close = nearest(self._curr.text, units, cutoff=0.7) if self._curr.token_type is TokenType.VAR else ()
+        if close:
+            raise self.refuse("UNIT_UNKNOWN", name=self.found(), nearest=", ".join(close).upper())
 
     def found(self, token: Token | None = None) -> str:
         """How a message calls a token; texts in quotes are never shown, they may be secrets."""

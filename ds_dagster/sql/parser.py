@@ -8,7 +8,6 @@ from typing import Literal
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ds_dagster.datatypes import DataType
 from ds_dagster.names import did_you_mean
 from ds_dagster.sql.grammar.query import QueryParser
 from ds_dagster.sql.hints.refusals import refused
@@ -289,7 +288,7 @@ class DeltaStreamParser(QueryParser):
     def _column_definition(self, columns: dict[str, ColumnDefinition]) -> None:
         token = self.name_token("a column's name")
         name = self.folded(token)
-        type_ = self._column_type()
+        type_ = self.column_type()
         nullable = not self.take("not", "null")
         if self.at_words("primary", "key"):
             raise self.refuse("PRIMARY_KEY_INLINE", column=name)
@@ -299,9 +298,6 @@ class DeltaStreamParser(QueryParser):
         first = columns.setdefault(name, column)
         if first is not column:
             self.note("COLUMN_DEFINED_TWICE", token, related=(first.span,), name=name, other=first.span)
-
-    def _column_type(self) -> DataType:
-        return self.data_type()
 
     # UPDATE, INSERT, USE, questions
 

@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ds_dagster.datatypes import (
     MAX_DECIMAL_PRECISION,
+    VARCHAR,
     ArrayType,
     DataType,
     MapType,
@@ -22,6 +23,8 @@ from ds_dagster.datatypes import (
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.sql.cursor import NOTHING_RESERVED, CursorParser
+from ds_dagster.sql.hints.idioms import idiom
+from ds_dagster.sql.hints.mistakes import UnreadableError
 
 MAX_LENGTH = 2_147_483_647
 MAX_TIME_PRECISION = 9
@@ -106,6 +109,27 @@ class TypeParser(CursorParser):
             raise self.refuse("TYPE_UNKNOWN", name=shown, nearest=did_you_mean(token.text, [*SCALARS, *NESTED]).upper())
         self._advance()
         return self._scalar(scalar, token)
+
+    def column_type(self) -> DataType:
+        """A type. One that does not exist is noted, and reading goes on with the next column."""
+        begin = self._index
+        try:
+            return self.data_type()
+        except UnreadableError as refused:
+            is_about_type = refused.mistake.condition in ("TYPE_UNKNOWN", "TYPE_PARAMETER_INVALID")
+            if not is_about_type or idiom(self._tokens):  # of another dialect: answered as a whole
+                raise
+            self.notes.append(refused.mistake)
+            self._retreat(begin)
+            self._skip_to_next_column()
+            return VARCHAR
+
+    def _skip_to_next_column(self) -> None:
+        depth = 0
+        while not self.ended and (depth > 0 or self._curr.token_type not in (TokenType.COMMA, TokenType.R_PAREN)):
+            text = self._curr.text
+            depth += text.count("(") + text.count("<") - text.count(")") - text.count(">")
+            self._advance()
 
     def _scalar(self, name: ScalarName, token: Token) -> Scalar:
         numbers = self._type_numbers(name)

@@ -25,6 +25,7 @@ from ds_dagster.catalog.declaring.relations import (
     pull_for_store,
     relation_problems,
 )
+from ds_dagster.catalog.name_rules import QUERY_NAMES
 from ds_dagster.catalog.properties.spec import property_index
 from ds_dagster.catalog.properties.tables import check_table_properties
 from ds_dagster.catalog.properties.values import PropertyValue
@@ -415,7 +416,11 @@ def resolve_query_properties(
         values=MappingProxyType({key: value.value for key, value in pulled.values.items()}),
         written=MappingProxyType(dict(pulled.values)),
     )
-    return choices, pulled.diagnostics
+    if name is None or QUERY_NAMES.takes(str(name.value)):
+        return choices, pulled.diagnostics
+    allowed, value = QUERY_NAMES.words, str(name.value)
+    wrong = error("PROPERTY_INVALID", span=name.span, name="query.name", value=value, allowed=allowed)
+    return choices, (*pulled.diagnostics, wrong.diagnostic())
 
 
 def _whole(values: Mapping[str, PropertyValue], name: str) -> int | None:

@@ -315,6 +315,13 @@ WINDOWS: tuple[Condition, ...] = (
         _ZERO,
     ),
     Condition(
+        "TEMPORAL_SETTING_UNUSED",
+        "user",
+        "'{name}' has no effect, there is no temporal join here",
+        "leave it out; it belongs behind the changelog that a stream is joined with, or in QUERY WITH of that query",
+        "42601",
+    ),
+    Condition(
         "EMIT_WITHOUT_WINDOW",
         "user",
         "'emit.mode' on a query without a window",

@@ -241,6 +241,7 @@ QUERIES: tuple[Condition, ...] = (
         "a source is a relation, TUMBLE(…), HOP(…), CUMULATE(…) or a sub-select",
         "0A000",
     ),
+    Condition("UNIT_UNKNOWN", "user", "unknown unit of time {name}", "did you mean {nearest}?", "42601"),
     Condition(
         "DURATION_INVALID",
         "user",

@@ -31,6 +31,7 @@ from ds_dagster.plan.checks.expiry import STATE_TTL, expiring
 from ds_dagster.plan.checks.late_rows import keeps_late
 from ds_dagster.plan.checks.repeatable import not_repeatable
 from ds_dagster.plan.checks.row_errors import row_error_log
+from ds_dagster.plan.checks.temporal import unused_temporal_setting
 from ds_dagster.plan.checks.unbounded import warn_unbounded
 from ds_dagster.plan.expressions.arithmetic import widens
 from ds_dagster.plan.expressions.binder import Typed, widened
@@ -112,6 +113,9 @@ class _Binder:
             self._check_properties()
             return None
         self._check_emit(choices, selected)
+        unused = unused_temporal_setting(body.query_properties, selected.node)
+        if unused is not None:
+            self.findings.add(unused)
         if isinstance(self.statement, CreateAsSelect):
             root = self._create(self.statement, selected)
         else:

@@ -21,6 +21,7 @@ from ds_dagster.plan.binding.selected import RefusedSelectError, Selected, Selec
 from ds_dagster.plan.binding.set_operations import SetBinder
 from ds_dagster.plan.binding.sources import Naming, Planned, SourceBinder, World
 from ds_dagster.plan.checks.joins import check_weights
+from ds_dagster.plan.checks.temporal import check_temporal_settings, is_temporal
 from ds_dagster.plan.expressions.binder import ExpressionBinder, column
 from ds_dagster.plan.expressions.field_names import alias_of, column_of, field_name, is_total_key
 from ds_dagster.plan.joins.forms import bind_join
@@ -110,6 +111,7 @@ class SelectBinder:
         return selected
 
     def _select(self, tree: exp.Select, *, inner: bool) -> Selected:
+        outer, self.span = self.span, own_span(tree, self.span)
         scope = Scope(self.span, functions=self.world.catalog.functions)
         try:
             return self._in_scope(tree, scope, inner)
@@ -118,6 +120,8 @@ class SelectBinder:
                 for problem in every_mistake(tree, scope, self.findings.diagnostics):
                     self.findings.add(problem)
             raise
+        finally:
+            self.span = outer
 
     def _in_scope(self, tree: exp.Select, scope: Scope, inner: bool) -> Selected:
         first, node = self._from(tree, scope)
@@ -168,6 +172,7 @@ class SelectBinder:
             first = sources.bind(tree.args["from_"].this)
             scope.add(first.source, tree.args["from_"].this)
             node = first.node
+            check_temporal_settings(tree.args["from_"].this, is_right_side=False)
             for join in tree.args.get("joins") or ():
                 if isinstance(join.this, UnnestRef):
                     node = bind_unnest(scope, node, join, self.naming)
@@ -179,6 +184,7 @@ class SelectBinder:
                     if is_table
                     else bind_join(scope, node, joined, join, self.choices)
                 )
+                check_temporal_settings(join.this, is_right_side=is_temporal(node))
         except DsError as problem:
             self.findings.add(problem)
             for other in unknown_relations(tree, sources, self.findings.diagnostics):

@@ -327,6 +327,7 @@ class ExpressionParser(CallParser):
         amount = self.next_token()
         unit = INTERVAL_UNITS.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
         if unit is None:
+            self.check_unit(INTERVAL_UNITS)
             raise self.expected(" or ".join(sorted({*INTERVAL_UNITS.values()})))
         self._advance()
         return placed(exp.Interval(this=exp.Literal.string(amount.text), unit=exp.Var(this=unit)), token)

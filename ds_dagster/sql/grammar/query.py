@@ -252,6 +252,8 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         token = self.need_symbol(kind, "a whole number")
         millis = UNITS.get(self._curr.text) if self._curr.token_type is TokenType.VAR else None
         if not token.text.isdecimal() or int(token.text) == 0 or millis is None:
+            if millis is None:
+                self.check_unit(UNITS)
             shown = token.text if self.ended else f"{token.text} {self.found()}"
             raise self.refuse("DURATION_INVALID", token, value=shown, units=_SHOWN_UNITS)
         if int(token.text) * millis > MOST_MILLIS:
