@@ -40,6 +40,8 @@ from ds_dagster.datatypes import DataType
 from ds_dagster.documentation.conditions import EXAMPLES, HEADINGS, KINDS
 from ds_dagster.functions.function import Function, Signature
 from ds_dagster.functions.table import FUNCTIONS, KNOWN_LATER
+from ds_dagster.plan.checks import stacking
+from ds_dagster.plan.checks.joins import JOIN_FORMS
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.stores.registry import built_in
 
@@ -470,6 +472,54 @@ def paragraphs(text: str) -> str:
     return "\n\n".join(part.strip() for part in found)
 
 
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def steps_page() -> str:
+    """docs/reference/steps.md."""
+    rules = (
+        (rule.upper, rule.need.text, rule.reason, linked_condition(rule.condition), instead_of(rule))
+        for rule in stacking.RULES
+    )
+    joins = (
+        (left, right, JOIN_WORDS[form] if form else "refused", instead.format(left="left", right="right"))
+        for (left, right), (form, instead) in JOIN_FORMS.items()
+    )
+    return page(
+        "Which steps can be combined",
+        "the tables of `ds_dagster/plan/checks/`",
+        """Can a window read the result of a join? Can a pattern read a ranking? A query is a chain of steps. This page
+says what each step needs of the rows it reads, and which condition refuses a query without it. Steps that are not in
+the table read the rows of every step. `ds explain` shows the steps of a query.""",
+        "## What a step needs",
+        """*A step* is any that keeps earlier rows: a join, an aggregate, `DISTINCT`, a ranking, a condition with a
+sub-select.""",
+        table(("Step", "Needs", "Because", "Else refused as", "Write instead"), rules),
+        "## Which relations can be joined",
+        table(("Left", "Right", "Join", "Write instead"), joins),
+        """A table or a view on the right of a stream is looked up by every batch; it cannot be on the right of a
+changelog.""",
+    )
+
+
+JOIN_WORDS: Mapping[str, str] = {
+    "interval": "interval join, with `WITHIN`",
+    "temporal": "temporal join: the version valid at the time of the row",
+    "changelog": "all pairs as both sides are now",
+}
+"""Form of a join → what it is."""
+
+
+def instead_of(rule: stacking.StackingRule) -> str:
+    """What to write where a rule is not met."""
+    return rule.instead or conditions.CONDITIONS[rule.condition].hint
+
+
+def linked_condition(name: str) -> str:
+    """A condition, linked to its line of the page of errors."""
+    return f"[`{name}`](errors.md#{name.lower()})"
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -477,6 +527,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/stores.md": stores_page,
     "reference/properties.md": properties_page,
     "reference/functions.md": functions_page,
+    "reference/steps.md": steps_page,
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
 }

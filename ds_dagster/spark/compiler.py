@@ -7,9 +7,9 @@ Between nodes travel the fields of the plan under their internal names, and besi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -76,19 +76,17 @@ def output_mode(root: Sink) -> OutputMode:
         return "append"
     aggregates = [node for node in root.walk() if isinstance(node, Aggregate)]
     mode: OutputMode = "update" if any(not node.is_final for node in aggregates) else "append"
-    outer = any(isinstance(node, IntervalJoin) and node.kind != "inner" for node in root.walk())
-    waiting = outer or any(isinstance(node, WindowJoin) for node in root.walk())
     if mode == "update" and len(aggregates) > 1:
         raise error("PLAN_NOT_STREAMABLE", reason="an aggregate over an aggregate that is refined")
-    if mode == "update" and waiting:
+    if mode == "update" and root.settles:
         raise error("PLAN_NOT_STREAMABLE", reason="an aggregate that is refined over a join that waits for time")
     return mode
 
 
 def state_store(root: Node) -> StateStore:
     """Where the plan keeps its state: our operators need RocksDB, native ones are faster on the heap."""
-    ours = any(isinstance(node, TemporalJoin | WindowJoin | Match | Over) for node in root.walk()) or has_weights(root)
-    return "rocksdb" if ours or intervals.ours(root) else "heap"
+    ours = any(COMPILERS[type(node)].ours for node in root.walk() if node.is_stateful)
+    return "rocksdb" if ours or has_weights(root) or intervals.ours(root) else "heap"
 
 
 class PlanCompiler:
@@ -140,7 +138,7 @@ class PlanCompiler:
         """Rows of a node with the technical columns of ``wants``."""
         if self.shared is not None and self.shared.has(node):
             return self._shared(node, self.shared)
-        return VISITORS[type(node)](self, node, wants)
+        return COMPILERS[type(node)].visit(self, node, wants)
 
     def visit_scan(self, node: Scan, wants: Wants) -> Flow:
         """Decoded records; where the clock needs to know, each tells it its time."""
@@ -246,7 +244,7 @@ class PlanCompiler:
             fields.append(carry_time(sf.col("l").getField(names.EVENT_TIME), names.EVENT_TIME))
         frame = joined.select(*fields)
         if node.residual is not None:
-            frame = _without_version(frame, node)
+            frame = _without_version(frame, node.residual, node.right)
         return Flow(frame, timed=timed or not node.immediate)
 
     def visit_window_join(self, node: WindowJoin, wants: Wants) -> Flow:
@@ -338,8 +336,7 @@ class PlanCompiler:
 
     def _shared(self, node: Node, shared: SharedRows) -> Flow:
         """What several sinks read, whatever this one wants."""
-
-        return shared.rows(node, lambda: VISITORS[type(node)](self, node, shared.wants(node)))
+        return shared.rows(node, lambda: COMPILERS[type(node)].visit(self, node, shared.wants(node)))
 
     def _timed(self, node: Node, wants: Wants) -> Flow:
         """Rows of a node with the watermark on their event time."""
@@ -374,11 +371,10 @@ class PlanCompiler:
         return columns, flow.timed
 
 
-def _without_version(frame: DataFrame, node: TemporalJoin) -> DataFrame:
+def _without_version(frame: DataFrame, residual: BoundExpression, versions: Node) -> DataFrame:
     """A version that fails what ON asks besides the key counts as none."""
-    assert node.residual is not None
-    holds = compile_condition(frame, node.residual)
-    version = {f.name for f in node.right.output}
+    holds = compile_condition(frame, residual)
+    version = versions.names
     return frame.select(*[sf.when(holds, field(n)).alias(n) if n in version else field(n) for n in frame.columns])
 
 
@@ -391,37 +387,49 @@ def _plain_column(expression: BoundExpression) -> str:
     return expression.tree.name if type(expression.tree).__name__ == "Column" else ""
 
 
-def _visits(visit: Callable[[PlanCompiler, N, Wants], Flow]) -> Callable[[PlanCompiler, Node, Wants], Flow]:
-    """A method for one class of nodes, seen as one for any; the table below gives it only its own."""
-    return visit  # type: ignore[return-value]
+@dataclass(frozen=True, slots=True)
+class NodeCompiler:
+    """How Spark does one class of nodes.
+
+    Attributes:
+        visit: its rows, with the technical columns somebody above wants.
+        ours: an operator of ours keeps its state, which needs RocksDB.
+    """
+
+    visit: Callable[[PlanCompiler, Any, Wants], Flow]
+    ours: bool = False
 
 
-VISITORS: Mapping[type[Node], Callable[[PlanCompiler, Node, Wants], Flow]] = MappingProxyType(
+def _by(visit: Callable[[PlanCompiler, N, Wants], Flow], *, ours: bool = False) -> NodeCompiler:
+    return NodeCompiler(visit, ours)
+
+
+COMPILERS: Mapping[type[Node], NodeCompiler] = MappingProxyType(
     {
-        Scan: _visits(PlanCompiler.visit_scan),
-        Filter: _visits(PlanCompiler.visit_filter),
-        Project: _visits(PlanCompiler.visit_project),
-        Window: _visits(PlanCompiler.visit_window),
-        Aggregate: _visits(PlanCompiler.visit_aggregate),
-        IntervalJoin: _visits(PlanCompiler.visit_interval_join),
-        TemporalJoin: _visits(PlanCompiler.visit_temporal_join),
-        Match: _visits(PlanCompiler.visit_match),
-        Weigh: _visits(PlanCompiler.visit_weigh),
-        DeltaAggregate: _visits(PlanCompiler.visit_delta_aggregate),
-        DeltaJoin: _visits(PlanCompiler.visit_delta_join),
-        Fold: _visits(PlanCompiler.visit_fold),
-        Union: _visits(PlanCompiler.visit_union),
-        Distinct: _visits(PlanCompiler.visit_distinct),
-        Windowed: _visits(PlanCompiler.visit_windowed),
-        WindowJoin: _visits(PlanCompiler.visit_window_join),
-        Virtual: _visits(PlanCompiler.visit_virtual),
-        TopN: _visits(PlanCompiler.visit_top_n),
-        Unweigh: _visits(PlanCompiler.visit_unweigh),
-        Over: _visits(PlanCompiler.visit_over),
-        Unnest: _visits(PlanCompiler.visit_unnest),
-        StaticScan: _visits(PlanCompiler.visit_static_scan),
-        StaticJoin: _visits(PlanCompiler.visit_static_join),
-        Sink: _visits(PlanCompiler.visit_sink),
+        Scan: _by(PlanCompiler.visit_scan),
+        Filter: _by(PlanCompiler.visit_filter),
+        Project: _by(PlanCompiler.visit_project),
+        Window: _by(PlanCompiler.visit_window),
+        Aggregate: _by(PlanCompiler.visit_aggregate),
+        IntervalJoin: _by(PlanCompiler.visit_interval_join),
+        TemporalJoin: _by(PlanCompiler.visit_temporal_join, ours=True),
+        Match: _by(PlanCompiler.visit_match, ours=True),
+        Weigh: _by(PlanCompiler.visit_weigh),
+        DeltaAggregate: _by(PlanCompiler.visit_delta_aggregate),
+        DeltaJoin: _by(PlanCompiler.visit_delta_join),
+        Fold: _by(PlanCompiler.visit_fold),
+        Union: _by(PlanCompiler.visit_union),
+        Distinct: _by(PlanCompiler.visit_distinct),
+        Windowed: _by(PlanCompiler.visit_windowed),
+        WindowJoin: _by(PlanCompiler.visit_window_join, ours=True),
+        Virtual: _by(PlanCompiler.visit_virtual),
+        TopN: _by(PlanCompiler.visit_top_n),
+        Unweigh: _by(PlanCompiler.visit_unweigh),
+        Over: _by(PlanCompiler.visit_over, ours=True),
+        Unnest: _by(PlanCompiler.visit_unnest),
+        StaticScan: _by(PlanCompiler.visit_static_scan),
+        StaticJoin: _by(PlanCompiler.visit_static_join),
+        Sink: _by(PlanCompiler.visit_sink),
     }
 )
-"""Node class → its visit method."""
+"""Node class → how Spark does it; a test holds it to all classes."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from ds_dagster.plan.nodes.node import Node
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 
@@ -50,3 +52,15 @@ def compile_sql(settings: Settings) -> Compile:
         return compile_texts([("prelude.sql", prelude), ("a.sql", sql)], settings)
 
     return run
+
+
+def node_classes() -> set[type[Node]]:
+    """All classes of plan nodes that a plan can hold. Slots make a dataclass twice; the first is not counted."""
+
+    def below(base: type[Node]) -> Iterator[type[Node]]:
+        for child in base.__subclasses__():
+            yield child
+            yield from below(child)
+
+    real = {kind for kind in below(Node) if kind is getattr(sys.modules[kind.__module__], kind.__name__, None)}
+    return {kind for kind in real if kind.__module__.startswith("ds_dagster.") and not kind.__subclasses__()}

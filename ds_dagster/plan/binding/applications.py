@@ -12,7 +12,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.checks.row_errors import ignores_row_errors, may_fail
 from ds_dagster.plan.identity.fingerprint import combined, earlier_signatures, state_signature
 from ds_dagster.plan.nodes.aggregate import Aggregate
-from ds_dagster.plan.nodes.application import Bundle, Virtual, is_plain
+from ds_dagster.plan.nodes.application import Bundle, Virtual
 from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.rows import Sink
@@ -220,7 +220,7 @@ def _differing(parts: Iterable[BoundQuery]) -> frozenset[str]:
     found: dict[str, Virtual] = {}
     differing: set[str] = set()
     for node in (node for part in parts for node in part.root.walk()):
-        if isinstance(node, Virtual) and found.setdefault(node.name, node) != node and not is_plain(node):
+        if isinstance(node, Virtual) and found.setdefault(node.name, node) != node and not node.is_plain:
             differing.add(node.name)
     return frozenset(differing)
 

@@ -15,7 +15,7 @@ from ds_dagster.datatypes import BIGINT, BOOLEAN
 from ds_dagster.plan.expressions.binder import column
 from ds_dagster.plan.nodes.delta import Distinct, Weigh
 from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
-from ds_dagster.plan.nodes.over import Over, OverCall, event_time_fields
+from ds_dagster.plan.nodes.over import Over, OverCall
 from ds_dagster.plan.nodes.rank import TopN
 from ds_dagster.plan.nodes.rows import Filter, Project
 
@@ -52,7 +52,7 @@ def _of_rank(node: TopN) -> Node | None:
     if rows is None or node.function != "ROW_NUMBER" or node.limit != 1 or len(node.order) != 1:
         return None
     (term,) = node.order
-    is_time = isinstance(term.expression.tree, exp.Column) and term.expression.tree.name in event_time_fields(rows)
+    is_time = isinstance(term.expression.tree, exp.Column) and term.expression.tree.name in rows.time_fields
     return _counted(rows, node.partition, node.rank) if is_time and not term.descending else None
 
 

@@ -14,20 +14,17 @@ from ds_dagster.plan.binding.grouping_sets import GroupingSets, calls_of_groupin
 from ds_dagster.plan.binding.scope import Scope
 from ds_dagster.plan.binding.selected import SelectItem
 from ds_dagster.plan.binding.sources import Naming, Planned
-from ds_dagster.plan.checks.joins import check_time, check_updates, check_weights, without_time
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.binder import ExpressionBinder, column
 from ds_dagster.plan.expressions.calls import Aggregates, aggregate_name
 from ds_dagster.plan.expressions.field_names import column_of, is_total_key, own_field, total_key
 from ds_dagster.plan.expressions.printing import expression_text, identity_text
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.delta import DeltaAggregate
-from ds_dagster.plan.nodes.join import IntervalJoin
-from ds_dagster.plan.nodes.match import Match
 from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
 from ds_dagster.plan.nodes.rows import Filter
 from ds_dagster.plan.nodes.weights import has_weights, weighted
 from ds_dagster.plan.nodes.window import Window, Windowed
-from ds_dagster.plan.nodes.window_join import WindowJoin, window_bounds
 
 
 def is_grouped(tree: exp.Select) -> bool:
@@ -82,7 +79,7 @@ class Grouping:
         Raises:
             UserError: WINDOW_NOT_GROUPED, GROUP_BY_…; AGGREGATE_OVER_CHANGELOG, STATEFUL_CHAIN.
         """
-        check_weights(self.below, self.span)
+        check_over("a step", self.below, self.span)
         group = self.tree.args.get("group")
         if group is None and not any(_has_aggregate(item) for item in self.tree.expressions):
             raise error("HAVING_WITHOUT_GROUP", span=self.scope.place(self.tree.args["having"]))
@@ -168,12 +165,12 @@ class Grouping:
             if missing:
                 raise error("WINDOW_NOT_GROUPED", span=self.span, missing=missing)
         if own is not None and sum(not source.is_part_of_row for source in self.scope.sources) == 1:
-            check_time("a windowed aggregate", self.below, self.span)
+            check_over("a windowed aggregate", self.below, self.span)
             self.window = own
             return
-        if without_time(self.below):
+        if self.below.untimed:
             return
-        found = next((b for b in window_bounds(self.below) if grouped.issuperset(b)), None)
+        found = next((b for b in self.below.windows if grouped.issuperset(b)), None)
         if found is not None:
             self.window = self.below = Windowed(self.below, *found)
 
@@ -221,13 +218,8 @@ class Grouping:
         below, none that waits for time to give rows without partner."""
         if self.window is not None:
             return True
-        stateful = [node for node in self.below.walk() if node.is_stateful]
-        waits = any(
-            isinstance(node, WindowJoin | Match) or (isinstance(node, IntervalJoin) and node.kind != "inner")
-            for node in stateful
-        )
-        few = len(stateful) <= 1 and not has_weights(self.below)
-        return self.below.changelog == "append" and few and not waits
+        few = sum(node.is_stateful for node in self.below.walk()) <= 1 and not has_weights(self.below)
+        return self.below.changelog == "append" and few and not self.below.settles
 
     def check_values(self) -> None:
         """Values that may go again have to be found again. Once all calls are known.
@@ -248,7 +240,7 @@ class Grouping:
             NotYetError: STATEFUL_CHAIN.
         """
         if updates and self.window is not None:
-            check_updates(self.below, self.span)
+            check_over("a windowed aggregate that is refined", self.below, self.span)
 
     def check_session(self, updates: bool) -> None:
         """What a session's bounds are is known only to the aggregate: nothing below it may look at them. Once all calls

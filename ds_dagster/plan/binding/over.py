@@ -13,7 +13,7 @@ from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, is_hashable, is_orde
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.binding.running import RunningCalls, is_running
-from ds_dagster.plan.checks.joins import check_weights
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column
 from ds_dagster.plan.expressions.field_names import alias_of
 from ds_dagster.plan.expressions.printing import identity_text
@@ -136,7 +136,7 @@ class OverClauses:
                 raise error("OVER_TIME", span=found.span, names=["the event time alone, ascending"])
             return self.running.apply(node, found.partition, term.expression, found.span)
         assert found.function is not None
-        check_weights(node, found.span)
+        check_over("a step", node, found.span)
         made = TopN(weighted(node), found.function, found.partition, found.order, self.name)
         if self.rows is None:
             return made

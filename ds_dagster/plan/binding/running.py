@@ -10,13 +10,12 @@ from sqlglot import exp
 
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
-from ds_dagster.plan.checks.joins import check_rows
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column
 from ds_dagster.plan.expressions.calls import AGGREGATES, Aggregates
 from ds_dagster.plan.expressions.field_names import column_of, record_field
 from ds_dagster.plan.nodes.node import BoundExpression, Node
-from ds_dagster.plan.nodes.over import Over, OverCall, event_time_fields
-from ds_dagster.plan.nodes.window import Window
+from ds_dagster.plan.nodes.over import Over, OverCall
 
 VALUES = frozenset({"FIRST_VALUE", "LAST_VALUE", "LAG"})
 TOTALS = frozenset(("COUNT", "SUM", "AVG", "MIN", "MAX", "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"))
@@ -121,17 +120,15 @@ class RunningCalls:
         Raises:
             UnsupportedError: OVER_CHANGELOG, OVER_TIME. NotYetError: STATEFUL_CHAIN.
         """
-        if node.changelog != "append":
-            raise error("OVER_CHANGELOG", span=span)
-        check_rows("an OVER aggregate", node, span)
-        is_time = isinstance(order.tree, exp.Column) and order.tree.name in event_time_fields(node)
-        if not is_time or any(isinstance(below, Window) for below in node.walk()):
+        check_over("an OVER aggregate", node, span)
+        is_time = isinstance(order.tree, exp.Column) and order.tree.name in node.time_fields
+        if not is_time or node.open_windows:
             raise _not_time(node, span)
         return Over(node, partition, tuple(self.calls), self.frame.by_time, self.frame.before)
 
 
 def _not_time(node: Node, span: Span) -> DsError:
-    names = sorted(column_of(name) for name in event_time_fields(node))
+    names = sorted(column_of(name) for name in node.time_fields)
     return error("OVER_TIME", span=span, names=names or ["the event time of a stream"])
 
 

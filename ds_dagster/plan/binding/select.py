@@ -20,7 +20,7 @@ from ds_dagster.plan.binding.scope import Scope, Visible
 from ds_dagster.plan.binding.selected import RefusedSelectError, Selected, SelectItem, project
 from ds_dagster.plan.binding.set_operations import SetBinder
 from ds_dagster.plan.binding.sources import Naming, Planned, SourceBinder, World
-from ds_dagster.plan.checks.joins import check_weights
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.checks.temporal import check_temporal_settings, is_temporal
 from ds_dagster.plan.expressions.binder import ExpressionBinder, column
 from ds_dagster.plan.expressions.field_names import alias_of, column_of, field_name, is_total_key
@@ -151,7 +151,7 @@ class SelectBinder:
             return Selected(node, items, first.relation, ())
         if lost and inner:
             span = self.span
-            self.findings.collect(lambda: check_weights(node, span))
+            self.findings.collect(lambda: check_over("a step", node, span))
             self._done()
             return Selected(weighted(node), items, first.relation, ())
         for field in lost:

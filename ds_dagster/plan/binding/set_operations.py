@@ -16,7 +16,7 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import error
 from ds_dagster.plan.binding.selected import Selected, SelectItem
 from ds_dagster.plan.binding.sources import Naming
-from ds_dagster.plan.checks.joins import check_weights
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.binder import Typed, column, conjunction, widened
 from ds_dagster.plan.expressions.field_names import alias_of, field_name, own_field
 from ds_dagster.plan.nodes.aggregate import AggregateCall
@@ -123,7 +123,7 @@ class SetBinder:
     ) -> Project:
         """A part's items under the fields' names and types, and which side it is where that counts."""
         if weights:
-            check_weights(part.node, span)
+            check_over("a step", part.node, span)
         columns = [
             Named(field.name, BoundExpression(_as(item.expression, field.type), field.type, item.expression.nullable))
             for item, field in zip(part.items, fields, strict=True)

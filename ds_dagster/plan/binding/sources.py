@@ -23,7 +23,7 @@ from ds_dagster.names import QualifiedName, safe_name
 from ds_dagster.plan.binding.first_rows import first_rows
 from ds_dagster.plan.binding.scope import Scope, Source, Visible, visible
 from ds_dagster.plan.binding.virtual import VirtualRelation, find_virtual
-from ds_dagster.plan.checks.joins import check_time, check_weights, in_open_window
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.field_names import column_of, field_name, internal_alias, is_total_key
 from ds_dagster.plan.expressions.record_fields import record_fields
 from ds_dagster.plan.nodes.node import Node
@@ -226,13 +226,8 @@ class SourceBinder:
         self._check_step(node, function, size, step)
         inner = self._bind(node.this, alias, properties)
         inner = replace(inner, node=first_rows(inner.node))
-        if not inner.node.is_final:
-            check_weights(inner.node, self._place(node))
-            kind = KIND_WORDS[inner.relation.kind]
-            raise error("WINDOW_OVER_CHANGELOG", span=self._place(node), kind=kind, relation=inner.source.shown)
-        check_time("a window", inner.node, self._place(node))
-        if in_open_window(inner.node):
-            raise error("WINDOW_OF_WINDOW", span=self._place(node))
+        kind = KIND_WORDS[inner.relation.kind]
+        check_over("a window", inner.node, self._place(node), kind=kind, relation=inner.source.shown)
         window = Window(inner.node, self.naming.alias(f"{alias}_window"), size, function, step)
         fields = {f.name: f for f in window.output}
         bounds = visible((("window_start", fields[window.start]), ("window_end", fields[window.end])))

@@ -15,14 +15,8 @@ from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.plan.checks.row_errors import expressions_of
-from ds_dagster.plan.nodes.application import Virtual
-from ds_dagster.plan.nodes.delta import Fold
 from ds_dagster.plan.nodes.node import Node
-from ds_dagster.plan.nodes.rows import Project, Sink
-from ds_dagster.plan.nodes.sets import Union
-
-_SHOWS = (Sink, Fold, Project, Union, Virtual)
-"""Nodes that hand rows on whatever their values are."""
+from ds_dagster.plan.nodes.rows import Sink
 
 
 def not_repeatable(root: Sink, otherwise: Span) -> Iterator[DsError]:
@@ -37,7 +31,7 @@ def not_repeatable(root: Sink, otherwise: Span) -> Iterator[DsError]:
 
 
 def _found(node: Node, *, shown: bool) -> Iterator[str]:
-    shown = shown and isinstance(node, _SHOWS)
+    shown = shown and node.only_shows
     if not shown and any(below.changelog == "weighted" and not below.only_grows for below in node.inputs):
         for expression in expressions_of(node):
             for call in expression.tree.find_all(exp.Anonymous):

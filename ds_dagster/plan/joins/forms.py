@@ -11,7 +11,8 @@ from ds_dagster.catalog.declaring.inference import QueryChoices
 from ds_dagster.errors import error
 from ds_dagster.plan.binding.scope import Scope
 from ds_dagster.plan.binding.sources import Planned
-from ds_dagster.plan.checks.joins import check_session_bounds, check_time, check_weights, check_within, join_form
+from ds_dagster.plan.checks.joins import check_within, join_form
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.field_names import column_of
 from ds_dagster.plan.joins.conditions import JoinKey, On, bind_on, condition_of
 from ds_dagster.plan.nodes.delta import DeltaJoin
@@ -19,7 +20,7 @@ from ds_dagster.plan.nodes.join import DEFAULT_RETENTION_MILLIS, IntervalJoin, J
 from ds_dagster.plan.nodes.node import BoundExpression, Node
 from ds_dagster.plan.nodes.rows import Filter
 from ds_dagster.plan.nodes.weights import weighted
-from ds_dagster.plan.nodes.window_join import WindowJoin, window_bounds
+from ds_dagster.plan.nodes.window_join import WindowJoin
 
 
 def bind_join(scope: Scope, left: Node, right: Planned, join: exp.Expression, choices: QueryChoices) -> Node:
@@ -38,9 +39,8 @@ def bind_join(scope: Scope, left: Node, right: Planned, join: exp.Expression, ch
     check_within(form, made.within, names, made.span)
     if form == "changelog":
         return made.changelog()
-    check_session_bounds(left, right.node, made.span)
     for side in (left, right.node):
-        check_time("a join of streams" if form == "interval" else "a temporal join", side, made.span)
+        check_over("a join of streams" if form == "interval" else "a temporal join", side, made.span)
     return made.interval() if form == "interval" else made.temporal(choices)
 
 
@@ -73,7 +73,7 @@ class _Join:
         """The ends of windows that ON sets equal, None without such an equality. Only rows in windows are looked at."""
         if self.within is not None:
             return None
-        ends = [frozenset(b.end for b in window_bounds(side)) for side in (self.left, self.right.node)]
+        ends = [frozenset(b.end for b in side.windows) for side in (self.left, self.right.node)]
         if not all(ends):
             return None
         found = ((key.left_field, key.right_field) for key in self.on.keys)
@@ -122,8 +122,8 @@ class _Join:
 
     def changelog(self) -> Node:
         """Changelog ⋈ changelog."""
-        check_weights(self.left, self.span)
-        check_weights(self.right.node, self.span)
+        check_over("a step", self.left, self.span)
+        check_over("a step", self.right.node, self.span)
         on = self.on
         residual = None if self.kind == "inner" else condition_of(self.scope, on.others)
         left, right = weighted(self.left), weighted(self.right.node)

@@ -17,7 +17,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.binding.scope import Scope
 from ds_dagster.plan.binding.selected import Selected
 from ds_dagster.plan.binding.sources import Naming
-from ds_dagster.plan.checks.joins import check_weights, in_open_window
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.binder import Typed, column
 from ds_dagster.plan.expressions.calls import aggregate_name
 from ds_dagster.plan.expressions.field_names import own_field, total_key
@@ -78,7 +78,7 @@ def bind_scalars(
             raise error("SCALAR_COLUMNS", span=span, count=len(selected.items))
         if not selected.total:
             raise error("SCALAR_ROWS", span=span)
-        check_weights(selected.node, span)
+        check_over("a step", selected.node, span)
         item, alias = selected.items[0].expression, naming.alias("value")
         value = Named(own_field(alias, "value"), item)
         key = Named(total_key(alias), BoundExpression(column(selected.total), BOOLEAN, nullable=False))
@@ -116,11 +116,8 @@ def joined(node: Node, values: Iterable[ScalarValue]) -> Node:
         NotYetError: STATEFUL_CHAIN.
     """
     for value in values:
-        if in_open_window(node):
-            chain = {"upper": "a window", "lower": "a sub-select as a value"}
-            instead = "write the window in a sub-select of FROM and compare its groups"
-            raise error("STATEFUL_CHAIN", span=value.span, instead=instead, **chain)
-        check_weights(node, value.span)
+        check_over("a sub-select as a value", node, value.span)
+        check_over("a step", node, value.span)
         everything = BoundExpression(exp.Boolean(this=True), BOOLEAN, nullable=False)
         same = BoundExpression(column(value.key), BOOLEAN, nullable=False)
         node = DeltaJoin(weighted(node), value.row, "left", (everything,), (same,))

@@ -19,7 +19,7 @@ from ds_dagster.plan.binding.over import windows_of
 from ds_dagster.plan.binding.scope import Scope
 from ds_dagster.plan.binding.selected import Selected
 from ds_dagster.plan.binding.sources import Naming
-from ds_dagster.plan.checks.joins import check_weights
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, widened
 from ds_dagster.plan.expressions.field_names import field_name
 from ds_dagster.plan.expressions.printing import identity_text
@@ -198,8 +198,8 @@ class SemiJoinBinder:
             raise self.binder.refuse("NOT_IN_NULLABLE", test)
 
     def _joined(self, node: Node, keys: Keys, kind: DeltaJoinKind, span: Span) -> Node:
-        check_weights(node, span)
-        check_weights(keys.node, span)
+        check_over("a step", node, span)
+        check_over("a step", keys.node, span)
         alias = self.inner.naming.alias("in")
         pairs = enumerate(keys.pairs, start=1)
         columns = tuple(Named(field_name(alias, str(number)), inner) for number, (_, inner) in pairs)

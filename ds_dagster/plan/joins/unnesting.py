@@ -10,7 +10,7 @@ from ds_dagster.datatypes import INTEGER, ArrayType, DataType, MapType, StructTy
 from ds_dagster.errors import error
 from ds_dagster.plan.binding.scope import Scope, Source, visible
 from ds_dagster.plan.binding.sources import Naming
-from ds_dagster.plan.checks.joins import check_weights
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.binder import ExpressionBinder
 from ds_dagster.plan.expressions.field_names import field_name
 from ds_dagster.plan.nodes.node import Field, Node
@@ -35,7 +35,7 @@ def bind_unnest(scope: Scope, node: Node, join: StreamJoin, naming: Naming) -> N
     if condition is not None and not (isinstance(condition, exp.Boolean) and condition.this):
         raise binder.refuse("UNNEST_CONDITION", condition)
     if node.changelog == "upsert":
-        check_weights(node, scope.place(ref))
+        check_over("a step", node, scope.place(ref))
         node = weighted(node)
     value = binder.expression(ref.this)
     outer = join.args.get("side") == "LEFT"

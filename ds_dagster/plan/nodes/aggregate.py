@@ -12,20 +12,8 @@ from ds_dagster.errors import error
 from ds_dagster.plan.expressions.field_names import column_of, shown
 from ds_dagster.plan.expressions.printing import expression_text
 from ds_dagster.plan.nodes.describing import named_text, text
-from ds_dagster.plan.nodes.node import (
-    BoundExpression,
-    ChangelogKind,
-    Field,
-    Keeps,
-    Named,
-    Names,
-    Node,
-    Sources,
-    columns_read,
-    lineage_of,
-    merged,
-    require,
-)
+from ds_dagster.plan.nodes.node import BoundExpression, Bounds, ChangelogKind, Field, Keeps, Named, Names, Node, Sources
+from ds_dagster.plan.nodes.reading import columns_read, lineage_of, merged, renamed_bounds, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.shaping import Shaper
@@ -105,6 +93,7 @@ class Aggregate(Node):
     window: Window | Windowed | None = None
     updates: bool = False
     keeps: ClassVar[Keeps] = "results"
+    one_per_key: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.input.is_final:
@@ -138,6 +127,30 @@ class Aggregate(Node):
     @property
     def is_stateful(self) -> bool:
         return True
+
+    @property
+    def untimed(self) -> str:
+        """A group of a closed window has the last moment of it."""
+        return "an aggregate" if self.window is None else self.input.untimed
+
+    @property
+    def windows(self) -> tuple[Bounds, ...]:
+        """A window that has closed: only the one the groups are made of."""
+        if self.window is None or self.updates:
+            return ()
+        return renamed_bounds((Bounds(self.window.start, self.window.end),), self.group)
+
+    @property
+    def open_windows(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def late_step(self) -> str:
+        return "an aggregate"
+
+    @property
+    def is_refined(self) -> bool:
+        return (self.window is not None and self.updates) or self.input.is_refined
 
     def shape(self, shaper: Shaper) -> Shape:
         return [*groups_shape(shaper, self.group, self.calls), self.updates, self.window is not None]

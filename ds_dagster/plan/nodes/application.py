@@ -4,20 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from ds_dagster.plan.nodes.aggregate import Aggregate
-from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
-from ds_dagster.plan.nodes.node import Field, Names, Node, Passing, Sources
-from ds_dagster.plan.nodes.over import Over
+from ds_dagster.plan.nodes.node import Field, Names, Node, Sources
 from ds_dagster.plan.nodes.relation_shapes import Shape
-from ds_dagster.plan.nodes.rows import Filter, Project, Sink
-from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.plan.nodes.sets import Union
+from ds_dagster.plan.nodes.rows import Passing, Sink
 from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
-from ds_dagster.plan.nodes.static import StaticJoin
-from ds_dagster.plan.nodes.unnest import Unnest
-from ds_dagster.plan.nodes.window import Window, Windowed
-from ds_dagster.plan.nodes.window_join import WindowJoin
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +17,13 @@ class Virtual(Passing):
     """Rows of the virtual relation ``name`` (qualified, as text): what its SELECT gives, unchanged. Equal in every
     query that reads it."""
 
+    one_by_one: ClassVar[bool] = True
+    only_shows: ClassVar[bool] = True
     name: str
+
+    @property
+    def shared_name(self) -> str:
+        return f"virtual {self.name}"
 
     def shape(self, shaper: Shaper) -> Shape:
         return []
@@ -56,6 +54,10 @@ class Bundle(Node):
     def inputs(self) -> tuple[Node, ...]:
         return self.sinks
 
+    @property
+    def untimed(self) -> str:
+        return "an application"
+
     def shape(self, shaper: Shaper) -> Shape:
         return []
 
@@ -69,42 +71,13 @@ class Bundle(Node):
         return replace(self, sinks=tuple(sink.pruned(sink.names) for sink in self.sinks))
 
 
-PLAIN = (Scan, Filter, Project, Union, Unnest, Virtual)
-"""Nodes that make rows of rows, one by one, and keep nothing."""
-
-
-def is_plain(node: Node) -> bool:
-    """Whether everything from here down only reads and changes rows one by one."""
-    return all(isinstance(below, PLAIN) for below in node.walk())
-
-
-def keeps_time(node: Node) -> bool:
-    """Whether rows of a node can be told with their event time."""
-    if isinstance(node, Aggregate):
-        return node.window is not None
-    if isinstance(node, Union):
-        return all(map(is_plain, node.branches))
-    if isinstance(node, StaticJoin):
-        return keeps_time(node.left)
-    if isinstance(node, Filter | Project | Unnest | Virtual | Window | Windowed):
-        return keeps_time(node.input)
-    return isinstance(node, Scan | IntervalJoin | TemporalJoin | WindowJoin | Over)
-
-
-def shared_name(node: Node) -> str:
-    """What tells a part of a plan that several sinks may have in common; empty for others."""
-    if isinstance(node, Scan):
-        return node.source_name
-    return f"virtual {node.name}" if isinstance(node, Virtual) else ""
-
-
 def readings(root: Node) -> dict[str, int]:
     """Shared name → how often its rows are read; what stands below rows that are made once is
     counted once."""
     counts: dict[str, int] = {}
 
     def visit(node: Node) -> None:
-        name = shared_name(node)
+        name = node.shared_name
         if name:
             counts[name] = counts.get(name, 0) + 1
             if counts[name] > 1:
@@ -119,4 +92,4 @@ def readings(root: Node) -> dict[str, int]:
 def shares_state(root: Node) -> bool:
     """Whether several sinks read rows of steps that keep something."""
     counts = readings(root)
-    return any(counts.get(shared_name(node), 0) > 1 and not is_plain(node) for node in root.walk())
+    return any(counts.get(node.shared_name, 0) > 1 and not node.is_plain for node in root.walk())

@@ -27,19 +27,8 @@ from ds_dagster.plan.nodes.aggregate import (
 )
 from ds_dagster.plan.nodes.describing import forgets_text
 from ds_dagster.plan.nodes.join import BOTH, LEFT, Join, Side, pairs_text, residual_shape
-from ds_dagster.plan.nodes.node import (
-    BoundExpression,
-    ChangelogKind,
-    Field,
-    Keeps,
-    Named,
-    Names,
-    Node,
-    Sources,
-    columns_read,
-    or_null,
-    require,
-)
+from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Keeps, Named, Names, Node, Sources
+from ds_dagster.plan.nodes.reading import columns_read, or_null, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.shaping import Shaper, forgets, places
 
@@ -77,6 +66,13 @@ class Weigh(Node):
     def is_stateful(self) -> bool:
         return not self.input.is_final
 
+    @property
+    def untimed(self) -> str:
+        return self.input.untimed or "rows with weights"
+
+    def origin(self, name: str) -> tuple[Node, str]:
+        return (self, name) if self.is_stateful else self.input.origin(name)
+
     def growth(self) -> Iterator[str]:
         """A row per key, as many as the changelog has."""
         return iter(())
@@ -107,6 +103,7 @@ class DeltaAggregate(Node):
     weighted: bool = False
     ttl_millis: int = 0
     keeps: ClassVar[Keeps] = "results"
+    one_per_key: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.input.changelog != "weighted":
@@ -133,6 +130,10 @@ class DeltaAggregate(Node):
     @property
     def is_stateful(self) -> bool:
         return True
+
+    @property
+    def untimed(self) -> str:
+        return "an aggregate"
 
     def growth(self) -> Iterator[str]:
         return iter(()) if self.ttl_millis else groups_growth(self.input, self.group, self.calls, _KEEP_VALUES)
@@ -187,6 +188,10 @@ class DeltaJoin(Join):
     @property
     def only_grows(self) -> bool:
         return self.kind in ("inner", "semi") and self.left.only_grows and self.right.only_grows
+
+    @property
+    def untimed(self) -> str:
+        return "a join of changelogs"
 
     def growth(self) -> Iterator[str]:
         is_test = self.kind in ("semi", "anti")
@@ -250,6 +255,11 @@ class Distinct(Node):
     def is_stateful(self) -> bool:
         return True
 
+    @property
+    def untimed(self) -> str:
+        """A value may come again."""
+        return "SELECT DISTINCT"
+
     def growth(self) -> Iterator[str]:
         if self.input.only_grows and not self.ttl_millis:
             yield f"DISTINCT keeps every value of {', '.join(column_of(f.name) for f in self.output)}"
@@ -283,6 +293,10 @@ class Unweigh(Node):
     def output(self) -> tuple[Field, ...]:
         return self.input.output
 
+    @property
+    def untimed(self) -> str:
+        return "a condition with a sub-select"
+
     def shape(self, shaper: Shaper) -> Shape:
         return []
 
@@ -300,6 +314,8 @@ class Unweigh(Node):
 class Fold(Node):
     """Weighted rows → upserts and deletes by ``key_names``, at most one per key and batch. Keeps nothing."""
 
+    only_shows: ClassVar[bool] = True
+    one_per_key: ClassVar[bool] = True
     input: Node
     key_names: tuple[str, ...]
 
@@ -317,6 +333,10 @@ class Fold(Node):
     @property
     def key(self) -> tuple[str, ...]:
         return self.key_names
+
+    @property
+    def untimed(self) -> str:
+        return "a changelog"
 
     def shape(self, shaper: Shaper) -> Shape:
         return [places(self.key_names, self.output)]

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from ds_dagster.plan.nodes.describing import text
-from ds_dagster.plan.nodes.node import BoundExpression, Field, Keeps, Names, Node, Sources, columns_read, or_null
+from ds_dagster.plan.nodes.node import BoundExpression, Bounds, Field, Keeps, Names, Node, Sources
+from ds_dagster.plan.nodes.reading import columns_read, or_null
 from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.shaping import Shaper
 from ds_dagster.sql.generator import duration_text
@@ -80,6 +81,16 @@ class TimedJoin(Join):
     keeps: ClassVar[Keeps] = "rows"
     layout: ClassVar[tuple[int, ...]] = (2,)
 
+    @property
+    def untimed(self) -> str:
+        return self.left.untimed or self.right.untimed
+
+    @property
+    def windows(self) -> tuple[Bounds, ...]:
+        """Bounds that an outer join may have set to NULL are none."""
+        left = () if self.kind == "full" else self.left.windows
+        return (*left, *(self.right.windows if self.kind == "inner" else ()))
+
     def growth(self) -> Iterator[str]:
         """Event time bounds it."""
         return iter(())
@@ -90,12 +101,32 @@ class IntervalJoin(TimedJoin):
     """Stream ⋈ stream: all pairs of keys equal and ``|left time − right time| ≤ within``. NULL keys match nothing.
     ``residual``: what else LEFT and FULL ask of a pair (INNER: a filter above)."""
 
+    asks_time: ClassVar[bool] = True
+    drops_late_rows: ClassVar[bool] = True
     within_millis: int
     residual: BoundExpression | None = None
 
     @property
     def output(self) -> tuple[Field, ...]:
         return (*or_null(self.left, self.kind == "full"), *or_null(self.right, self.kind != "inner"))
+
+    @property
+    def late_step(self) -> str:
+        if self.kind == "inner":
+            return self.left.late_step or self.right.late_step
+        return "an outer interval join"
+
+    @property
+    def settles(self) -> bool:
+        return self.kind != "inner" or self.left.settles or self.right.settles
+
+    @property
+    def waits_for_time(self) -> bool:
+        return True
+
+    @property
+    def wait_millis(self) -> int:
+        return self.within_millis
 
     @property
     def sides_of_filters(self) -> tuple[Side, ...]:
@@ -122,6 +153,7 @@ class TemporalJoin(TimedJoin):
     Versions are kept for late rows for ``retention_millis`` (``temporal.join.retention.millis``, default one hour),
     the newest for ever."""
 
+    asks_time: ClassVar[bool] = True
     immediate: bool = False
     retention_millis: int = DEFAULT_RETENTION_MILLIS
     residual: BoundExpression | None = None
@@ -129,6 +161,11 @@ class TemporalJoin(TimedJoin):
     @property
     def output(self) -> tuple[Field, ...]:
         return (*self.left.output, *or_null(self.right, self.kind != "inner"))
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Not where a row takes the latest version at once."""
+        return not self.immediate
 
     @property
     def sides_of_filters(self) -> tuple[Side, ...]:

@@ -12,18 +12,8 @@ from ds_dagster.errors import error
 from ds_dagster.plan.expressions.field_names import shown
 from ds_dagster.plan.expressions.printing import expression_text
 from ds_dagster.plan.nodes.describing import named_text, rests, text
-from ds_dagster.plan.nodes.node import (
-    BoundExpression,
-    Field,
-    Keeps,
-    Named,
-    Names,
-    Node,
-    Sources,
-    lineage_of,
-    merged,
-    require,
-)
+from ds_dagster.plan.nodes.node import BoundExpression, Field, Keeps, Named, Names, Node, Sources
+from ds_dagster.plan.nodes.reading import lineage_of, merged, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.shaping import Shaper
 from ds_dagster.plan.patterns.pattern import Pattern, is_unbounded, pattern_text, variables
@@ -113,6 +103,8 @@ class Match(Node):
     skip_variable: str = ""
     within_millis: int | None = None
     ttl_millis: int = 0
+    asks_time: ClassVar[bool] = True
+    drops_late_rows: ClassVar[bool] = True
     keeps: ClassVar[Keeps] = "rows"
     layout: ClassVar[tuple[int, ...]] = (2,)
 
@@ -145,6 +137,23 @@ class Match(Node):
     def may_wait_for_ever(self) -> bool:
         """Whether a search may keep more and more rows, for as long as there are any."""
         return self.within_millis is None and not self.ttl_millis and is_unbounded(self.pattern)
+
+    @property
+    def untimed(self) -> str:
+        """A match is older than its last row."""
+        return "a pattern match"
+
+    @property
+    def settles(self) -> bool:
+        return True
+
+    @property
+    def waits_for_time(self) -> bool:
+        return True
+
+    @property
+    def wait_millis(self) -> int:
+        return self.within_millis or 0
 
     def growth(self) -> Iterator[str]:
         """It has a warning of its own, see :attr:`may_wait_for_ever`."""

@@ -6,15 +6,14 @@ is ``exp.Anonymous`` whose ``this`` is a key of ``functions/table.py``, everythi
 ``plan/expressions/binder.py`` lists. So a printer needs no scope.
 """
 
-# ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from operator import is_
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from sqlglot import exp
 
@@ -25,6 +24,15 @@ from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
 
 ChangelogKind = Literal["append", "upsert", "weighted"]
+
+
+class Bounds(NamedTuple):
+    """Names of the fields that hold the start and the end of a row's window."""
+
+    start: str
+    end: str
+
+
 ColumnSource = tuple[QualifiedName, str]
 """A column of a relation."""
 Sources = Mapping[str, tuple[ColumnSource, ...]]
@@ -82,8 +90,12 @@ class Named:
         return Field(self.name, self.expression.type, self.expression.nullable)
 
 
-_DERIVED = ("output", "changelog", "key", "is_final", "only_grows", "is_stateful")
-"""Properties that follow from a node and the nodes below it."""
+_DERIVED = (
+    *("output", "changelog", "key", "is_final", "only_grows", "is_stateful"),
+    *("untimed", "time_fields", "windows", "open_windows", "late_step", "settles", "is_refined"),
+    *("is_ordered", "is_plain", "one_source", "is_bounded"),
+)
+"""Properties that follow from a node and the nodes below it: its output, and its traits."""
 
 
 def _once(name: str, compute: Callable[[Any], object]) -> property:
@@ -115,18 +127,27 @@ class Node:
         is_base: the class is a base of nodes, no plan holds it.
         keeps: see :data:`Keeps`.
         layout: number of the layout of its state where it was another once, else empty. Part of the state signature.
+        one_by_one: it makes rows of rows, one by one, and keeps nothing.
+        asks_time: it takes the event time of the rows below.
+        passes_time: its rows have the event time of the rows below.
+        drops_late_rows: of rows behind event time each is dropped for itself (a window drops them by its end).
+        only_shows: it passes rows on whatever their values are.
+        one_per_key: it gives at most one row of a key in a batch.
     """
 
     is_base: ClassVar[bool] = True
     keeps: ClassVar[Keeps] = "nothing"
     layout: ClassVar[tuple[int, ...]] = ()
+    one_by_one: ClassVar[bool] = False
+    asks_time: ClassVar[bool] = False
+    passes_time: ClassVar[bool] = False
+    drops_late_rows: ClassVar[bool] = False
+    only_shows: ClassVar[bool] = False
+    one_per_key: ClassVar[bool] = False
     _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __init_subclass__(cls) -> None:
-        for name in _DERIVED:
-            own = cls.__dict__.get(name)
-            if isinstance(own, property) and own.fget is not None:
-                setattr(cls, name, _once(name, own.fget))
+        _compute_once(cls)
         missing = [name for name in dir(cls) if getattr(getattr(cls, name), "__isabstractmethod__", False)]
         if _says(cls, "is_stateful"):
             missing += [name for name in _WITH_STATE if not _says(cls, name)]
@@ -186,6 +207,90 @@ class Node:
         """Whether this node itself keeps state in the checkpoint."""
         return False
 
+    # traits: what its rows are like, for steps above; of the inputs' traits where a class says nothing else
+
+    @property
+    @abstractmethod
+    def untimed(self) -> str:
+        """The step, here or below, that does not pass event time on, for people; empty where rows have a time."""
+
+    @property
+    def time_fields(self) -> Names:
+        """Fields that hold the event time of its rows, unchanged."""
+        return frozenset()
+
+    @property
+    def windows(self) -> tuple[Bounds, ...]:
+        """The windows its rows are in, none where they are in none or their bounds are not known yet (sessions before
+        they have ended). Flink calls this the window attribute of a relation.
+
+        Rows with bounds come before time has passed the end, or in the moment it does: so a step above may close the
+        same window once more.
+        """
+        return ()
+
+    @property
+    def open_windows(self) -> tuple[Node, ...]:
+        """The windows below that no aggregate has closed."""
+        return tuple(chain.from_iterable(child.open_windows for child in self.inputs))
+
+    @property
+    def late_step(self) -> str:
+        """The step, here or below, whose rows come once time has passed them, for people; empty where all come at
+        once."""
+        return next((child.late_step for child in self.inputs if child.late_step), "")
+
+    @property
+    def settles(self) -> bool:
+        """Whether time decides of some rows if there are any: matches, and rows of outer joins without partner."""
+        return any(child.settles for child in self.inputs)
+
+    @property
+    def is_refined(self) -> bool:
+        """Whether a windowed aggregate, here or below, gives a group again with every change."""
+        return any(child.is_refined for child in self.inputs)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether rows come in the order of their sources: no step, here or below, keeps any."""
+        return not self.is_stateful and all(child.is_ordered for child in self.inputs)
+
+    @property
+    def one_source(self) -> bool:
+        """Whether all rows come from one source."""
+        return len(self.inputs) <= 1 and all(child.one_source for child in self.inputs)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether everything from here down only reads and changes rows one by one."""
+        return self.one_by_one and all(child.is_plain for child in self.inputs)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether no state, here or below, grows with every record."""
+        return not any(True for _ in self.growth()) and all(child.is_bounded for child in self.inputs)
+
+    # how it waits
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether it waits itself for event time."""
+        return False
+
+    @property
+    def wait_millis(self) -> int:
+        """How far time has to pass the newest row until it waits for nothing more."""
+        return 0
+
+    @property
+    def shared_name(self) -> str:
+        """What several sinks know a part of a plan by that they have in common; empty for a part of one alone."""
+        return ""
+
+    def origin(self, name: str) -> tuple[Node, str]:
+        """The node that computes a field, through steps that pass it on, and the field's name in it."""
+        return self, name
+
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Direct inputs, left to right."""
@@ -243,6 +348,16 @@ class Node:
         return name in self.names
 
 
+def _compute_once(kind: type) -> None:
+    for name in _DERIVED:
+        own = kind.__dict__.get(name)
+        if isinstance(own, property) and own.fget is not None and not own.__isabstractmethod__:
+            setattr(kind, name, _once(name, own.fget))
+
+
+_compute_once(Node)
+
+
 def _input_names(kind: type[Node]) -> tuple[str, ...]:
     """Names of the fields of a node class that hold its inputs, left to right."""
     if kind not in _INPUT_NAMES:
@@ -259,75 +374,3 @@ _INPUTS = ("Node", "tuple[Node, ...]")
 """Annotations of fields that hold inputs; they are text here."""
 _INPUT_NAMES: dict[type[Node], tuple[str, ...]] = {}
 """Node class → what :func:`_input_names` found."""
-
-
-@dataclass(frozen=True, slots=True)
-class Passing(Node):
-    """Base of nodes that pass rows through unchanged; key, changelog kind and finality are the input's."""
-
-    is_base: ClassVar[bool] = True
-    input: Node
-
-    @property
-    def output(self) -> tuple[Field, ...]:
-        return self.input.output
-
-    @property
-    def changelog(self) -> ChangelogKind:
-        return self.input.changelog
-
-    @property
-    def is_final(self) -> bool:
-        return self.input.is_final
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self.input.key
-
-    def lineage(self, below: Sources) -> Sources:
-        return below
-
-    def pruned(self, needed: Names) -> Node:
-        return replace(self, input=self.input.pruned(needed | self.own_columns()))
-
-    def own_columns(self) -> Names:
-        """Fields of the input that the node itself reads."""
-        return frozenset()
-
-
-def columns_read(expressions: Iterable[BoundExpression | None]) -> Names:
-    """All fields that some expressions read."""
-    return frozenset().union(*(part.columns() for part in expressions if part is not None))
-
-
-def merged(below: Sources, expressions: Iterable[BoundExpression | None]) -> tuple[ColumnSource, ...]:
-    """What a field is computed from that is computed of these expressions."""
-    sources: dict[ColumnSource, None] = {}
-    for expression in expressions:
-        for name in sorted(expression.columns()) if expression is not None else ():
-            sources.update(dict.fromkeys(below[name]))
-    return tuple(sources)
-
-
-def lineage_of(below: Sources, columns: Iterable[Named]) -> Sources:
-    """What each of some computed columns is computed from."""
-    return {named.name: merged(below, [named.expression]) for named in columns}
-
-
-def require(node: Node, names: frozenset[str], what: str) -> None:
-    """Fields that an expression reads come out of its input.
-
-    Raises:
-        InternalError: INTERNAL.
-    """
-    if not names:
-        return
-    missing = sorted(names - node.names)
-    if missing:
-        known = [one.name for one in node.output]
-        raise error("INTERNAL", where=f"{what}: fields {missing} are not in {known}")
-
-
-def or_null(node: Node, may_be_absent: bool) -> tuple[Field, ...]:
-    """A side's fields; all may be NULL where an outer join may give a row without it."""
-    return tuple(Field(f.name, f.type, f.nullable or may_be_absent) for f in node.output)

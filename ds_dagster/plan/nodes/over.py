@@ -7,29 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from sqlglot import exp
-
 from ds_dagster.datatypes import DataType
 from ds_dagster.errors import error
 from ds_dagster.plan.expressions.field_names import column_of
 from ds_dagster.plan.nodes.describing import by_text, rests, text
-from ds_dagster.plan.nodes.node import (
-    BoundExpression,
-    Field,
-    Keeps,
-    Names,
-    Node,
-    Sources,
-    columns_read,
-    merged,
-    require,
-)
+from ds_dagster.plan.nodes.node import BoundExpression, Field, Keeps, Names, Node, Sources
+from ds_dagster.plan.nodes.reading import columns_read, merged, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
-from ds_dagster.plan.nodes.rows import Filter, Project
-from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.plan.nodes.sets import Union
 from ds_dagster.plan.nodes.shaping import Shaper, forgets
-from ds_dagster.plan.nodes.unnest import Unnest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +55,8 @@ class Over(Node):
     by_time: bool
     before: int
     ttl_millis: int = 0
+    asks_time: ClassVar[bool] = True
+    drops_late_rows: ClassVar[bool] = True
     keeps: ClassVar[Keeps] = "results"
     layout: ClassVar[tuple[int, ...]] = (4,)
 
@@ -84,6 +71,18 @@ class Over(Node):
 
     @property
     def is_stateful(self) -> bool:
+        return True
+
+    @property
+    def untimed(self) -> str:
+        return self.input.untimed
+
+    @property
+    def late_step(self) -> str:
+        return "an OVER aggregate"
+
+    @property
+    def waits_for_time(self) -> bool:
         return True
 
     def _read(self, calls: tuple[OverCall, ...]) -> Names:
@@ -113,18 +112,3 @@ class Over(Node):
         calls = tuple(call for call in self.calls if call.name in needed) or self.calls[:1]
         own = {call.name for call in self.calls}
         return replace(self, input=self.input.pruned((needed - own) | self._read(calls)), calls=calls)
-
-
-def event_time_fields(node: Node) -> frozenset[str]:
-    """Fields that hold the event time of a node's rows, unchanged."""
-    if isinstance(node, Scan):
-        return frozenset({node.time.column or node.rowtime_field})
-    if isinstance(node, Filter | Unnest):
-        return event_time_fields(node.input)
-    if isinstance(node, Project):
-        below = event_time_fields(node.input)
-        trees = ((named.name, named.expression.tree) for named in node.columns)
-        return frozenset(name for name, tree in trees if isinstance(tree, exp.Column) and tree.name in below)
-    if isinstance(node, Union):
-        return frozenset.intersection(*map(event_time_fields, node.branches))
-    return frozenset()

@@ -13,20 +13,9 @@ from ds_dagster.datatypes import BIGINT
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.describing import by_text, forgets_text, text
-from ds_dagster.plan.nodes.node import (
-    BoundExpression,
-    ChangelogKind,
-    Field,
-    Keeps,
-    Names,
-    Node,
-    Sources,
-    columns_read,
-    merged,
-    require,
-)
+from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Keeps, Names, Node, Sources
+from ds_dagster.plan.nodes.reading import columns_read, merged, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
-from ds_dagster.plan.nodes.rows import Filter, Project
 from ds_dagster.plan.nodes.shaping import Shaper, forgets, places
 
 RankFunction = Literal["ROW_NUMBER", "RANK", "DENSE_RANK"]
@@ -97,6 +86,11 @@ class TopN(Node):
     def only_grows(self) -> bool:
         return self.is_whole
 
+    @property
+    def untimed(self) -> str:
+        """A row may come again, for a later one that goes."""
+        return "a ranking"
+
     def _read(self) -> tuple[BoundExpression, ...]:
         return (*self.partition, *(term.expression for term in self.order))
 
@@ -138,10 +132,7 @@ def _is_window_end(node: Node, expression: BoundExpression) -> bool:
     """Whether an expression is the end of a closed window that the rows are groups of."""
     if not isinstance(expression.tree, exp.Column):
         return False
-    found = origin(node, expression.tree.name)
-    if found is None:
-        return False
-    below, name = found
+    below, name = node.origin(expression.tree.name)
     if not isinstance(below, Aggregate) or below.window is None or not below.is_final:
         return False
     ends = [group.name for group in below.group if _plain(group.expression) == below.window.end]
@@ -150,14 +141,3 @@ def _is_window_end(node: Node, expression: BoundExpression) -> bool:
 
 def _plain(expression: BoundExpression) -> str:
     return expression.tree.name if isinstance(expression.tree, exp.Column) else ""
-
-
-def origin(node: Node, name: str) -> tuple[Node, str] | None:
-    """The node below filters, projections and appended rows with weights that makes a field, and the field's name in
-    it; None where it is computed on the way."""
-    if isinstance(node, Project):
-        tree = next((named.expression.tree for named in node.columns if named.name == name), None)
-        return origin(node.input, tree.name) if isinstance(tree, exp.Column) else None
-    if isinstance(node, Filter) or (type(node).__name__ == "Weigh" and not node.is_stateful):
-        return origin(node.inputs[0], name)
-    return node, name

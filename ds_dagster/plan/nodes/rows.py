@@ -4,24 +4,64 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from sqlglot import exp
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.plan.nodes.describing import changelog_text, named_text, text
 from ds_dagster.plan.nodes.node import (
     BoundExpression,
+    Bounds,
     ChangelogKind,
     Field,
     Named,
     Names,
     Node,
-    Passing,
     Sources,
-    columns_read,
-    lineage_of,
-    require,
 )
+from ds_dagster.plan.nodes.reading import columns_read, lineage_of, renamed, renamed_bounds, require
 from ds_dagster.plan.nodes.relation_shapes import Shape, sink_shape
 from ds_dagster.plan.nodes.shaping import Shaper, places
+
+
+@dataclass(frozen=True, slots=True)
+class Passing(Node):
+    """Base of nodes that pass rows through unchanged; key, changelog kind and finality are the input's."""
+
+    is_base: ClassVar[bool] = True
+    passes_time: ClassVar[bool] = True
+    input: Node
+
+    @property
+    def output(self) -> tuple[Field, ...]:
+        return self.input.output
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return self.input.changelog
+
+    @property
+    def is_final(self) -> bool:
+        return self.input.is_final
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.input.key
+
+    @property
+    def untimed(self) -> str:
+        return self.input.untimed
+
+    def lineage(self, below: Sources) -> Sources:
+        return below
+
+    def pruned(self, needed: Names) -> Node:
+        return replace(self, input=self.input.pruned(needed | self.own_columns()))
+
+    def own_columns(self) -> Names:
+        """Fields of the input that the node itself reads."""
+        return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +69,7 @@ class Filter(Passing):
     """Keeps rows whose condition is true. Over an upsert input a row that fails becomes a delete of its key
     (``emits_deletes``), unless its rows are final: then it is dropped, nothing was there to delete."""
 
+    one_by_one: ClassVar[bool] = True
     condition: BoundExpression
 
     def __post_init__(self) -> None:
@@ -45,6 +86,17 @@ class Filter(Passing):
     def about(self) -> str:
         return text(self.condition) + (" · rows that fail are deleted" if self.emits_deletes else "")
 
+    @property
+    def time_fields(self) -> Names:
+        return self.input.time_fields
+
+    @property
+    def windows(self) -> tuple[Bounds, ...]:
+        return self.input.windows
+
+    def origin(self, name: str) -> tuple[Node, str]:
+        return self.input.origin(name)
+
     def own_columns(self) -> Names:
         return self.condition.columns()
 
@@ -54,6 +106,9 @@ class Project(Node):
     """Computes columns. Over an upsert input the key fields must pass through unchanged (``key`` gives their new
     names)."""
 
+    one_by_one: ClassVar[bool] = True
+    passes_time: ClassVar[bool] = True
+    only_shows: ClassVar[bool] = True
     input: Node
     columns: tuple[Named, ...]
     key_names: tuple[str, ...] = ()
@@ -78,6 +133,22 @@ class Project(Node):
     def key(self) -> tuple[str, ...]:
         return self.key_names
 
+    @property
+    def untimed(self) -> str:
+        return self.input.untimed
+
+    @property
+    def time_fields(self) -> Names:
+        return renamed(self.input.time_fields, self.columns)
+
+    @property
+    def windows(self) -> tuple[Bounds, ...]:
+        return renamed_bounds(self.input.windows, self.columns)
+
+    def origin(self, name: str) -> tuple[Node, str]:
+        tree = next((named.expression.tree for named in self.columns if named.name == name), None)
+        return self.input.origin(tree.name) if isinstance(tree, exp.Column) else (self, name)
+
     def shape(self, shaper: Shaper) -> Shape:
         names = [named.name for named in self.columns]
         texts = shaper.texts([named.expression for named in self.columns])
@@ -101,6 +172,8 @@ class Sink(Node):
     """The root: writes its input into a relation. ``columns``: internal names in the order of the relation's
     columns."""
 
+    passes_time: ClassVar[bool] = True
+    only_shows: ClassVar[bool] = True
     input: Node
     relation: Relation
     columns: tuple[str, ...]
@@ -123,6 +196,10 @@ class Sink(Node):
     @property
     def key(self) -> tuple[str, ...]:
         return self.relation.primary_key
+
+    @property
+    def untimed(self) -> str:
+        return self.input.untimed
 
     def shape(self, shaper: Shaper) -> Shape:
         """The relation, and which field each of its columns is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ds_dagster.catalog.reading.starting import DataLoss, StartingPosition
 from ds_dagster.catalog.relation import Column, Relation
@@ -57,6 +57,7 @@ class Scan(Node):
     place its store keeps for this reader; empty: the job's own. ``log``: where bad records that are ignored are kept.
     """
 
+    one_by_one: ClassVar[bool] = True
     relation: Relation
     alias: str
     source_name: str
@@ -115,6 +116,18 @@ class Scan(Node):
     def field_name(self, column: str) -> str:
         """Internal name of a column of the relation."""
         return field_name(self.alias, column)
+
+    @property
+    def untimed(self) -> str:
+        return ""
+
+    @property
+    def time_fields(self) -> Names:
+        return frozenset((self.time.column or self.rowtime_field,))
+
+    @property
+    def shared_name(self) -> str:
+        return self.source_name
 
     def shape(self, shaper: Shaper) -> Shape:
         relation, time, scope = self.relation, self.time, shaper.scope

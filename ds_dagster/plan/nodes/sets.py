@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.node import ChangelogKind, Field, Names, Node, Sources
@@ -16,6 +17,9 @@ class Union(Node):
     """UNION ALL: the rows of all branches. They have the same fields in the same order, and are all appended or all
     weighted. ``key_names``: what tells the rows of all branches apart, if anything."""
 
+    one_by_one: ClassVar[bool] = True
+    passes_time: ClassVar[bool] = True
+    only_shows: ClassVar[bool] = True
     branches: tuple[Node, ...]
     key_names: tuple[str, ...] = ()
 
@@ -37,6 +41,17 @@ class Union(Node):
     @property
     def key(self) -> tuple[str, ...]:
         return self.key_names
+
+    @property
+    def untimed(self) -> str:
+        """Time is measured over the rows of all branches together, so no step below may have measured it."""
+        if not self.is_ordered:
+            return "a UNION over joins or aggregates"
+        return next((branch.untimed for branch in self.branches if branch.untimed), "")
+
+    @property
+    def time_fields(self) -> Names:
+        return frozenset.intersection(*(branch.time_fields for branch in self.branches))
 
     def shape(self, shaper: Shaper) -> Shape:
         return []

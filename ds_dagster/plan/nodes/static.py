@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ds_dagster.catalog.relation import Column, Relation
 from ds_dagster.errors import error
 from ds_dagster.plan.expressions.field_names import field_name
 from ds_dagster.plan.expressions.printing import expression_text
 from ds_dagster.plan.nodes.join import JoinKind, pairs_text
-from ds_dagster.plan.nodes.node import BoundExpression, Field, Names, Node, Sources, columns_read, require
+from ds_dagster.plan.nodes.node import BoundExpression, Field, Names, Node, Sources
+from ds_dagster.plan.nodes.reading import columns_read, require
 from ds_dagster.plan.nodes.relation_shapes import Shape, columns_shape, entity_shape
 from ds_dagster.plan.nodes.shaping import Shaper
 from ds_dagster.sql.generator import duration_text
@@ -43,6 +45,10 @@ class StaticScan(Node):
         """Internal name of a column of the relation."""
         return field_name(self.alias, column)
 
+    @property
+    def untimed(self) -> str:
+        return "a table"
+
     def shape(self, shaper: Shaper) -> Shape:
         relation = self.relation
         columns = columns_shape(relation, frozenset(c.name for c in self.read_columns))
@@ -66,6 +72,7 @@ class StaticJoin(Node):
     """Stream ⋈ table: each left row meets the table's rows as they stand in its batch. Keeps nothing; NULL keys match
     nothing. ``right`` is no input, since no rows flow from it."""
 
+    passes_time: ClassVar[bool] = True
     left: Node
     right: StaticScan
     kind: JoinKind
@@ -82,6 +89,10 @@ class StaticJoin(Node):
     def output(self) -> tuple[Field, ...]:
         right = tuple(Field(f.name, f.type, f.nullable or self.kind == "left") for f in self.right.output)
         return (*self.left.output, *right)
+
+    @property
+    def untimed(self) -> str:
+        return self.left.untimed
 
     def shape(self, shaper: Shaper) -> Shape:
         order = [field.name for field in self.right.output]

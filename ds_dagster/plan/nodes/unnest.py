@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ds_dagster.datatypes import MapType
 from ds_dagster.errors import error
 from ds_dagster.plan.expressions.field_names import shown
 from ds_dagster.plan.nodes.describing import text
-from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Names, Node, Sources, merged, require
+from ds_dagster.plan.nodes.node import BoundExpression, Bounds, ChangelogKind, Field, Names, Node, Sources
+from ds_dagster.plan.nodes.reading import merged, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.shaping import Shaper
 
@@ -24,6 +26,8 @@ class Unnest(Node):
     comes once, with NULL in their place.
     """
 
+    one_by_one: ClassVar[bool] = True
+    passes_time: ClassVar[bool] = True
     input: Node
     value: BoundExpression
     elements: tuple[Field, ...]
@@ -60,6 +64,18 @@ class Unnest(Node):
         if self.ordinal is not None:
             return (*self.input.key, self.ordinal.name)
         return (*self.input.key, self.elements[0].name) if isinstance(self.value.type, MapType) else ()
+
+    @property
+    def untimed(self) -> str:
+        return self.input.untimed
+
+    @property
+    def time_fields(self) -> Names:
+        return self.input.time_fields
+
+    @property
+    def windows(self) -> tuple[Bounds, ...]:
+        return self.input.windows
 
     def shape(self, shaper: Shaper) -> Shape:
         types = [str(field.type) for field in self.elements]

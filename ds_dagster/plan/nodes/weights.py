@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.aggregate import Aggregate
-from ds_dagster.plan.nodes.application import Virtual, is_plain
+from ds_dagster.plan.nodes.application import Virtual
 from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold, Unweigh, Weigh
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.rows import Filter, Project
@@ -25,7 +25,7 @@ def weighted(node: Node) -> Node:
         return node.input
     if node.is_final and not (isinstance(node, Project) and node.changelog == "upsert" and not node.key):
         return Weigh(node)
-    if isinstance(node, Virtual) and is_plain(node):
+    if isinstance(node, Virtual) and node.is_plain:
         return Weigh(node)
     if isinstance(node, Filter | Project | Virtual):
         return replace(node, input=weighted(node.input))

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import TIMESTAMP_LTZ
 from ds_dagster.plan.expressions.field_names import field_name, shown
-from ds_dagster.plan.nodes.node import Field, Names, Node, Passing, Sources, require
+from ds_dagster.plan.nodes.node import Bounds, Field, Names, Node, Sources
+from ds_dagster.plan.nodes.reading import require
 from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.rows import Passing
 from ds_dagster.plan.nodes.shaping import Shaper
 from ds_dagster.sql.generator import duration_text
 
@@ -48,6 +50,7 @@ class Window(Node):
         late: where rows are kept for which it is closed, None for nowhere.
     """
 
+    asks_time: ClassVar[bool] = True
     input: Node
     alias: str
     size_millis: int
@@ -69,6 +72,26 @@ class Window(Node):
     def end(self) -> str:
         """Internal name of the window's end."""
         return field_name(self.alias, "window_end")
+
+    @property
+    def untimed(self) -> str:
+        return self.input.untimed
+
+    @property
+    def windows(self) -> tuple[Bounds, ...]:
+        return () if self.function == "SESSION" else (Bounds(self.start, self.end),)
+
+    @property
+    def open_windows(self) -> tuple[Node, ...]:
+        return (self, *self.input.open_windows)
+
+    @property
+    def waits_for_time(self) -> bool:
+        return True
+
+    @property
+    def wait_millis(self) -> int:
+        return self.size_millis
 
     def shape(self, shaper: Shaper) -> Shape:
         return [self.function, self.size_millis, *([self.step_millis] if self.step_millis else [])]
@@ -96,6 +119,10 @@ class Windowed(Passing):
 
     def __post_init__(self) -> None:
         require(self.input, self.own_columns(), "window")
+
+    @property
+    def windows(self) -> tuple[Bounds, ...]:
+        return (Bounds(self.start, self.end),)
 
     def shape(self, shaper: Shaper) -> Shape:
         return [shaper.position(self.start), shaper.position(self.end)]

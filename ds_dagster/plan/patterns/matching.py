@@ -12,14 +12,11 @@ from ds_dagster.datatypes import BIGINT, is_primitive
 from ds_dagster.errors import error
 from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.plan.binding.scope import Scope, Source, visible
-from ds_dagster.plan.checks.joins import check_rows
+from ds_dagster.plan.checks.stacking import check_over
 from ds_dagster.plan.expressions.binder import ExpressionBinder
 from ds_dagster.plan.expressions.field_names import column_of, field_name
 from ds_dagster.plan.nodes.match import Definition, Match, RowOrder, Skip
 from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
-from ds_dagster.plan.nodes.rows import Filter, Project
-from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.plan.nodes.unnest import Unnest
 from ds_dagster.plan.patterns.expressions import ALL_ROWS, MatchBinder, MatchValues
 from ds_dagster.plan.patterns.pattern import (
     Automaton,
@@ -101,15 +98,13 @@ class _Matching:
     # what it stands over
 
     def _check_below(self) -> None:
-        if self.below.changelog != "append":
-            raise error("MATCH_OVER_CHANGELOG", span=self.span, relation=self.source.shown)
-        check_rows("a pattern match", self.below, self.span)
+        check_over("a pattern match", self.below, self.span, relation=self.source.shown)
 
     def _order(self) -> tuple[RowOrder, ...]:
         """ORDER BY without its first column, which must be event time, ascending."""
         binder = ExpressionBinder(self.scope, "ORDER BY")
         first, *rest = self.ref.args["order"].expressions
-        times = time_fields(self.below)
+        times = self.below.time_fields if self.below.one_source else frozenset[str]()
         bound = binder.expression(first.this)
         if first.args.get("desc") or not isinstance(bound.tree, exp.Column) or bound.tree.name not in times:
             shown = [column_of(name) for name in sorted(times)] or ["its event time, selected by its name"]
@@ -219,19 +214,6 @@ def columns_of(match: Match) -> Source:
     """What a query sees of a match; alias and shown name are still to be set."""
     pairs = [(column_of(named.name), named.field) for named in (*match.partition, *match.measures)]
     return Source("", "", visible(pairs))
-
-
-def time_fields(node: Node) -> frozenset[str]:
-    """Fields of a stateless node that hold the event time of its rows, unchanged."""
-    if isinstance(node, Scan):
-        return frozenset((node.time.column or node.rowtime_field,))
-    if isinstance(node, Filter | Unnest):
-        return time_fields(node.input)
-    if isinstance(node, Project):
-        below = time_fields(node.input)
-        trees = ((named.name, named.expression.tree) for named in node.columns)
-        return frozenset(name for name, tree in trees if isinstance(tree, exp.Column) and tree.name in below)
-    return frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,7 @@ from typing import Literal
 from ds_dagster.catalog.io_spec import ReadSpec
 from ds_dagster.plan.checks.expiry import forgets
 from ds_dagster.plan.nodes.application import shares_state
-from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
-from ds_dagster.plan.nodes.match import Match
 from ds_dagster.plan.nodes.node import Node
-from ds_dagster.plan.nodes.over import Over
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.window import Window
 from ds_dagster.spark.clocks.config import STEP_MICROS, ClockConfig, InputTime
@@ -47,23 +44,17 @@ def _has_no_empty_batches(root: Node) -> bool:
     return forgets(root) or shares_state(root)
 
 
-def needs_clock(node: Node) -> bool:
-    """Whether this node itself waits for event time."""
-    waits = isinstance(node, Window | IntervalJoin | Match | Over)
-    return waits or (isinstance(node, TemporalJoin) and not node.immediate)
-
-
 def lateness_edge_millis(root: Node) -> int:
     """How far ticks stay behind event time. In front of an interval join, a pattern and OVER Spark drops rows stamped
     at the watermark itself, yet a row that is exactly as late as the bound allows is in time."""
-    return 1 if any(isinstance(node, IntervalJoin | Match | Over) for node in root.walk()) else 0
+    return 1 if any(node.drops_late_rows for node in root.walk()) else 0
 
 
 def clocked_sources(root: Node) -> frozenset[str]:
     """Names of the sources whose rows tell the clock their time."""
     found: set[str] = set()
     for node in root.walk():
-        if needs_clock(node):
+        if node.waits_for_time:
             found |= {scan.source_name for scan in node.walk() if isinstance(scan, Scan)}
     return frozenset(found)
 
@@ -84,7 +75,7 @@ def clock_config(
         return None
     scans = [node for node in root.walk() if isinstance(node, Scan) and node.source_name in clocked]
     edge = lateness_edge_millis(root)
-    is_only = sum(needs_clock(node) for node in root.walk()) == 1
+    is_only = sum(node.waits_for_time for node in root.walk()) == 1
     return ClockConfig(
         inputs={scan.source_name: _input_time(scan, reads.get(scan.source_name), looks, edge) for scan in scans},
         span_micros=1000 * _span_millis(root),
@@ -99,17 +90,13 @@ def clock_config(
 def _span_millis(node: Node) -> int:
     """How far time must pass the newest row until nothing waits: steps that stand over one another wait in turn."""
     below = max(map(_span_millis, node.inputs), default=0)
-    if isinstance(node, Window):
-        return below + node.size_millis
-    return below + ((node.within_millis or 0) if isinstance(node, IntervalJoin | Match) else 0)
+    return below + node.wait_millis
 
 
 def _grid_millis(root: Node) -> int:
     """What all windows' ends are multiples of, where nothing but windows waits; else 0."""
-    windows = [node for node in root.walk() if isinstance(node, Window)]
-    if any(isinstance(node, IntervalJoin | TemporalJoin | Match | Over) for node in root.walk()):
-        return 0
-    grids = [window_grid_millis(window) for window in windows]
+    asking = [node for node in root.walk() if node.asks_time]
+    grids = [window_grid_millis(node) if isinstance(node, Window) else 0 for node in asking]
     return math.gcd(*grids) if all(grids) else 0
 
 

@@ -14,16 +14,8 @@ from types import MappingProxyType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.plan.nodes.application import Virtual
-from ds_dagster.plan.nodes.join import IntervalJoin, JoinKind, TemporalJoin
-from ds_dagster.plan.nodes.match import Match
+from ds_dagster.plan.nodes.join import IntervalJoin, JoinKind
 from ds_dagster.plan.nodes.node import Node
-from ds_dagster.plan.nodes.over import Over
-from ds_dagster.plan.nodes.rows import Filter, Project
-from ds_dagster.plan.nodes.sets import Union
-from ds_dagster.plan.nodes.static import StaticJoin
-from ds_dagster.plan.nodes.unnest import Unnest
-from ds_dagster.plan.nodes.window import Window, Windowed
 from ds_dagster.spark.clocks.ticks import carry_time
 from ds_dagster.spark.expressions import compile_condition
 from ds_dagster.spark.jvm import operators
@@ -31,10 +23,6 @@ from ds_dagster.spark.operators.join_keys import null_mark, shared_keys
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import field, with_missing
 
-_ASK = (Window, Over, Match, IntervalJoin, TemporalJoin)
-"""Steps that take time from the rows below them."""
-_PASS = (Filter, Project, Unnest, Windowed, Union, Virtual, StaticJoin)
-"""Steps that give on the time of the rows below them."""
 _NATIVE_KINDS: Mapping[JoinKind, str] = MappingProxyType({"inner": "inner", "left": "left_outer", "full": "full_outer"})
 
 
@@ -49,7 +37,7 @@ def ours(root: Node) -> tuple[IntervalJoin, ...]:
 def _timed(node: Node, *, asked: bool) -> Iterator[IntervalJoin]:
     if asked and isinstance(node, IntervalJoin):
         yield node
-    below = isinstance(node, _ASK) or (asked and isinstance(node, _PASS))
+    below = node.asks_time or (asked and node.passes_time)
     for child in node.inputs:
         yield from _timed(child, asked=below)
 

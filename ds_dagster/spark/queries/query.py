@@ -22,8 +22,6 @@ from ds_dagster.catalog.io_spec import BatchLoader, ReadSpec, Resolver, SinkIden
 from ds_dagster.catalog.ledger import CheckpointTip
 from ds_dagster.catalog.reading.skip import SkippedRecord
 from ds_dagster.errors import DsError
-from ds_dagster.plan.nodes.aggregate import Aggregate
-from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
 from ds_dagster.plan.query import BoundQuery
@@ -329,7 +327,7 @@ def explain(prepared: PreparedQuery) -> str:
 def _wants(query: BoundQuery, write: WriteSpec) -> Wants:
     """Positions where several rows of a batch may carry one key: a changelog's records, not an aggregate's groups."""
     upserts = write.table is not None and write.table.mode == "upsert"
-    grouped = any(isinstance(node, Aggregate | DeltaAggregate | Fold) for node in query.root.walk())
+    grouped = any(node.one_per_key for node in query.root.walk())
     return POSITION if upserts and not grouped else NOTHING
 
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.plan.checks.joins import in_open_window
-from ds_dagster.plan.nodes.application import Bundle, is_plain, keeps_time, readings, shared_name
+from ds_dagster.plan.nodes.application import Bundle, readings
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.spark.clocks.ticks import carry_time
 from ds_dagster.spark.flow import Flow
@@ -50,21 +49,21 @@ class SharedRows:
 
     def has(self, node: Node) -> bool:
         """Whether several read it."""
-        return shared_name(node) in self._names
+        return node.shared_name in self._names
 
     def wants(self, node: Node) -> frozenset[str]:
         """Technical columns that its readers may ask for."""
-        if is_plain(node):
+        if node.is_plain:
             return frozenset({names.EVENT_TIME, names.PARTITION, names.ORDER})
-        found = [names.EVENT_TIME] if keeps_time(node) else []
-        return frozenset([*found, names.WINDOW] if in_open_window(node) else found)
+        time = [] if node.untimed else [names.EVENT_TIME]
+        return frozenset([*time, names.WINDOW] if node.open_windows else time)
 
     def rows(self, node: Node, make: Callable[[], Flow]) -> Flow:
         """The node's rows behind an exchange; ``make`` is called once."""
-        name = shared_name(node)
+        name = node.shared_name
         if name not in self._made:
             made = make()
-            mark = "" if is_plain(node) else SHARED_MARK + name
+            mark = "" if node.is_plain else SHARED_MARK + name
             self._made[name] = Flow(exchanged(made.frame, self.partitions, mark, made.timed), made.timed)
         return self._made[name]
 

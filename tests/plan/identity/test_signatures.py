@@ -7,13 +7,11 @@ needs a new version of the algorithm.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.query import BoundQuery
-from tests.plan.conftest import Compile
+from tests.plan.conftest import Compile, node_classes
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 RECORD = FIXTURES / "signatures.tsv"
@@ -59,15 +57,3 @@ def test_every_node_is_in_a_program_of_the_record(compile_sql: Compile) -> None:
     used = {type(node) for _, query in bound(compile_sql) for node in query.plan.walk()}
     used |= {type(table) for _, query in bound(compile_sql) for table in query.tables}
     assert {kind.__name__ for kind in node_classes()} == {kind.__name__ for kind in used}
-
-
-def node_classes() -> set[type[Node]]:
-    """All classes of plan nodes that a plan can hold. Slots make a dataclass twice; the first is not counted."""
-
-    def below(base: type[Node]) -> Iterator[type[Node]]:
-        for child in base.__subclasses__():
-            yield child
-            yield from below(child)
-
-    real = {kind for kind in below(Node) if kind is getattr(sys.modules[kind.__module__], kind.__name__, None)}
-    return {kind for kind in real if kind.__module__.startswith("ds_dagster.") and not kind.__subclasses__()}

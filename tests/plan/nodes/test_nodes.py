@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import pytest
 
 from ds_dagster.errors import DsError
-from ds_dagster.plan.nodes.node import Field, Names, Node, Passing, Sources
+from ds_dagster.plan.nodes.node import Field, Names, Node, Sources
 from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.rows import Passing
 from ds_dagster.plan.nodes.shaping import Shaper
-from tests.plan.identity.test_signatures import node_classes
+from tests.plan.conftest import node_classes
 
 ASKED = sorted(name for name, value in vars(Node).items() if getattr(value, "__isabstractmethod__", False))
 
@@ -22,6 +23,10 @@ class Answers:
     @property
     def output(self) -> tuple[Field, ...]:
         return ()
+
+    @property
+    def untimed(self) -> str:
+        return ""
 
     def shape(self, _shaper: Shaper) -> Shape:
         return []
@@ -37,7 +42,7 @@ class Answers:
 
 
 def test_every_node_answers_what_nodes_are_asked() -> None:
-    assert set(ASKED) >= {"about", "lineage", "output", "pruned", "shape"}
+    assert set(ASKED) >= {"about", "lineage", "output", "pruned", "shape", "untimed"}
     for kind in node_classes():
         silent = [name for name in dir(kind) if getattr(getattr(kind, name), "__isabstractmethod__", False)]
         assert not silent, (kind, silent)

@@ -7,7 +7,6 @@ from itertools import islice
 import pytest
 
 from ds_dagster.plan.nodes.match import Match
-from ds_dagster.plan.patterns.matching import time_fields
 from ds_dagster.plan.patterns.pattern import (
     ACCEPT,
     Automaton,
@@ -120,5 +119,5 @@ def test_event_time_is_known_through_projections(compile_sql: Compile) -> None:
         """CREATE STREAM s AS SELECT at AS moment, at + 1 AS later, url FROM clicks WITH ('timestamp' = 'at') WHERE ok;
         CREATE CHANGELOG c AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url;"""
     )
-    assert time_fields(project.queries["s"].root.input) == {"moment"}
-    assert time_fields(project.queries["c"].root.input) == frozenset()
+    assert project.queries["s"].root.input.time_fields == {"moment"}
+    assert project.queries["c"].root.input.time_fields == frozenset()

@@ -11,15 +11,14 @@ import pytest
 from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.plan.expressions.binder import BOUND_NODES
 from ds_dagster.plan.nodes.application import Bundle
-from ds_dagster.plan.nodes.node import Node
 from ds_dagster.project.load import compile_texts
 from ds_dagster.settings import Settings
-from ds_dagster.spark.compiler import VISITORS as NODE_VISITORS
-from ds_dagster.spark.compiler import PlanCompiler
+from ds_dagster.spark.compiler import COMPILERS, PlanCompiler
 from ds_dagster.spark.expressions import VISITORS
 from ds_dagster.spark.queries.sources import PROVIDED
 from ds_dagster.spark.records.formats import SourceFrame
 from ds_dagster.spark.records.typemap import to_spark
+from tests.plan.conftest import node_classes
 from tests.tables import check_every
 
 READ_BY_THEIR_PARENT = {"Alias", "If", "Interval", "Var", "Identifier", "DataType", "DataTypeParam", "ColumnDef"}
@@ -211,14 +210,7 @@ def test_every_bound_node_has_a_visitor():
 
 
 def test_every_plan_node_has_a_visitor():
-    bases = {child.__name__ for child in kinds(Node) if child.__subclasses__()}
-    known = {child.__name__ for child in kinds(Node)} - bases - {Bundle.__name__}  # its sinks are visited one by one
-    assert {node.__name__ for node in NODE_VISITORS} == known
-
-
-def kinds(base: type) -> list[type]:
-    """All classes below one; a dataclass with slots stands there twice."""
-    return [found for child in base.__subclasses__() for found in (child, *kinds(child))]
+    assert set(COMPILERS) == node_classes() - {Bundle}  # its sinks are visited one by one
 
 
 @pytest.fixture(scope="module")

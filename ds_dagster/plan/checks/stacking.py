@@ -1,0 +1,154 @@
+"""Which step may read the rows of which other: one table of rules over the traits of plan nodes.
+
+A rule says what a kind of step needs of the rows it reads, why, and how a query is refused that lacks it. The page
+``docs/reference/steps.md`` is made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
+from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.window import Window
+
+Step = Literal[
+    "a step",
+    "a window",
+    "a windowed aggregate",
+    "a windowed aggregate that is refined",
+    "a join of streams",
+    "a temporal join",
+    "a pattern match",
+    "an OVER aggregate",
+    "a sub-select as a value",
+]
+"""Kinds of steps with rules; ``a step`` is any that keeps or looks up earlier rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something a step needs of the rows it reads.
+
+    Attributes:
+        text: what, for people.
+        lacking: what of a node is in the way, for people; empty where the need is met.
+    """
+
+    text: str
+    lacking: Callable[[Node], str]
+
+
+@dataclass(frozen=True, slots=True)
+class StackingRule:
+    """A need of one kind of step.
+
+    Attributes:
+        upper: the step that reads.
+        need: what it needs.
+        reason: why.
+        condition: raised where the need is not met.
+        instead: what to write then; empty where the condition's own hint says it.
+    """
+
+    upper: Step
+    need: Need
+    reason: str
+    condition: str = "STATEFUL_CHAIN"
+    instead: str = ""
+
+
+def _where(holds: Callable[[Node], bool], words: str) -> Callable[[Node], str]:
+    return lambda node: words if holds(node) else ""
+
+
+def _is_session(window: Node) -> bool:
+    return isinstance(window, Window) and window.function == "SESSION"
+
+
+NOT_REFINED = Need(
+    "no windowed aggregate with `'emit.mode' = 'updates'` below",
+    _where(lambda node: node.is_refined, "a windowed aggregate that is refined"),
+)
+APPENDED = Need("rows that are appended", _where(lambda node: node.changelog != "append", "a changelog"))
+FINAL = Need("rows that are never replaced", _where(lambda node: not node.is_final, "a changelog"))
+TIMED = Need("rows with an event time", lambda node: node.untimed)
+AT_ONCE = Need("rows that come at once, without waiting for time", lambda node: node.late_step)
+IN_ORDER = Need(
+    "rows in the order of their source",
+    _where(lambda node: not node.is_ordered, "a join, an aggregate or another stateful step"),
+)
+NO_OPEN_WINDOW = Need(
+    "rows that are in no window yet, or in one that has closed",
+    _where(lambda node: bool(node.open_windows), "a window"),
+)
+NO_OPEN_SESSION = Need(
+    "no open `SESSION` window below", _where(lambda node: any(map(_is_session, node.open_windows)), "a session")
+)
+
+_OWN_CHANGELOG = (
+    "write the lower one as a CHANGELOG of its own; reading all its changes needs its topic re-declared as a STREAM"
+)
+_OWN_STREAM = "write the lower one as a STREAM of its own and read that"
+_NO_UPDATES = "leave out 'emit.mode': the window answers once, when it has closed"
+_OF_A_MATCH = "it looks at rows in the order of event time and of their place in the source"
+
+RULES: tuple[StackingRule, ...] = (
+    StackingRule("a step", NOT_REFINED, "what a refined window said before is not known", instead=_OWN_CHANGELOG),
+    StackingRule("a window", NOT_REFINED, "what a refined window said before is not known", instead=_OWN_CHANGELOG),
+    StackingRule(
+        "a window", FINAL, "a row that is replaced would have to leave its window again", "WINDOW_OVER_CHANGELOG"
+    ),
+    StackingRule("a window", TIMED, "event time says which window a row is in", instead=_OWN_STREAM),
+    StackingRule("a window", NO_OPEN_WINDOW, "a row has one pair of bounds", "WINDOW_OF_WINDOW"),
+    StackingRule("a windowed aggregate", TIMED, "event time closes its windows", instead=_OWN_STREAM),
+    StackingRule(
+        "a windowed aggregate that is refined",
+        AT_ONCE,
+        "Spark cannot refine one step and wait in another",
+        instead=_NO_UPDATES,
+    ),
+    *(
+        rule
+        for upper in ("a join of streams", "a temporal join")
+        for rule in (
+            StackingRule(
+                upper, NO_OPEN_SESSION, "a session's bounds are known only when it has ended", "WINDOW_IN_JOIN"
+            ),
+            StackingRule(upper, TIMED, "event time says which rows belong together", instead=_OWN_STREAM),
+        )
+    ),
+    StackingRule("a pattern match", APPENDED, "a row that is replaced was part of a match", "MATCH_OVER_CHANGELOG"),
+    StackingRule("a pattern match", IN_ORDER, _OF_A_MATCH, instead=_OWN_STREAM),
+    StackingRule("an OVER aggregate", APPENDED, "a result is given once and for good", "OVER_CHANGELOG"),
+    StackingRule("an OVER aggregate", IN_ORDER, "it reads rows in the order of event time", instead=_OWN_STREAM),
+    StackingRule(
+        "a sub-select as a value",
+        NO_OPEN_WINDOW,
+        "the value changes, so its rows come and go, and a window takes none back",
+        instead="write the window in a sub-select of FROM and compare its groups",
+    ),
+)
+"""In the order they are asked: the first that is not met is reported."""
+
+
+def check_over(upper: Step, below: Node, span: Span, **given: Any) -> None:
+    """Ask all rules of a step.
+
+    Args:
+        upper: the step.
+        below: the rows it reads.
+        span: where the step is written.
+        given: what the messages of its own conditions name.
+
+    Raises:
+        DsError: the condition of the first rule that is not met.
+    """
+    for rule in RULES:
+        lower = rule.need.lacking(below) if rule.upper == upper else ""
+        if lower:
+            shown: dict[str, Any] = {"upper": upper, "lower": lower, "instead": rule.instead}
+            raise error(rule.condition, span=span, **{**shown, **given})
