@@ -39,6 +39,7 @@ from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
 from ds_dagster.documentation.conditions import EXAMPLES, HEADINGS, KINDS
 from ds_dagster.functions.function import Function, Signature
+from ds_dagster.functions.group_function import EXAMPLE_COLUMNS, EXAMPLE_ROWS
 from ds_dagster.functions.table import FUNCTIONS, KNOWN_LATER
 from ds_dagster.plan.checks import stacking
 from ds_dagster.plan.checks.joins import JOIN_FORMS
@@ -316,6 +317,7 @@ FUNCTION_KINDS: Mapping[str, str] = {
     "aggregate": "Aggregates",
     "metadata": "Metadata of a record",
     "grouping": "Sets of GROUP BY",
+    "window": "Functions of other rows, with OVER",
 }
 NULLS: Mapping[str, str] = {
     "any": "when an argument is",
@@ -333,12 +335,26 @@ def functions_page() -> str:
         "arguments are converted to the one type that holds them all. All dates and times are in UTC.",
     ]
     for kind, title in FUNCTION_KINDS.items():
-        found = sorted((f for f in FUNCTIONS.values() if f.kind == kind and not f.not_yet), key=lambda f: f.name)
-        parts += [f"## {title}", table(FUNCTION_COLUMNS, [function_row(f) for f in found])]
-    later = {f.name: f.not_yet for f in FUNCTIONS.values() if f.not_yet} | dict(KNOWN_LATER)
-    rows = [(code(name), instead) for name, instead in sorted(later.items())]
+        found = sorted((f for f in FUNCTIONS.values() if f.kind == kind), key=lambda f: f.name)
+        shown_rows = example_rows() if kind in ("aggregate", "window") else ""
+        parts += [f"## {title}", shown_rows, table(FUNCTION_COLUMNS, [function_row(f) for f in found])]
+    rows = [(code(name), instead) for name, instead in sorted(KNOWN_LATER.items())]
     parts += ["## Not built yet", table(["Function", "What works today"], rows)]
-    return page("Functions", "ds_dagster/functions/table.py", *parts)
+    return page("Functions", "the records in ds_dagster/functions/", *parts)
+
+
+def example_rows() -> str:
+    """The rows of the examples of aggregates, in words."""
+    names = [column.split()[0] for column in EXAMPLE_COLUMNS.split(", ")]
+    shown = ("(" + ", ".join(map(literal, row)) + ")" for row in EXAMPLE_ROWS)
+    return f"Examples are over the rows ({', '.join(names)}) = {code(', '.join(shown))}, in the order of their time."
+
+
+def literal(value: str | int | bool | None) -> str:
+    """A value as the dialect writes it."""
+    if value is None or isinstance(value, bool):
+        return "NULL" if value is None else str(value).upper()
+    return f"'{value}'" if isinstance(value, str) else str(value)
 
 
 FUNCTION_COLUMNS = ("Function", "Gives", "Meaning", "NULL", "Example")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR
-from ds_dagster.functions.function import Function, element, first, scalar
+from ds_dagster.functions.function import RowFunction, element, first, scalar
 from ds_dagster.functions.question import Computed, nullable, strict
 from ds_dagster.functions.spark import Functions
 
@@ -85,7 +85,7 @@ def _joined(values: list[Any], separator: str, null: str | None = None) -> str:
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
-ARRAY_FUNCTIONS: tuple[Function, ...] = (
+ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
     scalar(
         "CARDINALITY",
         "collection",

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, INTEGER, VARBINARY, VARCHAR
 from ds_dagster.functions.constants import CHARSETS, Constant
-from ds_dagster.functions.function import Function, scalar
+from ds_dagster.functions.function import RowFunction, scalar
 from ds_dagster.functions.question import Computed, Native, named, strict
 from ds_dagster.functions.spark import Functions, SparkMeaning
 
@@ -113,7 +113,7 @@ def _sha2(text: str, bits: int) -> str | None:
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
-CODE_FUNCTIONS: tuple[Function, ...] = (
+CODE_FUNCTIONS: tuple[RowFunction, ...] = (
     scalar(
         "PARSE_URL",
         "text text text?",

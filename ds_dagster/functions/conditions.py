@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ds_dagster.functions.function import Function, first, last, scalar
+from ds_dagster.functions.function import RowFunction, first, last, scalar
 from ds_dagster.functions.question import Call, Native, named, native
 from ds_dagster.functions.spark import Functions, SparkMeaning
 
@@ -43,7 +43,7 @@ def _if(call: Call) -> exp.Expression:
     return exp.Case(ifs=[exp.If(this=condition, true=first)], default=second)
 
 
-CONDITIONAL_FUNCTIONS: tuple[Function, ...] = (
+CONDITIONAL_FUNCTIONS: tuple[RowFunction, ...] = (
     scalar(
         "COALESCE",
         "same+",

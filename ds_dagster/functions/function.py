@@ -30,7 +30,7 @@ from ds_dagster.functions.constants import Constant
 from ds_dagster.functions.question import Meaning
 from ds_dagster.functions.spark import SparkMeaning
 
-FunctionKind = Literal["scalar", "aggregate", "metadata", "grouping"]
+FunctionKind = Literal["scalar", "aggregate", "metadata", "grouping", "window"]
 Nulls = Literal["any", "all", "never", "always"]
 ResultRule = Callable[[Sequence[DataType]], DataType]
 
@@ -100,14 +100,11 @@ class Function:
         name: key of the table; aliases are turned into it by the binder.
         signatures: tried in order.
         meaning: one line for the documentation.
-        kind: scalar, aggregate, metadata of a record, or of the set of GROUP BY a row belongs to.
+        kind: scalar, aggregate, metadata of a record, of the set of GROUP BY a row belongs to, of other rows with OVER.
         nulls: when the result may be NULL: ``any`` argument may, ``all`` arguments may, ``never``, ``always``.
         aliases: other spellings.
         deterministic: the same input gives the same output in a replayed batch.
-        not_yet: why it is refused for now; empty when built.
         examples: shown and tested.
-        spark: meaning on Spark.
-        question: meaning in a question, which DuckDB answers.
         constants: what arguments have to be that are written as literals.
     """
 
@@ -118,11 +115,16 @@ class Function:
     nulls: Nulls = "any"
     aliases: tuple[str, ...] = ()
     deterministic: bool = True
-    not_yet: str = ""
     examples: tuple[Example, ...] = ()
-    spark: SparkMeaning | None = None
-    question: Meaning | None = None
     constants: tuple[Constant, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFunction(Function):
+    """A function of one row: ``spark`` is its meaning on Spark, ``question`` in a question, which DuckDB answers."""
+
+    spark: SparkMeaning
+    question: Meaning
 
 
 def signature(words: str, result: DataType | ResultRule | DigitsRule) -> Signature:
@@ -136,13 +138,13 @@ def scalar(
     result: DataType | ResultRule | DigitsRule,
     meaning: str,
     *examples: tuple[str, str],
-    spark: SparkMeaning | None = None,
-    question: Meaning | None = None,
+    spark: SparkMeaning,
+    question: Meaning,
     nulls: Nulls = "any",
     aliases: tuple[str, ...] = (),
     deterministic: bool = True,
     constants: tuple[Constant, ...] = (),
-) -> Function:
+) -> RowFunction:
     """A function of one row.
 
     Args:
@@ -151,10 +153,10 @@ def scalar(
         result: type of what it gives.
         meaning: one line for the documentation.
         examples: a call and its value, both in the dialect.
-        spark, question, nulls, aliases, deterministic, constants: see :class:`Function`.
+        spark, question, nulls, aliases, deterministic, constants: see :class:`RowFunction`.
     """
     forms = (words,) if isinstance(words, str) else words
-    return Function(
+    return RowFunction(
         name,
         tuple(signature(form, result) for form in forms),
         meaning,
@@ -162,9 +164,9 @@ def scalar(
         aliases=aliases,
         deterministic=deterministic,
         examples=tuple(Example(call, gives) for call, gives in examples),
+        constants=constants,
         spark=spark,
         question=question,
-        constants=constants,
     )
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ds_dagster.datatypes import BOOLEAN, VARCHAR
 from ds_dagster.functions.constants import Constant
-from ds_dagster.functions.function import Function, scalar
+from ds_dagster.functions.function import RowFunction, scalar
 from ds_dagster.functions.json_path import JAVA_PATH, LAX
 from ds_dagster.functions.question import Call, Computed, nullable, strict
 from ds_dagster.functions.spark import Functions, OfCall, SparkCall
@@ -170,7 +170,7 @@ def _string(call: Call) -> Callable[..., Any]:
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
-JSON_FUNCTIONS: tuple[Function, ...] = (
+JSON_FUNCTIONS: tuple[RowFunction, ...] = (
     scalar(
         "JSON_VALUE",
         "text text",

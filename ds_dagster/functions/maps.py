@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import VARCHAR, ArrayType, DataType, MapType, StructField, StructType
 from ds_dagster.functions.constants import Constant
-from ds_dagster.functions.function import Function, first, scalar
+from ds_dagster.functions.function import RowFunction, first, scalar
 from ds_dagster.functions.question import strict
 from ds_dagster.functions.spark import Functions
 
@@ -86,7 +86,7 @@ def _of_text(text: str, between: str = ",", inside: str = "=") -> dict[str, str 
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
-MAP_FUNCTIONS: tuple[Function, ...] = (
+MAP_FUNCTIONS: tuple[RowFunction, ...] = (
     scalar(
         "STR_TO_MAP",
         ("text", "text text text"),

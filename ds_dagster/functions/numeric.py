@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, DOUBLE, INTEGER, MAX_DECIMAL_PRECISION, VARCHAR, DataType, Scalar, decimal
-from ds_dagster.functions.function import DigitsRule, Function, first, scalar
+from ds_dagster.functions.function import DigitsRule, RowFunction, first, scalar
 from ds_dagster.functions.question import Call, Computed, Native, native, strict
 from ds_dagster.functions.spark import Functions, OfCall, SparkCall
 
@@ -131,7 +131,7 @@ def _random_below(bound: int) -> int:
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _curve(name: str, meaning: str, function: Callable[[float], float], *examples: tuple[str, str]) -> Function:
+def _curve(name: str, meaning: str, function: Callable[[float], float], *examples: tuple[str, str]) -> RowFunction:
     """A function of a DOUBLE, NaN outside its domain; Spark has it under the same name."""
 
     def value(number: Any) -> float:
@@ -145,14 +145,14 @@ def _curve(name: str, meaning: str, function: Callable[[float], float], *example
     return scalar(name, "number", DOUBLE, meaning, *examples, spark=name.lower(), question=strict(value))
 
 
-def _logarithm(name: str, meaning: str, function: Callable[[float], float], *examples: tuple[str, str]) -> Function:
+def _logarithm(name: str, meaning: str, function: Callable[[float], float], *examples: tuple[str, str]) -> RowFunction:
     """A logarithm, NULL for 0 and below; Spark has it under the same name."""
     meant = strict(lambda number: function(float(number)) if number > 0 else None)
     text = f"{meaning}; NULL for 0 and below"
     return scalar(name, "number", DOUBLE, text, *examples, nulls="always", spark=name.lower(), question=meant)
 
 
-NUMBER_FUNCTIONS: tuple[Function, ...] = (
+NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
     scalar(
         "ABS",
         "number",

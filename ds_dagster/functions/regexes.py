@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR
 from ds_dagster.functions.constants import Constant
-from ds_dagster.functions.function import Function, scalar
+from ds_dagster.functions.function import RowFunction, scalar
 from ds_dagster.functions.question import strict
 from ds_dagster.functions.spark import Functions, OfCall, SparkCall
 from ds_dagster.functions.text_parts import TEXTS
@@ -102,7 +102,7 @@ def _first_match(text: str, pattern: str) -> str | None:
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
-REGEX_FUNCTIONS: tuple[Function, ...] = (
+REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
     scalar(
         "REGEXP",
         "text text",

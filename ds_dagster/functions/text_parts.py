@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR, ArrayType
-from ds_dagster.functions.function import Function, scalar
+from ds_dagster.functions.function import RowFunction, scalar
 from ds_dagster.functions.question import Computed, nullable, strict
 from ds_dagster.functions.spark import Functions, OfCall, SparkCall, SparkMeaning
 
@@ -72,7 +72,7 @@ def _all_of(test: Callable[[str], bool]) -> Computed:
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
-TEXT_PART_FUNCTIONS: tuple[Function, ...] = (
+TEXT_PART_FUNCTIONS: tuple[RowFunction, ...] = (
     scalar(
         "TRIM",
         "text text?",

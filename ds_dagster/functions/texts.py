@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from ds_dagster.datatypes import VARCHAR
-from ds_dagster.functions.function import Function, scalar
+from ds_dagster.functions.function import RowFunction, scalar
 from ds_dagster.functions.question import Call, Native, nullable, strict
 from ds_dagster.functions.spark import Functions, SparkMeaning
 
@@ -101,7 +101,7 @@ def _printed(form: str | None, *values: Any) -> str | None:
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
-TEXT_FUNCTIONS: tuple[Function, ...] = (
+TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
     scalar(
         "CONCAT",
         "text+",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import BIGINT, DATE, TIMESTAMP, TIMESTAMP_LTZ, VARCHAR, DataType, Scalar
 from ds_dagster.functions.constants import DATE_PATTERN, DEFAULT_PATTERN, Constant
-from ds_dagster.functions.function import Function, last, scalar
+from ds_dagster.functions.function import RowFunction, last, scalar
 from ds_dagster.functions.question import Call, Computed, native, strict
 from ds_dagster.functions.spark import Functions, OfCall, SparkCall
 
@@ -137,7 +137,7 @@ def _of_unit(unit: str) -> Computed:
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _part(name: str, meaning: str, gives: str, unit: str = "") -> Function:
+def _part(name: str, meaning: str, gives: str, unit: str = "") -> RowFunction:
     """A part of a time; ``unit``: as EXTRACT calls it, where that is not its name."""
     part = unit or name
     return scalar(
@@ -151,7 +151,7 @@ def _part(name: str, meaning: str, gives: str, unit: str = "") -> Function:
     )
 
 
-TIME_FUNCTIONS: tuple[Function, ...] = (
+TIME_FUNCTIONS: tuple[RowFunction, ...] = (
     scalar(
         "TO_DATE",
         "text text?",

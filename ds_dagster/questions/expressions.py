@@ -11,12 +11,12 @@ from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, common_type
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
 from ds_dagster.functions.function import FAMILIES, Signature
-from ds_dagster.functions.table import FUNCTIONS
-from ds_dagster.plan.binding.derived_aggregates import PERCENTILES, literal_part
+from ds_dagster.functions.group_function import MadeOf, OnlyOver
+from ds_dagster.functions.ordered_aggregates import literal_part
+from ds_dagster.functions.table import FUNCTIONS, GROUP_FUNCTIONS, OTHER_ROWS
 from ds_dagster.plan.binding.scope import Scope, Visible
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, widened
-from ds_dagster.plan.expressions.calls import ONCE, ORDERED, aggregate_name
-from ds_dagster.questions.functions.aggregates import AGGREGATES, OF_ROWS
+from ds_dagster.plan.expressions.calls import aggregate_name
 from ds_dagster.questions.trees import Aggregated, GroupingCall, noted
 
 Columns = tuple[tuple[str, DataType], ...]
@@ -128,7 +128,8 @@ class QuestionBinder(ExpressionBinder):
     # aggregates
 
     def _aggregate(self, node: exp.Expression, call: exp.Expression, name: str, inner: QuestionBinder) -> Typed:
-        if name not in AGGREGATES:
+        function = GROUP_FUNCTIONS[name]
+        if isinstance(function.question, OnlyOver):
             raise self.refuse("QUESTION_AGGREGATE", node, name=name)
         written, distinct = _arguments(call)
         if any(isinstance(argument, exp.Star) for argument in written):
@@ -137,19 +138,20 @@ class QuestionBinder(ExpressionBinder):
             arguments: list[Typed] = []
         else:
             arguments = [inner.bind(argument) for argument in written]
-        signature = FUNCTIONS[name].signatures[0]
+        signature = function.signatures[0]
         self._check(node, name, signature, arguments, counts_rows=not arguments and name == "COUNT" and bool(written))
-        if name in PERCENTILES and literal_part(written[1]) is None:
+        takes_part = isinstance(function.spark, MadeOf) and function.spark.literal == "part"
+        if takes_part and literal_part(written[1]) is None:
             raise self.refuse("PERCENTILE_PART", written[1], function=name)
         condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
         tree = Aggregated(
             this=name,
             expressions=[argument.tree for argument in arguments],
-            distinct=distinct and name not in ONCE,
+            distinct=distinct and not function.once,
             condition=None if condition is None else condition.tree,
         )
         types = [argument.type for argument in arguments if argument.type is not None]
-        return Typed(tree, signature.type_of(types) if types else BIGINT, FUNCTIONS[name].nulls != "never")
+        return Typed(tree, signature.type_of(types) if types else BIGINT, function.nulls != "never")
 
     def _check(
         self, node: exp.Expression, name: str, signature: Signature, arguments: Sequence[Typed], *, counts_rows: bool
@@ -174,10 +176,10 @@ class QuestionBinder(ExpressionBinder):
         function = node.this
         call = function.this if isinstance(function, exp.Filter) else function
         name = str(call.this).upper() if isinstance(call, exp.Anonymous) else aggregate_name(call) or ""
-        bound = self._of_rows(node, call, name, inner) if name in OF_ROWS else None
+        bound = self._of_rows(node, call, name, inner) if name in OTHER_ROWS else None
         if bound is None:
             known = aggregate_name(call)
-            if known is None or known in ORDERED:
+            if known is None:
                 raise self.refuse("QUESTION_AGGREGATE", node, name=name or type(call).__name__.upper())
             bound = self._aggregate(function, call, known, inner)
         noted(bound.tree, bound.type)

@@ -27,13 +27,13 @@ from ds_dagster.datatypes import (
     StructType,
 )
 from ds_dagster.errors import error
+from ds_dagster.functions.group_function import OnlyOver, QuestionAggregate
 from ds_dagster.functions.question import Call, Computed, Native, named
-from ds_dagster.functions.table import FUNCTIONS
+from ds_dagster.functions.table import GROUP_FUNCTIONS, OTHER_ROWS, ROW_FUNCTIONS
 from ds_dagster.functions.values.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
 from ds_dagster.plan.expressions.binder import cast_type
 from ds_dagster.questions.binding import Question
 from ds_dagster.questions.duck_types import duck_type
-from ds_dagster.questions.functions.aggregates import AGGREGATES, OF_ROWS, QuestionAggregate
 from ds_dagster.questions.python_functions import user_function
 from ds_dagster.questions.trees import Aggregated, Elements, GroupingCall, type_of
 from ds_dagster.sql.expressions import FieldAccess, UserCall
@@ -122,9 +122,9 @@ class Lowering:
 
     def visit_call(self, node: exp.Expression) -> exp.Expression:
         """A function of the dialect."""
-        meaning = FUNCTIONS[str(node.this)].question
-        if meaning is None:
+        if str(node.this) not in ROW_FUNCTIONS:
             raise error("QUESTION_FUNCTION_NOT_THERE", name=str(node.this))
+        meaning = ROW_FUNCTIONS[str(node.this)].question
         written = list(node.expressions)
         types = [type_of(argument) for argument in written]
         result = type_of(node)
@@ -287,8 +287,8 @@ class Lowering:
         def over(inner: exp.Expression) -> exp.Expression:
             return exp.Window(this=inner, partition_by=partition, order=order, spec=frame, over="OVER").copy()
 
-        if call.this in OF_ROWS:
-            return over(named(OF_ROWS[call.this], *self.lowered(call.expressions)))
+        if call.this in OTHER_ROWS:
+            return over(named(OTHER_ROWS[call.this], *self.lowered(call.expressions)))
         return self._aggregate(call, over)
 
     def _aggregate(self, node: exp.Expression, over: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
@@ -302,19 +302,21 @@ class Lowering:
 
         result = type_of(node) or BIGINT
         present = [exp.Not(this=exp.Is(this=argument.copy(), expression=exp.Null())) for argument in arguments]
-        return AGGREGATES[str(node.this)](
-            QuestionAggregate(
-                arguments,
-                [_known_type(argument) for argument in node.expressions],
-                bool(node.args.get("distinct")),
-                result,
-                lambda raw: filtered(raw, wanted),
-                lambda raw: filtered(raw, wanted, *present),
-                lambda function, parts, types, type_: self.registry.computed(
-                    function, parts, types, type_, takes_nulls=True
-                ),
-            )
+        call = QuestionAggregate(
+            arguments,
+            [_known_type(argument) for argument in node.expressions],
+            bool(node.args.get("distinct")),
+            result,
+            lambda raw: filtered(raw, wanted),
+            lambda raw: filtered(raw, wanted, *present),
+            lambda function, parts, types, type_: self.registry.computed(
+                function, parts, types, type_, takes_nulls=True
+            ),
         )
+        meaning = GROUP_FUNCTIONS[str(node.this)].question
+        if isinstance(meaning, OnlyOver):
+            raise error("QUESTION_AGGREGATE", name=str(node.this))
+        return call.over(call.raw(meaning)) if isinstance(meaning, str) else meaning(call)
 
 
 def _branches(tree: exp.Expression) -> list[exp.Select]:

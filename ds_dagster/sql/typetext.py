@@ -246,3 +246,10 @@ def type_of_node(node: exp.DataType) -> DataType:
     if name in ("VARCHAR", "VARBINARY"):
         return Scalar(name, length=numbers[0] if numbers else None)
     return Scalar(name, precision=numbers[0] if numbers else None)
+
+
+def cast_node(tree: exp.Expression, source: DataType | None, target: DataType, *, safe: bool = False) -> exp.Expression:
+    """CAST (``safe``: TRY_CAST) of a bound tree. Its meaning depends on the type it comes from (None: NULL without a
+    type), which the node keeps."""
+    from_ = None if source is None else type_node(source)
+    return (exp.TryCast if safe else exp.Cast)(this=tree, to=type_node(target), source=from_)

@@ -77,7 +77,7 @@ LAYERS: Mapping[str, Layer] = {
     "stores": layer(
         "catalog files", third="sqlglot", inside=f"{DRIVERS} tenacity", typing="confluent_kafka psycopg2 pyarrow"
     ),
-    "functions": layer(third="sqlglot", typing="pyspark"),
+    "functions": layer("sql", third="sqlglot", typing="pyspark"),
     "plan": layer("sql catalog functions", third="sqlglot"),
     "project": layer("sql catalog stores plan", third="sqlglot"),
     "observation": layer("catalog project"),

@@ -135,7 +135,6 @@ def _functions(session: Session, _: ListObjects) -> list[Row]:
             "meaning": function.meaning,
         }
         for name, function in sorted(FUNCTIONS.items())
-        if not function.not_yet
     ]
 
 

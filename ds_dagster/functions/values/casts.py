@@ -256,6 +256,11 @@ def fitted(value: Decimal, target: Scalar, rounding: str = ROUND_HALF_UP) -> Dec
     return made
 
 
+def divided(total: Decimal, count: int, target: Scalar) -> Decimal:
+    """The mean of values with that total, as a DECIMAL type."""
+    return fitted(EXACT.divide(total, Decimal(count)), target)
+
+
 def rounded(value: Any, digits: int, rounding: str, type_: DataType) -> Any:
     """A number with so many digits behind the point, as a number of a type; None where the type cannot hold it."""
     if isinstance(value, float) and not math.isfinite(value):

@@ -21,7 +21,7 @@ from sqlglot import exp
 from ds_dagster.datatypes import BOOLEAN, DataType, Scalar
 from ds_dagster.plan.nodes.node import BoundExpression
 from ds_dagster.sql.expressions import CONNECTORS, FieldAccess, UserCall, balanced
-from ds_dagster.sql.typetext import type_node, type_of_node
+from ds_dagster.sql.typetext import cast_node, type_of_node
 
 BOUND_NODES: tuple[type[exp.Expression], ...] = (
     exp.Column,
@@ -92,9 +92,8 @@ def cast_source(node: exp.Expression) -> DataType | None:
 
 
 def converted(value: Typed, target: DataType, *, safe: bool = False) -> exp.Expression:
-    """CAST (``safe``: TRY_CAST) of a value. Its meaning hangs on the type it comes from, which the node keeps."""
-    source = None if value.type is None else type_node(value.type)
-    return (exp.TryCast if safe else exp.Cast)(this=value.tree, to=type_node(target), source=source)
+    """CAST (``safe``: TRY_CAST) of a value."""
+    return cast_node(value.tree, value.type, target, safe=safe)
 
 
 def column(field: str) -> exp.Column:

@@ -22,7 +22,9 @@ from ds_dagster.datatypes import (
 )
 from ds_dagster.errors import DsError
 from ds_dagster.functions.function import FAMILIES, Function, Signature
-from ds_dagster.functions.table import ALIASES, FUNCTIONS, KNOWN_LATER, find_function
+from ds_dagster.functions.group_function import MadeOf
+from ds_dagster.functions.table import ALIASES, FUNCTIONS, GROUP_FUNCTIONS, KNOWN_LATER, find_function
+from ds_dagster.functions.window_functions import WindowFunction
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, conjunction, widened
@@ -62,9 +64,6 @@ AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
 }
 """Node of an aggregate → its name; the others are calls by name."""
 AGGREGATE_NODES = (*AGGREGATES, exp.Anonymous)
-ORDERED = frozenset({"FIRST_VALUE", "LAST_VALUE"})
-ONCE = frozenset({"MIN", "MAX", *ORDERED, "APPROX_COUNT_DISTINCT"})
-"""Aggregates to which it is the same whether each value counts once."""
 
 
 def aggregate_name(node: exp.Expression) -> str | None:
@@ -118,8 +117,8 @@ def bind_call(binder: ExpressionBinder, node: exp.Expression) -> Typed:
         return bind_user_call(binder, node, name, arguments)
     if function is None:
         raise _unknown(binder, node, name)
-    if function.not_yet:
-        raise binder.refuse("FUNCTION_NOT_YET", node, name=function.name, instead=function.not_yet)
+    if isinstance(function, WindowFunction):
+        raise binder.refuse("FUNCTION_NOT_YET", node, name=function.name, instead=function.instead)
     if function.kind == "aggregate":
         return bind_aggregate(binder, node)
     if function.kind == "grouping":
@@ -291,10 +290,11 @@ def bind_aggregate(binder: ExpressionBinder, node: exp.Expression) -> Typed:
             else "write it in the SELECT list or in HAVING"
         )
         raise binder.refuse("AGGREGATE_MISPLACED", node, function=name, clause=binder.clause, fix=fix)
-    from ds_dagster.plan.binding.derived_aggregates import DERIVED
+    function = GROUP_FUNCTIONS[name]
+    if isinstance(function.spark, MadeOf):
+        from ds_dagster.plan.expressions.made_of import bind_made_of
 
-    if name in DERIVED:
-        return DERIVED[name](binder, node, call)
+        return bind_made_of(binder, node, call, function, function.spark)
     argument, distinct = distinct_argument(binder, node, call, name)
     return bound_aggregate(binder, node, cast("AggregateFunction", name), argument, distinct)
 
@@ -319,8 +319,8 @@ def bound_aggregate(
             "FUNCTION_ARGUMENT_TYPE", node, function=f"{name} DISTINCT", types=types, expected="(hashable)"
         )
     condition = inner.condition(node.expression.this) if isinstance(node, exp.Filter) else None
-    type_ = _aggregate_type(binder, node, name, bound)
-    order = inner.expression(by) if by is not None else _order(binder, node, name) if name in ORDERED else None
+    type_, by_time = _aggregate_type(binder, node, name, bound), GROUP_FUNCTIONS[name].by_time
+    order = inner.expression(by) if by is not None else _order(binder, node, name) if by_time else None
     if order is not None and by is not None:
         known = exp.Not(this=exp.Is(this=order.tree.copy(), expression=exp.Null()))
         is_known = BoundExpression(known, BOOLEAN, nullable=False)
@@ -355,7 +355,7 @@ def distinct_argument(
     if len(argument.expressions) != 1:
         count = len(argument.expressions)
         raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected="(DISTINCT value)")
-    return argument.expressions[0], name not in ONCE
+    return argument.expressions[0], not GROUP_FUNCTIONS[name].once
 
 
 def _aggregate_type(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -11,28 +9,27 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
 from ds_dagster.datatypes import is_comparable
+from ds_dagster.functions.group_function import SparkAggregate
+from ds_dagster.functions.ordered_aggregates import PLACED_VALUE
+from ds_dagster.functions.table import GROUP_FUNCTIONS
 from ds_dagster.plan.nodes.aggregate import AggregateCall
 from ds_dagster.spark.expressions import compile_condition, compile_expression
-from ds_dagster.spark.functions.table import AGGREGATES, DISTINCT_AGGREGATES, PLACED_VALUE, UNORDERED_AGGREGATES
 from ds_dagster.spark.records.typemap import to_spark
 
 
 class DeltaForm(NamedTuple):
-    """A function that our operator has under another name: over values behind their place (``placed``), or over values
-    that count once (``distinct``)."""
+    """A call as our operator has it: its name there, and whether it goes over values behind their place (``placed``) or
+    over values that count once (``distinct``)."""
 
     function: str
-    placed: bool = False
-    distinct: bool = False
+    placed: bool
+    distinct: bool
 
 
-DELTA_FORMS: Mapping[str, DeltaForm] = MappingProxyType(
-    {
-        "FIRST_VALUE": DeltaForm("MIN", placed=True),
-        "LAST_VALUE": DeltaForm("MAX", placed=True),
-        "APPROX_COUNT_DISTINCT": DeltaForm("COUNT", distinct=True),
-    }
-)
+def _record(call: AggregateCall) -> SparkAggregate:
+    meaning = GROUP_FUNCTIONS[call.function].spark
+    assert isinstance(meaning, SparkAggregate)
+    return meaning
 
 
 def call_argument(frame: DataFrame, call: AggregateCall) -> Column:
@@ -47,20 +44,23 @@ def call_argument(frame: DataFrame, call: AggregateCall) -> Column:
 
 def native_call(frame: DataFrame, call: AggregateCall) -> Column:
     """A call as Spark's own aggregate."""
-    value, type_ = call_argument(frame, call), to_spark(call.type)
-    if call.distinct:
-        made = DISTINCT_AGGREGATES[call.function](value, type_)
-    elif is_comparable(call.type):
-        made = AGGREGATES[call.function](value)
+    value, type_, meaning = call_argument(frame, call), to_spark(call.type), _record(call)
+    if call.distinct and meaning.values is not None:
+        made = meaning.values(sf, sf.collect_set(value), type_)
+    elif meaning.unordered is not None and not is_comparable(call.type):
+        made = meaning.unordered(sf, value)
+    elif isinstance(meaning.rows, str):
+        made = sf.call_function(meaning.rows, value)
     else:
-        made = UNORDERED_AGGREGATES[call.function](value)
-    return made.cast(type_).alias(call.name)
+        made = meaning.rows(sf, value)
+    column: Column = made.cast(type_).alias(call.name)
+    return column
 
 
 def delta_form(call: AggregateCall) -> DeltaForm:
     """A call as our operator has it."""
-    form = DELTA_FORMS.get(call.function, DeltaForm(call.function))
-    return form._replace(distinct=form.distinct or call.distinct)
+    meaning = _record(call)
+    return DeltaForm(meaning.operator or call.function, meaning.placed, meaning.distinct or call.distinct)
 
 
 def delta_type(call: AggregateCall) -> spark_types.DataType:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from ds_dagster.functions.table import FUNCTIONS
+from ds_dagster.functions.table import ROW_FUNCTIONS
 from ds_dagster.plan.expressions.binder import BOUND_NODES
 from ds_dagster.plan.nodes.application import Bundle
 from ds_dagster.project.load import compile_texts
@@ -201,7 +201,7 @@ CASES = {
 
 
 EXAMPLES = [
-    (function.name, example.call, example.gives) for function in FUNCTIONS.values() for example in function.examples
+    (function.name, example.call, example.gives) for function in ROW_FUNCTIONS.values() for example in function.examples
 ]
 
 

@@ -1,0 +1,92 @@
+"""Aggregates of the dialect that are made of others: the plan, its state and its retraction know those alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from ds_dagster.datatypes import ArrayType, is_orderable
+from ds_dagster.errors import DsError
+from ds_dagster.functions.function import FAMILIES
+from ds_dagster.functions.group_function import GroupFunction, MadeOf
+from ds_dagster.functions.ordered_aggregates import literal_part
+from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed
+from ds_dagster.plan.expressions.calls import bound_aggregate
+
+
+def bind_made_of(
+    binder: ExpressionBinder, node: exp.Expression, call: exp.Expression, function: GroupFunction, made_of: MadeOf
+) -> Typed:
+    """Bind a call of such an aggregate. ``node``: the call, or FILTER of it.
+
+    Raises:
+        UserError: FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE, PERCENTILE_PART.
+    """
+    arguments, distinct = _arguments(call, unwraps=made_of.keeps_distinct or function.once)
+    _check(binder, node, arguments, function, made_of)
+    by = None if made_of.by is None else arguments[made_of.by]
+    base = bound_aggregate(binder, node, made_of.aggregate, arguments[0], distinct and made_of.keeps_distinct, by=by)
+    assert base.type is not None
+    type_ = base.type.element if made_of.aggregate == "ARRAY_AGG" and isinstance(base.type, ArrayType) else base.type
+    signature = function.signatures[0]
+    if made_of.literal == "text":
+        _check_text(binder, node, function, str(type_), arguments, fits=FAMILIES[signature.word(0)](type_))
+    elif not FAMILIES[signature.word(0)](type_):
+        raise _unfit(binder, node, function, [str(type_)])
+    tree = base.tree if made_of.value is None else made_of.value(base.tree, base.type, arguments)
+    return Typed(tree, signature.type_of([type_]), base.nullable and function.nulls != "never")
+
+
+def _arguments(call: exp.Expression, *, unwraps: bool) -> tuple[Sequence[exp.Expression], bool]:
+    """What is aggregated, and whether DISTINCT is written; it is left in place where it has no meaning."""
+    arguments: Sequence[exp.Expression] = call.expressions
+    if unwraps and len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+        return arguments[0].expressions, True
+    return arguments, False
+
+
+def _check(
+    binder: ExpressionBinder,
+    node: exp.Expression,
+    arguments: Sequence[exp.Expression],
+    function: GroupFunction,
+    made_of: MadeOf,
+) -> None:
+    signature = function.signatures[0]
+    if not signature.accepts_count(len(arguments)):
+        count = len(arguments)
+        raise binder.refuse(
+            "FUNCTION_ARGUMENT_COUNT", node, function=function.name, count=count, expected=str(signature)
+        )
+    if made_of.literal == "part" and literal_part(arguments[1]) is None:
+        raise binder.refuse("PERCENTILE_PART", arguments[1], function=function.name)
+    if made_of.by is not None:
+        by = ExpressionBinder(binder.scope, f"an aggregate ({function.name})").expression(arguments[made_of.by])
+        if not is_orderable(by.type):
+            raise _unfit(binder, node, function, [str(by.type)])
+
+
+def _check_text(
+    binder: ExpressionBinder,
+    node: exp.Expression,
+    function: GroupFunction,
+    type_: str,
+    arguments: Sequence[exp.Expression],
+    *,
+    fits: bool,
+) -> None:
+    """Of LISTAGG: texts, and a literal between them."""
+    between = arguments[1] if len(arguments) > 1 else exp.Literal.string(",")
+    is_text = isinstance(between, exp.Literal) and between.is_string
+    if is_text and fits:
+        return
+    types = [type_, f"VARCHAR, {'a literal' if is_text else 'no literal'}"]
+    raise binder.refuse(
+        "FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected="(text, 'literal')"
+    )
+
+
+def _unfit(binder: ExpressionBinder, node: exp.Expression, function: GroupFunction, types: list[str]) -> DsError:
+    expected = str(function.signatures[0])
+    return binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=expected)

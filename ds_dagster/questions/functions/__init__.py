@@ -1,1 +1,0 @@
-"""Functions, casts and aggregates of questions: what DuckDB answers as the dialect does."""
