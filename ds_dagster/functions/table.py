@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ds_dagster.functions.aggregates import AGGREGATE_FUNCTIONS
-from ds_dagster.functions.arrays import ARRAY_FUNCTIONS
-from ds_dagster.functions.codes import CODE_FUNCTIONS
-from ds_dagster.functions.conditions import CONDITIONAL_FUNCTIONS
+from ds_dagster.functions.families.aggregates import AGGREGATE_FUNCTIONS
+from ds_dagster.functions.families.arrays import ARRAY_FUNCTIONS
+from ds_dagster.functions.families.codes import CODE_FUNCTIONS
+from ds_dagster.functions.families.conditions import CONDITIONAL_FUNCTIONS
+from ds_dagster.functions.families.json_texts import JSON_FUNCTIONS
+from ds_dagster.functions.families.maps import MAP_FUNCTIONS
+from ds_dagster.functions.families.numeric import NUMBER_FUNCTIONS
+from ds_dagster.functions.families.ordered_aggregates import ORDERED_AGGREGATES
+from ds_dagster.functions.families.plan_functions import PLAN_FUNCTIONS
+from ds_dagster.functions.families.regexes import REGEX_FUNCTIONS
+from ds_dagster.functions.families.text_parts import TEXT_PART_FUNCTIONS
+from ds_dagster.functions.families.texts import TEXT_FUNCTIONS
+from ds_dagster.functions.families.times import TIME_FUNCTIONS
+from ds_dagster.functions.families.window_functions import WINDOW_FUNCTIONS
 from ds_dagster.functions.function import Function, RowFunction
 from ds_dagster.functions.group_function import GroupFunction, OnlyOver
-from ds_dagster.functions.json_texts import JSON_FUNCTIONS
-from ds_dagster.functions.maps import MAP_FUNCTIONS
-from ds_dagster.functions.numeric import NUMBER_FUNCTIONS
-from ds_dagster.functions.ordered_aggregates import ORDERED_AGGREGATES
-from ds_dagster.functions.plan_functions import PLAN_FUNCTIONS
-from ds_dagster.functions.regexes import REGEX_FUNCTIONS
-from ds_dagster.functions.text_parts import TEXT_PART_FUNCTIONS
-from ds_dagster.functions.texts import TEXT_FUNCTIONS
-from ds_dagster.functions.times import TIME_FUNCTIONS
-from ds_dagster.functions.window_functions import WINDOW_FUNCTIONS
 
 _SCALARS: tuple[RowFunction, ...] = (
     *CONDITIONAL_FUNCTIONS,

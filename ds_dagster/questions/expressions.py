@@ -10,9 +10,9 @@ from ds_dagster.catalog.user_function import NO_CODE, UserCode
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, common_type
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
+from ds_dagster.functions.families.ordered_aggregates import literal_part
 from ds_dagster.functions.function import FAMILIES, Signature
 from ds_dagster.functions.group_function import MadeOf, OnlyOver
-from ds_dagster.functions.ordered_aggregates import literal_part
 from ds_dagster.functions.table import FUNCTIONS, GROUP_FUNCTIONS, OTHER_ROWS
 from ds_dagster.plan.binding.scope import Scope, Visible
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, widened

@@ -167,7 +167,7 @@ RAISES_BUILT_IN: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "questions/lowering.py",
-            *(f"functions/{name}.py" for name in ("arrays", "codes", "maps", "numeric", "regexes", "texts")),
+            *(f"functions/families/{name}.py" for name in ("arrays", "codes", "maps", "numeric", "regexes", "texts")),
             *(f"functions/values/{name}.py" for name in ("casts", "json_texts", "times")),
         ),
         "DuckDB turns what a function raises into its own error, which the engine turns into QUESTION_FAILED",

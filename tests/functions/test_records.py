@@ -11,11 +11,11 @@ import sys
 from typing import get_args
 
 from ds_dagster.functions.constants import ConstantKind
+from ds_dagster.functions.families.plan_functions import PlanFunction
+from ds_dagster.functions.families.window_functions import WindowFunction
 from ds_dagster.functions.function import FAMILIES, Function, RowFunction
 from ds_dagster.functions.group_function import GroupFunction, MadeOf
-from ds_dagster.functions.plan_functions import PlanFunction
 from ds_dagster.functions.table import ALIASES, FUNCTIONS, GROUP_FUNCTIONS, KNOWN_LATER, OTHER_ROWS
-from ds_dagster.functions.window_functions import WindowFunction
 from ds_dagster.plan.expressions.constants import CHECKS
 from ds_dagster.plan.nodes.aggregate import AggregateFunction
 from tests.tables import check_every

@@ -21,10 +21,10 @@ from ds_dagster.datatypes import (
     is_hashable,
 )
 from ds_dagster.errors import DsError
+from ds_dagster.functions.families.window_functions import WindowFunction
 from ds_dagster.functions.function import FAMILIES, Function, Signature
 from ds_dagster.functions.group_function import MadeOf
 from ds_dagster.functions.table import ALIASES, FUNCTIONS, GROUP_FUNCTIONS, KNOWN_LATER, find_function
-from ds_dagster.functions.window_functions import WindowFunction
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, column, conjunction, widened

@@ -8,9 +8,9 @@ from sqlglot import exp
 
 from ds_dagster.datatypes import ArrayType, is_orderable
 from ds_dagster.errors import DsError
+from ds_dagster.functions.families.ordered_aggregates import literal_part
 from ds_dagster.functions.function import FAMILIES
 from ds_dagster.functions.group_function import GroupFunction, MadeOf
-from ds_dagster.functions.ordered_aggregates import literal_part
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed
 from ds_dagster.plan.expressions.calls import bound_aggregate
 

@@ -9,8 +9,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 
 from ds_dagster.datatypes import is_comparable
+from ds_dagster.functions.families.ordered_aggregates import PLACED_VALUE
 from ds_dagster.functions.group_function import SparkAggregate
-from ds_dagster.functions.ordered_aggregates import PLACED_VALUE
 from ds_dagster.functions.table import GROUP_FUNCTIONS
 from ds_dagster.plan.nodes.aggregate import AggregateCall
 from ds_dagster.spark.expressions import compile_condition, compile_expression

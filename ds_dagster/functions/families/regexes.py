@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR
 from ds_dagster.functions.constants import Constant
+from ds_dagster.functions.families.text_parts import TEXTS
 from ds_dagster.functions.function import RowFunction, scalar
 from ds_dagster.functions.question import strict
 from ds_dagster.functions.spark import Functions, OfCall, SparkCall
-from ds_dagster.functions.text_parts import TEXTS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

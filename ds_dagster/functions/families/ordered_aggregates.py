@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, DOUBLE, INTEGER, VARCHAR, ArrayType, DataType
+from ds_dagster.functions.families.json_texts import JSON_TEXTS
 from ds_dagster.functions.function import first
 from ds_dagster.functions.group_function import (
     GroupFunction,
@@ -18,7 +19,6 @@ from ds_dagster.functions.group_function import (
     SparkAggregate,
     aggregate,
 )
-from ds_dagster.functions.json_texts import JSON_TEXTS
 from ds_dagster.functions.question import named
 from ds_dagster.functions.spark import Functions
 from ds_dagster.sql.typetext import cast_node

@@ -22,7 +22,7 @@ from ds_dagster.questions.relations import table_name
 from ds_dagster.settings import Settings
 from ds_dagster.sql.script import parse_select
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 """The user's code stands below it."""
 SQL = """
 CREATE STORE m WITH ('type' = MEMORY);

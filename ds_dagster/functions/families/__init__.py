@@ -1,0 +1,1 @@
+"""The records of functions, a file per family."""
