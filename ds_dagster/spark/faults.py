@@ -27,6 +27,7 @@ _IN_JAVA = re.compile(r"((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?::\s
 _TOLD_BY_JAVA = re.compile(r"^(?:Caused by)?: ((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Fault))(?:: ([^\n]*))?$", re.M)
 _GATEWAY = re.compile(r"(?i)py4j")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
+_NAMED_VALUES = re.compile(r' for \w+ = ".*', re.DOTALL)
 _PLAN = re.compile(r"\n=== Streaming Query ===|\nLogical Plan:|;\n'?[A-Z]\w+ ")
 
 
@@ -94,9 +95,8 @@ RULES: tuple[FaultRule, ...] = (
         quotes_data=True,
     ),
     FaultRule("PATTERN_INVALID", kinds=r"PatternSyntaxException", quotes_data=True),
-    FaultRule(
-        "PATTERN_INVALID", conditions=r"^INVALID_PARAMETER_VALUE\.(REGEX|PATTERN|REGEX_GROUP_INDEX)", quotes_data=True
-    ),
+    FaultRule("PATTERN_INVALID", conditions=r"^INVALID_PARAMETER_VALUE\.(REGEX|PATTERN)", quotes_data=True),
+    FaultRule("PATTERN_INVALID", conditions=r"^(INVALID_REGEXP_REPLACE|INVALID_FORMAT\.ESC_)", quotes_data=True),
     # checkpoints and state
     FaultRule("CHECKPOINT_IN_USE", conditions=r"^(CONCURRENT_STREAM_LOG_UPDATE|STREAMING_CONCURRENT|CONCURRENT_QUERY)"),
     FaultRule(
@@ -290,5 +290,6 @@ def _trimmed(text: str) -> str:
 def _reason(cause: Cause) -> str:
     """Spark's first sentence without its values."""
     text = re.sub(r"^\[[A-Z0-9_.]+\] ?", "", cause.text.splitlines()[0] if cause.text else "")
+    text = _NAMED_VALUES.sub("", text)
     sentence = text.split(". ", 1)[0].split(" SQLSTATE", 1)[0]
     return _trimmed(_QUOTED.sub("'…'", sentence).rstrip("."))

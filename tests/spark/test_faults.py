@@ -98,6 +98,12 @@ def test_values_of_users_stay_out():
     assert "hunter2" not in str(found)
 
 
+def test_values_of_a_replacement_stay_out():
+    text = '[INVALID_REGEXP_REPLACE] Could not perform regexp_replace for source = "my hunter2. x", pattern = "a", replacement = "$1" and position = 1. SQLSTATE: 22023'
+    found = classify(failed(("org.apache.spark.SparkRuntimeException", text)))
+    assert (found.condition, found.params) == ("PATTERN_INVALID", {"reason": "Could not perform regexp_replace"})
+
+
 @crosses
 class Reader:
     """What Spark calls in a worker, and keeps the text of."""

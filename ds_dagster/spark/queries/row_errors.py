@@ -31,7 +31,7 @@ _GUARD = "__guard"
 OF_THE_PLAN = frozenset(
     ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "NOW", "UNIX_TIMESTAMP")
 )
-"""Functions whose value is the batch's, or may be."""
+"""Functions whose value is the batch's where they have no arguments."""
 
 
 @dataclass(slots=True)
@@ -113,15 +113,16 @@ def _shown(fields: Sequence[str]) -> Mapping[str, str]:
     return {name: text if counts[text] == 1 else shown(name) for name, text in short.items()}
 
 
-def row_errors(query: BoundQuery, logs: RowLogs | None) -> RowErrors | None:
-    """How a query's rows fail, None where they fail their batch."""
-    if not ignores_row_errors(query.settings):
+def row_errors(part: Part, logs: RowLogs | None) -> RowErrors | None:
+    """How the rows of a part fail, None where they fail their batch."""
+    if not ignores_row_errors(part.settings):
         return None
-    return RowErrors(query.name, logs, query.error_log)
+    return RowErrors(part.name, logs, part.error_log)
 
 
 def _may_fail(expression: BoundExpression) -> bool:
     tree = expression.tree
     if isinstance(tree, PASSED):
         return False
-    return not any(str(call.this) in OF_THE_PLAN for call in tree.find_all(exp.Anonymous))
+    calls = tree.find_all(exp.Anonymous)
+    return not any(str(call.this) in OF_THE_PLAN and not call.expressions for call in calls)

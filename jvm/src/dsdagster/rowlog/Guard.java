@@ -31,17 +31,21 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Computes several expressions over a row at once and says why a row has no result, instead of failing its batch.
  *
- * <p>Rules: only what a row's own values cause is caught (casts, arithmetic, functions of the user); the reason names
- * Spark's condition, never a value. The expressions are optimized and compiled as in a plan of their own.
+ * <p>Rules: only what a row's own values cause is caught (casts, arithmetic, patterns that are data, functions of the
+ * user); the reason names Spark's condition, never a value. The expressions are optimized and compiled as in a plan of
+ * their own.
  */
 public final class Guard implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final ObjectMapper MAPPER = new ObjectMapper();
+  /** The class of SQLSTATEs that SQL keeps for data exceptions: casts, arithmetic, patterns, indexes, texts of times. */
+  private static final String DATA_EXCEPTION = "22";
+  /** Data exceptions that Spark has under another SQLSTATE: patterns that are data, and two equal keys of a map. */
   private static final Pattern OF_THE_ROW =
-      Pattern.compile(
-          "(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_|INVALID_VARIANT_CAST|CONVERSION_INVALID_INPUT"
-              + "|ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO"
-              + "|INTERVAL_ARITHMETIC_OVERFLOW|NUMERIC_|DATETIME_OVERFLOW|INTERVAL_DIVIDED_BY_ZERO).*");
+      Pattern.compile("INVALID_FORMAT\\.ESC_.*|INCONSISTENT_BEHAVIOR_CROSS_VERSION\\..*|DUPLICATED_MAP_KEY");
+  /** Spark lets some failures of a regular expression through as Java has them. */
+  private static final String REGULAR_EXPRESSIONS = "java.util.regex.";
+  private static final String PATTERN = "INVALID_PARAMETER_VALUE.PATTERN";
 
   private final Expression[] expressions;
   private final Attribute[] input;
@@ -102,25 +106,45 @@ public final class Guard implements Serializable {
   }
 
   private static String reason(RuntimeException failure) {
-    if (failure instanceof OperatorFault && failure.getMessage().startsWith("[ds:FUNCTION_FAILED]")) {
-      String text = failure.getMessage();
-      try {
-        var told = MAPPER.readTree(text.substring(text.indexOf('{')));
-        return "the function " + told.get("function").asText() + " failed: " + told.get("reason").asText();
-      } catch (IOException unreadable) {
-        throw failure;
-      }
+    if (failure instanceof OperatorFault) {
+      return ofOurs((OperatorFault) failure);
     }
     if (failure instanceof SparkThrowable) {
-      String condition = ((SparkThrowable) failure).getCondition();
-      if (condition != null && OF_THE_ROW.matcher(condition).matches()) {
-        var parameters = ((SparkThrowable) failure).getMessageParameters();
-        String target = parameters.get("targetType");
-        String source = parameters.get("sourceType");
-        return target == null ? condition : condition + " from " + source + " to " + target;
-      }
+      return ofSpark((SparkThrowable) failure, failure);
+    }
+    StackTraceElement[] frames = failure.getStackTrace();
+    if (frames.length > 0 && frames[0].getClassName().startsWith(REGULAR_EXPRESSIONS)) {
+      return PATTERN;
     }
     throw failure;
+  }
+
+  private static String ofOurs(OperatorFault failure) {
+    String text = failure.getMessage();
+    if (text.startsWith("[ds:PATTERN_INVALID]")) {
+      return PATTERN;
+    }
+    if (!text.startsWith("[ds:FUNCTION_FAILED]")) {
+      throw failure;
+    }
+    try {
+      var told = MAPPER.readTree(text.substring(text.indexOf('{')));
+      return "the function " + told.get("function").asText() + " failed: " + told.get("reason").asText();
+    } catch (IOException unreadable) {
+      throw failure;
+    }
+  }
+
+  private static String ofSpark(SparkThrowable failure, RuntimeException thrown) {
+    String condition = failure.getCondition();
+    String state = failure.getSqlState();
+    boolean isData = state != null && state.startsWith(DATA_EXCEPTION);
+    if (condition == null || !(isData || OF_THE_ROW.matcher(condition).matches())) {
+      throw thrown;
+    }
+    String target = failure.getMessageParameters().get("targetType");
+    String source = failure.getMessageParameters().get("sourceType");
+    return target == null || source == null ? condition : condition + " from " + source + " to " + target;
   }
 
   @Override
