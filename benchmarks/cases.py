@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from benchmarks.measure import Pairs, Result, Size, cpu_seconds, results, say
-from ds_dagster.spark.queries.query import EVOLUTION
+from ds_dagster.spark.queries.prepared import EVOLUTION
 from ds_dagster.spark.session import job_session
 from ds_dagster.testing.runner import run_case
 from ds_dagster.testing.session import end_session, shared_session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.house import House
 from benchmarks.measure import Pairs, Result, Size, results, say
 from benchmarks.throughput import BOUND, CLICKS, USERS, clicks
-from ds_dagster.spark.queries.query import PreparedQuery
+from ds_dagster.spark.queries.prepared import PreparedQuery
 from ds_dagster.spark.session import LOCAL_FILE_SYSTEMS
 
 QUERIES = """

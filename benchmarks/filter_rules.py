@@ -107,6 +107,7 @@ def ran(spark: Any, store: StoreDefinition, query: BoundQuery, folder: Path, nam
     """Seconds of a finite run over all files, and rows in state behind it."""
     from ds_dagster.catalog.io_spec import SinkIdentity
     from ds_dagster.spark.queries import query as face
+    from ds_dagster.spark.queries.prepared import prepare
     from ds_dagster.stores.registry import KINDS
     from ds_dagster.testing.running import plain, unbounded
 
@@ -121,16 +122,16 @@ def ran(spark: Any, store: StoreDefinition, query: BoundQuery, folder: Path, nam
     def discard(batch: Any, _epoch: int) -> None:
         batch.write.format("noop").mode("overwrite").save()
 
-    prepared = face.prepare(
+    prepared = prepare(
         spark,
         query,
         reads=reads,
-        write=unbounded(kind.write_spec(store, query.sink, query.refresh)),
+        writes={query.name: unbounded(kind.write_spec(store, query.sink, query.refresh))},
         identity=SinkIdentity(name, 1),
         resolve=plain,
         job_name=name,
         provider=read,
-        capture=discard,
+        captures={query.name: discard},
     )
     try:
         begin = time.perf_counter()

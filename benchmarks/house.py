@@ -27,8 +27,8 @@ from ds_dagster.project.load import LoadedProject, compile_texts, kind_of_store,
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.spark.jvm import TICK_SOURCE
-from ds_dagster.spark.queries.application_query import prepare_application
-from ds_dagster.spark.queries.query import PreparedQuery, close, prepare, start
+from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
+from ds_dagster.spark.queries.query import close, start
 from ds_dagster.spark.session import build_session
 
 STORES = """
@@ -152,15 +152,7 @@ class House:
         writes = {part.name: self._write_spec(project, part.sink) for part in query.parts}
         identity, job = SinkIdentity(f"bench.{number}.{name}", 1), f"{name}_{number}"
         resolve = self._resolver(project, query.sink.store)
-        if query.members:
-            made = prepare_application(
-                self.spark, query, reads=reads, writes=writes, identity=identity, resolve=resolve, job_name=job
-            )
-        else:
-            write = writes[query.name]
-            made = prepare(
-                self.spark, query, reads=reads, write=write, identity=identity, resolve=resolve, job_name=job
-            )
+        made = prepare(self.spark, query, reads=reads, writes=writes, identity=identity, resolve=resolve, job_name=job)
         made.session.conf.set(peers.PARTITIONS, partitions)
         return made
 

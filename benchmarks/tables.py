@@ -60,7 +60,8 @@ def _ours(house: House, topic: str, name: str) -> tuple[Ran, float]:
     """The run, and the seconds its loader took."""
     project = house.project(SQL.format(topic=topic, name=name))
     prepared = house.prepared(project, name)
-    loader: Any = prepared.loader
+    loader: Any
+    (loader,) = prepared.loaders
     taken: list[float] = []
     load = loader.load
 

@@ -28,6 +28,7 @@ from ds_dagster.plan.query import BoundQuery
 from ds_dagster.project.load import kind_of_store
 from ds_dagster.spark.jvm import TICK_SOURCE
 from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.prepared import prepare
 from ds_dagster.testing.contents import changes_of, folded
 from ds_dagster.testing.running import RunningQuery, plain, unbounded
 from ds_dagster.testing.topics import Topic
@@ -209,16 +210,16 @@ def measure(query: Compiled, dataset: Dataset, spark: SparkSession, folder: Path
             pass
         return source.frame()
 
-    prepared = face.prepare(
+    prepared = prepare(
         spark,
         bound,
         reads=_reads(query, bound),
-        write=_write(query, bound),
+        writes={bound.name: _write(query, bound)},
         identity=SinkIdentity(job, 1),
         resolve=plain,
         job_name=job,
         provider=provide,
-        capture=lambda batch, _epoch: batch.write.format("noop").mode("overwrite").save(),
+        captures={bound.name: lambda batch, _epoch: batch.write.format("noop").mode("overwrite").save()},
     )
     try:
         begun = time.perf_counter()

@@ -17,7 +17,7 @@ from ds_dagster.names import QualifiedName
 from ds_dagster.plan.explain import explain_plan, explain_statement, plan_json
 from ds_dagster.plan.nodes.scan import Scan, start_text
 from ds_dagster.plan.nodes.static import StaticScan
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.stores.registry import KINDS
 
@@ -35,20 +35,20 @@ def explain_level(
         level: statement, plan, spark or stages.
         as_data: the plan as data instead of as a tree.
     """
-    queries = project.queries_of(relation)
-    if level in ("statement", "plan"):
-        queries = project.parts_of(relation)
+    parts, queries = project.parts_of(relation), project.queries_of(relation)
     if not queries:
         return {relation.name: project.catalog.relations[relation].origin.text}
     if level == "spark":
         return dict(_spark_plans(project, queries))
-    explain = plan_json if as_data and level == "plan" else LEVELS[level](project)
-    return {query.name: explain(query) for query in queries}
+    if level == "stages":
+        return {query.name: _stages(project, query) for query in queries}
+    explain = plan_json if as_data and level == "plan" else OF_PARTS[level]
+    return {part.name: explain(part) for part in parts}
 
 
-def _stages(project: LoadedProject) -> Callable[[BoundQuery], str]:
+def _stages(project: LoadedProject, query: BoundQuery) -> str:
     """What a launch does, in order; nothing is asked of any server."""
-    return lambda query: "\n".join(f"{number} {text}" for number, text in enumerate(_steps(project, query), start=1))
+    return "\n".join(f"{number} {text}" for number, text in enumerate(_steps(project, query), start=1))
 
 
 def _steps(project: LoadedProject, query: BoundQuery) -> list[str]:
@@ -86,13 +86,10 @@ def _ensured(project: LoadedProject, name: QualifiedName) -> str:
     return f"ensure {store.name}.{plan.name}: {', '.join([*counts, *settings]) or 'as it is'}"
 
 
-LEVELS: Mapping[str, Callable[[LoadedProject], Callable[[BoundQuery], Explanation]]] = MappingProxyType(
-    {
-        "statement": lambda _: explain_statement,
-        "plan": lambda _: explain_plan,
-        "stages": _stages,
-    }
+OF_PARTS: Mapping[str, Callable[[Part], Explanation]] = MappingProxyType(
+    {"statement": explain_statement, "plan": explain_plan}
 )
+"""Levels that are of one statement; those of an application have several."""
 
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
@@ -122,33 +119,20 @@ def _spark_plans(project: LoadedProject, queries: tuple[BoundQuery, ...]) -> Map
 
 
 def _prepared(spark: Any, project: LoadedProject, query: BoundQuery) -> Any:
-    from ds_dagster.spark.queries.application_query import prepare_application
-    from ds_dagster.spark.queries.query import prepare
+    from ds_dagster.spark.queries.prepared import prepare
 
     reads = {scan.source_name: _read_spec(project, scan) for scan in query.scans}
     tables = {scan.source_name: _table_read(project, scan) for scan in query.tables}
     writes = {part.name: _write_spec(project, part) for part in query.parts}
-    identity, name = SinkIdentity(f"explain.{query.name}", 1), f"explain {query.name}"
-    if query.members:
-        return prepare_application(
-            spark,
-            query,
-            reads=reads,
-            tables=tables,
-            writes=writes,
-            identity=identity,
-            resolve=_offline,
-            job_name=name,
-        )
     return prepare(
         spark,
         query,
         reads=reads,
         tables=tables,
-        write=writes[query.name],
-        identity=identity,
+        writes=writes,
+        identity=SinkIdentity(f"explain.{query.name}", 1),
         resolve=_offline,
-        job_name=name,
+        job_name=f"explain {query.name}",
     )
 
 
@@ -163,9 +147,9 @@ def _read_spec(project: LoadedProject, scan: Scan) -> ReadSpec:
     return replace(spec, schemas=with_descriptors(spec.schemas))
 
 
-def _write_spec(project: LoadedProject, query: BoundQuery) -> WriteSpec:
-    store = project.catalog.store(query.sink.store)
-    return offline_schemas(KINDS[store.kind].write_spec(store, query.sink, query.refresh), query.sink)
+def _write_spec(project: LoadedProject, part: Part) -> WriteSpec:
+    store = project.catalog.store(part.sink.store)
+    return offline_schemas(KINDS[store.kind].write_spec(store, part.sink, part.refresh), part.sink)
 
 
 def _offline(value: PropertyValue) -> str:

@@ -8,7 +8,7 @@ from ds_dagster.catalog.io_spec import LedgerReader, Resolver, SinkIdentity, ope
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.store import MarkerReader
 from ds_dagster.errors import DsError
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject, kind_of_store, store_admin
 from ds_dagster.questions.connecting import resolver
 from ds_dagster.runtime.deciding.repair import SinkEnd
@@ -25,7 +25,7 @@ def sink_ends(project: LoadedProject, query: BoundQuery, identity: SinkIdentity)
     return tuple(_end(project, part, query.writer_of(part, identity)) for part in query.parts)
 
 
-def _end(project: LoadedProject, part: BoundQuery, identity: SinkIdentity) -> SinkEnd:
+def _end(project: LoadedProject, part: Part, identity: SinkIdentity) -> SinkEnd:
     entity = f"{part.sink.store}.{part.sink.entity}"
     try:
         return SinkEnd(entity, *_newest(project, part, identity))
@@ -33,7 +33,7 @@ def _end(project: LoadedProject, part: BoundQuery, identity: SinkIdentity) -> Si
         return SinkEnd(entity, unknown=f"the ledger of {entity} cannot be read: {problem.message}")
 
 
-def _newest(project: LoadedProject, part: BoundQuery, identity: SinkIdentity) -> tuple[Tip | None, str]:
+def _newest(project: LoadedProject, part: Part, identity: SinkIdentity) -> tuple[Tip | None, str]:
     """The batch, and why nobody can tell."""
     resolve = resolver(project.settings, part.sink.store)
     store = project.catalog.store(part.sink.store)
@@ -47,9 +47,7 @@ def _newest(project: LoadedProject, part: BoundQuery, identity: SinkIdentity) ->
     return None, f"{part.sink.store}.{part.sink.entity} keeps no ledger"
 
 
-def _marker(
-    project: LoadedProject, part: BoundQuery, identity: SinkIdentity, resolve: Resolver
-) -> tuple[Tip | None, str]:
+def _marker(project: LoadedProject, part: Part, identity: SinkIdentity, resolve: Resolver) -> tuple[Tip | None, str]:
     with closing(store_admin(project, part.sink.store, resolve)) as admin:
         if isinstance(admin, MarkerReader):
             return admin.marker(identity.ledger, part.sink.entity), ""

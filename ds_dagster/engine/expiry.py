@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from ds_dagster.catalog.io_spec import ExpiringLoader
 from ds_dagster.engine.query import HostedQuery
 from ds_dagster.errors import DsError
-from ds_dagster.spark.queries.query import loaders_of
 
 ROUND_SECONDS = 1.0
 LONGEST_SECONDS = 60.0
@@ -75,7 +74,7 @@ class ExpiryRounds:
         for job in self.jobs():
             if job.phase != "running" or job.prepared is None:
                 continue
-            for loader in loaders_of(job.prepared):
+            for loader in job.prepared.loaders:
                 if isinstance(loader, ExpiringLoader) and loader.target.retention_millis:
                     yield job.order.name, loader
 

@@ -14,8 +14,8 @@ from ds_dagster.errors import DsError
 from ds_dagster.figures import Figures, after_batch
 from ds_dagster.runtime.host import Observation, Phase, StartOrder
 from ds_dagster.spark.jvm import operators, recent_progress
+from ds_dagster.spark.queries.prepared import PreparedQuery
 from ds_dagster.spark.queries.progress import BatchProgress, epoch_of, read_progress
-from ds_dagster.spark.queries.query import PreparedQuery
 
 WAITING = ("Waiting for data", "Waiting for next trigger")
 """What Spark says of a query with nothing to do, without and with a time between its batches."""

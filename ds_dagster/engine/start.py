@@ -24,7 +24,7 @@ from ds_dagster.engine.schemas import known_schemas, with_schemas
 from ds_dagster.errors import error
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject, secret_reader
 from ds_dagster.redaction import Redactor
 from ds_dagster.runtime.deciding.changes import emptied_by, recompiled
@@ -32,9 +32,8 @@ from ds_dagster.runtime.host import HostContext, StartOrder
 from ds_dagster.runtime.processes.environment import engine_environment
 from ds_dagster.settings import load_overlay
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.queries.application_query import prepare_application
 from ds_dagster.spark.queries.checkpoint_tip import checkpoint_tip
-from ds_dagster.spark.queries.query import PreparedQuery, prepare
+from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.spark.queries.row_logs import transactional_id
 from ds_dagster.spark.queries.sources import resolved
 from ds_dagster.stores.registry import KINDS
@@ -117,7 +116,7 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
 class Specs:
     """How Spark reads and writes the entities of a job, which exist.
 
-    ``writes``: by the name of the query, or of each of an application. ``watched``: sources whose lag can be looked at.
+    ``writes``: by the name of the part. ``watched``: sources whose lag can be looked at.
     ``logs``: of rows the query leaves out, by name.
     """
 
@@ -146,7 +145,7 @@ def specs(job: Compiled) -> Specs:
     return Specs(by_name, writes, watched, logs, tables)
 
 
-def _write_spec(job: Compiled, part: BoundQuery) -> WriteSpec:
+def _write_spec(job: Compiled, part: Part) -> WriteSpec:
     store, kind, _ = job.store(part.sink)
     write = kind.write_spec(store, part.sink, part.refresh)
     return write if write.schemas is None else with_schemas(write, part.sink, job.resolver)
@@ -160,39 +159,20 @@ def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
     """
     with ThreadPoolExecutor(1, "ds-sink") as pool:
         sinks = pool.submit(_ensure_sinks, job)
-        made = (_application if job.query.members else _single)(spark, job, given)
+        made = prepare(
+            spark,
+            job.query,
+            reads=given.reads,
+            tables=given.tables,
+            writes=given.writes,
+            identity=job.order.identity,
+            resolve=resolver_of_all(job),
+            job_name=job.order.name,
+            logs=given.logs,
+            skips=job.order.skips,
+        )
         targets = sinks.result()
     return replace(made, targets=targets)
-
-
-def _single(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
-    return prepare(
-        spark,
-        job.query,
-        reads=given.reads,
-        tables=given.tables,
-        write=given.writes[job.query.name],
-        identity=job.order.identity,
-        resolve=resolver_of_all(job),
-        job_name=job.order.name,
-        logs=given.logs,
-        skips=job.order.skips,
-    )
-
-
-def _application(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
-    return prepare_application(
-        spark,
-        job.query,
-        reads=given.reads,
-        tables=given.tables,
-        writes=given.writes,
-        identity=job.order.identity,
-        resolve=resolver_of_all(job),
-        job_name=job.order.name,
-        logs=given.logs,
-        skips=job.order.skips,
-    )
 
 
 def resolver_of_all(job: Compiled) -> Resolver:

@@ -37,7 +37,7 @@ from ds_dagster.runtime.processes.places import Places
 from ds_dagster.runtime.status import FiniteResult, JobState
 from ds_dagster.settings import Settings
 from ds_dagster.spark.faults import classify
-from ds_dagster.spark.queries.query import close, failure, start
+from ds_dagster.spark.queries.query import close, failure, finish, start
 from ds_dagster.spark.session import build_session
 
 HOLD_SECONDS = 60.0
@@ -147,8 +147,8 @@ class StepRun:
             problem = failure(hosted.prepared, hosted.query)
             if problem is not None:
                 raise problem
-            loader = hosted.prepared.loader
-            loaded = hosted.progress.rows if loader is None else loader.finish()
+            loaded = finish(hosted.prepared)
+            loaded = hosted.progress.rows if loaded is None else loaded
         finally:
             close(hosted.prepared)
         self.request = replace(

@@ -28,7 +28,7 @@ from ds_dagster.engine.watch import LagWatch
 from ds_dagster.errors import DsError, error
 from ds_dagster.runtime.host import HostContext, Observation, StartOrder
 from ds_dagster.spark.faults import classify
-from ds_dagster.spark.queries.query import close, failure, start
+from ds_dagster.spark.queries.query import close, failure, finish, start
 from ds_dagster.spark.session import build_session
 
 LOGIN_REFUSED = ("STORE_LOGIN_REFUSED", "REGISTRY_LOGIN_REFUSED", "STORE_TLS_FAILED")
@@ -296,7 +296,8 @@ class SparkHost:
         try:
             job.look()
             if problem is None and job.order.finite and not job.is_stop_asked:
-                job.loaded = job.progress.rows if job.prepared.loader is None else job.prepared.loader.finish()
+                loaded = finish(job.prepared)
+                job.loaded = job.progress.rows if loaded is None else loaded
         finally:
             close(job.prepared)
         if problem is not None:

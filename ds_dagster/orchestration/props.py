@@ -80,7 +80,7 @@ class RelationProps:
     @property
     def application(self) -> str:
         """The application all its queries are one job of; empty for none."""
-        names = {query.name if query.members else "" for query in self.queries}
+        names = {query.name if query.is_application else "" for query in self.queries}
         return names.pop() if len(names) == 1 else ""
 
     @property
@@ -148,8 +148,8 @@ def _props(project: LoadedProject, relation: Relation, broken: BrokenRelation | 
     queries = project.queries_of(relation.name)
     kind = kind_of_store(project, relation)
     lineage: dict[str, ColumnSources] = {}
-    for query in project.parts_of(relation.name):
-        for column, sources in query.lineage.items():
+    for part in project.parts_of(relation.name):
+        for column, sources in part.lineage.items():
             lineage[column] = tuple(dict.fromkeys((*lineage.get(column, ()), *sources)))
     return RelationProps(
         name=relation.name,

@@ -17,46 +17,46 @@ from itertools import count
 from ds_dagster.plan.expressions.field_names import shown
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.shaping import ShapeScope
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.query import Part
 from ds_dagster.sql.printing import print_statement
 
 Described = Mapping[str, object]
 
 
-def explain_statement(query: BoundQuery) -> str:
+def explain_statement(part: Part) -> str:
     """The statement as it was understood, in one canonical form."""
-    return print_statement(query.statement)
+    return print_statement(part.statement)
 
 
-def explain_plan(query: BoundQuery) -> str:
+def explain_plan(part: Part) -> str:
     """The bound plan as a tree, for people."""
-    head = query.root.about()
-    if query.is_finite:
-        head += f" · {query.refresh}"
-    lines = [head, *_tree(query.root.input, count(1), _again(query.root.input), "", last=True)]
-    lines += ["columns", *(f"  {line}" for line in _columns(query))]
-    lines += [f"fingerprint {query.fingerprint}", f"state {query.state_signature}"]
+    head = part.root.about()
+    if part.is_finite:
+        head += f" · {part.refresh}"
+    lines = [head, *_tree(part.root.input, count(1), _again(part.root.input), "", last=True)]
+    lines += ["columns", *(f"  {line}" for line in _columns(part))]
+    lines += [f"fingerprint {part.fingerprint}", f"state {part.state_signature}"]
     return "\n".join(lines)
 
 
-def plan_json(query: BoundQuery) -> Described:
+def plan_json(part: Part) -> Described:
     """The bound plan as data: nodes with ids in the order of :func:`explain_plan`, inputs by id."""
-    sink = query.sink
+    sink = part.sink
     return {
-        "query": query.name,
+        "query": part.name,
         "relation": str(sink.name),
         "kind": sink.kind,
         "store": sink.store,
         "entity": sink.entity,
-        "changelog": query.root.changelog,
-        "key": list(query.root.key),
-        "refresh": query.refresh,
-        "settings": dict(query.settings),
+        "changelog": part.root.changelog,
+        "key": list(part.root.key),
+        "refresh": part.refresh,
+        "settings": dict(part.settings),
         "columns": [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in sink.columns],
-        "nodes": _nodes(query.root.input),
-        "lineage": {name: [[str(r), c] for r, c in sources] for name, sources in query.lineage.items()},
-        "fingerprint": query.fingerprint,
-        "state_signature": query.state_signature,
+        "nodes": _nodes(part.root.input),
+        "lineage": {name: [[str(r), c] for r, c in sources] for name, sources in part.lineage.items()},
+        "fingerprint": part.fingerprint,
+        "state_signature": part.state_signature,
     }
 
 
@@ -105,9 +105,9 @@ def _tree(node: Node, numbers: Iterator[int], again: Mapping[int, int], indent: 
     return lines
 
 
-def _columns(query: BoundQuery) -> Iterator[str]:
+def _columns(part: Part) -> Iterator[str]:
     """Each sink column with its type and what it is computed from."""
-    for column in query.sink.columns:
-        sources = ", ".join(f"{relation.name}.{name}" for relation, name in query.lineage.get(column.name, ()))
+    for column in part.sink.columns:
+        sources = ", ".join(f"{relation.name}.{name}" for relation, name in part.lineage.get(column.name, ()))
         null = "" if column.nullable else " NOT NULL"
         yield f"{column.name} {column.type}{null}" + (f" ← {sources}" if sources else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -18,74 +19,20 @@ from ds_dagster.plan.nodes.window import LateRows, Window
 from ds_dagster.sql.statements import Application, CreateAsSelect, InsertInto
 
 
-@dataclass(frozen=True, slots=True)
-class BoundQuery:
-    """One persistent query.
+class PlanReads(ABC):
+    """What a plan reads and keeps beside its result."""
 
-    Attributes:
-        name: the query's name in this project: of the relation for CREATE … AS, ``'query.name'`` otherwise; part of
-        the job id.
-        statement: where it came from.
-        root: the plan.
-        sink: the relation it fills (the same object as ``root.relation``).
-        refresh: ``continuous`` for streams, changelogs and views; of tables as written.
-        execution: ``engine`` or ``step`` (finite CTAS in the Dagster step's own session).
-        fingerprint: hash of its meaning (versioned algorithm, formatting and comments do not matter).
-        state_signature: hash of what a checkpoint depends on (operators, key schemas, sources).
-        earlier_signatures: what earlier versions of the algorithm make of the same state.
-        lineage: sink column → source columns it is computed from (filters and join keys are not in it).
-        error_log: where rows are kept whose expressions fail, None for nowhere.
-        settings: QUERY WITH properties by name (state.ttl.millis, compute_pool, …).
-        bundle: of an application: all its sinks; ``root`` is the first of them.
-        members: of an application: its queries; lineage stands there.
-    """
-
-    name: str
-    statement: CreateAsSelect | InsertInto | Application
-    root: Sink
-    refresh: RefreshMode
-    fingerprint: str
-    state_signature: str
-    earlier_signatures: tuple[str, ...] = ()
-    execution: str = "engine"
-    lineage: Sources = field(default_factory=lambda: MappingProxyType({}))
-    settings: Mapping[str, str | int | bool] = field(default_factory=lambda: MappingProxyType({}))
-    error_log: Relation | None = None
-    bundle: Bundle | None = None
-    members: tuple[BoundQuery, ...] = ()
-
-    def keeps_state_of(self, signature: str) -> bool:
-        """Whether a checkpoint of this signature, by today's algorithm or an earlier one, holds the query's state."""
-        return signature in (self.state_signature, *self.earlier_signatures)
+    __slots__ = ()
 
     @property
+    @abstractmethod
     def plan(self) -> Node:
-        """All that runs as one: the root, or the bundle of an application."""
-        return self.bundle or self.root
+        """All that runs as one."""
 
     @property
-    def parts(self) -> tuple[BoundQuery, ...]:
-        """The queries of an application; of another query itself."""
-        return self.members or (self,)
-
-    def writer_of(self, part: BoundQuery, identity: SinkIdentity) -> SinkIdentity:
-        """Who writes the sink of one of :attr:`parts`: the job, in an application a member of it."""
-        return identity.of_member(part.name) if self.members else identity
-
-    @property
-    def sink(self) -> Relation:
-        """The relation it fills; of an application the first."""
-        return self.root.relation
-
-    @property
-    def sinks(self) -> tuple[Relation, ...]:
-        """The relations it fills, each once."""
-        return tuple({part.sink.name: part.sink for part in self.parts}.values())
-
-    @property
-    def relations(self) -> str:
-        """Their qualified names as one text."""
-        return ", ".join(str(sink.name) for sink in self.sinks)
+    @abstractmethod
+    def error_logs(self) -> tuple[Relation, ...]:
+        """Where it keeps rows whose expressions fail."""
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -93,18 +40,17 @@ class BoundQuery:
         return _scans(self.plan)
 
     @property
-    def logs(self) -> tuple[Relation, ...]:
-        """Where it keeps rows that it leaves out, each place once."""
-        errors = (part.error_log for part in self.parts)
-        late = (rows.relation for rows in self.late)
-        found = (log for log in (*(scan.log for scan in self.scans), *errors, *late) if log is not None)
-        return tuple({(log.store, log.entity): log for log in found}.values())
-
-    @property
     def late(self) -> tuple[LateRows, ...]:
         """Where it keeps rows that are too late for a window, each place once."""
         found = (node.late for node in self.plan.walk() if isinstance(node, Window) and node.late is not None)
         return tuple({rows.relation.name: rows for rows in found}.values())
+
+    @property
+    def logs(self) -> tuple[Relation, ...]:
+        """Where it keeps rows that it leaves out, each place once."""
+        records = (scan.log for scan in self.scans if scan.log is not None)
+        found = (*records, *self.error_logs, *(rows.relation for rows in self.late))
+        return tuple({(log.store, log.entity): log for log in found}.values())
 
     @property
     def sources(self) -> tuple[QualifiedName, ...]:
@@ -121,10 +67,140 @@ class BoundQuery:
         """The tables it looks up, left-most first."""
         return static_scans(self.plan)
 
+
+@dataclass(frozen=True, slots=True)
+class Part(PlanReads):
+    """What one statement of a query fills one relation with.
+
+    Attributes:
+        name: of the relation for CREATE … AS, ``'query.name'`` otherwise.
+        statement: where it came from.
+        root: its plan.
+        refresh: ``continuous`` for streams, changelogs and views; of tables as written.
+        fingerprint: hash of its meaning (versioned algorithm, formatting and comments do not matter).
+        state_signature: hash of what a checkpoint of it alone depends on (operators, key schemas, sources).
+        earlier_signatures: what earlier versions of the algorithm make of the same state.
+        lineage: sink column → source columns it is computed from (filters and join keys are not in it).
+        settings: QUERY WITH properties by name (state.ttl.millis, compute_pool, …).
+        error_log: where rows are kept whose expressions fail; None keeps none.
+    """
+
+    name: str
+    statement: CreateAsSelect | InsertInto
+    root: Sink
+    refresh: RefreshMode
+    fingerprint: str
+    state_signature: str
+    earlier_signatures: tuple[str, ...] = ()
+    lineage: Sources = field(default_factory=lambda: MappingProxyType({}))
+    settings: Mapping[str, str | int | bool] = field(default_factory=lambda: MappingProxyType({}))
+    error_log: Relation | None = None
+
+    @property
+    def plan(self) -> Node:
+        """The root."""
+        return self.root
+
+    @property
+    def sink(self) -> Relation:
+        """The relation it fills."""
+        return self.root.relation
+
+    @property
+    def error_logs(self) -> tuple[Relation, ...]:
+        """Its error log, if it has one."""
+        return () if self.error_log is None else (self.error_log,)
+
     @property
     def is_finite(self) -> bool:
         """Whether a materialization of it ends."""
         return self.refresh in ("incremental", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery(PlanReads):
+    """One persistent query: the parts that run as one, a single one unless it is an application.
+
+    Attributes:
+        name: the query's name in this project, part of the job id.
+        statement: where it came from.
+        parts: one per sink, in the order of the statements; at least one.
+        fingerprint, state_signature, earlier_signatures: of all parts together, see :class:`Part`.
+        execution: ``engine`` or ``step`` (finite CTAS in the Dagster step's own session).
+    """
+
+    name: str
+    statement: CreateAsSelect | InsertInto | Application
+    parts: tuple[Part, ...]
+    fingerprint: str
+    state_signature: str
+    earlier_signatures: tuple[str, ...] = ()
+    execution: str = "engine"
+
+    @classmethod
+    def of(cls, part: Part, execution: str = "engine") -> BoundQuery:
+        """The query of one statement."""
+        signatures = (part.fingerprint, part.state_signature, part.earlier_signatures)
+        return cls(part.name, part.statement, (part,), *signatures, execution)
+
+    def keeps_state_of(self, signature: str) -> bool:
+        """Whether a checkpoint of this signature, by today's algorithm or an earlier one, holds the query's state."""
+        return signature in (self.state_signature, *self.earlier_signatures)
+
+    @property
+    def is_application(self) -> bool:
+        """Whether its checkpoint is an application's, even of one part: sources have no names in it, each sink has an
+        identity of its own, and every batch is handed to the sinks one after the other."""
+        return isinstance(self.statement, Application)
+
+    @property
+    def plan(self) -> Node:
+        """All that runs as one: the root, or the bundle of an application."""
+        return Bundle(tuple(part.root for part in self.parts)) if self.is_application else self.root
+
+    @property
+    def root(self) -> Sink:
+        """Plan of the first part."""
+        return self.parts[0].root
+
+    def writer_of(self, part: Part, identity: SinkIdentity) -> SinkIdentity:
+        """Who writes the sink of one of :attr:`parts`: the job, in an application a member of it."""
+        return identity.of_member(part.name) if self.is_application else identity
+
+    @property
+    def sink(self) -> Relation:
+        """The relation that the first part fills."""
+        return self.root.relation
+
+    @property
+    def sinks(self) -> tuple[Relation, ...]:
+        """The relations it fills, each once."""
+        return tuple({part.sink.name: part.sink for part in self.parts}.values())
+
+    @property
+    def relations(self) -> str:
+        """Their qualified names as one text."""
+        return ", ".join(str(sink.name) for sink in self.sinks)
+
+    @property
+    def entities(self) -> str:
+        """What it reads and writes (``store.entity``) as one text."""
+        return ", ".join(dict.fromkeys(f"{one.store}.{one.entity}" for one in (*self.inputs, *self.sinks)))
+
+    @property
+    def error_logs(self) -> tuple[Relation, ...]:
+        """The error logs of its parts."""
+        return tuple(log for part in self.parts for log in part.error_logs)
+
+    @property
+    def refresh(self) -> RefreshMode:
+        """How its tables are refreshed; ``continuous`` for an application."""
+        return self.parts[0].refresh
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether a materialization of it ends."""
+        return self.parts[0].is_finite
 
 
 def read_below(root: Node) -> tuple[Relation, ...]:

@@ -26,7 +26,7 @@ from ds_dagster.errors import ProjectError, error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.binding.assemble import Assembled, Refused, assemble
 from ds_dagster.plan.identity.slices import slice_pieces
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.connections import with_own_connections
 from ds_dagster.settings import Settings, load_settings
 from ds_dagster.sql.script import parse_file
@@ -99,13 +99,11 @@ class LoadedProject:
     downstream: Mapping[QualifiedName, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     depends_on: Mapping[QualifiedName, tuple[QualifiedName, ...]] = field(default_factory=lambda: MappingProxyType({}))
     asked: tuple[Interactive, ...] = ()
-    _filling: Mapping[QualifiedName, tuple[tuple[BoundQuery, BoundQuery], ...]] = field(
-        init=False, repr=False, compare=False
-    )
+    _filling: Mapping[QualifiedName, tuple[tuple[BoundQuery, Part], ...]] = field(init=False, repr=False, compare=False)
     """Relation → (job, part of it) of everything that fills it."""
 
     def __post_init__(self) -> None:
-        filling: dict[QualifiedName, list[tuple[BoundQuery, BoundQuery]]] = {}
+        filling: dict[QualifiedName, list[tuple[BoundQuery, Part]]] = {}
         for query in self.queries.values():
             for part in query.parts:
                 filling.setdefault(part.sink.name, []).append((query, part))
@@ -120,8 +118,8 @@ class LoadedProject:
         """The jobs that fill a relation (several with INSERT INTO)."""
         return tuple({query.name: query for query, _ in self._filling.get(relation, ())}.values())
 
-    def parts_of(self, relation: QualifiedName) -> tuple[BoundQuery, ...]:
-        """The queries that fill a relation; those of an application apart."""
+    def parts_of(self, relation: QualifiedName) -> tuple[Part, ...]:
+        """The parts of jobs that fill a relation."""
         return tuple(part for _, part in self._filling.get(relation, ()))
 
 
@@ -304,8 +302,8 @@ def _compile(files: Sequence[ParsedFile], settings: Settings, texts: Mapping[str
     )
 
 
-def _creates(query: BoundQuery) -> bool:
-    return isinstance(query.statement, CreateAsSelect)
+def _creates(part: Part) -> bool:
+    return isinstance(part.statement, CreateAsSelect)
 
 
 def _skipped(files: Iterable[ParsedFile]) -> Iterator[Diagnostic]:

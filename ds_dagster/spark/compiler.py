@@ -100,6 +100,7 @@ class PlanCompiler:
         errors: how rows fail whose expressions do, None where they fail their batch.
         look_up: gives the rows of a table, of a plan with one.
         logs: of rows the plan leaves out, or None.
+        ticks: names the tick source over a node's rows.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class PlanCompiler:
         errors: RowErrors | None = None,
         look_up: Callable[[StaticScan], DataFrame] | None = None,
         logs: RowLogs | None = None,
+        ticks: Callable[[Node], str] = tick_source_name,
     ) -> None:
         self.spark = spark
         self.job = job
@@ -119,6 +121,7 @@ class PlanCompiler:
         self.errors = errors
         self.look_up = look_up
         self.logs = logs
+        self.ticks = ticks
         self.clocked: frozenset[str] = frozenset()
         self.edge_millis = 0
         self.intervals: tuple[IntervalJoin, ...] = ()
@@ -128,7 +131,7 @@ class PlanCompiler:
         ``wants``."""
         if self.errors is not None:
             root = replace(root, input=computed_below(root.input))
-        whole = self.shared.bundle if self.shared else root
+        whole = self.shared.whole if self.shared else root
         self.clocked = clocked_sources(whole)
         self.edge_millis = lateness_edge_millis(whole)
         self.intervals = intervals.ours(whole)
@@ -228,7 +231,7 @@ class PlanCompiler:
         if node.immediate:
             frame = both[0].unionByName(both[1])
         else:
-            frame = temporal_input(self.spark, self.job, both, None if timed else self._ticks(node))
+            frame = temporal_input(self.spark, self.job, both, None if timed else self.ticks(node))
         joined = operators(self.spark).temporal_join(
             frame,
             outer=node.kind == "left",
@@ -343,12 +346,8 @@ class PlanCompiler:
         flow = self.visit(node, wants)
         if flow.timed:
             return flow
-        ticked = with_ticks(self.spark, self.job, flow.frame, names.EVENT_TIME, self._ticks(node))
+        ticked = with_ticks(self.spark, self.job, flow.frame, names.EVENT_TIME, self.ticks(node))
         return Flow(ticked, timed=True)
-
-    def _ticks(self, node: Node) -> str:
-        """Name of the tick source over a node's rows; an application's sources have none."""
-        return "" if self.shared is not None else tick_source_name(node)
 
     def _temporal_side(self, node: TemporalJoin, side: int) -> tuple[DataFrame, bool]:
         """One side of a temporal join in the operator's columns, and whether it has its time from a step below; ties

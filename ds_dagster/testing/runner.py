@@ -31,7 +31,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.static import StaticScan
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.stores.memory import loader as memory_loader
 from ds_dagster.stores.registry import KINDS
@@ -113,30 +113,30 @@ class CaseRun:
     def _topic(self, relation: Relation) -> Topic:
         return self.topics.setdefault((relation.store, relation.entity), Topic(relation.entity))
 
-    def _store(self, query: BoundQuery, relation: Relation) -> StoreDefinition:
+    def _store(self, query: str, relation: Relation) -> StoreDefinition:
         if relation.store not in self.case.stores:
-            raise error("CASE_STORE_REAL", span=relation.span, query=query.name, store=relation.store)
+            raise error("CASE_STORE_REAL", span=relation.span, query=query, store=relation.store)
         return self.project.catalog.store(relation.store)
 
     def _read_spec(self, query: BoundQuery, scan: Scan) -> ReadSpec:
-        store = self._store(query, scan.relation)
+        store = self._store(query.name, scan.relation)
         spec = KINDS[store.kind].read_spec(store, scan.relation, scan.reading, None)
         return replace(spec, schemas=None)  # the rows of a case are JSON
 
     def _looked_up(self, query: BoundQuery, scan: StaticScan) -> LookedUp:
         if scan.relation.store != SETTINGS_VIEWS:
-            self._store(query, scan.relation)
+            self._store(query.name, scan.relation)
         place = (self._table_store(scan.relation).name, scan.relation.entity)
         return LookedUp(scan, place, self.folder / f"{query.name}.{scan.source_name}.arrow")
 
-    def _write_spec(self, query: BoundQuery) -> WriteSpec:
-        sink = query.sink
+    def _write_spec(self, part: Part) -> WriteSpec:
+        sink = part.sink
         if sink.kind not in TABLES:
-            store = self._store(query, sink)
-            return unbounded(KINDS[store.kind].write_spec(store, sink, query.refresh))
+            store = self._store(part.name, sink)
+            return unbounded(KINDS[store.kind].write_spec(store, sink, part.refresh))
         if sink.store != SETTINGS_VIEWS:
-            self._store(query, sink)
-        return KINDS["MEMORY"].write_spec(self._table_store(sink), sink, query.refresh)
+            self._store(part.name, sink)
+        return KINDS["MEMORY"].write_spec(self._table_store(sink), sink, part.refresh)
 
     def _table_store(self, relation: Relation) -> StoreDefinition:
         """Tables are kept by process: the run's name keeps those of different cases apart."""

@@ -20,7 +20,7 @@ from ds_dagster.spark.clocks.clock import lateness_edge_millis
 from ds_dagster.spark.faults import SPARK_ERRORS
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries import query as face
-from ds_dagster.spark.queries.application_query import prepare_application
+from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.stores.memory.loader import open_loader
 from ds_dagster.testing.case import CrashPoint
 from ds_dagster.testing.lookups import LookedUp
@@ -153,7 +153,7 @@ class RunningQuery:
     crashes: Crashes = field(default_factory=Crashes)
     failure: DsError | None = None
     advanced: int | None = None
-    prepared: face.PreparedQuery | None = None
+    prepared: PreparedQuery | None = None
     streaming: StreamingQuery | None = None
     tables: Sequence[LookedUp] = ()
 
@@ -163,36 +163,16 @@ class RunningQuery:
         Raises:
             DsError: the plan or the target is refused.
         """
-        identity = SinkIdentity(self.job, 1)
-        self.prepared = self._prepared_application(identity) if self.query.members else self._prepared(identity)
+        self.prepared = self._prepared(SinkIdentity(self.job, 1))
         self.streaming = face.start(self.prepared, str(self.checkpoint))
         if self.advanced is not None:
             self._advance(self.advanced)
 
-    def _prepared(self, identity: SinkIdentity) -> face.PreparedQuery:
-        name = self.query.name
-        return face.prepare(
-            self.spark,
-            self.query,
-            reads=self.reads,
-            tables={table.scan.source_name: table.spec for table in self.tables},
-            write=self.writes[name],
-            identity=identity,
-            resolve=plain,
-            job_name=self.job,
-            clock="exact",
-            provider=self._provide,
-            loader=self._loader(name, identity),
-            capture=self._capture(name, identity),
-            logs=dict.fromkeys(self.logs, LOG),
-            log_capture=self._log,
-        )
-
-    def _prepared_application(self, identity: SinkIdentity) -> face.PreparedQuery:
-        owners = {part.name: identity.of_member(part.name) for part in self.query.members}
+    def _prepared(self, identity: SinkIdentity) -> PreparedQuery:
+        owners = {part.name: self.query.writer_of(part, identity) for part in self.query.parts}
         loaders = {name: self._loader(name, owner) for name, owner in owners.items()}
         captures = {name: self._capture(name, owner) for name, owner in owners.items()}
-        return prepare_application(
+        return prepare(
             self.spark,
             self.query,
             reads=self.reads,
@@ -275,8 +255,8 @@ class RunningQuery:
 
     def finish(self) -> None:
         """Publish what a full refresh loaded."""
-        if self.prepared is not None and self.prepared.loader is not None and self.failure is None:
-            self.prepared.loader.finish()
+        if self.prepared is not None and self.failure is None:
+            face.finish(self.prepared)
 
 
 def unbounded(spec: WriteSpec) -> WriteSpec:

@@ -29,7 +29,8 @@ from ds_dagster.files.address import FilesAddress, FileStore
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.queries import query as face
-from ds_dagster.spark.queries.query import PreparedQuery, Trigger
+from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
+from ds_dagster.spark.queries.query import Trigger
 from ds_dagster.stores.memory import loader as memory_loader
 from ds_dagster.stores.registry import KINDS
 from ds_dagster.stores.s3.loader import FilesLoader
@@ -93,11 +94,11 @@ class World:
         store, sink = self.project.catalog.store("f"), self.project.catalog.store(query.sink.store)
         kind = KINDS["S3"]
         options = ReadOptions(query.scans[0].starting_position)
-        prepared = face.prepare(
+        prepared = prepare(
             self.spark,
             query,
             reads={scan.source_name: kind.read_spec(store, scan.relation, options, None) for scan in query.scans},
-            write=KINDS[sink.kind].write_spec(sink, query.sink, query.refresh),
+            writes={query.name: KINDS[sink.kind].write_spec(sink, query.sink, query.refresh)},
             identity=SinkIdentity(f"test/{query.name}", version),
             resolve=lambda value: str(value.value).lower() if isinstance(value.value, bool) else str(value.value),
             job_name=query.name,

@@ -25,8 +25,9 @@ from ds_dagster.local.addresses import LocalAddresses
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.spark.queries.progress import BatchProgress, read_progress
-from ds_dagster.spark.queries.query import PreparedQuery, Trigger
+from ds_dagster.spark.queries.query import Trigger
 from ds_dagster.stores.kafka.admin import KafkaAdmin
 from ds_dagster.stores.registry import KINDS
 
@@ -90,11 +91,11 @@ class World:
                 )
                 for scan in query.scans
             }
-        prepared = face.prepare(
+        prepared = prepare(
             self.spark,
             query,
             reads=reads,
-            write=KAFKA.write_spec(store, query.sink, query.refresh),
+            writes={query.name: KAFKA.write_spec(store, query.sink, query.refresh)},
             identity=SinkIdentity(f"test/{query.name}", 1),
             resolve=self.resolve,
             job_name=query.name,

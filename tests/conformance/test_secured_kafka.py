@@ -28,7 +28,8 @@ from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.queries import query as face
-from ds_dagster.spark.queries.query import PreparedQuery, Trigger
+from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
+from ds_dagster.spark.queries.query import Trigger
 from ds_dagster.stores.kafka.admin import KafkaAdmin
 from ds_dagster.stores.kafka.kind import Kafka
 from ds_dagster.stores.registry import KINDS
@@ -106,11 +107,11 @@ class World:
         (query,) = self.project.queries.values()
         store = self.project.catalog.store("k")
         reads = {s.source_name: KAFKA.read_spec(store, s.relation, ReadOptions(), self.facts(s)) for s in query.scans}
-        prepared = face.prepare(
+        prepared = prepare(
             self.spark,
             query,
             reads=reads,
-            write=KAFKA.write_spec(store, query.sink, query.refresh),
+            writes={query.name: KAFKA.write_spec(store, query.sink, query.refresh)},
             identity=SinkIdentity(f"test/{query.name}", version),
             resolve=self.resolve,
             job_name=query.name,

@@ -23,7 +23,8 @@ from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import Settings
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries import query as face
-from ds_dagster.spark.queries.query import PreparedQuery, Trigger
+from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
+from ds_dagster.spark.queries.query import Trigger
 from ds_dagster.stores.registry import KINDS
 
 pytestmark = [pytest.mark.conformance, pytest.mark.servers]
@@ -83,11 +84,11 @@ class World:
             facts = self.admin(store.name).describe(scan.relation.entity)
             reads[scan.source_name] = self.kind(store.name).read_spec(store, scan.relation, scan.reading, facts)
         store = self.project.catalog.store(query.sink.store)
-        prepared = face.prepare(
+        prepared = prepare(
             self.spark,
             query,
             reads=reads,
-            write=self.kind(store.name).write_spec(store, query.sink, query.refresh),
+            writes={query.name: self.kind(store.name).write_spec(store, query.sink, query.refresh)},
             identity=SinkIdentity(f"test/{query.name}", 1),
             resolve=self.resolve,
             job_name=query.name,

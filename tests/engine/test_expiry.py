@@ -34,7 +34,7 @@ def loader() -> Any:
 
 def hosted(loader: MemoryLoader, phase: str = "running") -> HostedQuery:
     job = HostedQuery(cast("Any", SimpleNamespace(name="v")), FakeClock(), phase=cast("Any", phase))
-    job.prepared = cast("Any", SimpleNamespace(application=None, loader=loader))
+    job.prepared = cast("Any", SimpleNamespace(loaders=(loader,)))
     return job
 
 

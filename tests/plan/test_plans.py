@@ -25,7 +25,7 @@ def test_plan(path: Path, compile_sql: Compile) -> None:
     sql, _, expected = path.read_text(encoding="utf-8").partition("-- plan:\n")
     project = compile_sql(sql)
     assert not project.errors, [d.text() for d in project.errors]
-    shown = "\n".join(HASHES.sub("", explain_plan(query)) for query in project.queries.values())
+    shown = "\n".join(HASHES.sub("", explain_plan(part)) for query in project.queries.values() for part in query.parts)
     found = "".join(f"-- {line}\n" for line in shown.splitlines())
     if os.environ.get("UPDATE_FIXTURES"):
         path.write_text(f"{sql}-- plan:\n{found}", encoding="utf-8")
@@ -36,15 +36,15 @@ def test_plan(path: Path, compile_sql: Compile) -> None:
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_explain_as_data(path: Path, compile_sql: Compile) -> None:
     project = compile_sql(path.read_text(encoding="utf-8"))
-    for query in project.queries.values():
-        found = json.loads(json.dumps(plan_json(query)))
+    for part in (part for query in project.queries.values() for part in query.parts):
+        found = json.loads(json.dumps(plan_json(part)))
         ids = [node["id"] for node in found["nodes"]]
         assert ids == list(range(1, len(ids) + 1))
         used = [number for node in found["nodes"] for number in node["inputs"]]
         assert sorted(used) == ids[1:]
         assert set(found["lineage"]) == {column["name"] for column in found["columns"]}
-        again = parse_statement(explain_statement(query))
-        assert type(again) is type(query.statement)
+        again = parse_statement(explain_statement(part))
+        assert type(again) is type(part.statement)
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])

@@ -21,7 +21,7 @@ from ds_dagster.figures import Figures
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.nodes.rows import Sink
 from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject
 from ds_dagster.runtime.control import Control
 from ds_dagster.runtime.host import Observation, StartOrder
@@ -132,7 +132,7 @@ def _relation(name: str) -> Relation:
 def query(name: str, source: str, meaning: str = "1", refresh: RefreshMode = "continuous") -> BoundQuery:
     """A query that copies one relation; ``meaning`` makes its fingerprint."""
     scan = Scan(_relation(source), "a", "a_1")
-    return BoundQuery(
+    part = Part(
         name=name,
         statement=InsertInto(
             origin=Origin(_SPAN, name),
@@ -144,6 +144,7 @@ def query(name: str, source: str, meaning: str = "1", refresh: RefreshMode = "co
         fingerprint=f"v1:{name}:{meaning}",
         state_signature=f"s1:{name}:{meaning}",
     )
+    return BoundQuery.of(part)
 
 
 def project(settings: Settings, *queries: BoundQuery) -> LoadedProject:

@@ -31,7 +31,8 @@ from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries import query as face
-from ds_dagster.spark.queries.query import PreparedQuery, Trigger
+from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
+from ds_dagster.spark.queries.query import Trigger
 from ds_dagster.spark.session import build_session, class_name
 from ds_dagster.stores.registry import KINDS
 
@@ -273,18 +274,18 @@ class Bench:
         assert self.project is not None
         query = self.project.queries[name]
         reads, own = self.specs(query, spec)
-        return face.prepare(
+        return prepare(
             self.spark,
             query,
             reads=reads,
-            write=write or own,
+            writes={query.name: write or own},
             identity=SinkIdentity(name, 1),
             resolve=resolve_plain,
             job_name=f"{name}_{uuid.uuid4().hex[:8]}",
             clock=clock,
             provider=self.provide(self.spark),
-            loader=self.rows if own.kind == "batch" else None,
-            capture=self.keep if own.kind == "stream" else None,
+            loaders={name: self.rows} if own.kind == "batch" else {},
+            captures={name: self.keep} if own.kind == "stream" else {},
             tables={scan.source_name: self.table(scan) for scan in query.tables},
             skips=self.skips,
             logs={log_name(log): WriteSpec("stream", log.entity, "exactly_once") for log in query.logs},

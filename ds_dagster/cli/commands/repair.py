@@ -87,7 +87,7 @@ class Repair:
         if sink is None or sink.tip is None:
             raise error("REPAIR_FROM_SINK_REFUSED", name=name, reason=sink.reason if sink else self._no_reason)
         place = self._checkpoints.path(name, self.status.checkpoint_version)
-        put_checkpoint(place, sink.tip, named=not self.query.members)
+        put_checkpoint(place, sink.tip, named=not self.query.is_application)
         return self.control.status(name) if self.query.is_finite else self._asked("restart")
 
     @property

@@ -12,7 +12,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.cli.shell.session import Session
 from ds_dagster.errors import ProjectError
 from ds_dagster.plan.identity.slices import relation_ddl
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.project.load import LoadedProject, compile_texts, read_texts
 from ds_dagster.sql.commands import DescribeStatement
 from ds_dagster.sql.statements import Application, CreateAsSelect, CreateRelation, InsertInto, Origin
@@ -73,7 +73,7 @@ def _described(session: Session, statement: DescribeStatement) -> dict[str, Any]
     return {"ddl": _ddl(project, made), "sink": _artifact(made), "sources": []}
 
 
-def _of_query(project: LoadedProject, query: BoundQuery) -> dict[str, Any]:
+def _of_query(project: LoadedProject, query: BoundQuery | Part) -> dict[str, Any]:
     sources = [project.catalog.relations[name] for name in query.sources]
     return {"ddl": _ddl(project, query.sink), "sink": _artifact(query.sink), "sources": [_artifact(r) for r in sources]}
 

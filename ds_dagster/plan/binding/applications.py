@@ -12,13 +12,13 @@ from ds_dagster.errors import error
 from ds_dagster.plan.checks.row_errors import ignores_row_errors, may_fail
 from ds_dagster.plan.identity.fingerprint import combined, earlier_signatures, state_signature
 from ds_dagster.plan.nodes.aggregate import Aggregate
-from ds_dagster.plan.nodes.application import Bundle, Virtual
+from ds_dagster.plan.nodes.application import Virtual
 from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.rows import Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.weights import weighted
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.sql.statements import Application
 
 WITH_OF: Mapping[str, str] = MappingProxyType(
@@ -38,13 +38,13 @@ _MERGED = frozenset({"columns", "rowtime", "record_fields"})
 
 
 def together(
-    statement: Application, parts: Sequence[BoundQuery], spans: Mapping[str, Span], store_kinds: Mapping[str, str]
+    statement: Application, parts: Sequence[Part], spans: Mapping[str, Span], store_kinds: Mapping[str, str]
 ) -> BoundQuery:
     """The one query of an application.
 
     Args:
         statement: of it.
-        parts: its queries, bound alone, in the order of the statements.
+        parts: of its queries, bound alone, in the order of the statements.
         spans: query name → where it stands.
         store_kinds: folded store name → kind.
 
@@ -62,29 +62,22 @@ def together(
     merged = _one_output_mode(name, merged, spans)
     merged = _one_state(merged, statement)
     _check_row_errors(merged, spans)
-    bundle = Bundle(tuple(part.root for part in merged))
     earlier = zip(*(earlier_signatures(part.root, store_kinds=store_kinds) for part in merged), strict=True)
     names = [part.name for part in merged]
-    settings = {key: value for part in merged for key, value in part.settings.items()}
     return BoundQuery(
         name=name,
         statement=statement,
-        root=merged[0].root,
-        refresh="continuous",
+        parts=tuple(merged),
         fingerprint=combined([(part.name, part.fingerprint) for part in merged]),
         state_signature=combined([(part.name, state_signature(part.root, store_kinds=store_kinds)) for part in merged]),
         earlier_signatures=tuple(combined(list(zip(names, found, strict=True))) for found in earlier),
-        lineage=MappingProxyType({}),
-        settings=MappingProxyType(settings),
-        bundle=bundle,
-        members=tuple(merged),
     )
 
 
 # one way to read each source
 
 
-def _scans(name: str, parts: Iterable[BoundQuery], spans: Mapping[str, Span]) -> Mapping[str, Scan]:
+def _scans(name: str, parts: Iterable[Part], spans: Mapping[str, Span]) -> Mapping[str, Scan]:
     """Source name → a scan that gives what all of them need."""
     found: dict[str, Scan] = {}
     for part in parts:
@@ -136,7 +129,7 @@ def _replaced(node: Node, other: Callable[[Node], Node | None]) -> Node:
 # one output mode
 
 
-def _one_output_mode(name: str, parts: list[BoundQuery], spans: Mapping[str, Span]) -> list[BoundQuery]:
+def _one_output_mode(name: str, parts: list[Part], spans: Mapping[str, Span]) -> list[Part]:
     """Groups that are refined are Spark's update mode, all other state is append mode, and a job has one: beside other
     state such groups count weights."""
     refined = [part for part in parts if any(map(_is_refined, part.root.walk()))]
@@ -150,7 +143,7 @@ def _one_output_mode(name: str, parts: list[BoundQuery], spans: Mapping[str, Spa
     return [replace(part, root=_with_weights(part.root)) if part in refined else part for part in parts]
 
 
-def _aggregates(part: BoundQuery) -> list[Aggregate]:
+def _aggregates(part: Part) -> list[Aggregate]:
     return [node for node in part.root.walk() if isinstance(node, Aggregate)]
 
 
@@ -173,13 +166,13 @@ def _counting_weights(node: Node) -> Node | None:
 # one way to fail
 
 
-def _check_row_errors(parts: Iterable[BoundQuery], spans: Mapping[str, Span]) -> None:
+def _check_row_errors(parts: Iterable[Part], spans: Mapping[str, Span]) -> None:
     """Rows that are made once for several queries are left out once, and kept in one place.
 
     Raises:
         UserError: APPLICATION_ROW_ERRORS.
     """
-    first: dict[str, BoundQuery] = {}
+    first: dict[str, Part] = {}
     for part in parts:
         for node in part.root.walk():
             if not isinstance(node, Virtual) or not may_fail(node):
@@ -191,7 +184,7 @@ def _check_row_errors(parts: Iterable[BoundQuery], spans: Mapping[str, Span]) ->
                 raise error("APPLICATION_ROW_ERRORS", span=spans[part.name], relation=shown, queries=names)
 
 
-def _on_error(part: BoundQuery) -> tuple[bool, str]:
+def _on_error(part: Part) -> tuple[bool, str]:
     log = part.error_log
     return ignores_row_errors(part.settings), "" if log is None else log_name(log)
 
@@ -199,7 +192,7 @@ def _on_error(part: BoundQuery) -> tuple[bool, str]:
 # one state
 
 
-def _one_state(parts: list[BoundQuery], statement: Application) -> list[BoundQuery]:
+def _one_state(parts: list[Part], statement: Application) -> list[Part]:
     """The queries such that a virtual relation that keeps state is the same wherever it is read.
 
     Where one of them needs its rows with weights, all of them read weights, and those that need none fold them.
@@ -215,7 +208,7 @@ def _one_state(parts: list[BoundQuery], statement: Application) -> list[BoundQue
     raise error("APPLICATION_STATE_SHARED", span=statement.name.span, relation=min(differing))
 
 
-def _differing(parts: Iterable[BoundQuery]) -> frozenset[str]:
+def _differing(parts: Iterable[Part]) -> frozenset[str]:
     """Names of virtual relations with state that are not the same everywhere."""
     found: dict[str, Virtual] = {}
     differing: set[str] = set()

@@ -217,7 +217,7 @@ class _Assembly:
             raise error("QUERY_NAME_TAKEN", span=statement.name.span, name=name)
         spans = {one.query.name: one.node.span for one in bound}
         store_kinds = {store.name: store.kind for store in self.catalog.stores.values()}
-        return together(statement, [one.query for one in bound], spans, store_kinds)
+        return together(statement, [part for one in bound for part in one.query.parts], spans, store_kinds)
 
     def _lose(self, bound: Sequence[_Bound], problem: DsError) -> None:
         """An application that cannot be one job: each of its queries is refused for that."""

@@ -40,7 +40,7 @@ from ds_dagster.plan.nodes.delta import Fold
 from ds_dagster.plan.nodes.node import BoundExpression, Named
 from ds_dagster.plan.nodes.rows import Project, Sink
 from ds_dagster.plan.nodes.scan import Scan
-from ds_dagster.plan.query import BoundQuery
+from ds_dagster.plan.query import BoundQuery, Part
 from ds_dagster.settings import Settings
 from ds_dagster.sql.expressions import QueryTree
 from ds_dagster.sql.statements import CreateAsSelect, InsertInto
@@ -271,7 +271,7 @@ class _Binder:
         if self.findings.failed:
             return None
         store_kinds = {store.name: store.kind for store in self.world.catalog.stores.values()}
-        return BoundQuery(
+        part = Part(
             name=choices.name or default_name(self.target, self.world.settings),
             statement=self.statement,
             root=root,
@@ -279,11 +279,11 @@ class _Binder:
             fingerprint=fingerprint(root, refresh=refresh, settings=settings, store_kinds=store_kinds),
             state_signature=state_signature(root, store_kinds=store_kinds),
             earlier_signatures=earlier_signatures(root, store_kinds=store_kinds),
-            execution=str(relation.option("execution") or "engine"),
             lineage=MappingProxyType(dict(root.all_lineage())),
             settings=MappingProxyType(settings),
             error_log=log,
         )
+        return BoundQuery.of(part, execution=str(relation.option("execution") or "engine"))
 
     def _check_stores(self, root: Sink, refresh: RefreshMode) -> None:
         """What stores refuse to read or to write is known before a query starts."""

@@ -1,39 +1,142 @@
-"""Table and view sinks: every micro-batch is collected once and handed to its loader, which applies it exactly once."""
+"""What takes the batches of one sink: Spark's own writer of a format, the loader of a table or view, or a test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.catalog.io_spec import BatchLoader, LoadResult, RowText, TableTarget
+from ds_dagster.catalog.io_spec import (
+    BatchLoader,
+    LoadResult,
+    Resolver,
+    RowText,
+    SinkIdentity,
+    TableTarget,
+    WriteSpec,
+    open_loader,
+)
 from ds_dagster.catalog.ledger import Tip
 from ds_dagster.catalog.relation import TimestampFormat
-from ds_dagster.errors import DsError
+from ds_dagster.errors import DsError, error
+from ds_dagster.plan.query import Part
 from ds_dagster.spark.faults import SPARK_ERRORS, classify
 from ds_dagster.spark.queries.checkpoint_tip import batch_tip
+from ds_dagster.spark.queries.progress import counted
 from ds_dagster.spark.queries.sink_account import Account
+from ds_dagster.spark.queries.sources import register_provider, resolved
 from ds_dagster.spark.records import columns as names
 from ds_dagster.spark.records.columns import field
 from ds_dagster.spark.records.json_output import json_row, json_value
+from ds_dagster.spark.session import active
 
 if TYPE_CHECKING:
     import pyarrow
 
+Capture = Callable[[DataFrame, int], None]
 _ROW = "__row"
 
 
+class SinkWriter(Protocol):
+    """Takes the batches of one sink.
+
+    Attributes:
+        failure: what the last batch failed with; Spark keeps only its text.
+    """
+
+    failure: DsError | None
+
+    def settle(self, account: Account) -> None:
+        """Before the first batch: hold the sink against the checkpoint.
+
+        Raises:
+            DsError: what the sink refuses.
+        """
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        """Write one batch, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """One sink of a query.
+
+    Attributes:
+        part: that fills it.
+        write: spec of its entity.
+        identity: who writes it.
+        writer: takes its batches.
+        frame: what it gets.
+    """
+
+    part: Part
+    write: WriteSpec
+    identity: SinkIdentity
+    writer: SinkWriter
+    frame: DataFrame
+
+    def rows(self) -> DataFrame:
+        """What it gets by ``foreachBatch``, counted on its way into a stream; loaders of tables count by themselves."""
+        return counted(self.frame, self.part.name) if isinstance(self.writer, StreamWriter) else self.frame
+
+
+class StreamWriter:
+    """Writes records by Spark's own writer of the format, which this calls with every batch unless Spark does itself.
+
+    Attributes:
+        options: of the sink, references resolved: secrets, never shown.
+    """
+
+    def __init__(self, write: WriteSpec, identity: SinkIdentity, options: Mapping[str, str], entities: str) -> None:
+        self.write = write
+        self.identity = identity
+        self.options = options
+        self.entities = entities
+        self.failure: DsError | None = None
+
+    def settle(self, account: Account) -> None:
+        """See :class:`SinkWriter`; what :meth:`Account.settle` raises."""
+        self.options = account.settle(self.write, self.identity, self.options)
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        """One batch; the format is told its number."""
+        options = {**self.options, "epoch": str(epoch)} if self.write.transactional else dict(self.options)
+        session = batch.sparkSession
+        try:
+            with active(session):
+                register_provider(session, self.write.provider)
+                batch.write.format(self.write.format).options(**options).mode("append").save()
+        except SPARK_ERRORS as problem:
+            self.failure = classify(problem, self.entities)
+            raise
+
+
+class CaptureWriter:
+    """Hands a batch to a test."""
+
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+        self.failure: DsError | None = None
+
+    def settle(self, account: Account) -> None:
+        """A test has no ledger."""
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        """One batch."""
+        self.capture(batch, epoch)
+
+
 class BatchWriter:
-    """The function Spark calls with every batch.
+    """Collects every micro-batch once and hands it to its loader, which applies it exactly once.
 
     One action per batch: a second one would run the stateful plan twice. An empty batch is computed too, since state
     has to be committed.
 
     Attributes:
-        failure: what the last batch failed with; Spark keeps only its text.
         last: what the last batch did.
         written: rows loaded by all batches.
     """
@@ -49,11 +152,7 @@ class BatchWriter:
         self.written = 0
 
     def settle(self, account: Account) -> None:
-        """Before the first batch: hold the table against the checkpoint.
-
-        Raises:
-            DsError: what the loader refuses.
-        """
+        """See :class:`SinkWriter`; what the loader raises."""
         self._tip_of = partial(batch_tip, account.session, account.checkpoint, account.sources)
         self.loader.prepare(account.tip)
 
@@ -120,3 +219,36 @@ def _last_of_each_key(batch: DataFrame, target: TableTarget) -> DataFrame:
     newest = sf.max_by(sf.struct(*[field(name) for name in kept]), sf.struct(names.PARTITION, names.ORDER))
     grouped = batch.groupBy(*[field(name) for name in target.primary_key]).agg(newest.alias(_ROW))
     return grouped.select(*[sf.col(_ROW).getField(name).alias(name) for name in kept])
+
+
+def sink_writer(
+    part: Part,
+    write: WriteSpec,
+    identity: SinkIdentity,
+    resolve: Resolver,
+    loader: BatchLoader | None,
+    capture: Capture | None,
+    entities: str,
+) -> SinkWriter:
+    """What takes the batches of a sink.
+
+    Args:
+        part, write, identity: of the sink.
+        resolve: gives option values.
+        loader: of a table instead of its store's (tests).
+        capture: takes the records of a stream instead of its store (tests).
+        entities: what the query reads and writes, for messages.
+
+    Raises:
+        DsError: what the loader's factory and the resolver raise.
+    """
+    if write.kind == "batch":
+        if write.table is None:
+            raise error("INTERNAL", where=f"a table sink without table: {write.entity}")
+        return BatchWriter(loader or open_loader(write, identity, resolve), write.table, part.sink.event_time.format)
+    if capture is not None:
+        return CaptureWriter(capture)
+    options = dict(resolved(write.options, resolve))
+    if write.transactional:
+        options |= {"transactional.id": identity.job, "marker.group": identity.ledger}
+    return StreamWriter(write, identity, options, entities)

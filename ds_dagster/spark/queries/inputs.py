@@ -38,11 +38,13 @@ def source_reader(
     job_name: str,
     provider: SourceProvider | None,
     writes: Sequence[WriteSpec],
+    *,
+    named: bool,
 ) -> Callable[[Scan], SourceFrame]:
-    """Gives the records of a scan; names no source of an application, which several may read."""
+    """Gives the records of a scan; ``named``: the checkpoint knows it by its name. No source of an application, which
+    several may read, has one."""
     clocked = clocked_sources(query.plan)
     default_rows = TABLE_BATCH_ROWS if any(write.kind == "batch" for write in writes) else STREAM_BATCH_ROWS
-    named = query.bundle is None
 
     def read(scan: Scan) -> SourceFrame:
         if provider is not None:
@@ -66,7 +68,7 @@ def log_writers(
     capture: LogCapture | None,
 ) -> RowLogs | None:
     """The row logs of a query, None where it keeps none; arguments are those of
-    :func:`ds_dagster.spark.queries.query.prepare`."""
+    :func:`ds_dagster.spark.queries.prepared.prepare`."""
     sinks = {name: resolved(spec.options, resolve) for name, spec in logs.items()}
     return open_logs(session, job_name, query.name, sinks, identity, capture, query.late)
 

@@ -19,7 +19,7 @@ from ds_dagster.catalog.relation import Relation
 from ds_dagster.plan.checks.row_errors import PASSED, ignores_row_errors
 from ds_dagster.plan.expressions.field_names import column_of, shown
 from ds_dagster.plan.nodes.node import BoundExpression, Node
-from ds_dagster.plan.query import BoundQuery, read_below
+from ds_dagster.plan.query import Part, read_below
 from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.jvm import operators
 from ds_dagster.spark.queries.row_logs import RowLogs

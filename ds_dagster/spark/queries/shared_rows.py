@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from ds_dagster.plan.nodes.application import Bundle, readings
+from ds_dagster.plan.nodes.application import readings
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.spark.clocks.ticks import carry_time
 from ds_dagster.spark.flow import Flow
@@ -35,17 +35,17 @@ class SharedRows:
     """Rows of one application's plan.
 
     Attributes:
-        bundle: all its sinks.
+        whole: root of all its sinks.
         partitions: of the exchange.
     """
 
-    bundle: Bundle
+    whole: Node
     partitions: int
     _names: frozenset[str] = field(init=False)
     _made: dict[str, Flow] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._names = frozenset(name for name, count in readings(self.bundle).items() if count > 1)
+        self._names = frozenset(name for name, count in readings(self.whole).items() if count > 1)
 
     def has(self, node: Node) -> bool:
         """Whether several read it."""

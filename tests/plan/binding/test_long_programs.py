@@ -51,9 +51,10 @@ def test_a_long_program_compiles_and_comes_back(kind: str, compile_sql: Compile)
     project = compile_sql(program(kind, COUNTS.get(kind, 1_000)))
     assert not project.errors, [d.text()[:500] for d in project.errors]
     (query,) = project.queries.values()
-    assert explain_plan(query)
-    assert plan_json(query)
-    assert explain_statement(query)
+    (part,) = query.parts
+    assert explain_plan(part)
+    assert plan_json(part)
+    assert explain_statement(part)
     again = compile_slice(slice_of(project, query), project.settings)
     assert [one.fingerprint for one in again.queries.values()] == [query.fingerprint]
 

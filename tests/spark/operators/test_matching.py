@@ -26,8 +26,9 @@ def with_ttl(node: Node, millis: int) -> Node:
 
 def forgetting(bench, millis):
     query = bench.project.queries["m"]
-    root = with_ttl(query.root, millis)
-    bench.project = replace(bench.project, queries=MappingProxyType({"m": replace(query, root=root)}))
+    (part,) = query.parts
+    forgets = replace(query, parts=(replace(part, root=with_ttl(part.root, millis)),))
+    bench.project = replace(bench.project, queries=MappingProxyType({"m": forgets}))
 
 
 def pairs(bench):

@@ -24,7 +24,7 @@ from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.settings import EngineSettings, Settings
 from ds_dagster.spark.queries import query as face
-from ds_dagster.spark.queries.query import PreparedQuery
+from ds_dagster.spark.queries.prepared import PreparedQuery, prepare
 from ds_dagster.stores.registry import KINDS
 
 DEADLINE = 90.0
@@ -223,15 +223,15 @@ class Bench:
         query = self.project.queries[name]
         store = self.project.catalog.store(query.sink.store)
         write = KINDS[store.kind].write_spec(store, query.sink, query.refresh)
-        prepared = face.prepare(
+        prepared = prepare(
             self.spark,
             query,
             reads={scan.source_name: self.read_spec(name, scan) for scan in query.scans},
-            write=write,
+            writes={query.name: write},
             identity=SinkIdentity(f"{self.job}.{name}", version),
             resolve=self.resolve,
             job_name=f"{name}_{uuid.uuid4().hex[:8]}",
-            loader=self.kept if store.kind == "MEMORY" else None,
+            loaders={query.name: self.kept} if store.kind == "MEMORY" else {},
         )
         started = face.start(prepared, str(self.folder / "checkpoints" / name / f"v{version}"), trigger)
         self.running.append((prepared, started))

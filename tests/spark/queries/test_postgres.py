@@ -22,6 +22,7 @@ from ds_dagster.local.ports import remembered_ports
 from ds_dagster.local.server import Home, running
 from ds_dagster.local.servers import down, up
 from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.prepared import prepare
 from ds_dagster.stores.postgres.connection import PostgresAddress
 from ds_dagster.stores.postgres.kind import Postgres
 
@@ -104,11 +105,13 @@ class Database:
         query = self.bench.project.queries[name]
         reads, _ = self.bench.specs(query, {})
         environment = {"PG_PASSWORD": self.server.password}
-        prepared = face.prepare(
+        prepared = prepare(
             self.bench.spark,
             query,
             reads=reads,
-            write=Postgres().write_spec(self.bench.project.catalog.store("pg"), query.sink, query.refresh),
+            writes={
+                query.name: Postgres().write_spec(self.bench.project.catalog.store("pg"), query.sink, query.refresh)
+            },
             identity=SinkIdentity(f"test/{name}", version),
             resolve=lambda value: resolve(value, environment, "store pg"),
             job_name=f"{name}_{uuid.uuid4().hex[:8]}",

@@ -10,12 +10,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ds_dagster.catalog.io_spec import WriteSpec
-from ds_dagster.spark.queries.application import ApplicationWriter, CaptureWriter, SinkPlan, StreamWriter, combined
+from ds_dagster.catalog.io_spec import SinkIdentity, WriteSpec
+from ds_dagster.spark.queries.application import ApplicationWriter, combined
+from ds_dagster.spark.queries.batch_writers import CaptureWriter, SinkPlan, StreamWriter
+from ds_dagster.spark.queries.prepared import EVOLUTION
 from ds_dagster.spark.queries.progress import counted, read_progress
-from ds_dagster.spark.queries.query import EVOLUTION
 
 pytestmark = pytest.mark.spark
+
+
+def stream_writer(delivery: Any) -> StreamWriter:
+    write = WriteSpec("stream", "k.t", delivery, format="noop")
+    return StreamWriter(write, SinkIdentity("j", 1), {}, "k.t")
 
 
 def numbers(spark: SparkSession, folder: Path) -> DataFrame:
@@ -38,7 +44,7 @@ def written(frame: DataFrame, batches: Any, folder: Path, mode: str = "append") 
 
 def test_rows_of_all_streams_of_an_application(spark: SparkSession, tmp_path: Path) -> None:
     stream, got = numbers(spark, tmp_path / "in"), []
-    into: Any = StreamWriter(WriteSpec("stream", "k.t", "exactly_once", format="noop"), {})
+    into: Any = stream_writer("exactly_once")
     frames = {"all": stream, "some": stream.where("id % 4 = 0"), "none": stream.where("id < 0")}
     plans: list[Any] = [
         SinkPlan(SimpleNamespace(name=name), into.write, None, into, frame)  # type: ignore[arg-type]
@@ -54,7 +60,7 @@ def test_rows_of_all_streams_of_an_application(spark: SparkSession, tmp_path: Pa
 def test_rows_of_groups_that_are_refined(spark: SparkSession, tmp_path: Path) -> None:
     """What a sink is given by each batch: 7 groups, and those of them that changed."""
     groups = numbers(spark, tmp_path / "in").groupBy((sf.col("id") % 7).alias("k")).count()
-    batches = StreamWriter(WriteSpec("stream", "k.t", "at_least_once", format="noop"), {})
+    batches = stream_writer("at_least_once")
     assert written(counted(groups, "q"), batches, tmp_path / "checkpoint", "update") == [7, 7]
 
 

@@ -15,6 +15,7 @@ import pytest
 from ds_dagster.catalog.io_spec import LoadResult, SinkIdentity
 from ds_dagster.catalog.properties.values import PropertyValue, resolve
 from ds_dagster.spark.queries import query as face
+from ds_dagster.spark.queries.prepared import prepare
 from ds_dagster.stores.snowflake.connection import SnowflakeAddress
 from ds_dagster.stores.snowflake.kind import Snowflake
 from tests import snowflake_server
@@ -65,18 +66,21 @@ class Warehouse:
         warehouse and before Spark knows."""
         query = self.bench.project.queries["loaded"]
         reads, _ = self.bench.specs(query, {})
-        prepared = face.prepare(
+        prepared = prepare(
             self.bench.spark,
             query,
             reads=reads,
-            write=Snowflake().write_spec(self.bench.project.catalog.store("sf"), query.sink, query.refresh),
+            writes={
+                query.name: Snowflake().write_spec(self.bench.project.catalog.store("sf"), query.sink, query.refresh)
+            },
             identity=SinkIdentity("test/loaded", version),
             resolve=lambda value: resolve(value, {}, "store sf"),
             job_name=f"loaded_{uuid.uuid4().hex[:8]}",
             clock="manual",
             provider=self.bench.provide(self.bench.spark),
         )
-        loader: Any = prepared.loader
+        loader: Any
+        (loader,) = prepared.loaders
         if crash:
             loader.load = _crashing(loader.load)
         running = face.start(prepared, str(self.bench.folder / f"checkpoint-{version}"), "available_now")

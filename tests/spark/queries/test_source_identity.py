@@ -57,13 +57,11 @@ def test_a_query_that_is_not_started_is_closed(spark: SparkSession, tmp_path: Pa
     closed: list[str] = []
     prepared = SimpleNamespace(
         session=spark,
-        unnamed=False,
         reads={"clicks": spec("b")},
         clock=False,
         logs=None,
-        application=None,
-        write=SimpleNamespace(transactional=False),
-        loader=SimpleNamespace(close=lambda: closed.append("loader")),
+        sinks=(),
+        loaders=(SimpleNamespace(close=lambda: closed.append("loader")),),
     )
     check_identities(spark, str(tmp_path), {"clicks": spec("a")})
     with pytest.raises(DsError):

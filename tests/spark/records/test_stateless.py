@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from ds_dagster.errors import UserError
@@ -199,8 +197,8 @@ def test_primitive_values_are_big_endian(bench, type_, raw, value):
     assert bench.run("j") == [{"v": value}]
     prepared = bench.prepare("p")
     written: list[bytes] = []
-    keep = replace(prepared, capture=lambda batch, _: written.extend(bytes(row["value"]) for row in batch.collect()))
-    query = face.start(keep, str(bench.folder / "p"))
+    prepared.sinks[0].writer.capture = lambda batch, _: written.extend(bytes(row["value"]) for row in batch.collect())
+    query = face.start(prepared, str(bench.folder / "p"))
     bench.running.append((prepared, query))
     query.processAllAvailable()
     assert written == [raw]
