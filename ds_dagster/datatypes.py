@@ -7,7 +7,7 @@ TIMESTAMP precision 0–9, STRUCT, MAP, ARRAY nested at will).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard, overload
 
 ScalarName = Literal[
     "BOOLEAN", "VARCHAR", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIME",
@@ -105,7 +105,7 @@ def decimal(precision: int = 10, scale: int = 0) -> Scalar:
     return Scalar("DECIMAL", precision=precision, scale=scale)
 
 
-def is_numeric(type_: DataType) -> bool:
+def is_numeric(type_: DataType) -> TypeGuard[Scalar]:
     """Integers, floats and decimals."""
     return isinstance(type_, Scalar) and (type_.name in INTEGERS or type_.name in FLOATS or type_.name == "DECIMAL")
 
@@ -161,6 +161,10 @@ def is_orderable(type_: DataType) -> bool:
     return is_primitive(type_)
 
 
+@overload
+def common_type(left: Scalar, right: Scalar) -> Scalar | None: ...
+@overload
+def common_type(left: DataType, right: DataType) -> DataType | None: ...
 def common_type(left: DataType, right: DataType) -> DataType | None:
     """The type both widen to (CASE branches, COALESCE, UNION, comparison), or None when there is none."""
     if left == right:

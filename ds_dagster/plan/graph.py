@@ -36,10 +36,10 @@ class QueryNode:
         return self.named.target
 
     @property
-    def is_virtual(self) -> bool:
-        """Whether it fills nothing: a virtual relation of an application."""
+    def virtual(self) -> CreateAsSelect | None:
+        """The statement of a virtual relation of an application, which fills nothing; None for other queries."""
         statement = self.named.statement
-        return isinstance(statement, CreateAsSelect) and statement.virtual
+        return statement if isinstance(statement, CreateAsSelect) and statement.virtual else None
 
     @property
     def span(self) -> Span:

@@ -360,7 +360,7 @@ def _broken(
     for broken in unparsed:
         found.setdefault(broken.name, replace(broken, diagnostics=_in_order(broken.diagnostics, texts)))
     for refused in assembled.refused:
-        if refused.node.is_virtual:
+        if refused.node.virtual is not None:
             continue
         found.setdefault(refused.node.target, _of_refused(refused, assembled, texts))
     return tuple(found.values())

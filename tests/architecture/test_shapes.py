@@ -364,3 +364,19 @@ def test_a_folder_holds_few_files() -> None:
         defining.path.rpartition("/")[0] for defining in modules() if not defining.path.endswith("__init__.py")
     )
     assert not {folder: count for folder, count in counts.items() if count > MOST_FILES}
+
+
+ASSERTED_KINDS = ("plan/functions/", "spark/functions/", "plan/binding/derived_aggregates.py")
+"""Where signatures of functions say what arguments are. Elsewhere a type is known from where a value comes from."""
+
+
+def test_no_place_of_plans_asserts_a_kind() -> None:
+    """A node that nobody thought of would fail there without its name, and not at all under ``python -O``."""
+    asserted = {
+        f"{found.path}:{node.lineno}"
+        for found in modules()
+        if found.area in ("plan", "spark") and not found.path.startswith(ASSERTED_KINDS)
+        for node in ast.walk(found.tree)
+        if isinstance(node, ast.Assert) and "isinstance(" in ast.unparse(node.test)
+    }
+    assert not asserted, sorted(asserted)

@@ -14,7 +14,7 @@ from ds_dagster.plan.identity.fingerprint import combined, earlier_signatures, s
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.application import Virtual
 from ds_dagster.plan.nodes.delta import DeltaAggregate, Fold
-from ds_dagster.plan.nodes.node import Node
+from ds_dagster.plan.nodes.node import N, Node
 from ds_dagster.plan.nodes.rows import Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.weights import weighted
@@ -113,17 +113,12 @@ def _same(first: Scan, second: Scan, name: str) -> bool:
 
 
 def _sink(root: Sink, scans: Mapping[str, Scan]) -> Sink:
-    made = _replaced(root, lambda node: scans[node.source_name] if isinstance(node, Scan) else None)
-    assert isinstance(made, Sink)
-    return made
+    return _replaced_below(root, lambda node: scans[node.source_name] if isinstance(node, Scan) else None)
 
 
-def _replaced(node: Node, other: Callable[[Node], Node | None]) -> Node:
-    """The plan with other nodes in place of some."""
-    found = other(node)
-    if found is not None:
-        return found
-    return node.with_inputs(lambda below: _replaced(below, other))
+def _replaced_below(node: N, other: Callable[[Node], Node | None]) -> N:
+    """The node over plans with other nodes in place of some."""
+    return node.with_inputs(lambda below: other(below) or _replaced_below(below, other))
 
 
 # one output mode
@@ -152,9 +147,7 @@ def _is_refined(node: Node) -> bool:
 
 
 def _with_weights(root: Sink) -> Sink:
-    made = _replaced(root, _counting_weights)
-    assert isinstance(made, Sink)
-    return made
+    return _replaced_below(root, _counting_weights)
 
 
 def _counting_weights(node: Node) -> Node | None:
@@ -224,6 +217,4 @@ def _folding(root: Sink, names: frozenset[str]) -> Sink:
             return None
         return Fold(weighted(node), node.key)
 
-    made = _replaced(root, folded)
-    assert isinstance(made, Sink)
-    return made
+    return _replaced_below(root, folded)

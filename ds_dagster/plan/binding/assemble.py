@@ -148,8 +148,8 @@ class _Assembly:
     def _target_of(self, node: QueryNode) -> tuple[QualifiedName, ...]:
         return (node.target,) if isinstance(node.named.statement, InsertInto) else ()
 
-    def _bind_virtual(self, node: QueryNode) -> None:
-        made, diagnostics = bind_virtual(node.named, self.world)
+    def _bind_virtual(self, node: QueryNode, statement: CreateAsSelect) -> None:
+        made, diagnostics = bind_virtual(node.target, statement, self.world)
         if made is None:
             self._refuse(node, diagnostics)
             return
@@ -157,8 +157,8 @@ class _Assembly:
         self.virtuals[node.target] = made
 
     def _bind(self, node: QueryNode) -> None:
-        if node.is_virtual:
-            self._bind_virtual(node)
+        if node.virtual is not None:
+            self._bind_virtual(node, node.virtual)
             return
         outcome = bind_query(node.named, self.world)
         if outcome.query is None:

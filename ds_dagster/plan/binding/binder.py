@@ -74,11 +74,11 @@ def bind_query(named: NamedQuery, world: World) -> Outcome:
     return Outcome(None if failed else query, found)
 
 
-def bind_virtual(named: NamedQuery, world: World) -> tuple[VirtualRelation | None, tuple[Diagnostic, ...]]:
+def bind_virtual(
+    target: QualifiedName, statement: CreateAsSelect, world: World
+) -> tuple[VirtualRelation | None, tuple[Diagnostic, ...]]:
     """Bind CREATE VIRTUAL … AS: the relation, or None with errors. Never raises for mistakes of the user."""
-    statement, findings = named.statement, Findings()
-    assert isinstance(statement, CreateAsSelect)
-    body, origin = statement.body, statement.origin
+    findings, body, origin = Findings(), statement.body, statement.origin
     choices, diagnostics = resolve_query_properties(body.query_properties, world.kinds)
     findings.extend(diagnostics)
     if body.partition_by:
@@ -86,7 +86,7 @@ def bind_virtual(named: NamedQuery, world: World) -> tuple[VirtualRelation | Non
     binder = SelectBinder(world, origin.context, body.span, choices, findings, origin.application)
     try:
         made, relation = binder.sub_select(cast("QueryTree", body.tree), "virtual")
-        found = virtual_relation(named.target, statement, made, relation, findings)
+        found = virtual_relation(target, statement, made, relation, findings)
     except DsError as problem:
         findings.add(problem)
     except RefusedSelectError:

@@ -96,7 +96,6 @@ class SelectBinder:
             if isinstance(tree, exp.SetOperation):
                 selected = sets.operation(tree)
             else:
-                assert isinstance(tree, exp.Select)
                 selected = sets.distinct(self._select(tree, inner=True), own_span(tree.args["distinct"], self.span))
         except DsError as problem:
             self.findings.add(problem)
@@ -178,12 +177,10 @@ class SelectBinder:
                     node = bind_unnest(scope, node, join, self.naming)
                     continue
                 joined = bind_joined(sources, join.this)
-                is_table = isinstance(joined.node, StaticScan)
-                node = (
-                    bind_static_join(scope, node, joined, join)
-                    if is_table
-                    else bind_join(scope, node, joined, join, self.choices)
-                )
+                if isinstance(joined.node, StaticScan):
+                    node = bind_static_join(scope, node, joined, joined.node, join)
+                else:
+                    node = bind_join(scope, node, joined, join, self.choices)
                 check_temporal_settings(join.this, is_right_side=is_temporal(node))
         except DsError as problem:
             self.findings.add(problem)

@@ -255,8 +255,8 @@ class SourceBinder:
         if properties:
             raise error("CLAUSE_UNSUPPORTED", span=properties[0].span, clause="WITH behind a sub-select")
         internal = self.naming.alias(alias)
-        assert isinstance(node.this, QueryTree)
-        project, relation = self.sub_select(node.this, internal)
+        tree: QueryTree = node.this
+        project, relation = self.sub_select(tree, internal)
         columns = _visible(project)
         return Planned(project, Source(alias, alias, columns), relation)
 

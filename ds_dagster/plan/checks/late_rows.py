@@ -51,9 +51,7 @@ def keeps_late(root: Sink, choices: QueryChoices, context: Context, world: World
     name = WrittenName(tuple(str(written.value).lower().split(".")), span)
     relation = world.catalog.relation(qualify(name, context, world.settings), span)
     late = _checked(relation, windows[0], span, world)
-    made = _with_late(root, late)
-    assert isinstance(made, Sink)
-    return made
+    return root.with_inputs(lambda below: _with_late(below, late))
 
 
 def _drops_rows(root: Sink, window: Window) -> bool:

@@ -66,11 +66,8 @@ def arithmetic_type(operator: str, left: DataType, right: DataType) -> Scalar | 
     """Type of ``left operator right`` for numbers, None when one is not a number. Whole by whole stays whole."""
     if not (is_numeric(left) and is_numeric(right)):
         return None
-    assert isinstance(left, Scalar) and isinstance(right, Scalar)
     if left.name in FLOATS or right.name in FLOATS or (left.name in INTEGERS and right.name in INTEGERS):
-        found = common_type(left, right)
-        assert isinstance(found, Scalar)
-        return found
+        return common_type(left, right)
     return DECIMAL_RULES[operator](*_parts(left), *_parts(right))
 
 

@@ -119,9 +119,8 @@ class ExpressionBinder:
 
     # leaves
 
-    def visit_column(self, node: exp.Expression) -> Typed:
+    def visit_column(self, node: exp.Column) -> Typed:
         """A column, by its internal name; its place is kept."""
-        assert isinstance(node, exp.Column)
         found = self.scope.resolve(node)
         tree = column(found.field)
         position = node.this.meta
@@ -434,7 +433,7 @@ class ExpressionBinder:
         return bind_aggregate(self, node)
 
 
-Visitor = Callable[[ExpressionBinder, exp.Expression], Typed]
+Visitor = Callable[[ExpressionBinder, Any], Typed]
 VISITORS: dict[type[exp.Expression], Visitor] = {
     exp.Column: ExpressionBinder.visit_column,
     exp.Literal: ExpressionBinder.visit_literal,

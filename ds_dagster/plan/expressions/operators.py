@@ -101,12 +101,9 @@ def _operands(left: Typed, right: Typed, result: Scalar) -> tuple[exp.Expression
 
 
 def _as_decimal(value: Typed) -> exp.Expression:
-    assert isinstance(value.type, Scalar)
-    if value.type.name == "DECIMAL":
-        return value.tree
-    target = common_type(value.type, decimal(1, 0))
-    assert target is not None
-    return widened(value, target)
+    type_ = value.type
+    target = common_type(type_, decimal(1, 0)) if isinstance(type_, Scalar) and type_.name != "DECIMAL" else None
+    return value.tree if target is None else widened(value, target)
 
 
 def _moved_in_time(binder: ExpressionBinder, node: exp.Expression, first: Typed | None) -> Typed:

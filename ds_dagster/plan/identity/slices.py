@@ -25,6 +25,7 @@ from ds_dagster.catalog.schemas.registry import RegistryDefinition
 from ds_dagster.catalog.secret import SecretDefinition, named_secrets
 from ds_dagster.catalog.store import StoreDefinition
 from ds_dagster.diagnostics import Span
+from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.expressions.user_calls import called
 from ds_dagster.plan.query import BoundQuery
@@ -155,7 +156,8 @@ def _declaration(
 ) -> CreateStore | CreateSchemaRegistry:
     """CREATE STORE or CREATE SCHEMA_REGISTRY as written and updated, without what is a literal secret or names one."""
     written = parse_statement(store.origin.text, store.span.file)
-    assert isinstance(written, CreateStore | CreateSchemaRegistry)
+    if not isinstance(written, CreateStore | CreateSchemaRegistry):
+        raise error("INTERNAL", where=f"the declaration of {store.name}")
     parsed = [parse_statement(origin.text, origin.span.file) for origin in store.updates]
     updates = [one for one in parsed if isinstance(one, UpdateConnection)]
     kept = tuple(
@@ -170,7 +172,8 @@ def _declaration(
 def secret_ddl(secret: SecretDefinition, index: PropertyIndex) -> str:
     """CREATE SECRET as written, without a literal."""
     written = parse_statement(secret.origin.text, secret.span.file)
-    assert isinstance(written, CreateSecret)
+    if not isinstance(written, CreateSecret):
+        raise error("INTERNAL", where=f"the declaration of secret {secret.name}")
     kept = tuple(item for item in written.properties if not _is_secret(item, index))
     return print_statement(replace(written, properties=kept, if_not_exists=False))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from sqlglot import exp
 
@@ -119,7 +120,6 @@ class SemiJoinBinder:
             self._check_count(test, len(selected.items))
             found = selected.items[0].expression
             return Keys(selected.node, (self._pair(test, value, found),), found)
-        assert isinstance(tree, exp.Select)
         scope = Scope(self.scope.span, functions=self.scope.functions)
         node = self.inner.sources(tree, scope)
         pairs, rest = self._split(tree, scope)
@@ -222,7 +222,7 @@ def _tested(tree: exp.Expression) -> exp.Expression:
     return next(found for found in tree.walk() if isinstance(found, exp.Exists | exp.In))
 
 
-def _is_simple(tree: exp.Expression) -> bool:
+def _is_simple(tree: exp.Expression) -> TypeGuard[exp.Select]:
     """A SELECT that only filters and computes, so that its rows need not be made for their keys."""
     if not isinstance(tree, exp.Select) or any(tree.args.get(clause) for clause in _PLAIN):
         return False

@@ -70,15 +70,13 @@ def _cache_millis(sources: SourceBinder, properties: Sequence[Property], relatio
     return int(found.value) if found is not None else kind.capabilities.lookup_millis
 
 
-def bind_static_join(scope: Scope, left: Node, right: Planned, join: exp.Expression) -> Node:
+def bind_static_join(scope: Scope, left: Node, right: Planned, scan: StaticScan, join: exp.Expression) -> Node:
     """Join what is bound so far with a table; adds the table to the scope. Any number of equalities; what else an INNER
-    JOIN asks is a filter above it.
+    JOIN asks is a filter above it. ``scan``: the rows of ``right``.
 
     Raises:
         UserError: JOIN_KINDS, LOOKUP_JOIN, LOOKUP_RESIDUAL, JOIN_CONDITION, JOIN_KEY_….
     """
-    scan = right.node
-    assert isinstance(scan, StaticScan)
     kind = _kind(scope, left, right, join)
     left_fields = frozenset(field.name for field in left.output)
     scope.add(right.source, join.this)

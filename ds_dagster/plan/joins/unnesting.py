@@ -28,8 +28,7 @@ def bind_unnest(scope: Scope, node: Node, join: StreamJoin, naming: Naming) -> N
         UserError: UNNEST_TYPE, UNNEST_COLUMNS, UNNEST_CONDITION, DUPLICATE_ALIAS, and what expressions raise.
         NotYetError: STATEFUL_CHAIN.
     """
-    ref = join.this
-    assert isinstance(ref, UnnestRef)
+    ref: UnnestRef = join.this
     binder = ExpressionBinder(scope, "UNNEST")
     condition = join.args.get("on")
     if condition is not None and not (isinstance(condition, exp.Boolean) and condition.this):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ds_dagster.datatypes import MapType
+from ds_dagster.datatypes import ArrayType, MapType
 from ds_dagster.errors import error
 from ds_dagster.plan.expressions.field_names import shown
 from ds_dagster.plan.nodes.describing import text
@@ -38,6 +38,8 @@ class Unnest(Node):
         require(self.input, self.value.columns(), "unnest")
         if self.input.changelog == "upsert":
             raise error("INTERNAL", where="elements of rows that are replaced by key")
+        if not isinstance(self.value.type, ArrayType | MapType):
+            raise error("INTERNAL", where=f"elements of {self.value.type}")
 
     @property
     def own(self) -> tuple[Field, ...]:

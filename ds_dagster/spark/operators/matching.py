@@ -129,9 +129,7 @@ class _MatchCall:
         """The conditions over a row and the values of the match, as a projection that never runs."""
         if not self.conditions:
             return None
-        row = rows.schema["row"].dataType
-        assert isinstance(row, spark_types.StructType)
-        fields = [spark_types.StructField(one.name, one.dataType) for one in row.fields]
+        fields = [spark_types.StructField(one.name, one.dataType) for one in rows.select("row.*").schema.fields]
         fields += [spark_types.StructField(value.name, to_spark(value.type)) for value in self.node.values]
         nothing = self.spark.createDataFrame([], spark_types.StructType(fields))
         made = [compile_condition(nothing, one).alias(f"c{index}") for index, one in enumerate(self.conditions)]

@@ -37,11 +37,10 @@ def _parts(node: Unnest) -> dict[str, Column]:
     if isinstance(type_, MapType):
         key, value = node.elements
         return {key.name: sf.col(_KEY), value.name: sf.col(_VALUE)}
-    assert isinstance(type_, ArrayType)
-    if not isinstance(type_.element, StructType):
-        return {node.elements[0].name: sf.col(_VALUE)}
-    fields = zip(node.elements, type_.element.fields, strict=True)
-    return {own.name: sf.col(_VALUE).getField(part.name) for own, part in fields}
+    if isinstance(type_, ArrayType) and isinstance(type_.element, StructType):
+        fields = zip(node.elements, type_.element.fields, strict=True)
+        return {own.name: sf.col(_VALUE).getField(part.name) for own, part in fields}
+    return {node.elements[0].name: sf.col(_VALUE)}
 
 
 def _position() -> Column:

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ds_dagster.datatypes import ArrayType, DataType, Scalar, StructType
+from ds_dagster.datatypes import ArrayType, DataType, MapType, Scalar, StructType
+from ds_dagster.errors import error
 from ds_dagster.spark.postgres_cdc.tuples import Mask, gather
 
 BYTEA, BPCHAR = 17, 1042
@@ -54,7 +55,8 @@ def arrow_type(type_: DataType) -> pa.DataType:
         return pa.list_(arrow_type(type_.element))
     if isinstance(type_, StructType):
         return pa.struct([pa.field(f.name, arrow_type(f.type)) for f in type_.fields])
-    assert isinstance(type_, Scalar)
+    if isinstance(type_, MapType):
+        raise error("INTERNAL", where=f"a column of Postgres as {type_}")
     if type_.name == "DECIMAL":
         return pa.decimal128(type_.precision or 10, type_.scale or 0)
     return ARROW[type_.name]
@@ -70,7 +72,8 @@ def typed(texts: pa.Array, oid: int, type_: DataType) -> TypedColumn:
     """
     if isinstance(type_, ArrayType):
         return _arrays(texts, type_)
-    assert isinstance(type_, Scalar)
+    if isinstance(type_, MapType | StructType):
+        raise error("INTERNAL", where=f"a column of Postgres as {type_}")
     if texts.null_count == len(texts):
         return TypedColumn(pa.nulls(len(texts), arrow_type(type_)))
     if type_.name in ("VARCHAR", "VARBINARY"):

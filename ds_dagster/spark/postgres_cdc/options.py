@@ -11,7 +11,6 @@ from types import MappingProxyType
 from pyspark.sql.types import StructType as SparkStruct
 
 from ds_dagster.catalog.reading.slots import default_slot
-from ds_dagster.datatypes import StructType
 from ds_dagster.errors import error
 from ds_dagster.names import did_you_mean
 from ds_dagster.spark.postgres_cdc.rows import ReadColumn, Shape
@@ -114,9 +113,8 @@ def _slot(given: Mapping[str, str]) -> str:
 
 def _columns(text: str) -> tuple[ReadColumn, ...]:
     """Spark's JSON of a struct (its DDL can be read where a JVM is only)."""
-    found = from_spark(SparkStruct.fromJson(json.loads(text)))
-    assert isinstance(found, StructType)
-    return tuple(ReadColumn(field.name, field.type) for field in found.fields)
+    fields = SparkStruct.fromJson(json.loads(text)).fields
+    return tuple(ReadColumn(field.name, from_spark(field.dataType)) for field in fields)
 
 
 def _position(text: str) -> str:

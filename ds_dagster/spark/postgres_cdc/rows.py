@@ -216,7 +216,8 @@ def _row(table: SourceTable, rows: Tuples, type_: DataType, reasons: Reasons) ->
 
 
 def _source(changes: Changes, type_: DataType, shape: Shape, _reasons: Reasons) -> pa.Array:
-    assert isinstance(type_, StructType)
+    if not isinstance(type_, StructType):
+        raise error("INTERNAL", where=f"the source of a change as {type_}")
     made = [SOURCE_FIELDS[field.name.lower()](changes, shape).cast(arrow_type(field.type)) for field in type_.fields]
     return pa.StructArray.from_arrays(made, names=[field.name for field in type_.fields])
 

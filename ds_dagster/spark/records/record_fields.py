@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
-from pyspark.sql import types as spark_types
 
 from ds_dagster.catalog.relation import Relation
-from ds_dagster.datatypes import DataType, Scalar
+from ds_dagster.datatypes import DataType, Scalar, StructType
 from ds_dagster.plan.expressions.record_fields import ORDER_FIELD
 from ds_dagster.plan.nodes.node import Field
 from ds_dagster.plan.nodes.scan import METADATA_FIELD, Scan
@@ -26,10 +25,8 @@ def record_field(source: SourceFrame, scan: Scan, beside: Field, time: Column) -
         return place(time, source)
     if not beside.name.endswith(METADATA_FIELD):
         return _key_as_text(source, scan.relation)
-    type_ = to_spark(beside.type)
-    if source.envelope.metadata:
-        return sf.expr(source.envelope.metadata).cast(type_)
-    assert isinstance(type_, spark_types.StructType)
+    if source.envelope.metadata or not isinstance(beside.type, StructType):
+        return sf.expr(source.envelope.metadata).cast(to_spark(beside.type))
     entity = scan.relation.entity
     known = {
         "topic": sf.lit(entity),
@@ -40,7 +37,9 @@ def record_field(source: SourceFrame, scan: Scan, beside: Field, time: Column) -
         "sequence_number": sf.ltrim(sf.expr(source.envelope.order), sf.lit("0")),
         "partition_key": sf.expr(source.envelope.key).cast("string"),
     }
-    return sf.struct(*[known.get(f.name, sf.lit(None)).try_cast(f.dataType).alias(f.name) for f in type_.fields])
+    return sf.struct(
+        *[known.get(f.name, sf.lit(None)).try_cast(to_spark(f.type)).alias(f.name) for f in beside.type.fields]
+    )
 
 
 def place(time: Column, source: SourceFrame) -> Column:
