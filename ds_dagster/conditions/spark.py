@@ -234,7 +234,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "PATTERN_INVALID",
         "user",
         "a pattern is not understood: {reason}",
-        "see Java's DateTimeFormatter for times and java.util.regex for texts",
+        "see Java's DateTimeFormatter for times, java.util.regex for texts, java.util.Formatter for PRINTF",
     ),
     Condition(
         "INPUT_LOST",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-ConstantKind = Literal["regex", "time_pattern", "json_path", "zone", "charset", "unit"]
+ConstantKind = Literal["regex", "time_pattern", "json_path", "zone", "charset", "unit", "format"]
 CHARSETS = ("US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16BE", "UTF-16LE", "UTF-16", "UTF-32")
 """Character sets of texts, in any case."""
 DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
@@ -22,7 +22,7 @@ class Constant:
 
     Attributes:
         kind: a regular expression of Java, a pattern of times, a JSON path, a time zone, a character set of
-            :data:`CHARSETS`, a unit of time.
+            :data:`CHARSETS`, a unit of time, a format of Java for the arguments behind it.
         at: which argument, from 0.
         group: of a regular expression, where the function gives a group: the one without the next argument.
         replacement: of a regular expression: the argument that names its groups as ``$1``.

@@ -207,6 +207,7 @@ FAMILIES: Mapping[str, Callable[[DataType], bool]] = MappingProxyType(
         "integer": is_integer,
         "number": is_numeric,
         "boolean": lambda type_: type_ == Scalar("BOOLEAN"),
+        "printable": lambda type_: is_text(type_) or is_numeric(type_) or type_ == Scalar("BOOLEAN"),
         "bytes": lambda type_: isinstance(type_, Scalar) and type_.name == "VARBINARY",
         "timestamp": is_temporal,
         "temporal": lambda type_: is_temporal(type_) or type_ == Scalar("DATE"),

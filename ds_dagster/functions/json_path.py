@@ -10,9 +10,6 @@ _STEP = re.compile(
     r"""\.(?P<name>[^.\[\]\s'"*()?@$]+)|"""
     r"""\[\s*(?:'(?P<quoted>[^']+)'|"(?P<double>[^"']+)"|(?P<at>\d{1,9})|(?P<all>\*))\s*\]"""
 )
-JAVA_PATH = r"""^\$(\.[^.\[\]\s'"*()?@$]+|\['[^']+'\]|\[[0-9]{1,9}\])*$"""
-"""The same without ``[*]`` as a regular expression of Java, for paths that are not constants."""
-LAX = r"^\s*(?i:lax)\s+"
 
 
 class PathError(Exception):

@@ -23,6 +23,9 @@ class Java(Protocol):
     def to_digits(self, call: SparkCall, mode: Literal["HALF_UP", "DOWN"]) -> Column:
         """The first argument rounded or cut to the digits (0) of the second, in its own type."""
 
+    def scalar(self, method: str, *columns: Column) -> Column:
+        """A method of a class of ``dsdagster.scalar`` over columns: ``JsonTexts.value``."""
+
 
 class SparkCall(Protocol):
     """One call."""
@@ -50,6 +53,11 @@ class OfCall:
     """A meaning that needs more of a call than its columns: literals, types, our jar."""
 
     build: Callable[[Functions, SparkCall], Any]
+
+
+def by_java(method: str) -> OfCall:
+    """A method of our jar over the arguments, see :meth:`Java.scalar`."""
+    return OfCall(lambda _, call: call.java.scalar(method, *call.columns))
 
 
 SparkMeaning = str | Callable[..., Any] | OfCall

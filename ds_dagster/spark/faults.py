@@ -65,6 +65,12 @@ class FaultRule:
         return all(re.search(pattern, found) for pattern, found in pairs if pattern)
 
 
+JAVA_FORMAT_FAULTS = (
+    r"Format(Conversion|Flags|Precision|Width|CodePoint|Argument|ArgumentIndex|FlagsConversionMismatch)Exception"
+)
+"""Exceptions of java.util.Formatter."""
+COLLECTION_FAULTS = r"^(USER_RAISED_EXCEPTION|NULL_MAP_KEY|DUPLICATED_MAP_KEY|INVALID_INDEX_OF_ZERO)"
+"""ELEMENT of several elements, keys of a MAP that are NULL or there twice, an index 0."""
 RULES: tuple[FaultRule, ...] = (
     FaultRule("ENGINE_DISK_FULL", text=r"No space left on device|Disk quota exceeded"),
     FaultRule("OUT_OF_MEMORY", kinds=r"OutOfMemoryError|SparkOutOfMemoryError"),
@@ -89,12 +95,15 @@ RULES: tuple[FaultRule, ...] = (
         "ARITHMETIC_FAILED", conditions=r"^(REMAINDER_BY_ZERO|INTERVAL_ARITHMETIC_OVERFLOW|NUMERIC_)", quotes_data=True
     ),
     FaultRule("ARITHMETIC_FAILED", conditions=r"^(DATETIME_OVERFLOW|INTERVAL_DIVIDED_BY_ZERO)", quotes_data=True),
+    FaultRule("ARITHMETIC_FAILED", conditions=COLLECTION_FAULTS, quotes_data=True),
+    FaultRule("ARITHMETIC_FAILED", text=r"key array and value array of MapData must have the same length"),
     FaultRule(
         "PATTERN_INVALID",
         conditions=r"^(INVALID_DATETIME_PATTERN|INCONSISTENT_BEHAVIOR_CROSS_VERSION)",
         quotes_data=True,
     ),
     FaultRule("PATTERN_INVALID", kinds=r"PatternSyntaxException", quotes_data=True),
+    FaultRule("PATTERN_INVALID", kinds=JAVA_FORMAT_FAULTS, quotes_data=True),
     FaultRule("PATTERN_INVALID", conditions=r"^INVALID_PARAMETER_VALUE\.(REGEX|PATTERN)", quotes_data=True),
     FaultRule("PATTERN_INVALID", conditions=r"^(INVALID_REGEXP_REPLACE|INVALID_FORMAT\.ESC_)", quotes_data=True),
     # checkpoints and state

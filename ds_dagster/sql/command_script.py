@@ -64,7 +64,7 @@ def _application(source: SourceText, start: int, last: Piece | None) -> Statemen
 def _one(parser: CommandParser, source: SourceText, piece: Piece) -> Command | Statement:
     if piece.mistake is not None:
         found = piece.mistake
-        params = {"what": found.what, "closing": found.closing}
+        params = {"what": found.what, "closing": found.advice}
         raise Mistake(source, found.offset, found.offset + 1, "SYNTAX_UNTERMINATED", params).exception()
     text = source.text[piece.start : piece.end]
     parser.begin(source, piece.tokens)

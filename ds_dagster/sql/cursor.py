@@ -232,8 +232,9 @@ class CursorParser(Parser):
     def _fix(self, params: Mapping[str, object]) -> str:
         """The keyword a word in front or here is nearly, else what the grammar says."""
         expected = str(params.get("expected", ""))
-        if self._curr.token_type is TokenType.STRING and expected.endswith("number"):
-            return "write it without quotes: SIZE 1 MINUTE"
+        slip = self._slip(expected)
+        if slip:
+            return slip
         words = [word.lower() for word in re.findall(r"\b[A-Z]{2,}\b", expected)]
         for token, known in ((self._curr, words), (self._prev, KEYWORDS), (self._curr, KEYWORDS)):
             if token.token_type is not TokenType.VAR or token.text in KEYWORDS:
@@ -242,6 +243,19 @@ class CursorParser(Parser):
             if near and near in KEYWORDS | set(words):
                 return f"did you mean {near.upper()} instead of {token.text.upper()}?"
         return f"write {expected} there" if expected else "remove it, or end the statement in front of it"
+
+    def _slip(self, expected: str) -> str:
+        """What to write for a slip that tokens tell, empty for any other."""
+        kinds = (self._prev.token_type if self._prev else TokenType.SENTINEL, self._curr.token_type)
+        if kinds[1] is TokenType.STRING and expected.endswith("number"):
+            return "write it without quotes: 5 MINUTES"
+        if kinds[1] is TokenType.NUMBER and expected.startswith("SIZE "):
+            return "write SIZE in front of it"
+        if expected == "an expression" and kinds[1] is TokenType.VAR and self._curr.text in KEYWORDS:
+            name = self._curr.text
+            comma = kinds[0] is TokenType.COMMA and name == "from"
+            return "remove the comma in front of FROM" if comma else f'a column of that name stands in quotes: "{name}"'
+        return _SLIPS.get(kinds, "")
 
     def expected(self, what: str) -> UnreadableError:
         """Refuse because something else should stand here."""
@@ -275,6 +289,16 @@ class CursorParser(Parser):
         if match:
             raise self.refuse("SYNTAX_EXPECTED", at, expected=match["what"], found=self.found(at))
         raise self.refuse("SYNTAX_UNEXPECTED", at, found=self.found(at))
+
+
+_SLIPS = {
+    (TokenType.STRING, TokenType.STRING): "write a comma in front of it",
+    (TokenType.EQ, TokenType.EQ): "write = once",
+    (TokenType.R_PAREN, TokenType.L_PAREN): "write WITH in front of it",
+    (TokenType.ARROW, TokenType.GT): "of a JSON text write JSON_VALUE(text, '$.name')",
+    (TokenType.VAR, TokenType.COLON): "of a JSON text write JSON_VALUE(text, '$.name'); of a STRUCT value->name",
+}
+"""Kinds of two tokens that stand together by mistake → what to write."""
 
 
 def _odd_character(text: str) -> str:

@@ -268,7 +268,7 @@ def _lexical(source: SourceText, piece: Piece) -> Mistake | None:
     open_ = piece.mistake
     if open_ is None:
         return None
-    params = {"what": open_.what, "closing": open_.closing}
+    params = {"what": open_.what, "closing": open_.advice}
     return Mistake(source, open_.offset, open_.offset + 1, "SYNTAX_UNTERMINATED", params)
 
 

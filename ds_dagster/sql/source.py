@@ -78,6 +78,11 @@ class LexicalMistake:
     what: str
     closing: str
 
+    @property
+    def advice(self) -> str:
+        """What closes it, and how a quote stands inside a text."""
+        return f"{self.closing}, and write '' for one inside the text" if self.closing == "'" else self.closing
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:

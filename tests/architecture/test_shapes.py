@@ -167,8 +167,9 @@ RAISES_BUILT_IN: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "questions/lowering.py",
+            "functions/java_format.py",
             *(f"functions/families/{name}.py" for name in ("arrays", "codes", "maps", "numeric", "regexes", "texts")),
-            *(f"functions/values/{name}.py" for name in ("casts", "json_texts", "times")),
+            *(f"functions/values/{name}.py" for name in ("casts", "formats", "json_texts", "times")),
         ),
         "DuckDB turns what a function raises into its own error, which the engine turns into QUESTION_FAILED",
     ),

@@ -66,6 +66,23 @@ CASES = (
         (("text", "url"), ("path", "'$.x'")),
     ),
     Instead(
+        "CREATE STREAM s AS SELECT JSON_QUERY(url, '$.x' WITH CONDITIONAL ARRAY WRAPPER) AS n FROM clicks",
+        "'[' || JSON_QUERY(text, path) || ']'",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+        (("text", "url"), ("path", "'$.x'")),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT JSON_QUERY(url, '$.x' EMPTY ARRAY ON EMPTY) AS n FROM clicks",
+        "COALESCE(JSON_QUERY(text, path), '[]')",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+        (("text", "url"), ("path", "'$.x'")),
+    ),
+    Instead(
+        "CREATE STREAM s AS SELECT x'48692E' AS n FROM clicks",
+        "UNHEX('48692E')",
+        "CREATE STREAM s AS SELECT {} AS n FROM clicks",
+    ),
+    Instead(
         "CREATE STREAM s AS SELECT url IS JSON OBJECT AS n FROM clicks",
         "JSON_QUERY(text, '$') IS NOT NULL",
         "CREATE STREAM s AS SELECT {} AS n FROM clicks",

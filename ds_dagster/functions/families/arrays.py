@@ -21,9 +21,15 @@ def _spark_element(f: Functions, array: Column) -> Any:
     return f.when(f.size(array) > 1, several).otherwise(f.get(array, 0))
 
 
-def _spark_sort(f: Functions, array: Column, upwards: Column | None = None) -> Any:
-    rising = f.sort_array(array, True)
-    return rising if upwards is None else f.when(upwards, rising).otherwise(f.sort_array(array, False))
+def _spark_sort(f: Functions, array: Column, upwards: Column | None = None, nulls_first: Column | None = None) -> Any:
+    rising, falling = f.sort_array(array, True), f.sort_array(array, False)
+    if upwards is None:
+        return rising
+    first = upwards if nulls_first is None else nulls_first
+    nulls, others = (f.filter(array, lambda one: one.isNull()), f.filter(rising, lambda one: one.isNotNull()))
+    moved = f.when(upwards, f.concat(others, nulls)).otherwise(f.concat(nulls, f.reverse(others)))
+    ordered = f.when(upwards == first, f.when(upwards, rising).otherwise(falling)).otherwise(moved)
+    return f.when(upwards.isNotNull() & first.isNotNull(), ordered)
 
 
 def _spark_slice(f: Functions, array: Column, *bounds: Column) -> Any:
@@ -56,10 +62,10 @@ def _distinct(values: list[Any]) -> list[Any]:
     return [value for place, value in enumerate(values) if value not in values[:place]]
 
 
-def _ordered(values: list[Any], upwards: bool = True) -> list[Any]:
-    present = sorted((value for value in values if value is not None), reverse=not upwards)
+def _ordered(values: list[Any], upwards: bool = True, nulls_first: bool | None = None) -> list[Any]:
+    present = sorted((value for value in values if value is not None), key=_rank, reverse=not upwards)
     nulls = [None] * (len(values) - len(present))
-    return nulls + present if upwards else present + nulls
+    return nulls + present if (upwards if nulls_first is None else nulls_first) else present + nulls
 
 
 def _slice(values: list[Any], first: int, last: int | None = None) -> list[Any]:
@@ -70,10 +76,19 @@ def _slice(values: list[Any], first: int, last: int | None = None) -> list[Any]:
     return values[max(place(first) - 1, 0) : max(end, 0)]
 
 
-def _extreme(choose: Callable[[list[Any]], Any]) -> Computed:
+def _rank(value: Any) -> tuple[Any, ...]:
+    """Orders values as Spark does: NULL inside first, NaN last, STRUCTs and ARRAYs part by part."""
+    if value is None:
+        return (0,)
+    if isinstance(value, dict | list):
+        return (1, tuple(map(_rank, value.values() if isinstance(value, dict) else value)))
+    return (2,) if value != value else (1, value)
+
+
+def _extreme(choose: Callable[..., Any]) -> Computed:
     def function(values: list[Any]) -> Any:
         present = [value for value in values if value is not None]
-        return choose(present) if present else None
+        return choose(present, key=_rank) if present else None
 
     return strict(function)
 
@@ -210,11 +225,12 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
     ),
     scalar(
         "ARRAY_SORT",
-        "comparable_array boolean?",
+        "comparable_array boolean? boolean?",
         first,
-        "sorted; upwards with NULLs first, or (FALSE) downwards with NULLs last",
+        "sorted upwards with NULLs first, or (FALSE) downwards with NULLs last; the third: NULLs are first",
         ("ARRAY_SORT(ARRAY[2, 1])", "ARRAY[1, 2]"),
         ("ARRAY_SORT(ARRAY[1, 2], FALSE)", "ARRAY[2, 1]"),
+        ("ARRAY_SORT(ARRAY[2, NULL, 1], TRUE, FALSE)", "ARRAY[1, 2, NULL]"),
         spark=_spark_sort,
         question=strict(_ordered),
     ),
@@ -252,8 +268,9 @@ ARRAY_FUNCTIONS: tuple[RowFunction, ...] = (
         "ARRAY_JOIN",
         "scalar_array text text?",
         VARCHAR,
-        "texts with the second between them; NULLs are left out, or shown as the third",
+        "elements as CAST to VARCHAR shows them, the second between them; NULLs are left out, or shown as the third",
         ("ARRAY_JOIN(ARRAY['a', NULL, 'b'], '-', '?')", "'a-?-b'"),
+        ("ARRAY_JOIN(ARRAY[TRUE, FALSE], ',')", "'TRUE,FALSE'"),
         spark="array_join",
         question=strict(_joined),
     ),

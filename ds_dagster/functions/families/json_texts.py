@@ -10,9 +10,8 @@ from sqlglot import exp
 from ds_dagster.datatypes import BOOLEAN, VARCHAR
 from ds_dagster.functions.constants import Constant
 from ds_dagster.functions.function import RowFunction, scalar
-from ds_dagster.functions.json_path import JAVA_PATH, LAX
 from ds_dagster.functions.question import Call, Computed, nullable, strict
-from ds_dagster.functions.spark import Functions, OfCall, SparkCall
+from ds_dagster.functions.spark import Functions, OfCall, SparkCall, by_java
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -21,72 +20,10 @@ JSON_TEXTS = frozenset(
     ("JSON_OBJECT", "JSON_OBJECT_ABSENT", "JSON_ARRAY", "JSON_ARRAY_NULL", "JSON_STRING", "JSON_QUERY", "JSON_QUOTE")
 )
 """Functions whose results stand in JSON as they are."""
+JSON_BUILDERS = frozenset(("JSON_OBJECT", "JSON_OBJECT_ABSENT", "JSON_ARRAY", "JSON_ARRAY_NULL"))
+"""Functions whose results are JSON already for JSON_STRING."""
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
-
-NESTED_TEXT = "^[\\[{]"
-
-
-def _spark_read(read: Callable[[Functions, Column, Column], Any]) -> OfCall:
-    """A path that is a constant was read when it was bound; any other that is not a path gives NULL."""
-
-    def build(f: Functions, call: SparkCall) -> Any:
-        text, path, *_ = call.columns
-        if call.literal(1) is not None:
-            return read(f, text, path)
-        plain_path = f.regexp_replace(path, LAX, "")
-        known = f.when(f.rlike(plain_path, f.lit(JAVA_PATH)), plain_path).otherwise(f.lit("$"))
-        return f.when(f.rlike(plain_path, f.lit(JAVA_PATH)), read(f, text, known))
-
-    return OfCall(build)
-
-
-def _spark_at(f: Functions, text: Column, path: Column) -> Any:
-    """What is at a path, as VARIANT; NULL when absent or no JSON."""
-    return f.call_function("try_variant_get", f.try_parse_json(text), path, f.lit("variant"))
-
-
-def _spark_is_nested(f: Functions, text: Column, path: Column) -> Any:
-    return f.rlike(f.schema_of_variant(_spark_at(f, text, path)), f.lit("^(OBJECT|ARRAY)"))
-
-
-def _spark_value(f: Functions, text: Column, path: Column) -> Any:
-    """Text of a scalar. A text that looks like an object may be one or a text of that shape; only then the JSON is
-    looked at again."""
-    found = f.call_function("get_json_object", text, path)
-    looks_nested = f.rlike(found, f.lit(NESTED_TEXT))
-    return f.when(looks_nested, f.when(~_spark_is_nested(f, text, path), found)).otherwise(found)
-
-
-def _spark_query(f: Functions, call: SparkCall) -> Any:
-    path = call.literal(1)
-    if path and "[*]" in path:
-        return _spark_all_elements(f, call.columns[0], path)
-    return _spark_read(_spark_nested_at).build(f, call)
-
-
-def _spark_all_elements(f: Functions, text: Column, path: str) -> Any:
-    """What each element of an array has at the rest of the path, as a JSON array; NULL where there is no array. Of a
-    single element Spark gives no array."""
-    array, rest = path.split("[*]")
-    elements = f.call_function("try_variant_get", f.try_parse_json(text), f.lit(array), f.lit("array<variant>"))
-
-    def has_rest(one: Column) -> Any:
-        return f.call_function("try_variant_get", one, f.lit(f"${rest}"), f.lit("variant")).isNotNull()
-
-    number = f.size(f.filter(elements, has_rest))
-    found = f.call_function("get_json_object", text, f.lit(path))
-    single = f.concat(f.lit("["), found, f.lit("]"))
-    return f.when(number == 0, f.lit("[]")).when(number == 1, single).when(number > 1, found)
-
-
-def _spark_nested_at(f: Functions, text: Column, path: Column) -> Any:
-    found = f.call_function("get_json_object", text, path)
-    return f.when(f.rlike(found, f.lit(NESTED_TEXT)) & _spark_is_nested(f, text, path), found)
-
-
-def _spark_exists(f: Functions, text: Column, path: Column) -> Any:
-    return f.when(text.isNotNull(), _spark_at(f, text, path).isNotNull())
 
 
 def _spark_json(f: Functions, value: Column, *, nested: bool) -> Any:
@@ -106,6 +43,10 @@ def _spark_text(f: Functions, call: SparkCall, position: int) -> Any:
 
 
 def _spark_string(f: Functions, call: SparkCall) -> Any:
+    return call.columns[0] if call.function(0) in JSON_BUILDERS else _spark_quote(f, call)
+
+
+def _spark_quote(f: Functions, call: SparkCall) -> Any:
     return _spark_json(f, call.columns[0], nested=call.type_of(0).typeName() in ("struct", "map", "array"))
 
 
@@ -134,12 +75,6 @@ def _spark_array(*, absent: bool) -> OfCall:
     return OfCall(build)
 
 
-def _spark_unquoted(f: Functions, text: Column) -> Any:
-    read = f.get(f.from_json(f.concat(f.lit("["), text, f.lit("]")), "array<string>"), f.lit(0))
-    is_string = f.startswith(text, f.lit('"')) & f.try_parse_json(text).isNotNull()
-    return f.when(is_string, read).otherwise(text)
-
-
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
@@ -165,6 +100,9 @@ def _built(build: Literal["json_object", "json_array"], *, absent: bool) -> Comp
 def _string(call: Call) -> Callable[..., Any]:
     from ds_dagster.functions.values import json_texts
 
+    tree = call.written[0]
+    if isinstance(tree, exp.Anonymous) and str(tree.this) in JSON_BUILDERS:
+        return lambda value: value
     return lambda value: json_texts.as_json(value, call.types[0])
 
 
@@ -175,11 +113,11 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         "JSON_VALUE",
         "text text",
         VARCHAR,
-        "scalar at a JSON path as text; NULL when absent or not a scalar",
+        "scalar at a JSON path as text, a number as it is written; NULL when absent or not a scalar",
         ("""JSON_VALUE('{"a": {"b": 1}}', '$.a.b')""", "'1'"),
         ("""JSON_VALUE('{"a": {"b": 1}}', '$.a')""", "NULL"),
         nulls="always",
-        spark=_spark_read(_spark_value),
+        spark=by_java("JsonTexts.value"),
         question=strict("json_texts.scalar"),
         constants=(Constant("json_path", 1),),
     ),
@@ -197,7 +135,7 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         ("""JSON_QUERY('{"a": [{"c": 2}]}', '$.a[*].b')""", "'[]'"),
         ("""JSON_QUERY('{"a": 1}', '$.a[*]')""", "NULL"),
         nulls="always",
-        spark=OfCall(_spark_query),
+        spark=by_java("JsonTexts.nested"),
         question=strict("json_texts.nested"),
         constants=(Constant("json_path", 1, all_elements=True),),
     ),
@@ -209,7 +147,7 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         ("""JSON_EXISTS('{"a": null}', '$.a')""", "TRUE"),
         ("""JSON_EXISTS('{"a": null}', '$.b')""", "FALSE"),
         ("JSON_EXISTS('nonsense', '$.b')", "FALSE"),
-        spark=_spark_read(_spark_exists),
+        spark=by_java("JsonTexts.exists"),
         question=strict("json_texts.exists"),
         constants=(Constant("json_path", 1),),
     ),
@@ -217,10 +155,11 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         "JSON_STRING",
         "any",
         VARCHAR,
-        "the value as JSON",
+        "the value as JSON; what JSON_OBJECT and JSON_ARRAY give is JSON already",
         ("JSON_STRING('x')", "'\"x\"'"),
         ("JSON_STRING(ARRAY[1, 2])", "'[1,2]'"),
         ("JSON_STRING(TRUE)", "'true'"),
+        ("JSON_STRING(JSON_ARRAY(1))", "'[1]'"),
         spark=OfCall(_spark_string),
         question=Computed(_string),
     ),
@@ -275,7 +214,7 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         VARCHAR,
         "the text as a JSON string",
         ("JSON_QUOTE('a\"b')", """'"a\\"b"'"""),
-        spark=OfCall(_spark_string),
+        spark=OfCall(_spark_quote),
         question=strict("json_texts.quote"),
     ),
     scalar(
@@ -286,7 +225,7 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         ("""JSON_UNQUOTE('"a\\"b"')""", """'a"b'"""),
         ("JSON_UNQUOTE('[1]')", "'[1]'"),
         ("""JSON_UNQUOTE('"open')""", """'"open'"""),
-        spark=_spark_unquoted,
+        spark=by_java("JsonTexts.unquoted"),
         question=strict("json_texts.unquoted"),
     ),
     scalar(
@@ -297,7 +236,7 @@ JSON_FUNCTIONS: tuple[RowFunction, ...] = (
         ("IS_JSON('{\"a\": 1}')", "TRUE"),
         ("IS_JSON('{a')", "FALSE"),
         nulls="never",
-        spark=lambda f, text: f.try_parse_json(text).isNotNull(),
+        spark=OfCall(lambda f, call: f.coalesce(call.java.scalar("JsonTexts.valid", *call.columns), f.lit(False))),
         question=nullable("json_texts.is_json"),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ds_dagster.datatypes import BOOLEAN, INTEGER, VARCHAR
 from ds_dagster.functions.constants import Constant
@@ -13,18 +13,20 @@ from ds_dagster.functions.function import RowFunction, scalar
 from ds_dagster.functions.question import strict
 from ds_dagster.functions.spark import Functions, OfCall, SparkCall
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 LONE_DOLLAR = r"\\|\$(?![0-9{])"
 """In a replacement: the characters that are themselves, which Java has to be told."""
 
 
-def _spark_extract(f: Functions, text: Column, pattern: Column, *group: Column) -> Any:
-    found = f.call_function("regexp_extract", text, pattern, group[0] if group else f.lit(0))
-    return f.when(f.rlike(text, pattern), found)
+def _spark_groups(method: str, default: int) -> OfCall:
+    """A group that takes no part in a match is NULL, where Spark's functions give an empty text."""
+
+    def build(f: Functions, call: SparkCall) -> Any:
+        text, pattern, *group = call.columns
+        return call.java.scalar(method, text, pattern, (group[0] if group else f.lit(default)).cast("int"))
+
+    return OfCall(build)
 
 
 def _spark_replace(f: Functions, call: SparkCall) -> Any:
@@ -76,13 +78,14 @@ def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
     if match is None:
         return None
     _check_group(match.re, group)
-    return match.group(group) or ""
+    found: str | None = match.group(group)
+    return found
 
 
-def _extracted_all(text: str, pattern: str, group: int = 1) -> list[str]:
+def _extracted_all(text: str, pattern: str, group: int = 1) -> list[str | None]:
     compiled = _compiled(pattern)
     _check_group(compiled, group)
-    return [match.group(group) or "" for match in compiled.finditer(text)]
+    return [match.group(group) for match in compiled.finditer(text)]
 
 
 def _check_group(compiled: re.Pattern[str], group: int) -> None:
@@ -118,10 +121,11 @@ REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
         "REGEXP_EXTRACT",
         "text text integer?",
         VARCHAR,
-        "group of the first match of a Java regular expression (default group 0, the whole); NULL without a match",
+        "group of the first match of a Java regular expression (default group 0, the whole); NULL without a match "
+        "or of a group that takes no part in it",
         ("REGEXP_EXTRACT('a=1;b=2', '(\\w)=(\\d)', 2)", "'1'"),
         nulls="always",
-        spark=_spark_extract,
+        spark=_spark_groups("Groups.first", 0),
         question=strict(_extracted),
         constants=(Constant("regex", 1, group=0),),
     ),
@@ -131,7 +135,7 @@ REGEX_FUNCTIONS: tuple[RowFunction, ...] = (
         TEXTS,
         "group (default 1) of every match of a Java regular expression",
         ("REGEXP_EXTRACT_ALL('a=1;b=2', '(\\w)=(\\d)', 2)", "ARRAY['1', '2']"),
-        spark="regexp_extract_all",
+        spark=_spark_groups("Groups.all", 1),
         question=strict(_extracted_all),
         constants=(Constant("regex", 1, group=1),),
     ),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from ds_dagster.datatypes import VARCHAR
+from ds_dagster.functions.constants import Constant
 from ds_dagster.functions.function import RowFunction, scalar
-from ds_dagster.functions.question import Call, Native, nullable, strict
+from ds_dagster.functions.question import Call, Computed, Native, nullable, strict
 from ds_dagster.functions.spark import Functions, SparkMeaning
 
 if TYPE_CHECKING:
@@ -89,14 +91,11 @@ def _chosen(position: int | None, *texts: str | None) -> str | None:
     return texts[position - 1] if position is not None and 1 <= position <= len(texts) else None
 
 
-def _printed(form: str | None, *values: Any) -> str | None:
-    if form is None:
-        return None
-    try:
-        shown: str = re.sub(r"%n", "\n", form).replace("%b", "%s") % values
-    except TypeError as problem:
-        raise ValueError(f"'{form}' does not fit its values: {problem}") from problem
-    return shown
+def _printed(call: Call) -> Callable[..., Any]:
+    from ds_dagster.functions.values import formats
+
+    types = call.types[1:]
+    return lambda form, *values: None if form is None else formats.formatted(form, values, types)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -233,11 +232,13 @@ TEXT_FUNCTIONS: tuple[RowFunction, ...] = (
     ),
     scalar(
         "PRINTF",
-        "text any+",
+        "text printable+",
         VARCHAR,
-        "Java's format",
+        "Java's format: %s, %d, %x, %o, %f, %e, %g, %b, %c; NULL is shown as `null`",
         ("PRINTF('%s has %05d', 'x', 42)", "'x has 00042'"),
+        ("PRINTF('%,.2f', CAST(1234.567 AS DOUBLE))", "'1,234.57'"),
         spark="printf",
-        question=nullable(_printed),
+        question=Computed(_printed, takes_nulls=True),
+        constants=(Constant("format", 0),),
     ),
 )

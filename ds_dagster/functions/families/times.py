@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ds_dagster.datatypes import BIGINT, DATE, TIMESTAMP, TIMESTAMP_LTZ, VARCHAR, DataType, Scalar
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 TIME_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
 """Units of TIMESTAMPDIFF and TIMESTAMPADD."""
-EXTRACT_UNITS = (*TIME_UNITS, "DOY", "DOW", "ISODOW", "EPOCH")
+EXTRACT_UNITS = (
+    *TIME_UNITS, "MICROSECOND", "NANOSECOND", "DOY", "DOW", "ISODOW", "ISOYEAR", "DECADE", "CENTURY", "MILLENNIUM",
+    "EPOCH",
+)  # fmt: skip
 """Parts EXTRACT gives."""
 
 
@@ -83,15 +87,26 @@ def _unit(call: SparkCall) -> str:
     return str(call.literal(0)).upper()
 
 
+SPARK_PARTS: Mapping[str, Callable[[Functions, Any], Any]] = MappingProxyType(
+    {
+        "EPOCH": lambda f, time: f.unix_seconds(time.cast("timestamp")),
+        "MILLISECOND": lambda f, time: f.pmod(f.unix_millis(time.cast("timestamp")), f.lit(1000)),
+        "MICROSECOND": lambda f, time: f.pmod(f.unix_micros(time.cast("timestamp")), f.lit(1_000_000)),
+        "NANOSECOND": lambda f, time: f.pmod(f.unix_micros(time.cast("timestamp")), f.lit(1_000_000)) * 1000,
+        "ISODOW": lambda f, time: f.date_part(f.lit("DOW_ISO"), time),
+        "ISOYEAR": lambda f, time: f.date_part(f.lit("YEAROFWEEK"), time),
+        "DECADE": lambda f, time: f.floor(f.year(time) / 10),
+        "CENTURY": lambda f, time: f.floor((f.year(time) + 99) / 100),
+        "MILLENNIUM": lambda f, time: f.floor((f.year(time) + 999) / 1000),
+    }
+)
+"""Part of a time that Spark's date_part calls otherwise, or does not give as Flink does."""
+
+
 def _spark_extract(f: Functions, call: SparkCall) -> Any:
     unit, time = _unit(call), call.columns[1]
-    if unit == "EPOCH":
-        value = f.unix_seconds(time.cast("timestamp"))
-    elif unit == "MILLISECOND":
-        value = f.pmod(f.unix_millis(time.cast("timestamp")), f.lit(1000))
-    else:
-        value = f.date_part(f.lit("DOW_ISO" if unit == "ISODOW" else unit), time)
-    return value.cast("bigint")
+    own = SPARK_PARTS.get(unit)
+    return (own(f, time) if own else f.date_part(f.lit(unit), time)).cast("bigint")
 
 
 def _spark_difference(f: Functions, call: SparkCall) -> Any:
@@ -270,7 +285,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         BIGINT,
         "part of a time, `EXTRACT(unit FROM time)`: "
         + ", ".join(EXTRACT_UNITS)
-        + " (weeks are ISO's; DOW: Sunday is 1)",
+        + " (weeks are ISO's; DOW: Sunday is 1; fractions are of the second)",
         ("EXTRACT(HOUR FROM TIMESTAMP '2024-01-31 10:11:12')", "10"),
         ("EXTRACT(EPOCH FROM TIMESTAMP '1970-01-02 00:00:00')", "86400"),
         spark=OfCall(_spark_extract),
@@ -310,18 +325,19 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
     ),
     scalar(
         "TIME_FLOOR",
-        "text timestamp",
+        "text temporal",
         last,
-        "`FLOOR(time TO unit)`: the start of the unit the time is in",
+        "`FLOOR(time TO unit)`: the start of the unit the time is in; weeks begin on Monday",
         ("FLOOR(TIMESTAMP '2024-05-17 10:11:12' TO HOUR)", "TIMESTAMP '2024-05-17 10:00:00'"),
         ("FLOOR(TIMESTAMP '2024-05-17 10:11:12' TO QUARTER)", "TIMESTAMP '2024-04-01 00:00:00'"),
+        ("FLOOR(DATE '2024-05-17' TO MONTH)", "DATE '2024-05-01'"),
         spark=OfCall(_spark_floor),
         question=strict("times.floor"),
         constants=(Constant("unit", 0, units=TIME_UNITS),),
     ),
     scalar(
         "TIME_CEIL",
-        "text timestamp",
+        "text temporal",
         last,
         "`CEIL(time TO unit)`: the next start of a unit, or the time itself when it is one",
         ("CEIL(TIMESTAMP '2024-05-17 10:11:12' TO DAY)", "TIMESTAMP '2024-05-18 00:00:00'"),

@@ -268,8 +268,10 @@ def _plain(moment: Any) -> datetime:
     return in_utc(moment) if isinstance(moment, datetime) else datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001, in UTC
 
 
-def floor(unit: str, moment: datetime) -> datetime:
-    """The start of the unit a time is in."""
+def floor(unit: str, moment: Any) -> Any:
+    """The start of the unit a time or a day is in."""
+    if not isinstance(moment, datetime):
+        return floor(unit, _plain(moment)).date()
     name = unit.upper()
     if name in _MONTHS:
         size = _MONTHS[name]
@@ -281,8 +283,8 @@ def floor(unit: str, moment: datetime) -> datetime:
     return moment - timedelta(microseconds=epoch_micros(moment) % _MICROS[name])
 
 
-def ceil(unit: str, moment: datetime) -> datetime:
-    """The next start of a unit, or the time itself when it is one."""
+def ceil(unit: str, moment: Any) -> Any:
+    """The next start of a unit, or the time or day itself when it is one."""
     start = floor(unit, moment)
     return moment if start == moment else moved(start, 1, unit)
 
@@ -301,6 +303,12 @@ PARTS: Mapping[str, Callable[[datetime], int]] = MappingProxyType(
         "MINUTE": lambda moment: moment.minute,
         "SECOND": lambda moment: moment.second,
         "MILLISECOND": lambda moment: moment.microsecond // 1000,
+        "MICROSECOND": lambda moment: moment.microsecond,
+        "NANOSECOND": lambda moment: moment.microsecond * 1000,
+        "ISOYEAR": lambda moment: moment.isocalendar()[0],
+        "DECADE": lambda moment: moment.year // 10,
+        "CENTURY": lambda moment: (moment.year + 99) // 100,
+        "MILLENNIUM": lambda moment: (moment.year + 999) // 1000,
         "EPOCH": lambda moment: epoch_micros(moment) // 1_000_000,
     }
 )

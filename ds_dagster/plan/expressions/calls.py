@@ -19,6 +19,7 @@ from ds_dagster.datatypes import (
     DataType,
     common_type,
     is_hashable,
+    is_text,
 )
 from ds_dagster.errors import DsError
 from ds_dagster.functions.families.window_functions import WindowFunction
@@ -42,6 +43,7 @@ NULL_AS: dict[str, DataType] = {
     "number": DOUBLE,
     "same_number": INTEGER,
     "boolean": BOOLEAN,
+    "printable": VARCHAR,
     "bytes": VARBINARY,
     "timestamp": TIMESTAMP,
     "temporal": TIMESTAMP,
@@ -238,6 +240,8 @@ def _wanted(
             type_ = shared
         elif word == "element":
             type_ = _element_type(binder, node, function, values[0], value)
+        elif word == "scalar_array" and isinstance(value.type, ArrayType) and not is_text(value.type.element):
+            type_ = ArrayType(VARCHAR)
         else:
             type_ = value.type or NULL_AS.get(word)
         if type_ is None:

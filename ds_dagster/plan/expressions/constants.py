@@ -12,6 +12,7 @@ from zoneinfo import available_timezones
 from sqlglot import exp
 
 from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar
+from ds_dagster.functions import java_format
 from ds_dagster.functions.constants import CHARSETS, Constant, ConstantKind
 from ds_dagster.functions.function import Function
 from ds_dagster.functions.java_regex import judge
@@ -99,6 +100,20 @@ def _check_charset(
     return values
 
 
+def _check_format(
+    binder: ExpressionBinder, node: exp.Expression, form: Constant, text: str, values: list[Typed]
+) -> list[Typed]:
+    types = [None if _is_null(value.tree) else value.type for value in values[form.at + 1 :]]
+    reason = java_format.judge(text, types)
+    if reason:
+        raise binder.refuse("PATTERN_INVALID", node, reason=f"'{text}': {reason}")
+    return values
+
+
+def _is_null(tree: exp.Expression) -> bool:
+    return isinstance(tree.this if isinstance(tree, exp.Cast) else tree, exp.Null)
+
+
 def _text(values: Sequence[Typed], position: int) -> str | None:
     tree = values[position].tree if position < len(values) else None
     return str(tree.this) if isinstance(tree, exp.Literal) and tree.is_string else None
@@ -172,6 +187,7 @@ CHECKS: Mapping[ConstantKind, Callable[..., list[Typed]]] = MappingProxyType(
         "json_path": _with_path,
         "zone": _check_zone,
         "charset": _check_charset,
+        "format": _check_format,
     }
 )
 """Kind of constant → its check, which gives the arguments as they are bound; a unit of time is checked before."""

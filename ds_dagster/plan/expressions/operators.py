@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, INTEGERS, Scalar, StructField, StructType, common_type, decimal, is_temporal
+from ds_dagster.datatypes import (
+    BIGINT,
+    INTEGERS,
+    Scalar,
+    StructField,
+    StructType,
+    common_type,
+    decimal,
+    is_temporal,
+    is_text,
+)
 from ds_dagster.plan.expressions.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions.bound_trees import Typed, widened
 from ds_dagster.plan.expressions.constants import check_divisor
@@ -76,6 +86,9 @@ def _calculated(binder: ExpressionBinder, node: exp.Expression, first: Typed | N
     left, right = first, binder.bind(node.expression)
     operator = OPERATORS[type(node)]
     type_ = arithmetic_type(operator, left.type, right.type) if left.type and right.type else None
+    if operator == "+" and all(one.type is not None and is_text(one.type) for one in (left, right)):
+        instead = f"{binder.shown(node.this)} || {binder.shown(node.expression)}"
+        raise binder.refuse("FORM_INSTEAD", node, written="+ of texts", instead=instead)
     if type_ is None:
         shown = {"left": shown_type(left), "right": shown_type(right)}
         raise binder.refuse("OPERATOR_TYPES", node, operator=operator, **shown)

@@ -41,6 +41,12 @@ def to_digits(call: SparkCall, mode: Literal["HALF_UP", "DOWN"]) -> Column:
     return with_digits(value.cast(wide), places, mode, wide)
 
 
+def scalar(method: str, *columns: Column) -> Column:
+    """A method of a class of ``dsdagster.scalar`` over columns: ``JsonTexts.value``."""
+    owner, _, name = method.partition(".")
+    return _column(getattr(getattr(_package("scalar"), owner), name)(*map(_java, columns)))
+
+
 def with_digits(value: Column, digits: Column, mode: Literal["HALF_UP", "DOWN"], type_: DataType) -> Column:
     """A DOUBLE, FLOAT or DECIMAL (``type_``) rounded or cut to so many digits behind the point, in its own type; NULL
     where that cannot hold it. Floats go by their shortest decimal text."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -46,9 +47,10 @@ class CallParser(OverParser):
         if node is None:
             made: exp.Expression = exp.Anonymous(this=token.text.upper(), expressions=arguments)
         elif len(arguments) != 1:
-            raise self.refuse(
-                "SYNTAX_EXPECTED", token, expected=f"one argument of {token.text.upper()}", found=len(arguments)
-            )
+            name = token.text.upper()
+            fix = "write COUNT(*)" if not arguments and node is exp.Count else f"write one argument of {name} there"
+            expected = f"one argument of {name}"
+            raise self.refuse("SYNTAX_EXPECTED", token, expected=expected, found=len(arguments), fix=fix)
         else:
             made = node(this=arguments[0], **({"big_int": True} if node is exp.Count else {}))
         return self._behind_call(placed(made, token))
@@ -250,6 +252,22 @@ class CallParser(OverParser):
             raise self.refuse("CLAUSE_TWICE", token, clause=f"ON {on.upper()}")
         instead[on] = value
 
+    def _json_query(self) -> exp.Expression:
+        """``JSON_QUERY(text, path [WITHOUT WRAPPER] [NULL ON EMPTY] [NULL ON ERROR])``."""
+        token = self.next_token()
+        self.need_symbol(TokenType.L_PAREN, "(")
+        arguments = self.separated(self.expr)
+        if not (self.take("without", "array", "wrapper") or self.take("without", "wrapper")):
+            for word, instead in _JSON_QUERY_FORMS.items():
+                if self.at(word):
+                    written = f"{word.upper()} in JSON_QUERY"
+                    raise self.refuse("FORM_INSTEAD", self.next_token(), written=written, instead=instead)
+        behaviors: dict[str, exp.Expression | None] = {}
+        while self.at("null"):
+            self._json_behavior(behaviors)
+        self.need_symbol(TokenType.R_PAREN, "',' or ')'")
+        return placed(exp.Anonymous(this="JSON_QUERY", expressions=arguments), token)
+
     def _json_object(self) -> exp.Expression:
         """``JSON_OBJECT([KEY] name VALUE value, … [NULL|ABSENT ON NULL])`` or with commas."""
         token = self.next_token()
@@ -338,6 +356,15 @@ def _json_value_or(call: exp.Anonymous, value: exp.Expression, instead: Mapping[
 
 
 _WITHIN_GROUP = ("PERCENTILE_CONT", "PERCENTILE_DISC")
+_JSON_QUERY_FORMS: Mapping[str, str] = MappingProxyType(
+    {
+        "with": "'[' || JSON_QUERY(text, path) || ']'",
+        "returning": "JSON_QUERY(text, path), and JSON_VALUE(…, '$[0]') for its elements",
+        "empty": "COALESCE(JSON_QUERY(text, path), '[]')",
+        "error": "COALESCE(JSON_QUERY(text, path), '[]'): a text that is not JSON gives NULL",
+    }
+)
+"""First word of a clause of JSON_QUERY that is not in the dialect → what to write."""
 _JSON_BEHAVIORS = frozenset({"null", "default", "error"})
 _TRUNCATED_TO = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 CALL_PARSERS: dict[str, Callable[[CallParser], exp.Expression]] = {
@@ -356,6 +383,7 @@ CALL_PARSERS: dict[str, Callable[[CallParser], exp.Expression]] = {
     "struct": CallParser._row,
     "row": CallParser._row,
     "json_value": CallParser._json_value,
+    "json_query": CallParser._json_query,
     "json_object": CallParser._json_object,
     "json_array": CallParser._json_array,
 }

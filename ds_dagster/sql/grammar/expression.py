@@ -250,6 +250,8 @@ class ExpressionParser(CallParser):
             return call(self) if call else self._call(token)
         if next_kind is TokenType.STRING and token.text in TYPED_LITERALS:
             return self._typed_literal()
+        if next_kind is TokenType.STRING and token.text == "x":
+            raise self.refuse("FORM_INSTEAD", token, written="a literal of bytes", instead="UNHEX('48692E')")
         if token.text == "interval" and next_kind in (TokenType.STRING, TokenType.NUMBER):
             return self._interval()
         if next_kind is TokenType.L_BRACKET and token.text in _BRACKETED:

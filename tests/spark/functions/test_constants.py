@@ -5,14 +5,22 @@ from __future__ import annotations
 import random
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException
 from pyspark.sql import functions as sf
 
+from ds_dagster.functions.java_format import judge as judge_format
 from ds_dagster.functions.java_regex import judge
 from ds_dagster.functions.json_path import PathError, canonical
+from ds_dagster.functions.values.formats import formatted
 from ds_dagster.plan.expressions.constants import NO_PATTERN_LETTERS, NO_SPARK_LENGTHS, NO_SPARK_LETTERS
+from ds_dagster.spark.records.typemap import to_spark
+from tests.functions.test_java_format import FORMATS, VALUES
+from tests.functions.test_java_format import REFUSED as REFUSED_FORMATS
 from tests.functions.test_java_regex import ACCEPTED, REFUSED
 
+REFUSED_ON_PURPOSE = frozenset({"%h", "%t"})
+"""Formats whose text would be Java's own."""
 PARTS = (
     "a", "b", "7", ".", "\\d", "\\w", "\\(", "[", "]", "^", "-", "&&", "(", ")", "(?:", "(?i)", "(?=", "(?<n>", "*",
     "+", "?", "{2}", "{", "}", "|", "$", "\\", "\\Q", "\\E", "\\b", "\\p{L}", "\\x41", "{2,3}", "\\1", " ", ",", "(?!",
@@ -37,6 +45,33 @@ def test_no_expression_is_refused_that_java_takes(spark):
     refused = [text for text in texts if judge(text)[0]]
     assert len(refused) > 1000
     assert [text for text in refused if valid(spark, text)] == []
+
+
+def test_java_refuses_the_same_formats(spark):
+    values = spark._sc._gateway.new_array(spark._jvm.java.lang.Object, 1)
+    values[0] = 7
+    taken = []
+    for form in REFUSED_FORMATS:
+        try:
+            taken.append((form, spark._jvm.java.lang.String.format(form, values)))
+        except (IllegalArgumentException, Py4JJavaError):
+            continue
+    assert {form for form, _ in taken} <= REFUSED_ON_PURPOSE
+
+
+def test_formats_give_the_texts_of_java(spark):
+    pairs = [
+        (form, value, type_)
+        for form in FORMATS
+        for value, type_ in VALUES
+        if not judge_format(form, [type_]) and ("c" not in form or value in (65, None))
+    ]
+    assert len(pairs) > 500
+    columns = [sf.printf(sf.lit(form), sf.lit(value).cast(to_spark(type_))) for form, value, type_ in pairs]
+    ours = [formatted(form, [value], [type_]) for form, value, type_ in pairs]
+    javas = list(spark.range(1).select(*columns).first())
+    wrong = [(*pair, java, own) for pair, java, own in zip(pairs, javas, ours, strict=True) if java != own]
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 def valid(spark, text: str) -> bool:

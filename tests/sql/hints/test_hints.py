@@ -15,7 +15,7 @@ SLIPS = {
     "CREATE STREAM s AS SELECT k FRM t": "did you mean FROM instead of FRM?",
     "CREATE STREAM s AS SELECT k FROM t WHER k = 1": "did you mean WHERE instead of WHER?",
     "CREATE CHANGELOG s AS SELECT COUNT(*) AS n FROM TUMBLE(t, SIZE '1 minute') GROUP BY n": "write it without quotes: "
-    "SIZE 1 MINUTE",
+    "5 MINUTES",
     "CREATE CHANGELOG s AS SELECT k, COUNT(*) AS n FROM t GROUP YB k": "did you mean BY instead of YB?",
     "CREATE STREAM s AS SELECT k FROM t LEFT JION u ON t.k = u.k": "did you mean JOIN instead of JION?",
     "CREATE STREAM s AS SELECT k FROM t JOIN u OM t.k = u.k": "did you mean ON instead of OM?",
@@ -27,6 +27,17 @@ SLIPS = {
     "SIZ?",
     "CREATE CHANGELOG s AS SELECT COUNT(*) AS n FROM TUMBLE(t SIZE 1 DAY) GROUP BY n": "write a comma in front of SIZE",
     "CREATE STREAM s AS SELECT CONCAT(k, (k FROM t": "write ) in front of FROM",
+    "CREATE STREAM s AS SELECT k, FROM t": "remove the comma in front of FROM",
+    "CREATE STREAM s AS SELECT order FROM t": 'a column of that name stands in quotes: "order"',
+    "CREATE STREAM s AS SELECT k FROM t WHERE k == 'a'": "write = once",
+    "CREATE CHANGELOG s AS SELECT k, COUNT() AS n FROM t GROUP BY k": "write COUNT(*)",
+    "CREATE STREAM s (a VARCHAR) WITH ('topic' = 'd' 'value.format' = 'json')": "write a comma in front of it",
+    "CREATE STREAM s (a VARCHAR) ('topic' = 'd')": "write WITH in front of it",
+    "CREATE CHANGELOG s AS SELECT COUNT(*) AS n FROM TUMBLE(t, 1 MINUTE) GROUP BY n": "write SIZE in front of it",
+    "CREATE STREAM s AS SELECT j->>'a' AS x FROM t": "of a JSON text write JSON_VALUE(text, '$.name')",
+    "CREATE STREAM s AS SELECT j:a AS x FROM t": "of a JSON text write JSON_VALUE(text, '$.name'); "
+    "of a STRUCT value->name",
+    "CREATE STREAM s AS SELECT k FROM t WHERE k = 'it's'": "close it with ', and write '' for one inside the text",
 }
 
 

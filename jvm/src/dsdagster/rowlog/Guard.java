@@ -6,6 +6,7 @@ import dsdagster.OperatorFault;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.IllegalFormatException;
 import java.util.List;
 import java.util.regex.Pattern;
 import org.apache.spark.SparkThrowable;
@@ -40,12 +41,18 @@ public final class Guard implements Serializable {
   private static final ObjectMapper MAPPER = new ObjectMapper();
   /** The class of SQLSTATEs that SQL keeps for data exceptions: casts, arithmetic, patterns, indexes, texts of times. */
   private static final String DATA_EXCEPTION = "22";
-  /** Data exceptions that Spark has under another SQLSTATE: patterns that are data, and two equal keys of a map. */
+  /**
+   * Data exceptions that Spark has under another SQLSTATE: patterns that are data, two equal keys of a map, keys and
+   * values of other numbers, ELEMENT of several elements.
+   */
   private static final Pattern OF_THE_ROW =
-      Pattern.compile("INVALID_FORMAT\\.ESC_.*|INCONSISTENT_BEHAVIOR_CROSS_VERSION\\..*|DUPLICATED_MAP_KEY");
+      Pattern.compile(
+          "INVALID_FORMAT\\.ESC_.*|INCONSISTENT_BEHAVIOR_CROSS_VERSION\\..*|DUPLICATED_MAP_KEY|USER_RAISED_EXCEPTION"
+              + "|_LEGACY_ERROR_TEMP_2128");
   /** Spark lets some failures of a regular expression through as Java has them. */
   private static final String REGULAR_EXPRESSIONS = "java.util.regex.";
   private static final String PATTERN = "INVALID_PARAMETER_VALUE.PATTERN";
+  private static final String GROUP = "INVALID_PARAMETER_VALUE.REGEX_GROUP_INDEX";
 
   private final Expression[] expressions;
   private final Attribute[] input;
@@ -112,6 +119,9 @@ public final class Guard implements Serializable {
     if (failure instanceof SparkThrowable) {
       return ofSpark((SparkThrowable) failure, failure);
     }
+    if (failure instanceof IllegalFormatException) {
+      return PATTERN;
+    }
     StackTraceElement[] frames = failure.getStackTrace();
     if (frames.length > 0 && frames[0].getClassName().startsWith(REGULAR_EXPRESSIONS)) {
       return PATTERN;
@@ -123,6 +133,9 @@ public final class Guard implements Serializable {
     String text = failure.getMessage();
     if (text.startsWith("[ds:PATTERN_INVALID]")) {
       return PATTERN;
+    }
+    if (text.startsWith("[ds:REGEX_GROUP_MISSING]")) {
+      return GROUP;
     }
     if (!text.startsWith("[ds:FUNCTION_FAILED]")) {
       throw failure;

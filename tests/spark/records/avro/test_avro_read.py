@@ -330,3 +330,39 @@ def test_json_keys_beside_avro_values(bench: AvroBench) -> None:
     bench.send("users", None, key={"userid": "b"})
     bench.settle(query)
     assert bench.folded() == {'{"userid": "a"}': {"userid": "a", "age": 1}}
+
+
+AGE = record(field("age", ["null", "int"]), name="User")
+KEYS_ALONE = {
+    "a record": ("", record(field("userid", "string")), {"userid": "a"}, {"userid": "b"}),
+    "a bare value": ("", "string", "a", "b"),
+    "JSON": (", 'key.format' = 'json'", None, {"userid": "a"}, {"userid": "b"}),
+    "primitive": (", 'key.format' = 'primitive', 'key.type' = 'VARCHAR'", None, "a", "b"),
+}
+"""Key beside an Avro value without the primary key → properties, its schema, two keys."""
+
+
+@pytest.mark.parametrize("kind", KEYS_ALONE)
+def test_a_primary_key_in_the_record_key_alone(bench: AvroBench, kind: str) -> None:
+    properties, key_schema, one, other = KEYS_ALONE[kind]
+    value_id = bench.registry.register("users-value", AGE)
+    key_id = bench.registry.register("users-key", key_schema) if key_schema else 0
+    bench.compile(USERS.format(key=properties) + COPIED)
+    query = bench.start("d")
+
+    def send(key: Any, age: int | None) -> None:
+        value = None if age is None else framed(value_id, AGE, {"age": age})
+        bench.send("users", value, key=framed(key_id, key_schema, key) if key_schema else key)
+
+    for key, age in ((one, 1), (other, 2), (one, 3)):
+        send(key, age)
+    bench.settle(query)
+    assert bench.folded() == {
+        '{"userid": "a"}': {"userid": "a", "age": 3},
+        '{"userid": "b"}': {"userid": "b", "age": 2},
+    }
+    send(other, None)
+    bench.settle(query)
+    assert bench.folded() == {'{"userid": "a"}': {"userid": "a", "age": 3}}
+    bench.send("users", framed(value_id, AGE, {"age": 4}), key=None)
+    assert "the record's key does not give it" in str(bench.fault(query).params["reason"])

@@ -50,7 +50,7 @@ def serialized(
 ) -> list[Any]:
     with SchemaRegistryClient({"url": bench.registry.url}) as client:
         write = ProtobufSerializer(kind, client, {"use.deprecated.format": False})
-        context = SerializationContext(topic, MessageField.VALUE)
+        context = SerializationContext(topic, part)
         return [write(kind(**value), context) for value in values]
 
 
@@ -212,6 +212,31 @@ def test_keys_of_a_changelog(bench: AvroBench) -> None:
     bench.send("d", None, key=records[1]["key"])
     bench.settle(query)
     assert bench.folded() == {'{"id": "b"}': {"id": "b", "n": 2}}
+
+
+@pytest.mark.parametrize("key", ["protobuf", "primitive"])
+def test_a_primary_key_in_the_record_key_alone(bench: AvroBench, key: str) -> None:
+    made = classes(proto_file("users.proto", {"User": ["optional int32 age = 1"], "Key": ["string userid = 1"]}))
+    primitive = ", 'key.format' = 'primitive', 'key.type' = 'VARCHAR'" if key == "primitive" else ""
+    bench.compile(
+        "CREATE CHANGELOG users (userid VARCHAR, age INTEGER, PRIMARY KEY (userid)) WITH ('value.format' = 'protobuf'"
+        f"{primitive}); CREATE CHANGELOG d WITH ('store' = 'm', 'value.format' = 'json') AS SELECT * FROM users;"
+    )
+    values = serialized(bench, made["shop.User"], "users", *({"age": age} for age in (1, 2, 3)))
+    keys: list[Any] = ["a", "b"]
+    if key == "protobuf":
+        keys = serialized(bench, made["shop.Key"], "users", *({"userid": one} for one in "ab"), part=MessageField.KEY)
+    query = bench.start("d")
+    for value, one in zip(values, (keys[0], keys[1], keys[0]), strict=True):
+        bench.send("users", value, key=one)
+    bench.settle(query)
+    assert bench.folded() == {
+        '{"userid": "a"}': {"userid": "a", "age": 3},
+        '{"userid": "b"}': {"userid": "b", "age": 2},
+    }
+    bench.send("users", None, key=keys[1])
+    bench.settle(query)
+    assert bench.folded() == {'{"userid": "a"}': {"userid": "a", "age": 3}}
 
 
 # --- descriptors of the project ---------------------------------------------------------------------------------------
