@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -115,19 +115,30 @@ def asked(table: str, ask: Callable[[], Sequence[tuple[Any, ...]]]) -> Sequence[
 
 
 def as_batches(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> Iterator[pyarrow.RecordBatch]:
-    """Rows as Arrow.
+    """Rows as Arrow, see :func:`parts_as_batches`."""
+    return parts_as_batches([rows], columns)
+
+
+def parts_as_batches(
+    parts: Iterable[Sequence[tuple[Any, ...]]], columns: Sequence[tuple[str, str]]
+) -> Iterator[pyarrow.RecordBatch]:
+    """Rows as Arrow, all with one schema.
 
     Args:
-        rows: values in the order of the columns; times as datetime, or as text ``2024-01-31 23:59:59.000000`` in UTC.
+        parts: rows as they are fetched, a few thousand at once, so that their Python values do not all live together:
+            values in the order of the columns; times as datetime, or as text ``2024-01-31 23:59:59.000000`` in UTC.
         columns: name and type (``DECIMAL(10, 2)``).
     """
     import pyarrow as pa
 
-    if not rows:
-        return
-    values = list(zip(*rows, strict=True))
-    arrays = [_array(list(found), type_) for found, (_, type_) in zip(values, columns, strict=True)]
-    yield from pa.Table.from_arrays(arrays, names=[name for name, _ in columns]).to_batches()
+    names = [name for name, _ in columns]
+    tables = []
+    for rows in filter(None, parts):
+        values = zip(*rows, strict=True)
+        arrays = [_array(list(found), type_) for found, (_, type_) in zip(values, columns, strict=True)]
+        tables.append(pa.Table.from_arrays(arrays, names=names))
+    if tables:
+        yield from pa.concat_tables(tables, promote_options="permissive").combine_chunks().to_batches()
 
 
 def _array(values: list[Any], type_: str) -> pyarrow.Array:
@@ -137,7 +148,7 @@ def _array(values: list[Any], type_: str) -> pyarrow.Array:
     if name in NESTED:
         return pa.array([None if value is None else _json(value) for value in values], pa.string())
     if name in AS_TEXT:
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+        return _texts(values)
     if name in TIMES:
         return _times(values, is_zoned=name == "TIMESTAMP_LTZ")
     if name == "TIME":
@@ -146,6 +157,15 @@ def _array(values: list[Any], type_: str) -> pyarrow.Array:
     if name == "BOOLEAN":
         return pa.array([None if value is None else bool(value) for value in values], pa.bool_())
     return pa.array(values)
+
+
+def _texts(values: list[Any]) -> pyarrow.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, pa.string())
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 def _json(value: Any) -> str:

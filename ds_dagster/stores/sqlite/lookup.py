@@ -17,13 +17,17 @@ from ds_dagster.catalog.reading.wanted import EVERYTHING, Wanted
 from ds_dagster.datatypes import Scalar
 from ds_dagster.errors import error
 from ds_dagster.names import QualifiedName
-from ds_dagster.stores.lookup_rows import as_batches, constant, counting, quoted_column, selection
+from ds_dagster.stores.lookup_rows import constant, counting, parts_as_batches, quoted_column, selection
 from ds_dagster.stores.sqlite.loader import view_error
 from ds_dagster.stores.sqlite.reader import open_views, shown_table
 from ds_dagster.stores.sqlite.views import FOLDER
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+FETCHED = 1000
+"""Rows that are Python values at once: as many as caches hold; of a million each costs more than twice as much."""
 
 
 def read_table(
@@ -38,23 +42,24 @@ def read_table(
         ExternalError: LOOKUP_VIEW_MISSING, VIEW_UNREADABLE. UserError: LOOKUP_TABLE_DIFFERS.
     """
     names = [name for name, _ in columns]
-    rows = _rows(options, path, names, [quoted_column(name) for name in names], wanted)
-    yield from as_batches(rows, columns)
+    shown = [quoted_column(name) for name in names]
+    yield from parts_as_batches(_parts(options, path, names, shown, wanted), columns)
 
 
 def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:
     """How many rows there are."""
     names = [comparison.column for comparison in wanted.comparisons]
-    return int(_rows(options, path, names, counting(), wanted)[0][0])
+    return int(next(_parts(options, path, names, counting(), wanted))[0][0])
 
 
-def _rows(
+def _parts(
     options: Mapping[str, str],
     path: tuple[str, ...],
     names: Sequence[str],
     shown: Sequence[exp.Expr],
     wanted: Wanted,
-) -> Sequence[tuple[Any, ...]]:
+) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """The rows of one statement, :data:`FETCHED` at once."""
     folder, view = Path(options[FOLDER]), QualifiedName.parse(options[VIEW])
     file, table = path
     if not (folder / file).is_file():
@@ -64,7 +69,9 @@ def _rows(
         try:
             source = shown_table(connection, "main", table, needed, int(options.get(RETENTION, "0")))
             text = selection(shown, source, wanted, literal=_literal).sql(dialect="sqlite")
-            return connection.execute(text).fetchall()
+            cursor = connection.execute(text)
+            while rows := cursor.fetchmany(FETCHED):
+                yield rows
         except sqlite3.OperationalError as problem:
             if "no such" not in str(problem):
                 raise view_error(problem, folder / file) from problem
