@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TextIO
 
 import click
 
@@ -78,13 +80,35 @@ def jsonable(value: object) -> object:
     return str(value)
 
 
+COLOURS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("RUNNING", "FINISHED", "unchanged", "ok"), "green"),
+        **dict.fromkeys(
+            ("STARTING", "STOPPING", "BACKING_OFF", "UNKNOWN", "WAITING", "new", "keeps checkpoint"), "yellow"
+        ),
+        **dict.fromkeys(("FAILED", "needs new checkpoint", "would lose data", "orphan"), "red"),
+    }
+)
+"""Cell of a table (a state of a job, a verdict of `ds plan`) → its colour on a terminal."""
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether output may be coloured: on a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> None:
     """A plain aligned table without borders; headers alone when there are no rows. ``right``: right-aligned columns."""
     shown = [[_cell(value) for value in row] for row in rows]
     widths = [max([len(header), *(len(row[i]) for row in shown)]) for i, header in enumerate(headers)]
+    colours = COLOURS if has_colours(sys.stdout) else {}
     for row in [[header.upper() for header in headers], *shown]:
         cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-        click.echo("  ".join(cells).rstrip())
+        cells[-1] = cells[-1].rstrip()
+        painted = (
+            click.style(c, fg=colours[text]) if text in colours else c for c, text in zip(cells, row, strict=True)
+        )
+        click.echo("  ".join(painted).rstrip())
 
 
 def _cell(value: object) -> str:
@@ -109,7 +133,7 @@ def show_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
     colours = {"error": "red", "warning": "yellow"}
     for diagnostic in diagnostics:
         text = diagnostic.text()
-        if sys.stderr.isatty():
+        if has_colours(sys.stderr):
             head, _, rest = text.partition("\n")
             text = click.style(head, fg=colours[diagnostic.severity]) + (f"\n{rest}" if rest else "")
         click.echo(text, err=True)

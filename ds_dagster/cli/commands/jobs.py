@@ -222,6 +222,8 @@ def stop_command(queries: tuple[str, ...], everything: bool, project: Path | Non
     for name in names:
         if name not in known:
             raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, known))
+    if not as_json:
+        note(f"stopping {', '.join(names)}; each ends its batch first" if names else "there are no queries to stop")
     ensured = control.stop(names, requested_by=REQUESTED_BY)
     on_change = None if as_json else lambda s: note(f"{s.name}: {s.state.lower()}")
     control.wait(names, {e.name: e.generation for e in ensured}, WAIT_SECONDS, on_change)

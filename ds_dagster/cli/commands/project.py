@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -223,7 +224,7 @@ def init_command(folder: Path, as_json: bool) -> int:
         return 0
     for path in written:
         click.echo(path)
-    place = "" if folder.resolve() == Path.cwd() else f"cd {folder}, "
+    place = "" if folder.resolve() == Path.cwd() else f"cd {quote(str(folder))}, "
     note(f"next: {place}ds check, ds test, ds up, dagster dev")
     return 0
 
