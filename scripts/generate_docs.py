@@ -455,7 +455,8 @@ def commands_page() -> str:
     parts = [
         "What does a command do, and which options has it? `ds` is short for `ds-dagster`. Results go to "
         "standard output, progress and remarks to standard error. Exit "
-        "codes: 0 done, 1 the project or a job is at fault, 2 wrong usage (of `ds plan --exit-code`: there are changes), 3 a bug of ours. Tables are coloured on a terminal; `NO_COLOR=1` turns colours off.",
+        "codes: 0 done, 1 the project or a job is at fault, 2 wrong usage (of `ds plan --exit-code`: there are "
+        "changes), 3 a bug of ours. Tables are coloured on a terminal; `NO_COLOR=1` turns colours off.",
     ]
     for name in COMMANDS:
         command = cli.get_command(context, name)

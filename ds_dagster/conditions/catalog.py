@@ -68,7 +68,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "STARTING_TIMESTAMP_MISSING",
         "user",
-        "'starting.position' = timestamp says no moment",
+        "'starting.position' = timestamp has no timestamp",
         "write 'starting.timestamp' = '2026-01-31T12:00:00Z', or milliseconds since 1970",
         "3D021",
     ),
@@ -81,7 +81,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "STARTING_TIMESTAMP_NOT_HERE",
         "user",
-        "a store of type {kind} cannot begin to read at a moment",
+        "a store of type {kind} cannot start reading at a timestamp",
         "write 'starting.position' = earliest or latest",
     ),
     Condition(
@@ -94,11 +94,11 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PROPERTY_TWICE",
         "user",
-        "{name} says the same as {same_as}, which is set already",
+        "{name} is another name of {same_as}, which is set already",
         "remove one of the two spellings",
     ),
     Condition("PROPERTY_INVALID", "user", "the property {name} cannot be {value}", "allowed: {allowed}", "3D008"),
-    Condition("PROPERTY_MISPLACED", "user", "the property {name} cannot stand in {place}", "it belongs into {belongs}"),
+    Condition("PROPERTY_MISPLACED", "user", "the property {name} is not allowed in {place}", "write it in {belongs}"),
     Condition(
         "PROPERTY_OF_OTHER_STORE",
         "user",
@@ -129,12 +129,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "REFERENCE_NOT_HERE",
         "not_yet",
         "the property {name} cannot be a reference to the environment",
-        "write the value itself; references may stand in addresses, names of users and secrets of CREATE STORE",
+        "write the value itself; references are allowed in addresses, user names and secrets of CREATE STORE",
     ),
     Condition(
         "LITERAL_SECRET",
         "user",
-        "the secret {name} of {owner} stands in a file",
+        "the secret {name} of {owner} is written in a file",
         "keep it in the environment or in the project's .env and write '{name}' = '${{NAME}}'",
     ),
     Condition(
@@ -184,7 +184,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "STORE_CANNOT_HOLD",
         "user",
-        "a {kind} cannot stand in the store {store} of type {type}",
+        "a {kind} cannot be in the store {store} of type {type}",
         "{fix}",
     ),
     Condition(

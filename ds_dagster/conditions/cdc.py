@@ -63,38 +63,38 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CDC_TABLE_WITHOUT_KEY",
         "user",
-        "the table {table} has nothing that tells its rows apart, and would refuse updates once its changes are read",
+        "the table {table} has no key or replica identity, and would refuse updates once its changes are read",
         "add a primary key, or ALTER TABLE {table} REPLICA IDENTITY FULL",
     ),
     Condition(
         "CDC_KEY_DIFFERS",
         "user",
-        "rows of the table {table} are told apart by {found}, the relation says {wanted}",
+        "rows of the table {table} are identified by {found}, the relation declares {wanted}",
         "declare PRIMARY KEY({found}); a table without a key can be read as a STREAM",
     ),
     Condition(
         "CDC_COLUMN_GONE",
         "user",
         "the table {table} has no column {column} (any more)",
-        "correct the columns of the relation, then `ds restart` the query; it goes on where it stopped",
+        "correct the columns of the relation, then `ds restart` the query; it resumes where it stopped",
     ),
     Condition(
         "CDC_TRUNCATED",
         "user",
         "the table {table} was truncated, which does not say which rows went",
-        "`ds reset` the query to begin with what the table holds now",
+        "`ds reset` the query to start from the rows the table has now",
     ),
     Condition(
         "CDC_PUBLICATION_MISSING",
         "user",
         "the publication {slot} of store {store} was dropped, or does not hold all the tables any more",
-        "`ds reset` the query: it makes the publication again and begins with what the tables hold",
+        "`ds reset` the query: it creates the publication again and starts from the rows the tables have",
     ),
     Condition(
         "CDC_SLOT_MISSING",
         "user",
         "the replication slot {slot} of store {store} is gone, and with it changes that were not read",
-        "`ds reset` the query: it makes a slot and begins with what the tables hold",
+        "`ds reset` the query: it creates a slot and starts from the rows the tables have",
     ),
     Condition(
         "CDC_SLOT_AHEAD",
@@ -118,13 +118,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "CDC_SLOT_ACTIVE",
         "external",
         "the replication slot {slot} of store {store} is in use by another session",
-        "end the other reader, or give this query a slot of its own; it is tried again by itself",
+        "end the other reader, or give this query a slot of its own; it is retried",
     ),
     Condition(
         "CDC_NO_SLOT_FREE",
         "user",
         "the store {store} has no replication slot left",
-        "drop slots nobody uses (`ds gc` lists ours), or raise max_replication_slots",
+        "drop unused slots (`ds gc` lists ours), or raise max_replication_slots",
     ),
     Condition(
         "CDC_SNAPSHOT_LOST",
@@ -136,7 +136,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "CDC_SNAPSHOT_FAILED",
         "external",
         "what the tables hold cannot be copied to {folder}",
-        "free disk space there; it is tried again by itself",
+        "free disk space there; it is retried",
     ),
     Condition(
         "CDC_OPTION_INVALID",
@@ -144,5 +144,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "option {name} of the source of changes is {value}, allowed is {allowed}",
     ),
     Condition("CDC_OFFSET_INVALID", "internal", "the checkpoint holds no position in changes: {offset}"),
-    Condition("CDC_MESSAGE_UNREADABLE", "internal", "the server sent what its protocol does not know: {reason}"),
+    Condition(
+        "CDC_MESSAGE_UNREADABLE", "internal", "the server sent a message that its protocol does not define: {reason}"
+    ),
 )

@@ -29,14 +29,14 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "QUESTION_ONE_COLUMN",
         "user",
-        "a sub-select that stands for a value has one column, this has {count}",
+        "a sub-select used as a value has one column, this has {count}",
         "select one column in it",
         "42601",
     ),
     Condition(
         "QUESTION_AGGREGATE",
         "not_yet",
-        "{name} cannot be used in a query that is asked once",
+        "`ds query` does not support {name}",
         "aggregates that can: COUNT, SUM, AVG, MIN, MAX, VAR_…, STDDEV_…, ARRAY_AGG, LISTAGG; with OVER also ranks, "
         "LAG, LEAD, FIRST_VALUE, LAST_VALUE",
         "0A000",
@@ -44,7 +44,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "QUESTION_CLAUSE",
         "user",
-        "{clause} has no meaning in a query that is asked once",
+        "`ds query` does not support {clause}",
         "remove it; it belongs into CREATE … AS SELECT",
         "42601",
     ),
@@ -58,14 +58,14 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "QUESTION_FUNCTION_NOT_THERE",
         "not_yet",
-        "{name} runs in Spark alone and cannot be used in a query that is asked once",
+        "{name} runs only in Spark, `ds query` does not support it",
         "compute it in the query that fills the relation, or write it as LANGUAGE PYTHON",
         "0A000",
     ),
     Condition(
         "QUESTION_STORE_UNREADABLE",
         "not_yet",
-        "rows of {relation} in a store of type {type} cannot be asked for",
+        "`ds query` cannot read {relation}, which is in a store of type {type}",
         "views, topics, Kinesis streams, and tables in Postgres, Snowflake, Databricks and Delta stores can",
         "0A000",
     ),
@@ -98,7 +98,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "DEFINITION_IN_SHELL",
         "unsupported",
-        "{statement} changes the project's definition, which stands in its SQL files",
+        "{statement} changes the project's definition, which is in its SQL files",
         "{remedy} in a file of the project's sql folder, then run: ds apply",
         "0A000",
     ),
@@ -126,14 +126,14 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "ENTITY_IN_USE",
         "user",
-        "entity {entity} is read or written by queries that shall run: {queries}",
+        "entity {entity} is read or written by queries that are meant to run: {queries}",
         "TERMINATE QUERY first",
         "2BP01",
     ),
     Condition(
         "ENTITY_INSERT_FORMAT",
         "not_yet",
-        "records of {entity} are {format}, as {relation} says: only JSON can be put in by a statement",
+        "records of {entity} are {format}, as {relation} says: a statement can only insert JSON",
         "send it with a producer that knows the schema",
         "0A000",
     ),

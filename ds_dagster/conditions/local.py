@@ -34,7 +34,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "CLASS_ARCHIVE_FAILED",
         "external",
         "the classes of Spark could not be recorded",
-        "engines start without the archive too, some seconds slower; the detail says what Java told",
+        "engines start without the archive too, some seconds slower; the detail has Java's message",
     ),
     Condition(
         "JAR_CHANGED",

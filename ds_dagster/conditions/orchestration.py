@@ -57,7 +57,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "RELATION_NOT_STARTED",
         "external",
         "{count} queries did not reach RUNNING within {seconds} s: {names}",
-        "look at `ds logs NAME`; the engine goes on trying, materialize again to wait longer",
+        "look at `ds logs NAME`; the engine keeps retrying; materialize again to wait longer",
     ),
     Condition(
         "CONTROL_WITHOUT_QUERIES",
@@ -68,7 +68,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "KEY_PREFIX_NOT_USED",
         "user",
-        "the project's key_prefix is '{prefix}', that of the translator {translator} is another",
+        "the project's key_prefix is '{prefix}', the translator {translator} has a different one",
         "make the translator with key_prefix=project.key_prefix",
     ),
     Condition(

@@ -55,7 +55,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PROTOBUF_NEEDS_SCHEMA",
         "user",
-        "the records of {relation} are Protobuf, and nobody here knows their message",
+        "the records of {relation} are Protobuf, and their message type is not declared",
         "write CREATE DESCRIPTOR_SOURCE and name the message with 'value.descriptor.name' or 'key.descriptor.name', or "
         "name a schema registry in CREATE STORE {store} with 'schema_registry.name'",
     ),
@@ -94,12 +94,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "AVRO_SCHEMA_UNREADABLE",
         "user",
         "an Avro schema cannot be read: {reason}",
-        "register a new version of it; parts that stand under other subjects are read, not extended",
+        "register a new version of it; parts under other subjects are read, not extended",
     ),
     Condition(
         "SCHEMA_NOT_RECORDED",
         "user",
-        "the columns of {relation} stand in the schema registry {registry}, and the project has no copy of {subject}",
+        "the columns of {relation} are in the schema registry {registry}, and the project has no copy of {subject}",
         "run `ds schemas` where the registry can be reached and keep the folder schemas/ with the SQL, or list the "
         "columns",
         "3E002",
@@ -107,7 +107,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "SCHEMA_MISSING",
         "user",
-        "the schema registry {registry} knows no subject {subject}",
+        "the schema registry {registry} has no subject {subject}",
         "correct 'topic', register the schema first, or list the columns of {relation}",
         "3D009",
     ),
@@ -133,7 +133,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "REGISTRY_UNREACHABLE",
         "unreachable",
         "the schema registry {registry} at {address} does not answer",
-        "check the address, its certificate and that the server runs; it is tried again by itself",
+        "check the address, its certificate and that the server runs; it is retried",
         "57015",
     ),
     Condition(
@@ -146,7 +146,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "REGISTRY_CALL_FAILED",
         "external",
         "the schema registry {registry} failed to {action}",
-        "see the registry's own log; it is tried again by itself",
+        "see the registry's own log; it is retried",
     ),
     Condition(
         "SCHEMA_OF_OTHER_TYPE",

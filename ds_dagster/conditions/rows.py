@@ -22,7 +22,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "UNNEST_CONDITION",
         "unsupported",
-        "a condition behind UNNEST",
+        "a condition after UNNEST",
         "write CROSS JOIN UNNEST(…) AS t(name) and WHERE, or LEFT JOIN UNNEST(…) AS t(name) ON TRUE",
         "0A000",
     ),
@@ -51,7 +51,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "TOTAL_WITHOUT_KEY",
         "user",
         "the one row of an aggregate without GROUP BY has no key in {relation}",
-        "select a constant where the primary key of {relation} stands: SELECT 'all' AS name, COUNT(*) AS n FROM …",
+        "select a constant in the place of the primary key of {relation}: SELECT 'all' AS name, COUNT(*) AS n FROM …",
         "42803",
     ),
 )

@@ -27,7 +27,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "JOURNAL_CORRUPT",
         "user",
         "the journal {journal} is damaged or is not a valid journal",
-        "restore it from a backup; moving it away starts a new one, whose jobs begin with new checkpoints",
+        "restore it from a backup; moving it away starts a new one, whose jobs start with new checkpoints",
     ),
     Condition(
         "JOURNAL_DISK_FULL",
@@ -44,7 +44,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "JOURNAL_NEWER",
         "user",
-        "the journal {journal} has schema {found}, this version of ds_dagster knows {known}",
+        "the journal {journal} has schema {found}, this version of ds_dagster supports {known}",
         "upgrade ds_dagster in this environment to {version} or newer",
     ),
     Condition(
@@ -69,7 +69,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "SKIP_WITHOUT_RECORD",
         "user",
         "{name} does not fail at a record ({state}, {condition}), so none is passed",
-        "`ds ps` says why a job fails; a failure at a record names the record and the command that passes it",
+        "`ds ps` says why a job fails; a failure at a record names the record and the command that skips it",
     ),
     Condition(
         "SKIP_OTHER_RECORD",
@@ -88,10 +88,10 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "RESET_WOULD_DOUBLE",
         "user",
-        "a reset of {name} writes rows again that {sinks} already has; behind it: {readers}",
+        "a reset of {name} writes rows again that {sinks} already has; downstream: {readers}",
         "`ds reset {name} --from now` reads only what comes from now on; `--empty` first deletes the rows of its own "
         "topics; `--allow duplicates` writes them all the same (in Dagster `from_now`, `empty`, `allow_duplicates`: "
-        "true beside the action); a query of another name builds the new rows beside the old ones",
+        "true with the action); a query of another name builds the new rows next to the old ones",
     ),
     Condition(
         "RESET_NOT_FROM_NOW",
@@ -128,13 +128,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "RUN_ABANDONED",
         "external",
         "the step that ran {name} (request {request}) ended without a word",
-        "the next run goes on from its checkpoint",
+        "the next run resumes from its checkpoint",
     ),
     Condition("REQUEST_UNKNOWN", "user", "there is no request {request}", "`ds ps` shows what runs"),
     Condition(
         "RUN_TIMED_OUT",
         "external",
-        "the run of {name} (request {request}) did not end within {seconds} s; it goes on",
+        "the run of {name} (request {request}) did not end within {seconds} s; it continues",
         "raise the time limit, or look at `ds logs {name}`",
     ),
     Condition(
@@ -147,7 +147,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ENGINE_JVM_LIVES",
         "external",
         "the Spark JVM of an earlier engine still holds {lock} after {seconds} s",
-        "it ends by itself when its current batch is done; end the process that holds the lock if it does not",
+        "it ends after its current batch; if it does not, end the process that holds the lock",
     ),
     Condition(
         "ENGINE_LEASE_HELD",
@@ -177,7 +177,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ENGINE_STOPPED",
         "external",
         "it ended with the engine, after its batch",
-        "`ds engine start` goes on from its checkpoint",
+        "`ds engine start` resumes from its checkpoint",
     ),
     Condition(
         "ENGINE_NOT_ANSWERING",
@@ -250,8 +250,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CHECKPOINT_UNKNOWN",
         "user",
-        "the folder {path} exists, but the journal knows of no checkpoint of {name} there",
-        "move it away, or run `ds reset {name}`; it is never used as it is",
+        "the folder {path} exists, but the journal has no checkpoint of {name} there",
+        "move it away, or run `ds reset {name}`; it is never used without a reset",
     ),
     Condition(
         "CHECKPOINT_OTHER_STATE",

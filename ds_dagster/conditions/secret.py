@@ -63,13 +63,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "SECRET_UNREACHABLE",
         "unreachable",
         "the secret {secret} ({where}) cannot be read now (used by {used_by})",
-        "see the detail; it is tried again by itself",
+        "see the detail; it is retried",
     ),
     Condition(
         "SECRET_ROTATED",
         "external",
         "{store} refused the login, and the secret {secrets} has another value now",
-        "it is started again by itself with the new value",
+        "it restarts with the new value",
     ),
     Condition(
         "UPDATE_NOT_ALLOWED",
@@ -80,7 +80,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "UPDATE_TWICE",
         "user",
-        "two updates of {target} set {name}; the other stands at {other}",
+        "two updates of {target} set {name}; the other is at {other}",
         "remove one of them: files have no order, so neither is the later one",
     ),
 )

@@ -24,8 +24,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "KINESIS_ROLE_REFUSED",
         "user",
         "the role {role} cannot be assumed: {code}",
-        "let the role's trust policy name who asks, with the external id it wants ('kinesis.external_id'), and allow "
-        "sts:AssumeRole to who asks",
+        "name the caller in the role's trust policy, with the external id it requires ('kinesis.external_id'), and "
+        "allow sts:AssumeRole to who asks",
     ),
     Condition(
         "KINESIS_CREDENTIALS_UNREACHABLE",
@@ -69,7 +69,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "KINESIS_POSITION_TRIMMED",
         "user",
         "records of shard {shard} of stream {stream} after {after} may be gone: the retention of {hours} h has passed",
-        "run `ds reset`: a new checkpoint version begins with the oldest record that is left",
+        "run `ds reset`: a new checkpoint version starts at the oldest record that is left",
     ),
     Condition(
         "KINESIS_SHARD_GONE",
@@ -156,20 +156,20 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "WEIGHT_NEGATIVE",
         "internal",
-        "a row goes that never came",
+        "a row is retracted that was never added",
         "report it with the query and the plan of `ds explain`; `ds reset` computes everything again",
     ),
     Condition(
         "KEY_NOT_UNIQUE",
         "internal",
-        "the key of the result does not tell its rows apart",
+        "the key of the result is not unique",
         "report it with the query and the plan of `ds explain`",
     ),
     Condition(
         "AGGREGATE_OVERFLOW",
         "user",
         "the result of an aggregate is too large for its type",
-        "CAST the argument to a larger type: DOUBLE, or DECIMAL with fewer digits behind the point",
+        "CAST the argument to a larger type: DOUBLE, or DECIMAL with fewer digits after the point",
         "22003",
     ),
     Condition("OPERATOR_SETTINGS", "internal", "the settings of an operator cannot be read", "report it"),
@@ -191,7 +191,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "record {position} of partition {partition} of {entity} cannot be read as {relation}: {reason}",
         "pass this record: `ds skip {job} --partition {partition} --offset '{position}'`; or all such records: WITH "
-        "('source.deserialization.error.handling' = 'IGNORE') behind the source, then `ds restart`, which keeps the "
+        "('source.deserialization.error.handling' = 'IGNORE') after the source, then `ds restart`, which keeps the "
         "query's state; or correct the relation's columns",
     ),
     Condition(
@@ -241,7 +241,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "records that were not read yet are gone from {entities}",
         "they passed the source's retention, or it was created again; `ds reset` starts a new checkpoint "
-        "version from what is there, 'source.data.loss' = skip behind the source goes on and counts them",
+        "version from what is there, 'source.data.loss' = skip after the source skips and counts them",
     ),
     Condition(
         "INPUT_RECREATED",
@@ -330,7 +330,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "SPARK_LOST",
         "external",
         "the engine's JVM is gone",
-        "the engine starts again by itself; its log says why the JVM ended",
+        "the engine restarts automatically; its log says why the JVM ended",
     ),
     Condition(
         "NETWORK_FAILED",

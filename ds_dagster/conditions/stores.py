@@ -9,7 +9,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "STORE_UNREACHABLE",
         "unreachable",
         "the store {store} at {address} does not answer",
-        "check the address and that the server runs (`ds up` starts local ones); it is tried again by itself",
+        "check the address and that the server runs (`ds up` starts local ones); it is retried",
         "57015",
     ),
     Condition(
@@ -58,7 +58,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "STORE_PROTOCOL_DIFFERS",
         "user",
-        "the store {store} at {address} expects {expected}, CREATE STORE says {said}",
+        "the store {store} at {address} expects {expected}, CREATE STORE has {said}",
         "{fix}",
     ),
     Condition(
@@ -71,7 +71,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "STORE_CALL_FAILED",
         "external",
         "the store {store} failed to {action}",
-        "see the detail; it is tried again by itself",
+        "see the detail; it is retried",
     ),
     Condition(
         "STORE_NOT_A_SOURCE",
@@ -104,7 +104,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "DATABRICKS_WAREHOUSE_MISSING",
         "user",
         "the workspace {address} has no SQL warehouse {warehouse} for store {store}",
-        "correct 'databricks.warehouse_id': it stands in the warehouse's connection details",
+        "correct 'databricks.warehouse_id': it is in the warehouse's connection details",
     ),
     Condition(
         "DATABRICKS_LOCATION_REFUSED",
@@ -136,12 +136,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "WAITS_FOR_WRITER",
         "waiting",
         "waits for {writer}, which makes {entity} in store {store}",
-        "it goes on by itself when {writer} runs: `ds apply {writer}` starts it, `ds logs {writer}` says what keeps it",
+        "it starts when {writer} runs: `ds apply {writer}` starts it, `ds logs {writer}` says why it does not run",
     ),
     Condition(
         "ENTITY_COUNT_DIFFERS",
         "user",
-        "{entity} in store {store} has {name} = {found}, {relation} says {wanted}",
+        "{entity} in store {store} has {name} = {found}, {relation} declares {wanted}",
         "write {found}, or leave it out",
     ),
     Condition("ENTITY_NAME_INVALID", "user", "{entity} cannot be the name of an entity in store {store}", "{allowed}"),
@@ -224,25 +224,25 @@ CONDITIONS: tuple[Condition, ...] = (
         "TARGET_CHANGED",
         "user",
         "the table {table} was changed by others while it was loaded: {reason}",
-        "undo the change, or start the load again: it then tells what differs",
+        "undo the change, or start the load again: it then names the difference",
     ),
     Condition(
         "LOOKUP_TABLE_DIFFERS",
         "user",
         "the table {table} cannot be looked up as it is declared: {reason}",
-        "compare its columns with the CREATE TABLE that declares it; the job goes on once both agree",
+        "compare its columns with the CREATE TABLE that declares it; the job continues once both agree",
     ),
     Condition(
         "LOOKUP_VIEW_MISSING",
         "waiting",
         "the view {view} that is looked up is not there yet",
-        "the query that fills it makes it: materialize its asset, or run `ds apply`; the job is tried again by itself",
+        "the query that fills it makes it: materialize its asset, or run `ds apply`; the job is retried",
     ),
     Condition(
         "TARGET_LOCKED",
         "external",
         "the table {table} is locked by other sessions: {reason}",
-        "it is tried again by itself; for the session that holds it see pg_locks and pg_stat_activity in Postgres, "
+        "it is retried; for the session that holds it see pg_locks and pg_stat_activity in Postgres, "
         "SHOW LOCKS in Snowflake",
     ),
     Condition(
@@ -255,7 +255,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "TARGET_BUSY",
         "external",
         "batch {epoch} found other writers of {table} {attempts} times in a row",
-        "load the table from one place; it is tried again by itself",
+        "load the table from one place; it is retried",
     ),
     Condition(
         "TARGET_OF_OTHER_JOB",
@@ -306,7 +306,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "{table} ends at {sink}, behind the checkpoint ({checkpoint})",
         "the sink lost rows that the checkpoint counts as written: restore the sink, or `ds reset` the query",
     ),
-    Condition("DISK_FULL", "external", "no space is left for {what}", "free disk space; it is tried again by itself"),
+    Condition("DISK_FULL", "external", "no space is left for {what}", "free disk space; it is retried"),
     Condition(
         "VIEW_MISSING",
         "user",
@@ -318,6 +318,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "VIEW_UNREADABLE",
         "external",
         "the file of view {view} cannot be read",
-        "see the detail; it is tried again by itself, and `ds reset` rebuilds the view",
+        "see the detail; it is retried, and `ds reset` rebuilds the view",
     ),
 )

@@ -19,7 +19,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "CASE_GENERATOR",
         "user",
-        "the query behind generate makes no records: {reason}",
+        "the query of generate makes no records: {reason}",
         "a SELECT of Spark's SQL with a column value, and key, at, partition where they are wanted: "
         "SELECT named_struct('id', id) AS value FROM range(1000)",
     ),

@@ -79,7 +79,7 @@ def _because(change: Change, is_waiting: bool, statuses: Mapping[str, JobStatus]
 
 def _doubles(change: Change) -> str | None:
     """What the reset that a change asks for would write twice; None where it would not."""
-    readers = f"; behind it: {', '.join(change.readers)}" if change.readers else ""
+    readers = f"; downstream: {', '.join(change.readers)}" if change.readers else ""
     return f"writes rows again that {', '.join(change.doubles)} has{readers}" if change.doubles else None
 
 

@@ -9,28 +9,28 @@ GRAMMAR: tuple[Condition, ...] = (
         "APPLICATION_WITHOUT_BEGIN",
         "user",
         "{statement} without BEGIN APPLICATION",
-        "write BEGIN APPLICATION name in front of its statements",
+        "write BEGIN APPLICATION name before its statements",
         "42601",
     ),
     Condition(
         "APPLICATION_WITHOUT_END",
         "user",
         "application {name} has no end",
-        "write END APPLICATION; behind its last statement",
+        "write END APPLICATION; after its last statement",
         "42601",
     ),
     Condition(
         "APPLICATION_NESTED",
         "user",
         "application {name} has not ended yet",
-        "write END APPLICATION; in front of the next one",
+        "write END APPLICATION; before the next one",
         "42601",
     ),
     Condition(
         "APPLICATION_STATEMENT",
         "unsupported",
-        "{statement} cannot stand in an application",
-        "write it in front of BEGIN APPLICATION; inside stand USE, CREATE of relations, and INSERT INTO",
+        "{statement} is not allowed in an application",
+        "write it before BEGIN APPLICATION; inside, only USE, CREATE of relations, and INSERT INTO are allowed",
         "0A000",
     ),
     Condition(
@@ -49,7 +49,7 @@ GRAMMAR: tuple[Condition, ...] = (
     Condition(
         "VIRTUAL_OUTSIDE_APPLICATION",
         "user",
-        "virtual relation {name} stands outside of an application",
+        "virtual relation {name} is outside of an application",
         "write it between BEGIN APPLICATION and END APPLICATION, or without VIRTUAL to give it a topic",
         "42601",
     ),
@@ -57,7 +57,7 @@ GRAMMAR: tuple[Condition, ...] = (
         "VIRTUAL_PROPERTIES",
         "user",
         "virtual relation {name} has no properties, since it has no topic",
-        "write WITH behind the relations it reads, or behind those that read it and are not virtual",
+        "write WITH after the relations it reads, or after the relations that read it and are not virtual",
         "42601",
     ),
 )
@@ -79,15 +79,15 @@ QUERIES: tuple[Condition, ...] = (
     Condition(
         "VIRTUAL_READ_WITH",
         "user",
-        "virtual relation {relation} is not read from a store, so WITH behind it means nothing",
-        "write WITH behind the relations in the SELECT of {relation}",
+        "virtual relation {relation} is not read from a store, so WITH after it has no effect",
+        "write WITH after the relations in the SELECT of {relation}",
         "0A000",
     ),
     Condition(
         "APPLICATION_SOURCE_DIFFERS",
         "user",
         "application {name} reads {relation} in two ways: {what} differs",
-        "an application reads a source once; write the same WITH behind {relation} everywhere, or move the query out",
+        "an application reads a source once; write the same WITH after {relation} everywhere, or move the query out",
         "0A000",
     ),
     Condition(
@@ -101,7 +101,7 @@ QUERIES: tuple[Condition, ...] = (
         "APPLICATION_STATE_SHARED",
         "user",
         "virtual relation {relation} keeps one state for all that read it, and they ask for different ones",
-        "write the same QUERY WITH behind all queries that read it, as END APPLICATION WITH (…) does; or give it a "
+        "write the same QUERY WITH for all queries that read it, as END APPLICATION WITH (…) does; or give it a "
         "topic: CREATE without VIRTUAL",
         "0A000",
     ),
@@ -117,7 +117,7 @@ QUERIES: tuple[Condition, ...] = (
         "user",
         "the rows of virtual relation {relation} are made once for all that read it, and {queries} say different "
         "things of rows that fail",
-        "write the same 'row.error.handling' and 'row.error.log.topic' behind all of them: END APPLICATION WITH (…)",
+        "write the same 'row.error.handling' and 'row.error.log.topic' for all of them: END APPLICATION WITH (…)",
         "0A000",
     ),
     Condition(

@@ -18,7 +18,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "MATCH_ORDER_TIME",
         "user",
         "ORDER BY of MATCH_RECOGNIZE begins with {found}, not with event time, ascending",
-        "write ORDER BY {time}; another column becomes event time by WITH ('timestamp' = 'column') behind the source",
+        "write ORDER BY {time}; another column becomes event time by WITH ('timestamp' = 'column') after the source",
         "42601",
     ),
     Condition(
@@ -45,8 +45,8 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PATTERN_OPEN_END",
         "user",
-        "the PATTERN may end with one row more, so a match could wait for ever for the row behind it",
-        "add WITHIN n unit behind the PATTERN, make the last quantifier reluctant, or end with a variable without one",
+        "the PATTERN may end with one more row, so a match could wait forever for the next row",
+        "add WITHIN n unit after the PATTERN, make the last quantifier reluctant, or end with a variable without one",
         "42601",
     ),
     Condition(
@@ -60,14 +60,14 @@ CONDITIONS: tuple[Condition, ...] = (
         "PATTERN_SKIP",
         "user",
         "AFTER MATCH SKIP {words} {name}: {reason}",
-        "name a variable that every match has behind its first row, or SKIP TO NEXT ROW or PAST LAST ROW",
+        "name a variable that every match has after its first row, or SKIP TO NEXT ROW or PAST LAST ROW",
         "42601",
     ),
     Condition(
         "PATTERN_VARIABLE_UNKNOWN",
         "user",
         "{name} is not a variable of the PATTERN",
-        "its variables are {known}; columns of the source stand without a name in front",
+        "its variables are {known}; write columns of the source without a prefix",
         "42703",
     ),
     Condition(
@@ -101,7 +101,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "PATTERN_NOT_FIXED",
         "user",
-        "{function} in DEFINE: the same row could answer otherwise when it is asked again",
+        "{function} in DEFINE: it could give another value when the same row is evaluated again",
         "compute it in a query before, into a column",
         "42601",
     ),
@@ -109,6 +109,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "PATTERN_STATE",
         "user",
         "the rows of {relation} that a match may still need are kept without a limit",
-        "add WITHIN n unit behind the PATTERN, or QUERY WITH ('state.ttl.millis' = n)",
+        "add WITHIN n unit after the PATTERN, or QUERY WITH ('state.ttl.millis' = n)",
     ),
 )

@@ -109,21 +109,22 @@ JOINS: tuple[Condition, ...] = (
         "WITHIN_ON_TEMPORAL_JOIN",
         "user",
         "WITHIN on the join of stream {left} with changelog {right}",
-        "remove WITHIN: each record meets the version that was valid at its time",
+        "remove WITHIN: each record is joined with the version that was valid at its time",
         "42601",
     ),
     Condition(
         "JOIN_FULL_NOT_YET",
         "not_yet",
         "FULL JOIN of stream {left} with changelog {right}",
-        "write LEFT JOIN; a version that no record meets is a row of the changelog itself",
+        "write LEFT JOIN; a version without a matching record is a row of the changelog itself",
         _ZERO,
     ),
     Condition(
         "LOOKUP_JOIN",
         "user",
         "{what} of stream {left} with table {right}",
-        "write JOIN or LEFT JOIN without WITHIN: each record meets the table's rows as they stand when it is read",
+        "write JOIN or LEFT JOIN without WITHIN: each record is joined with the table's rows as they are when it is "
+        "read",
         "42601",
     ),
     Condition(
@@ -151,13 +152,13 @@ JOINS: tuple[Condition, ...] = (
     Condition(
         "LOOKUP_PROPERTY",
         "user",
-        "'{name}' behind table {relation}, which is looked up and not read as a stream",
-        "only 'lookup.cache.millis' may stand there",
+        "'{name}' after table {relation}, which is looked up and not read as a stream",
+        "only 'lookup.cache.millis' is allowed there",
     ),
     Condition(
         "LOOKUP_PROPERTY_OF_STREAM",
         "user",
-        "'lookup.cache.millis' behind {relation}, which is not a table",
+        "'lookup.cache.millis' after {relation}, which is not a table",
         "remove it: a stream or changelog is read as it comes",
     ),
     Condition("JOIN_KINDS", "not_yet", "join of {left_kind} {left} with {right_kind} {right}", "{instead}", _ZERO),
@@ -165,7 +166,7 @@ JOINS: tuple[Condition, ...] = (
         "JOIN_CONDITION",
         "user",
         "ON of the join with {right} sets nothing of one side equal to something of the other",
-        "write ON {example}, and AND before what else is asked",
+        "write ON {example}, and AND before the other conditions",
         "42601",
     ),
     Condition(
@@ -244,7 +245,7 @@ AGGREGATES: tuple[Condition, ...] = (
     Condition(
         "STATE_TTL_CONDITIONS",
         "unsupported",
-        "'state.ttl.millis' beside an outer join of changelogs whose ON asks more than equalities",
+        "'state.ttl.millis' with an outer join of changelogs whose ON has more than equalities",
         "filter the right side in a sub-select, so that ON holds equalities only, or leave the property out",
         _ZERO,
     ),
@@ -318,7 +319,7 @@ WINDOWS: tuple[Condition, ...] = (
         "TEMPORAL_SETTING_UNUSED",
         "user",
         "'{name}' has no effect, there is no temporal join here",
-        "leave it out; it belongs behind the changelog that a stream is joined with, or in QUERY WITH of that query",
+        "leave it out; it belongs after the changelog that a stream is joined with, or in QUERY WITH of that query",
         "42601",
     ),
     Condition(
@@ -345,21 +346,21 @@ SINKS: tuple[Condition, ...] = (
     Condition(
         "CHANGELOG_KEY_LOST",
         "user",
-        "key column {name} of changelog {relation} is not selected unchanged, so updates cannot be told apart",
+        "key column {name} of changelog {relation} is not selected unchanged, so updates cannot be matched to rows",
         "add {name} to the SELECT list",
         "42803",
     ),
     Condition(
         "VALUE_NOT_REPEATABLE",
         "unsupported",
-        "{function} gives another value when a row of a changelog goes than it gave when the row came",
+        "{function} gives another value for a retraction than it gave for the row",
         "compute it in a CHANGELOG of its own, right over the one with a topic, and read that",
         "0A000",
     ),
     Condition(
         "RESULT_WITHOUT_KEY",
         "user",
-        "the result is a changelog without a key: a sub-select leaves out what tells its rows apart",
+        "the result is a changelog without a key: a sub-select leaves out the columns that identify its rows",
         "select the key columns inside and outside (of UNNEST also that of WITH ORDINALITY), or GROUP BY what is "
         "selected",
         "42803",

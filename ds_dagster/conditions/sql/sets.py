@@ -31,7 +31,7 @@ SETS: tuple[Condition, ...] = (
     Condition(
         "DISTINCT_NESTED",
         "user",
-        "column {name} of type {type} cannot be compared, so duplicates cannot be told",
+        "column {name} of type {type} cannot be compared, so duplicates cannot be found",
         "select its scalar parts",
         "42804",
     ),
@@ -67,7 +67,7 @@ OVER: tuple[Condition, ...] = (
         "not_yet",
         "{function} OVER (…) is not built yet",
         "COUNT, SUM, AVG, MIN, MAX, FIRST_VALUE, LAST_VALUE, LAG, ROW_NUMBER, RANK and DENSE_RANK are; for the row "
-        "behind (LEAD) look back from it: SELECT LAG(x) OVER (PARTITION BY k ORDER BY rowtime()) AS x, x AS next_x",
+        "ahead (LEAD) look back from it: SELECT LAG(x) OVER (PARTITION BY k ORDER BY rowtime()) AS x, x AS next_x",
         _ZERO,
     ),
     Condition(
@@ -115,7 +115,7 @@ OVER: tuple[Condition, ...] = (
     Condition(
         "RANK_WITHOUT_FILTER",
         "unsupported",
-        "{function} numbers all rows: every row that comes would change the number of all behind it",
+        "{function} numbers all rows: each new row would change the numbers of all rows after it",
         "bound it outside: SELECT … FROM (SELECT …, {function}() OVER (…) AS rn FROM …) q WHERE rn <= 10",
         _ZERO,
     ),

@@ -41,7 +41,7 @@ def test_a_stream_is_reset_with_consent_only(ds: Ds, control: Control) -> None:
     assert (refused.code, refused.conditions) == (1, ["RESET_WOULD_DOUBLE"])
     said = refused.json["diagnostics"][0]
     assert "d.public.copy" in said["message"]
-    assert "behind it: opened" in said["message"]
+    assert "downstream: opened" in said["message"]
     assert "ds reset copy --from now" in said["hint"]
     assert "--allow duplicates" in said["hint"]
     assert control.status("copy").generation == 1
@@ -59,7 +59,7 @@ def test_plan_and_apply_say_it_of_a_changed_stream(ds: Ds, control: Control, pro
     changes = {change["name"]: change for change in ds("plan", "--json").json}
     assert (changes["copy"]["doubles"], changes["copy"]["readers"]) == (["d.public.copy"], ["opened"])
     assert changes["opened"]["doubles"] == []
-    assert "writes rows again that d.public.copy has; behind it: opened" in ds("plan", "copy").out
+    assert "writes rows again that d.public.copy has; downstream: opened" in ds("plan", "copy").out
     applied = ds("apply", "copy", "--no-wait", "--json")
     assert applied.conditions == ["DEFINITION_CHANGED"]
     assert "--allow duplicates" in applied.json["diagnostics"][0]["hint"]

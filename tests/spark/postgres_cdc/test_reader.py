@@ -239,7 +239,7 @@ def test_a_column_is_added_and_one_is_dropped(database, open_reader):
         reader.options, shape=replace(reader.options.shape, columns=reader.options.shape.columns[:1])
     )
     reader.restart()
-    assert [row["row"] for row in reader.drain()] == [{"id": 3}], "with corrected columns it goes on where it stopped"
+    assert [row["row"] for row in reader.drain()] == [{"id": 3}], "with corrected columns it resumes where it stopped"
 
 
 def test_truncate(database, open_reader):

@@ -128,7 +128,7 @@ def test_a_view_in_a_file(bench, monkeypatch):
     loaded(bench, "things")
     query = bench.start("s")
     bench.settle(query)
-    assert bench.values == [{"n": 1} | SHOWN], "the job is tried again by itself"
+    assert bench.values == [{"n": 1} | SHOWN], "the job is retried"
     assert sent(bench, query, (1, 1), (2, 2), (3, 3)) == [{"n": 1} | SHOWN, {"n": 2} | EMPTY, {"n": 3} | EMPTY]
 
 
