@@ -1,4 +1,4 @@
-"""Where something stands in a file, and what is to be said about it."""
+"""Where something is in a file, and what is to be said about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a failure crosses a process: its condition's name and parameters, as JSON behind a mark.
+"""How a failure crosses a process: its condition's name and parameters, as JSON after a mark.
 
 Spark hands the failures of operators, expressions and Python workers on as text, with text of its own around it. The
 envelope (``[ds:NAME] {"parameter": …}``) is found in it wherever it is: JSON says itself where it ends, so parameters
@@ -57,7 +57,7 @@ def _values(failure: DsError) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """As JSON keeps it; what it does not know is told as text, as a message would."""
+    """As JSON keeps it; what it does not know is reported as text, as a message would."""
     if isinstance(value, list | tuple | set | frozenset):
         return [item if isinstance(item, _SCALARS) else str(item) for item in value]
     return value if isinstance(value, _SCALARS) else str(value)

@@ -10,7 +10,7 @@
     ├── ExternalError          a server, network or disk failed; retried with back-off
     └── InternalError          our bug; the text asks to report it
 
-Which class a condition raises stands in its :class:`ds_dagster.conditions.Condition` (``kind``); code raises with
+Which class a condition raises is in its :class:`ds_dagster.conditions.Condition` (``kind``); code raises with
 :func:`error` and never picks the class by hand.
 """
 

@@ -1,4 +1,4 @@
-"""What is seen of the entity behind a relation that others fill: its shape, its size, how far it reaches."""
+"""What is seen of the entity after a relation that others fill: its shape, its size, how far it reaches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ds_dagster.project.load import LoadedProject, store_admin
 
 FINGERPRINT_DIGITS = 16
 VERSION = "1"
-"""Of the fingerprint's algorithm; stands in front of it."""
+"""Version of the fingerprint's algorithm; the prefix of a fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def vectorized(code: PythonCode, columns: Sequence[pyarrow.Array], type_: pyarro
 
 
 def _called(code: PythonCode, call: Callable[[], Any]) -> Any:
-    """The result of user code; its exception is told by class and line, since its text may hold data."""
+    """The result of user code; its exception is reported by class and line, since its text may hold data."""
     try:
         return call()
     except Exception as problem:  # noqa: BLE001, whatever the code of the user raises

@@ -32,7 +32,7 @@ class Redactor:
         self._lock = threading.Lock()
 
     def remember(self, secret: str) -> None:
-        """Mask this text from now on, wherever it stands."""
+        """Mask this text from now on, wherever it is."""
         if len(secret) < MIN_LENGTH or secret in self._known:
             return
         with self._lock:

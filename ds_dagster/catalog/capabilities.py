@@ -19,7 +19,7 @@ class Capabilities:
     """Facts of a store kind.
 
     Attributes:
-        reads_streams: may stand behind a declared STREAM or CHANGELOG.
+        reads_streams: a declared STREAM or CHANGELOG can read it.
         writes_streams: may be the sink of CSAS, CCAS, INSERT INTO a stream.
         writes_tables: may be the sink of CTAS.
         table_reader: import path ``module:function`` of ``catalog.io_spec.TableReader``: its tables can be looked up by

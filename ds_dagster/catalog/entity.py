@@ -40,7 +40,7 @@ class EntityPlan:
         where it has one.
         settings: configuration for a new entity, names as the store spells them.
         used_by: relation, for messages.
-        stated: names in ``counts`` that stand in the SQL: an existing entity must agree with those, inferred ones are
+        stated: names in ``counts`` that are in the SQL: an existing entity must agree with those, inferred ones are
         for a
             new entity only.
         like: (store, entity) of the left-most source on the same kind of store: counts and settings that are not
@@ -67,7 +67,7 @@ class EntityPlan:
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """One record as it stands in a store, for ``ds print`` and for checks of topics."""
+    """One record as it is in a store, for ``ds print`` and for checks of topics."""
 
     partition: str
     position: str

@@ -91,7 +91,7 @@ class SchemaPart:
         schema: for what is written, and for what is read by a descriptor: the schema as :mod:`catalog.schema_formats`
             holds it. Empty before somebody read it.
         message: full name of the Protobuf message; empty where records say it themselves.
-        file: of the descriptors (absolute path), where they stand in the project; no registry knows such records.
+        file: of the descriptors (absolute path), where they are in the project; no registry knows such records.
     """
 
     format: SchemaFormatName
@@ -140,7 +140,7 @@ class ReadSpec:
         format: Spark source name.
         provider: import path ``module:Class`` of a Python data source to register first; empty for built-in formats.
         options: Spark options, references unresolved.
-        envelope: where key, value, timestamp and position stand.
+        envelope: where key, value, timestamp and position are.
         time_authority: ``broker`` (record timestamps set on arrival, monotone: an input read to its end is complete
         up to the last
             look) or ``producer``.
@@ -189,7 +189,7 @@ class RowText:
 
     Attributes:
         name: of that column.
-        beside: columns that travel as they are and stand not in the text.
+        beside: columns that travel as they are and are not in the text.
     """
 
     name: str

@@ -53,7 +53,7 @@ FOLDERS = NameRule(
     r"(?![._])[^/]{1,200}(/(?![._])[^/]{1,200})*",
     bytes=800,
 )
-"""Folders of files: names of files go behind them, and S3 takes 1,024 bytes in all, file systems 255 in a name."""
+"""Folders of files: names of files go after them, and S3 takes 1,024 bytes in all, file systems 255 in a name."""
 
 QUERY_NAMES = NameRule(
     "letters, digits, _, - and ., the first a letter, a digit or _, at most 200 characters",

@@ -65,7 +65,7 @@ class Findings:
         self.diagnostics: list[Diagnostic] = []
 
     def add(self, problem: DsError, *related: Span) -> None:
-        """Note an error; ``related``: other places that belong to it. A refused store or registry is told as the
+        """Note an error; ``related``: other places that belong to it. A refused store or registry is reported as the
         cause."""
         cause = str(problem.params["name"]) if problem.condition in CAUSED else ""
         self.diagnostics.append(replace(problem.diagnostic(), related=related, caused_by=cause))

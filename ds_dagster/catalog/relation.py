@@ -21,7 +21,7 @@ SchemaFormatName = Literal["avro", "protobuf", "json_schema"]
 SCHEMA_FORMAT_NAMES: Mapping[str, SchemaFormatName] = MappingProxyType(
     {"avro": "avro", "protobuf": "protobuf", "json_schema": "json_schema"}
 )
-"""Formats whose records need a schema that stands elsewhere."""
+"""Formats whose records need a schema that is elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Relation:
         included.
         declared: made by DDL with a column list (filled by others or by INSERT INTO), not by CREATE … AS.
         span: of its name.
-        value_descriptor, key_descriptor: of Protobuf records whose message stands in a descriptor source.
+        value_descriptor, key_descriptor: of Protobuf records whose message is in a descriptor source.
         like: (store, entity) of the left-most source on the same kind of store, from which a new entity copies what
         is not
             written; None for declared relations and where there is no such source.

@@ -37,7 +37,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("value", VARBINARY),
     Column("reason", VARCHAR),
 )
-"""Columns of a log. ``partition`` and ``offset`` (shard and sequence number) say where the record stands,
+"""Columns of a log. ``partition`` and ``offset`` (shard and sequence number) say where the record is,
 ``record_time`` is its own timestamp; in JSON ``key`` and ``value`` are base64 of its bytes."""
 DEFAULT_SUFFIX, ERROR_SUFFIX = "_bad_records", "_row_errors"
 

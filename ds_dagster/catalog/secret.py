@@ -1,4 +1,4 @@
-"""A declared secret: where a value stands that properties of stores and schema registries name."""
+"""A declared secret: where a value is that properties of stores and schema registries name."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Who reads its output may go away first (``ds ls | head``): that is no failure."""
+        """Run the command. Who reads its output may go away first (``ds ls | head``): that is not a failure."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

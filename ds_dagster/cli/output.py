@@ -20,7 +20,7 @@ from ds_dagster.settings import Settings, find_project, load_settings
 
 
 def _project_before_command() -> Path | None:
-    """``ds --project DIR ps``: the folder that stands before the command."""
+    """``ds --project DIR ps``: the folder that is before the command."""
     folder: Path | None = click.get_current_context().find_root().params.get("project")
     return folder
 

@@ -70,7 +70,7 @@ class SampledPlace:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether values of several kinds stand here."""
+        """Whether values of several kinds are here."""
         return self.mixed or (self.scalar is not None) + (self.objects > 0) + (self.arrays > 0) > 1
 
     def _object_type(self) -> DataType:

@@ -18,7 +18,7 @@ from ds_dagster.stores.registry import KINDS
 
 def left_over(project: LoadedProject, control: Control) -> list[Slot]:
     """Slots of this project's journal that no query of the project and no running job has; a store that does not
-    answer is told and left out."""
+    answer is reported and left out."""
     if not control.journal.exists():
         return []
     identity = control.journal.identity()
@@ -46,7 +46,7 @@ def _kept(project: LoadedProject, control: Control, identity: Identity) -> froze
 
 
 def _found(project: LoadedProject, prefix: str) -> Iterable[Slot]:
-    """Each slot once, however many stores stand on its server."""
+    """Each slot once, however many stores are on its server."""
     return {(slot.server, slot.name): slot for slot in _of_stores(project, prefix)}.values()
 
 

@@ -49,7 +49,7 @@ class ExpiryRounds:
         self._closing.set()
 
     def round(self) -> None:
-        """Every view that is due, once. One that cannot be reached is told once; its query is not touched."""
+        """Every view that is due, once. One that cannot be reached is reported once; its query is not touched."""
         found = list(self._views())
         for name, loader in found:
             now = self.monotonic()

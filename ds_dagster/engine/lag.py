@@ -34,7 +34,7 @@ class WatchedSource:
 
 @dataclass(frozen=True, slots=True)
 class LagLook:
-    """What was found behind the positions one batch had read to.
+    """What was found after the positions one batch had read to.
 
     Attributes:
         batch: its number.

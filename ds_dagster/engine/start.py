@@ -93,7 +93,7 @@ class Compiled:
 
 
 def compiled(order: StartOrder, context: HostContext) -> Compiled:
-    """Compile the order's slice; ``.env`` and the overlay of local servers are read anew.
+    """Compile the order's slice; ``.env`` and the overlay of local servers are read again.
 
     Raises:
         UserError: SLICE_INVALID, CHECKPOINT_OTHER_STATE (this version of the package keeps other state than the
@@ -240,7 +240,7 @@ def _watched(job: Compiled, scan: Scan, spec: ReadSpec) -> WatchedSource | None:
 
 
 def _own(job: Compiled, scan: Scan, rows: RowSource) -> Options:
-    """What a source that keeps something for its reader is told: who reads, and a folder."""
+    """What a source that keeps something for its reader is given: who reads, and a folder."""
     owner = f"{job.order.identity.job}/{scan.source_name}"
     folder = job.project.settings.state / SNAPSHOTS
     return {rows.owner_option: PropertyValue(owner), rows.state_option: PropertyValue(str(folder))}

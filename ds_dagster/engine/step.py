@@ -1,6 +1,6 @@
 """A finite run in a Spark session of the caller's (a Dagster step with ``'execution'='step'``): no engine takes part.
 
-The run stands in the journal as any other, in a state of its own (STEP) that engines leave alone. It is held by a
+The run is in the journal as any other, in a state of its own (STEP) that engines leave alone. It is held by a
 deadline the step keeps moving; a step that died leaves a deadline that passes, and the next one goes on from the
 checkpoint.
 """
@@ -50,7 +50,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class StepRun:
-    """One run. ``request`` stands in the journal in state STEP, ``status`` is what it says of the job."""
+    """One run. ``request`` is in the journal in state STEP, ``status`` is what it says of the job."""
 
     settings: Settings
     journal: Journal

@@ -47,7 +47,7 @@ class LagWatch:
         self._closing.set()
 
     def round(self) -> None:
-        """Look at everything once. A source that cannot be looked at is told once; its query is not touched."""
+        """Look at everything once. A source that cannot be looked at is reported once; its query is not touched."""
         jobs = [job for job in self.jobs() if job.phase == "running" and job.sources]
         for job in jobs:
             try:

@@ -194,7 +194,7 @@ class SparkHost:
             self._stoppers.submit(self._guarded, job, self._conclude)
 
     def _tell_lost(self, job: HostedQuery, count: int) -> None:
-        """Which records were skipped stands in the job's own log."""
+        """Which records were skipped is in the job's own log."""
         which = "; ".join(f"{name}: {lost}" for name, lost in job.lost().items())
         text = f"{count} records were gone before they were read, and skipped ({which})"
         self.context.log.line(job.order.name, "WARNING", text)

@@ -28,7 +28,7 @@ CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 5.0, 30.0, 3
 ROLE_SECONDS = 3600
 """What a role is given for, by default of the security token service."""
 RENEW_SECONDS = 600
-"""How long before their end the credentials of a role are asked for anew."""
+"""How long before their end the credentials of a role are asked for again."""
 DETAIL_CHARACTERS = 400
 
 
@@ -134,7 +134,7 @@ class FileStore:
         return sorted(name for name in names if not is_hidden(name))
 
     def has_files(self, place: str) -> bool:
-        """Whether files that readers see stand directly in a folder."""
+        """Whether files that readers see are directly in a folder."""
         from pyarrow import fs
 
         with self.guarded("look at its files", place):
@@ -154,7 +154,7 @@ class FileStore:
             self.system().delete_dir(place)
 
     def check_root(self) -> None:
-        """The bucket exists; nothing but a folder stands at the address.
+        """The bucket exists; nothing but a folder is at the address.
 
         Raises:
             UserError: STORE_BUCKET_MISSING, STORE_FOLDER_INVALID, what :meth:`failure` gives.

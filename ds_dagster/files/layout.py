@@ -1,4 +1,4 @@
-"""Names of files and folders: what is hidden, what a written file is called, columns that stand in the path.
+"""Names of files and folders: what is hidden, what a written file is called, columns that are in the path.
 
 Folders of columns are written as Hive, Spark, DuckDB and Athena know them: ``region=EU/day=2024-01-31/…``.
 """

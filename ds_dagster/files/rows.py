@@ -1,7 +1,7 @@
 """Rows of a file as JSON texts, one per row, so that every format is decoded, checked and refused as records are.
 
-Row numbers begin with 0. A CSV row that does not fit and a cell that is no value of its column travel as they are: the
-decoder finds them and tells file and row.
+Row numbers begin with 0. A CSV row that does not fit and a cell that is not a value of its column travel as they are:
+the decoder refuses them and names file and row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FileFormat:
     Attributes:
         name: json (lines), csv or parquet.
         columns: name → family, in order.
-        header: the first line of a CSV file names its columns; otherwise they stand in the order of ``columns``.
+        header: the first line of a CSV file names its columns; otherwise they are in the order of ``columns``.
         delimiter: of CSV cells.
     """
 

@@ -16,7 +16,7 @@ class LocalAddresses:
         kinesis: endpoint URL.
         postgres: ``postgresql://127.0.0.1:port/postgres``, without user and password.
         postgres_user: who logs in.
-        postgres_password_file: where the password stands (mode 0600).
+        postgres_password_file: where the password is (mode 0600).
         snowflake: URL of the stand-in for Snowflake, which takes any login.
         region: what Kinesis clients have to name; any region works.
     """

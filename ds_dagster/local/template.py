@@ -51,7 +51,7 @@ def write_project(folder: Path, with_dagster: bool = True) -> list[Path]:
 
 
 def _is_project(folder: Path) -> bool:
-    """Whether settings stand in its pyproject.toml already."""
+    """Whether settings are in its pyproject.toml already."""
     file = folder / "pyproject.toml"
     return file.is_file() and "[tool.ds-dagster" in file.read_text(encoding="utf-8", errors="replace")
 

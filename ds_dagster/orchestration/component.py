@@ -41,7 +41,7 @@ class DsProjectComponent(dg.Component, dg.Resolvable):
     Attributes:
         project: the folder, relative to the YAML file.
         name: of the project among several in one code location, see :class:`DsProject`.
-        key_prefix: in front of its asset keys, parts with slashes.
+        key_prefix: before its asset keys, parts with slashes.
         health_sensor: whether the sensor is part of it.
         translation: changes of the assets' attributes; ``{{ relation }}`` is the relation (:class:`RelationProps`).
 

@@ -26,7 +26,7 @@ class DsProject:
             definitions (``dagster definitions validate``, ``dg check defs``).
         name: of the project among several in one code location: its ops, checks, sensor, job and resources get it as a
             suffix (``ds_health_web``, ``prod_kafka_web``). Empty for the only one.
-        key_prefix: parts in front of its asset keys, as a list or with slashes.
+        key_prefix: parts before its asset keys, as a list or with slashes.
         overrides: settings that win over file and environment (``store="x"``, ``environment="prod"``, …).
 
     Raises:
@@ -63,7 +63,7 @@ class DsProject:
         return changed
 
     def named(self, base: str) -> str:
-        """What something of the project is called in Dagster: ``base``, with the project's name behind it."""
+        """What something of the project is called in Dagster: ``base``, with the project's name after it."""
         return f"{base}_{safe_name(self.name)}" if self.name else base
 
     @cached_property

@@ -15,7 +15,7 @@ from ds_dagster.runtime.status import FiniteResult, JobStatus, outlook
 
 PREFIX = "ds_dagster"
 SUMMED = frozenset({"lag_records", "lag_seconds", "lost_records", "lost"})
-"""Figures of sources that stand in the sums of their query; the others are told source by source."""
+"""Figures of sources that are in the sums of their query; the others are reported source by source."""
 
 
 def failure_text(outcome: JobStatus | FiniteResult) -> str:

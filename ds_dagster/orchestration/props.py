@@ -101,7 +101,7 @@ class RelationProps:
 
 @dataclass(frozen=True, slots=True)
 class BrokenFile:
-    """Mistakes of a SQL file that belong to no relation (a store, a text that is no statement)."""
+    """Mistakes of a SQL file that belong to no relation (a store, a text that is not a statement)."""
 
     file: str
     path: str

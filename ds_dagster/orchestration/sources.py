@@ -29,7 +29,7 @@ OBSERVE_SECONDS = 900.0
 FIRST_SECONDS = 60.0
 """Between two looks at an entity of which none succeeded yet."""
 REPEAT_SECONDS = 6 * 3600.0
-"""An entity that does not change is told again so often."""
+"""An entity that does not change is reported again so often."""
 BUDGET_SECONDS = 15.0
 """The sensor looks at no further entity in a tick that took so long."""
 TABLES = ("table", "materialized_view")

@@ -161,7 +161,7 @@ class SnowflakeStoreResource(StoreResource):
 
 
 class BucketStoreResource(StoreResource):
-    """A folder or a bucket, whatever stands in it."""
+    """A folder or a bucket, whatever is in it."""
 
     property_names: ClassVar[Mapping[str, str]] = {
         "uris": "uris",

@@ -50,7 +50,7 @@ class DsTranslator:
                 return super().get_asset_spec(props).replace_attributes(group_name="streaming")
 
     Args:
-        key_prefix: parts in front of every asset key; that of the project.
+        key_prefix: parts before every asset key; that of the project.
     """
 
     key_prefix: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class DsTranslator:
         self.key_prefix = tuple(key_prefix)
 
     def get_asset_key(self, name: QualifiedName) -> dg.AssetKey:
-        """``[database, schema, relation]`` behind the prefix; characters Dagster refuses in op outputs become
+        """``[database, schema, relation]`` after the prefix; characters Dagster refuses in op outputs become
         underscores. Specs, dependencies, checks and column lineage all take their keys from here."""
         return dg.AssetKey([*self.key_prefix, *(safe_name(part) for part in name.parts)])
 

@@ -6,7 +6,7 @@ versions.
 
 No store is in it, and no settings: both may hold secrets. On loading, the CREATE STORE statements are read again from
 the project's files; when they say anything else than before (another kind, another diagnostic) the project is
-compiled anew. Trees of SELECTs are parsed again when somebody asks for one.
+compiled again. Trees of SELECTs are parsed again when somebody asks for one.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def cache_key(texts: Texts, settings: Settings) -> str:
 
 
 def _store_places(texts: Texts, project: LoadedProject) -> StorePlaces:
-    """Where the statements about stores, schema registries and secrets stand: (file, first and last offset)."""
+    """Where the statements about stores, schema registries and secrets are: (file, first and last offset)."""
     places: StorePlaces = []
     sources = {name: SourceText(name, text) for name, text in texts}
     for origin in _origins(project):
@@ -236,7 +236,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _save(path: Path, key: str, project: LoadedProject, texts: Texts, settings: Settings) -> None:
-    """Write atomically; a cache that cannot be written is no reason to fail."""
+    """Write atomically; a cache that cannot be written is not a reason to fail."""
     places = _store_places(texts, project)
     if len(places) != len(_origins(project)):
         return

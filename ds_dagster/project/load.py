@@ -171,7 +171,7 @@ def compile_texts(texts: Sequence[tuple[str, str]], settings: Settings) -> Loade
 def slice_of(project: LoadedProject, query: BoundQuery) -> tuple[SliceStatement, ...]:
     """Everything the query needs to compile alone: its stores, the relations it reads as declarations (a relation
     made by another query is carried as the DDL that inference arrived at), its own statement. No secret, no
-    connection value of the overlay: what of a store travels stands in ``plan/identity/slices.py``."""
+    connection value of the overlay: what of a store travels is in ``plan/identity/slices.py``."""
     pieces = slice_pieces(query, project.catalog, property_index(KINDS))
     return tuple(
         SliceStatement(text, at.file, at.line, at.column, c.database, c.schema, c.store) for text, at, c in pieces

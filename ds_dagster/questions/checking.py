@@ -1,4 +1,4 @@
-"""Questions that stand in files: bound like any question, and not asked."""
+"""Questions that are in files: bound like any question, and not asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ds_dagster.sql.statements import Interactive, SelectBody
 
 
 def question_mistakes(project: LoadedProject) -> tuple[Diagnostic, ...]:
-    """What is wrong with the SELECTs in a project's files. Relations with mistakes of their own are told already."""
+    """What is wrong with the SELECTs in a project's files. Mistakes of its relations are reported already."""
     return tuple(found for asked in project.asked for found in _mistakes(project, asked))
 
 

@@ -62,7 +62,7 @@ class QuestionBinder(ExpressionBinder):
         scope: what is visible.
         clause: how errors call the place.
         sub_select: binds sub-selects.
-        allows_aggregates: where they may stand.
+        allows_aggregates: where they may be.
     """
 
     def __init__(self, scope: Scope, clause: str, sub_select: SubSelect, *, allows_aggregates: bool = False) -> None:

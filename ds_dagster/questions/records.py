@@ -76,7 +76,7 @@ def decode(relation: Relation, record: RawRecord, *, text_keys: bool = False) ->
     """The columns of a record.
 
     Args:
-        relation: whose entity it stands in.
+        relation: whose entity it is in.
         record: raw.
         text_keys: primitive keys are text, not bytes (Kinesis).
     """

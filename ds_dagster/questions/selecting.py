@@ -43,7 +43,7 @@ class BoundSelect:
         project: loaded.
         span: where the question begins.
         relations: those that were met so far, in order.
-        around: the SELECT a sub-select stands in, where it may look at its rows.
+        around: the SELECT a sub-select is in, where it may look at its rows.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class BoundSelect:
         return made, as_common
 
     def _end_of_sides(self, made: exp.Query, tree: exp.SetOperation, columns: Columns) -> None:
-        """ORDER BY a column's name or place, LIMIT, OFFSET behind the last side."""
+        """ORDER BY a column's name or place, LIMIT, OFFSET after the last side."""
         names = [name for name, _ in columns]
         terms = []
         for term in tree.args["order"].expressions if tree.args.get("order") else ():

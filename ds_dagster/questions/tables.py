@@ -114,7 +114,7 @@ def _exists(project: LoadedProject, relation: Relation) -> bool:
 
 
 def newest_batch(project: LoadedProject, relation: Relation) -> float | None:
-    """When a view or table was last written (seconds since the epoch), None where it cannot be told."""
+    """When a view or table was last written (seconds since the epoch), None where that is unknown."""
     newest = NEWEST.get(kind_of_store(project, relation).capabilities.storage_kind)
     return None if newest is None else newest(project, relation)
 

@@ -1,5 +1,5 @@
 """A checkpoint made by us instead of Spark: of a query without state, where the offsets of its last batch are all it
-needs. It ends at a batch that a sink's ledger keeps, so that the query goes on behind it.
+needs. It ends at a batch that a sink's ledger keeps, so that the query goes on after it.
 
 The files are those of Spark's offset log, its commit log and its metadata (format ``v1``, and ``v2`` where sources have
 names in the log); beside them those of ours. A made checkpoint is compared with its sink like any other at the start.

@@ -40,7 +40,7 @@ class Reconciler:
     """Brings jobs to where the journal wants them.
 
     Attributes:
-        journal, identity, lease: where desired state stands, who its jobs are, and our right to act on it.
+        journal, identity, lease: where desired state is, who its jobs are, and our right to act on it.
         host: runs queries.
         clock, random: time, and numbers in [0, 1) for jitter.
         log: log files of jobs.
@@ -68,7 +68,7 @@ class Reconciler:
     _written: float = field(default=float("-inf"), init=False)
 
     def take_over(self) -> None:
-        """Once, before the first tick: settle what a former engine left behind. Every row is written anew, so that it
+        """Once, before the first tick: settle what a former engine left behind. Every row is written again, so that it
         is this engine's word from here on."""
         with self.journal.write() as connection:
             self._statuses = dict(rows.statuses(connection))

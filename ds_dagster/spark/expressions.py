@@ -310,5 +310,5 @@ VISITORS: Mapping[str, Visitor] = MappingProxyType(
         "UserCall": ExpressionCompiler.visit_user_call,
     }
 )
-"""Name of a node class → how it is compiled. What stands inside another node (If, Interval, Identifier, types) is
+"""Name of a node class → how it is compiled. What is inside another node (If, Interval, Identifier, types) is
 read there."""

@@ -251,7 +251,7 @@ def _spelled_out(text: str) -> Iterator[Cause]:
 
 
 def _told(text: str) -> Iterator[Cause]:
-    """Failures of Spark and Java that crossed a Python callback and are told inside another one's text."""
+    """Failures of Spark and Java that crossed a Python callback and are reported inside another one's text."""
     for found in _IN_CALLBACK.finditer(text):
         yield Cause("pyspark." + found[1], found[2], _without_plan(f"[{found[2]}] {found[3]}"))
     for found in _TOLD_BY_JAVA.finditer(text):

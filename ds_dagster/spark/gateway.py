@@ -61,7 +61,7 @@ def known_class(spark: SparkSession, name: str) -> Any:
 
 
 class KeptClass(JavaClass):  # type: ignore[misc]  # py4j has no types
-    """A class that remembers its methods; values of fields are read anew."""
+    """A class that remembers its methods; values of fields are read again."""
 
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)

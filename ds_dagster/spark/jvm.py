@@ -169,7 +169,7 @@ class Operators:
             ranking: JSON of ``{"function", "limit", "order": [{"descending", "nulls_first"}]}``.
             appends_only: no weight is below zero.
             whole: a partition comes in one batch as a whole.
-            ranked: the rank is wanted; else a row that only moves is no change.
+            ranked: the rank is wanted; else a row that only moves is not a change.
             ttl_millis: a partition that no change touches for so long is forgotten; 0: never.
 
         Returns:
@@ -228,7 +228,7 @@ class Operators:
             calls: JSON of ``[{"function", "argument", "type"}]``.
             by_time: the frame is so many microseconds; else so many rows.
             before: how far it reaches back; negative: to the beginning.
-            ttl_millis: event time without a row after which a partition begins anew; 0: never.
+            ttl_millis: event time without a row after which a partition begins again; 0: never.
 
         Returns:
             Column ``row``, then ``c0`` … per call.
@@ -382,7 +382,7 @@ class Operators:
 
         Args:
             function: as messages call it.
-            jar, digest: where the class is, and the hash of that file: another one is loaded anew.
+            jar, digest: where the class is, and the hash of that file: another one is loaded again.
             entry: full name of the class.
             types: struct of the arguments' types.
             result: type of the result.
@@ -504,7 +504,7 @@ def operator_error(failure: BaseException | str) -> DsError | None:
 
 
 def _unframed(framed: bytes) -> list[tuple[bytes | None, bytes | None]]:
-    """Pairs of parts, each behind its length in four bytes, -1 for None."""
+    """Pairs of parts, each after its length in four bytes, -1 for None."""
     parts: list[bytes | None] = []
     at = 0
     while at < len(framed):

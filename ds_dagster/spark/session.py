@@ -1,6 +1,6 @@
 """Spark sessions: the engine's one driver, and a session of its own for every job.
 
-Every name that differs between Spark's minors or is not part of its public API stands in :data:`CLASSES` and
+Every name that differs between Spark's minors or is not part of its public API is in :data:`CLASSES` and
 :data:`SETTINGS`. Why each setting: measured in small batches on two cores; a forkless local file system alone makes a
 batch three to five times shorter.
 """

@@ -28,7 +28,7 @@ class OpenApplication:
 
     Attributes:
         piece: which begins it.
-        context, comment: in front of it; USE inside holds to its end.
+        context, comment: before it; USE inside holds to its end.
         name: None where it could not be read.
         inner: statements that are right, each with its piece.
         mistakes: everything that is wrong inside.
@@ -58,7 +58,7 @@ def begins(piece: Piece, *words: str) -> bool:
 def opened(
     parser: DeltaStreamParser, source: SourceText, piece: Piece, context: Context, comment: Comment
 ) -> tuple[OpenApplication, Piece | None]:
-    """An application that begins, and its first statement where that stands in the same piece."""
+    """An application that begins, and its first statement where that is in the same piece."""
     made = OpenApplication(piece, context, comment)
     parser.begin(source, piece.tokens)
     try:

@@ -203,7 +203,7 @@ class CursorParser(Parser):
     def refuse(
         self, condition: str, token: Token | None = None, *, related: tuple[Span, ...] = (), **params: object
     ) -> UnreadableError:
-        """The refusal to raise, at ``token`` or where the cursor stands."""
+        """The refusal to raise, at ``token`` or where the cursor is."""
         return UnreadableError(self._mistake(condition, token, related, params))
 
     def note(
@@ -258,7 +258,7 @@ class CursorParser(Parser):
         return _SLIPS.get(kinds, "")
 
     def expected(self, what: str) -> UnreadableError:
-        """Refuse because something else should stand here."""
+        """Refuse because something else should be here."""
         return self.refuse("SYNTAX_EXPECTED", expected=what, found=self.found())
 
     def check_unit(self, units: Iterable[str]) -> None:

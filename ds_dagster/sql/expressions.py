@@ -18,7 +18,7 @@ ARITHMETIC: tuple[type[exp.Expression], ...] = (exp.Add, exp.Sub, exp.Mul, exp.D
 
 def spine(node: exp.Expression) -> tuple[exp.Expression, list[tuple[type[exp.Expression], exp.Expression]]]:
     """A chain of operators taken apart without recursion on its left: the first operand, and each operator with the
-    operand behind it. Terms of AND and OR are those of the whole chain, however its tree is built."""
+    operand after it. Terms of AND and OR are those of the whole chain, however its tree is built."""
     if isinstance(node, CONNECTORS):
         first, *others = _terms(node)
         return first, [(type(node), term) for term in others]
@@ -30,7 +30,7 @@ def spine(node: exp.Expression) -> tuple[exp.Expression, list[tuple[type[exp.Exp
 
 
 def _terms(node: exp.Expression) -> list[exp.Expression]:
-    """Terms of one AND or OR, left to right; what stands in parentheses is one term."""
+    """Terms of one AND or OR, left to right; what is in parentheses is one term."""
     found, pending, kind = [], [node], type(node)
     while pending:
         term = pending.pop()
@@ -130,7 +130,7 @@ SKIPS: dict[str, tuple[str, ...]] = {
     "to_first": ("to", "first"),
     "to_last": ("to", "last"),
 }
-"""Where the search goes on behind a match → the words after SKIP; the last two name a variable."""
+"""Where the search goes on after a match → the words after SKIP; the last two name a variable."""
 
 
 class PatternVariable(exp.Expression):
@@ -140,7 +140,7 @@ class PatternVariable(exp.Expression):
 
 
 class PatternSequence(exp.Expression):
-    """Parts one behind the other."""
+    """Parts one after the other."""
 
     arg_types: ClassVar[dict[str, Any]] = {"expressions": True}
 

@@ -64,7 +64,7 @@ def name_text(part: str) -> str:
 
 
 def is_plain(part: str) -> bool:
-    """Whether a name can stand without quotes and come back the same."""
+    """Whether a name can be written without quotes and come back the same."""
     return part.isidentifier() and part == part.lower() and part not in _words_to_quote()
 
 

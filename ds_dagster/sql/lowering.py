@@ -53,7 +53,7 @@ def _arguments(written: list[exp.Expr]) -> tuple[tuple[exp.Expr, ...], bool]:
 
 
 def span_of(node: exp.Expr, otherwise: Span) -> Span:
-    """Where a node of a SELECT stands: its own place or that of its left-most part.
+    """Where a node of a SELECT is: its own place or that of its left-most part.
 
     ``otherwise`` names the file and is the answer when no part has a place.
     """

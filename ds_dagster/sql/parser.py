@@ -82,7 +82,7 @@ class DeltaStreamParser(QueryParser):
         return made
 
     def nothing_left(self) -> None:
-        """Refuse what stands behind the end."""
+        """Refuse what follows the end."""
         if not self.ended:
             self._refuse_clause()
             raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())

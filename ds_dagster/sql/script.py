@@ -57,7 +57,7 @@ def parse_file(path: str, text: str, context: Context | None = None, *, declares
     Args:
         path: what spans show (relative to the project where possible).
         text: of the file.
-        context: in front of its first statement; nothing by default.
+        context: before its first statement; nothing by default.
         declares_views: CREATE MATERIALIZED VIEW may have columns instead of a SELECT: slices name views that others
             fill.
     """
@@ -68,12 +68,12 @@ def parse_file(path: str, text: str, context: Context | None = None, *, declares
 
 
 def parse_statement(text: str, path: str = "<statement>", application: str = "") -> Statement:
-    """Read one statement; a semicolon behind it is allowed.
+    """Read one statement; a semicolon after it is allowed.
 
     Args:
         text: of the statement.
         path: what spans show.
-        application: it stands in; empty for none.
+        application: it is in; empty for none.
 
     Raises:
         DsError: the first thing that is wrong with it.
@@ -273,7 +273,7 @@ def _lexical(source: SourceText, piece: Piece) -> Mistake | None:
 
 
 def _used(context: Context, use: Use) -> Context:
-    """The context behind a USE. Another database begins in its default schema."""
+    """The context after a USE. Another database begins in its default schema."""
     parts = use.name.parts
     if use.what == "database":
         return replace(context, database=parts[0], schema="")

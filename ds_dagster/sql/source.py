@@ -1,4 +1,4 @@
-"""The text of one file, its tokens, and where they stand.
+"""The text of one file, its tokens, and where they are.
 
 Tokens come from one pass of the dialect's tokenizer. They are then folded (unquoted words become lower case, so
 every name built from them is folded already) and get the line and column where they begin, both counted from 1.
@@ -86,7 +86,7 @@ class LexicalMistake:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The tokens of one statement, without its semicolon. ``gap`` is where the text before it begins (behind the
+    """The tokens of one statement, without its semicolon. ``gap`` is where the text before it begins (after the
     last semicolon)."""
 
     tokens: tuple[Token, ...]
@@ -100,7 +100,7 @@ class Piece:
 
     @property
     def end(self) -> int:
-        """Offset behind the last character."""
+        """Offset after the last character."""
         return self.tokens[-1].end + 1
 
 
@@ -199,7 +199,7 @@ def _mistake(text: str, begin: int) -> LexicalMistake | None:
 
 
 def _open_comment(text: str, tail: int) -> int | None:
-    """Offset of a comment behind the last token that is never closed."""
+    """Offset of a comment after the last token that is never closed."""
     for match in _COMMENTS.finditer(text, tail):
         if match.group() == "/*":
             return match.start()

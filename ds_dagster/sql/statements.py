@@ -44,7 +44,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What ``USE`` had set where the statement stands; empty parts come from the settings."""
+    """What ``USE`` had set where the statement is; empty parts come from the settings."""
 
     database: str = ""
     schema: str = ""
@@ -53,7 +53,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a statement stands: span, its text (without the semicolon), the comment above it, the context of USE, and
+    """Where a statement is: span, its text (without the semicolon), the comment above it, the context of USE, and
     the application it is part of (folded name, empty for none)."""
 
     span: Span
@@ -94,7 +94,7 @@ class SelectBody:
             ``expressions.WindowRef`` or ``exp.Subquery``, each with an alias; WITH after a source is in the node's
             ``properties`` argument (a list of :class:`Property`); ``WITHIN`` is the ``within`` argument
             (milliseconds) of ``expressions.StreamJoin``.
-        partition_by: columns of PARTITION BY behind the select.
+        partition_by: columns of PARTITION BY after the select.
         query_properties: QUERY WITH (…).
         span: where the SELECT begins.
     """
@@ -250,7 +250,7 @@ class InsertInto:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
     """BEGIN APPLICATION name statement; … END APPLICATION [WITH (…)]: several queries as one job. ``properties`` are
-    those of QUERY WITH, for every query that does not say them itself; they stand in the bodies already."""
+    those of QUERY WITH, for every query that does not say them itself; they are in the bodies already."""
 
     origin: Origin
     name: WrittenName

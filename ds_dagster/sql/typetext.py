@@ -205,7 +205,7 @@ _NESTED_PARSERS: dict[str, Callable[[TypeParser], DataType]] = {
 
 
 def type_node(type_: DataType) -> exp.DataType:
-    """The sqlglot node of a type, as it stands in CAST."""
+    """The sqlglot node of a type, as it is in CAST."""
     if isinstance(type_, Scalar):
         numbers = [number for number in (type_.length, type_.precision, type_.scale) if number is not None]
         return exp.DataType(

@@ -1,6 +1,6 @@
 """Values of declared secrets: read where somebody connects, kept for a moment, never shown.
 
-Environment and files are read anew each time. AWS Secrets Manager is asked through boto3 with the usual chain of
+Environment and files are read again each time. AWS Secrets Manager is asked through boto3 with the usual chain of
 credentials (environment, profile, role); an answer is kept in this process for ``KEEP_SECONDS``, so that fifty jobs
 that start together ask once and a rotated value is found at the next start after that. A refused login drops it at
 once (:meth:`SecretBook.changed`).
@@ -186,7 +186,7 @@ def _ask_aws(asked: _SecretRequest, where: str) -> str:
 
 
 def _login(asked: _SecretRequest) -> Mapping[str, str | None]:
-    """The usual chain of credentials; what stands in the project's ``.env`` counts as environment."""
+    """The usual chain of credentials; what is in the project's ``.env`` counts as environment."""
     found = {name: asked.environment.get(variable) for name, variable in LOGIN.items()}
     return found | {"region_name": asked.values.get("access_region") or found["region_name"]}
 
@@ -237,5 +237,5 @@ _KEPT = _Kept()
 
 
 def forget() -> None:
-    """Ask services anew for every secret."""
+    """Ask services again for every secret."""
     _KEPT.clear()

@@ -72,7 +72,7 @@ class TableSink(ABC):
 
     @property
     def is_full(self) -> bool:
-        """Whether a run loads everything anew."""
+        """Whether a run loads everything again."""
         return self.target.refresh == "full"
 
     def prepare(self, tip: CheckpointTip) -> None:

@@ -64,7 +64,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The step in front of it meets crashes in every query.
+    """The step before it meets crashes in every query.
 
     ``before_commit``: each batch of the step once dies after its sink wrote, before Spark's commit, and is replayed.
     ``after_commit``: the query dies behind the commit of each batch of the step, before the next one has written.
@@ -82,7 +82,7 @@ class Expectation:
         span: where it is written.
         relation: name of the relation, empty for a topic.
         topic, store: raw records: ``rows`` then hold ``key`` and ``value`` (and ``partition``, ``at`` if written).
-        rows: expected, None where they stand in ``file``.
+        rows: expected, None where they are in ``file``.
         file: golden file, JSON lines.
         ordered: the order counts.
         columns: ``subset``: only the columns the rows name count.

@@ -32,7 +32,7 @@ from ds_dagster.testing.yaml_entries import Entry, read_yaml
 
 SUFFIX = ".case.yaml"
 INLINE = "sql"
-"""File name of SQL that stands in the case itself."""
+"""File name of SQL that is in the case itself."""
 
 _CASE = ("title", "sql", "files", "stores", "steps", "expect", "error")
 _SEND = ("topic", "store", "rows", "file", "generate", "batches", "partition")

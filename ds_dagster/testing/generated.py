@@ -32,7 +32,7 @@ def generated(spark: SparkSession, query: str, partition: str, span: Span) -> tu
         span: of the query, for errors.
 
     Raises:
-        UserError: CASE_GENERATOR: the text is no query, Spark refuses it, or it selects other columns.
+        UserError: CASE_GENERATOR: the text is not a query, Spark refuses it, or it selects other columns.
     """
     try:
         trees = parse(query, dialect="spark", error_level=ErrorLevel.RAISE)

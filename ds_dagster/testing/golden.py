@@ -1,4 +1,4 @@
-"""Golden files of a case: compared with, or written anew."""
+"""Golden files of a case: compared with, or written again."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class LookedUp:
         return TableRead(READER, options, self.place, ".".join(self.place))
 
     def write(self) -> None:
-        """The rows as they stand now."""
+        """The rows as they are now."""
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructField, StructType

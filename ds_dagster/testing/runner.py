@@ -214,7 +214,7 @@ class CaseRun:
             running.restart()
 
     def step_crash(self, step: Crash) -> None:
-        """The step in front has crashed batch by batch; behind the last commit the query dies as well."""
+        """The step in front has crashed batch by batch; after the last commit the query dies as well."""
         if step.at == "after_commit":
             for running in self.queries:
                 running.restart()
@@ -225,7 +225,7 @@ class CaseRun:
         self._look(step.expectations)
 
     def _flow(self) -> None:
-        """Queries come in an order in which sources stand before their readers."""
+        """Queries come in an order in which sources are before their readers."""
         for running in self.queries:
             running.catch_up()
 

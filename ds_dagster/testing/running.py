@@ -41,7 +41,7 @@ def plain(value: PropertyValue) -> str:
 
 @dataclass(slots=True)
 class Crashes:
-    """Which batches of a step die. A batch dies once, behind each of its sinks once."""
+    """Which batches of a step die. A batch dies once, after each of its sinks once."""
 
     point: CrashPoint | None = None
     fired: bool = False
@@ -54,7 +54,7 @@ class Crashes:
         self._first = None
 
     def before_write(self, epoch: int) -> None:
-        """The batch in front of this one is committed."""
+        """The batch before this one is committed."""
         self._first = epoch if self._first is None else self._first
         if self.point == "after_commit" and epoch > self._first:
             self._die(epoch, "")
@@ -158,7 +158,7 @@ class RunningQuery:
     tables: Sequence[LookedUp] = ()
 
     def start(self) -> None:
-        """Build the plan anew and run it on its checkpoint; event time advanced by hand stays advanced.
+        """Build the plan again and run it on its checkpoint; event time advanced by hand stays advanced.
 
         Raises:
             DsError: the plan or the target is refused.
@@ -260,6 +260,6 @@ class RunningQuery:
 
 
 def unbounded(spec: WriteSpec) -> WriteSpec:
-    """A stream sink without the transaction of its own store, for which the ledger of the topic stands, and without its
+    """A stream sink without the transaction of its own store, for which the topic's ledger is used, and without its
     schema registry: rows of a case are JSON."""
     return replace(spec, transactional=False, provider="", format="memory", schemas=None)

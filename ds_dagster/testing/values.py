@@ -22,7 +22,7 @@ _DIGITS = 12
 
 
 def to_bytes(part: Any) -> bytes | None:
-    """A key or value as it stands in a record: None, bytes and text as they are, anything else as JSON."""
+    """A key or value as it is in a record: None, bytes and text as they are, anything else as JSON."""
     if part is None or isinstance(part, bytes):
         return part
     return (part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)).encode()
@@ -97,7 +97,7 @@ def exact(value: Any) -> Any:
 
 
 def moment(value: Any) -> Any:
-    """One form of a TIMESTAMP, however it is written; what is no time as it is."""
+    """One form of a TIMESTAMP, however it is written; what is not a time as it is."""
     if not isinstance(value, str):
         return normal(value)
     try:

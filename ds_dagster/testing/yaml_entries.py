@@ -25,7 +25,7 @@ _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "~": No
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One value of a YAML file: a mapping or list of entries, or a scalar, and where it stands."""
+    """One value of a YAML file: a mapping or list of entries, or a scalar, and where it is."""
 
     value: Any
     span: Span
@@ -156,7 +156,7 @@ def _scalar(node: yaml.Node, span: Span, place: str) -> Any:
 
 
 def title_of(path: Path) -> str:
-    """The title of a case, empty without one; what is wrong with a file is told when it runs."""
+    """The title of a case, empty without one; what is wrong with a file is reported when it runs."""
     try:
         found = yaml.safe_load(path.read_bytes())
     except yaml.YAMLError:

@@ -171,7 +171,7 @@ def _same(one: CreateRelation | CreateAsSelect, other: CreateRelation | CreateAs
 
 
 def _flat(file: ParsedFile) -> Iterator[Statement]:
-    """The statements of a file; what END APPLICATION says of its queries stands in their bodies."""
+    """The statements of a file; what END APPLICATION says of its queries is in their bodies."""
     for statement in file.statements:
         if isinstance(statement, Application):
             yield from (_with_properties(one, statement.properties) for one in statement.statements)

@@ -176,7 +176,7 @@ def _embedded_views(
 def _declare_entities(
     statements: Sequence[Statement], settings: Settings, index: PropertyIndex, catalog: Catalog, findings: Findings
 ) -> Mapping[tuple[str, str], Mapping[str, PropertyValue]]:
-    """CREATE ENTITY: sizes and settings for the relations that stand on the entity."""
+    """CREATE ENTITY: sizes and settings for the relations that are on the entity."""
     entities: dict[tuple[str, str], Mapping[str, PropertyValue]] = {}
     for statement in statements:
         if not isinstance(statement, CreateEntity):

@@ -1,9 +1,9 @@
-"""What a CREATE … AS leaves out: store, entity, format, key, sizes. And what WITH behind a source or QUERY WITH
+"""What a CREATE … AS leaves out: store, entity, format, key, sizes. And what WITH after a source or QUERY WITH
 decides.
 
 Rules: the store is the current one; the entity is called like the relation; format and sizes come from the left-most
 source,
-sizes only where it stands on the same kind of store; the key of a changelog is the key of its query.
+sizes only where it is on the same kind of store; the key of a changelog is the key of its query.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ YIELDS: Mapping[tuple[RelationKind, Changelog], tuple[RelationKind, str] | None]
 
 @dataclass(frozen=True, slots=True)
 class ReadChoices:
-    """How a query reads one source: the relation's own defaults, overridden by WITH behind the source.
+    """How a query reads one source: the relation's own defaults, overridden by WITH after the source.
 
     Attributes:
         start: where a new query begins.
@@ -208,7 +208,7 @@ def _check_made(made: Relation, draft: Draft, kind: StoreKind, findings: Finding
 def _with_schemas(
     made: Relation, draft: Draft, kind: StoreKind, store: StoreDefinition, catalog: Catalog, findings: Findings
 ) -> Relation:
-    """With the Protobuf messages its properties name; whether its columns fit its formats is told."""
+    """With the Protobuf messages its properties name; whether its columns fit its formats is reported."""
     values = made.properties
     found = findings.collect(lambda: descriptors(values, made.value_format, made.key.format, catalog.descriptors))
     value, key = found or (None, None)
@@ -368,13 +368,13 @@ def resolve_source(
     kinds: Mapping[str, StoreKind] | None = None,
     store_kind: str | None = None,
 ) -> tuple[ReadChoices, Sequence[Diagnostic]]:
-    """How a query reads a relation: its own defaults, overridden by WITH behind the source.
+    """How a query reads a relation: its own defaults, overridden by WITH after the source.
 
     Args:
         relation: the source.
-        properties: of WITH behind it, or behind the window around it.
+        properties: of WITH after it, or after the window around it.
         kinds: store kinds, for the properties of kinds that others registered.
-        store_kind: of the relation's store, whose properties may stand there; None: those of any kind.
+        store_kind: of the relation's store, whose properties may be there; None: those of any kind.
     """
     findings = Findings()
     pulled = property_index(kinds or {}).pull(properties, "source", store_kind)

@@ -187,7 +187,7 @@ def _overlay(store: _Store) -> Mapping[str, PropertyValue]:
 def _values_of(
     store: _Store, table: Mapping[str, Any], value_of: Callable[[_Store, PropertySpec, Any], PropertyValue]
 ) -> Mapping[str, PropertyValue]:
-    """Properties that do not stand in the statement."""
+    """Properties that are not in the statement."""
     found: dict[str, PropertyValue] = {}
     for name, raw in table.items():
         spec = store.index.find(name)

@@ -1,6 +1,6 @@
 """Properties of CREATE SECRET, by the type of secret they belong to.
 
-``generic_string`` with ``secret_string`` is the dialect's own; the other types are ours: they say where a value stands
+``generic_string`` with ``secret_string`` is the dialect's own; the other types are ours: they say where a value is
 instead of holding it.
 """
 

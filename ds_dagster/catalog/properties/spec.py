@@ -1,4 +1,4 @@
-"""WITH properties as declared facts: name, type, where each may stand; pulled by name, left-overs refused.
+"""WITH properties as declared facts: name, type, where each may be; pulled by name, left-overs refused.
 
 The one table of all properties is ``catalog/properties/table.py``; a store kind picks its own from it.
 """
@@ -58,8 +58,8 @@ class PropertySpec:
         name: lower case; a trailing ``*`` accepts any suffix (``kafka.topic.*``).
         type: how the value is converted; ``word`` is one of ``choices`` in any case and quoting, ``names`` a comma
         list, ``moment`` ISO 8601 or epoch milliseconds (converted to the latter).
-        places: where it may stand. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
-        behind a
+        places: where it may be. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
+        after a
             source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``, ``descriptor_source``,
             ``function_source``, ``function``.
         doc: one line for the docs and for errors.
@@ -70,8 +70,8 @@ class PropertySpec:
         not_yet: reason it is refused for now, empty when built.
         choice_aliases: (word, the choice it means) of other spellings.
         choices_not_yet: legal words that are refused for now, with the reason.
-        entries: of a name with ``*``, what may stand there: a value is checked as its entry says and kept as text.
-        other_entries: beginnings of names that may stand there too, whatever their values.
+        entries: of a name with ``*``, what may be there: a value is checked as its entry says and kept as text.
+        other_entries: beginnings of names that may be there too, whatever their values.
     """
 
     name: str
@@ -89,8 +89,8 @@ class PropertySpec:
     other_entries: tuple[str, ...] = ()
 
     def entry(self, name: str) -> PropertySpec | None:
-        """What the value behind a whole name has to be: the spec itself where nothing more is known, None for a name
-        that may not stand there."""
+        """What the value after a whole name has to be: the spec itself where nothing more is known, None for a name
+        that may not be there."""
         suffix = name[len(self.name) - 1 :]
         if not self.entries or suffix.startswith(self.other_entries):
             return self
@@ -137,7 +137,7 @@ class PropertyIndex:
 
         Args:
             written: properties of one WITH clause.
-            place: where it stands.
+            place: where it is.
             kind: canonical name of the store kind concerned; None where no store's own properties matter.
         """
         values: dict[str, PropertyValue] = {}
@@ -157,7 +157,7 @@ class PropertyIndex:
         return Pulled(MappingProxyType(values), tuple(wrong))
 
     def allowed(self, item: Property, place: Place, kind: str | None) -> PropertySpec:
-        """The spec of a written property, if it may stand there.
+        """The spec of a written property, if it may be there.
 
         Raises:
             UserError: UNKNOWN_PROPERTY, PROPERTY_MISPLACED, PROPERTY_OF_OTHER_STORE.
@@ -206,7 +206,7 @@ def _index(kinds: tuple[StoreKind, ...]) -> PropertyIndex:
 def convert(spec: PropertySpec, item: Property, place: Place) -> str | int | bool:
     """The value of a property as its spec wants it.
 
-    The bare word behind a secret property of a store or registry is the name of a declared secret.
+    The bare word after a secret property of a store or registry is the name of a declared secret.
 
     Raises:
         UserError: PROPERTY_INVALID, SECRET_REFERENCE_INVALID. NotYetError: PROPERTY_VALUE_NOT_YET, REFERENCE_NOT_HERE.

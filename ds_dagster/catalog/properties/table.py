@@ -1,4 +1,4 @@
-"""The one table of all WITH properties, the dialect's and our own: where each may stand, type, choices, older
+"""The one table of all WITH properties, the dialect's and our own: where each may be, type, choices, older
 spellings.
 
 Names of both ages of the dialect are accepted (``aliases``). A store kind lists in its own file which of the properties

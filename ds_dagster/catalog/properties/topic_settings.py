@@ -69,4 +69,4 @@ TOPIC_SETTINGS: tuple[PropertySpec, ...] = tuple(
         key=lambda spec: spec.name,
     )
 )
-"""What may stand behind ``kafka.topic.``; values are checked and passed on as they were written."""
+"""What may follow ``kafka.topic.``; values are checked and passed on as they were written."""

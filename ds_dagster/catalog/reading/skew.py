@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 HARMLESS_SECONDS = 0.5
-"""The least lateness bound of sources that a server stamps: a smaller difference moves no row behind its window."""
+"""The least lateness bound of sources that a server stamps: a smaller difference moves no row after its window."""
 
 
 @dataclass(frozen=True, slots=True)

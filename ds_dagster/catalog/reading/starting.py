@@ -43,7 +43,7 @@ def starting_point(
 
     Args:
         values: converted properties.
-        default: of the relation, for the WITH behind a source.
+        default: of the relation, for the WITH after a source.
         span: where a property is missing.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How a table or view that is looked up is read: the write side of its store knows where it stands."""
+"""How a table or view that is looked up is read: the write side of its store knows where it is."""
 
 from __future__ import annotations
 

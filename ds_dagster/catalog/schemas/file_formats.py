@@ -16,7 +16,7 @@ FILE_FORMATS = ("csv", "parquet")
 
 
 def check_files(relation: Relation, kind: StoreKind, span: Span | None) -> None:
-    """CSV and Parquet stand in files only, and in files stand rows only.
+    """CSV and Parquet exist in files only, and files hold rows only.
 
     Raises:
         UserError: VALUE_FORMAT_OTHER_STORE. UnsupportedError: FILES_HOLD_NO_CHANGELOG.

@@ -171,7 +171,7 @@ class Types:
         return tuple(name[1:] for name, one in self.messages.items() if not one.options.map_entry)
 
     def entry(self, field: Proto) -> Proto | None:
-        """The message of a map's entries, None for a field that is no map."""
+        """The message of a map's entries, None for a field that is not a map."""
         found = self.messages.get(field.type_name) if field.type == MESSAGE and field.label == REPEATED else None
         return found if found is not None and found.options.map_entry else None
 

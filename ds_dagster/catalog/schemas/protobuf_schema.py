@@ -244,7 +244,7 @@ def _reserve(message: Proto, gone: Iterable[Proto], *, names: bool) -> None:
 
 
 def _settle_oneofs(message: Proto, kept: Sequence[str], before: Sequence[str]) -> None:
-    """The oneofs that still have members, and behind them one of its own for each optional scalar."""
+    """The oneofs that still have members, and after them one of its own for each optional scalar."""
     members: dict[str, list[Proto]] = {}
     single: list[Proto] = []
     for field in message.field:

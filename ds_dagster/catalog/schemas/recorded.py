@@ -22,7 +22,7 @@ FOLDER = "schemas"
 
 
 def recorded_path(root: Path, registry: str, subject: str, format_: SchemaFormat) -> Path:
-    """Where the copy of a subject stands; characters that are no part of file names become ``_``."""
+    """Where the copy of a subject is; characters that are no part of file names become ``_``."""
     return root / FOLDER / _safe(registry) / f"{_safe(subject)}{format_.suffix}"
 
 

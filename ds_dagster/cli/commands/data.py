@@ -1,4 +1,4 @@
-"""Commands that look at data: ``ds print`` shows records as they stand in a store, ``ds query`` answers a SELECT."""
+"""Commands that look at data: ``ds print`` shows records as they are in a store, ``ds query`` answers a SELECT."""
 
 from __future__ import annotations
 

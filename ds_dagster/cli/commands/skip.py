@@ -25,7 +25,7 @@ from ds_dagster.runtime.deciding.skipping import skip
 def skip_command(
     job: str, partition: str, position: str, reason: str, wait: bool, project: Path | None, as_json: bool
 ) -> int:
-    """Have JOB go on behind the one record it fails at. Its checkpoint is kept, and every other row.
+    """Have JOB go on after the one record it fails at. Its checkpoint is kept, and every other row.
 
     Only the record that the job's failure names is passed; `ds ps` shows it. `ds reset` reads it again.
     """

@@ -121,7 +121,7 @@ def _artifact(relation: Relation) -> dict[str, Any]:
 
 
 def _compiled(session: Session, statement: DescribeStatement) -> LoadedProject:
-    """The project's files, without what the statement would replace, and the statement behind them."""
+    """The project's files, without what the statement would replace, and the statement after them."""
     texts, _ = read_texts(session.settings)
     context, project = session.context, session.project()
     replaced = list(_replaced(project, statement))

@@ -64,7 +64,7 @@ def described(found: EntityDescription) -> dict[str, Any]:
 
 
 def describe_entity(session: Session, statement: DescribeEntity) -> None:
-    """What the store knows of an entity, and which relations stand on it."""
+    """What the store knows of an entity, and which relations are on it."""
     store = session.store(statement.store)
     with session.operations(store) as operations:
         found = operations.describe(statement.path.parts)
@@ -98,7 +98,7 @@ def _standing_on(
 
 
 def _canonical(operations: EntityOperations, path: EntityPath) -> EntityPath:
-    """A path as the store spells it; a level, which is no entity, as it was written."""
+    """A path as the store spells it; a level, which is not an entity, as it was written."""
     try:
         found = operations.describe(path)
     except DsError as problem:

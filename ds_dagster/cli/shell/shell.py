@@ -50,7 +50,7 @@ FOLLOWING: dict[str, tuple[str, ...]] = {
     "in": ("STORE",),
     "from": (),
 }
-"""Word → what may stand behind it."""
+"""Word → what may be after it."""
 
 
 class SqlCompleter(Completer):
@@ -60,7 +60,7 @@ class SqlCompleter(Completer):
         self._session = session
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
-        """What may stand at the cursor."""
+        """What may be at the cursor."""
         word = document.get_word_before_cursor(WORD=True)
         before = document.text_before_cursor[: len(document.text_before_cursor) - len(word)]
         for candidate in self._candidates(before.rpartition(";")[2].lower().split()):

@@ -34,8 +34,8 @@ class Cursor:
 
     Attributes:
         said: by asset key as a slash-separated path.
-        journal, since, seen: uuid of the journal, the time its transitions are told from, and the id of the last one
-            that became an event.
+        journal, since, seen: uuid of the journal, the time its transitions are reported from, and the id of the last
+            one that became an event.
         starts: how often in a row the engine was started and did not come up; next_start: not before.
     """
 
@@ -56,7 +56,7 @@ class Cursor:
 
     @classmethod
     def load(cls, text: str | None) -> "Cursor":
-        """The inverse; an unknown version or a damaged text starts anew (at worst something is said twice)."""
+        """The inverse; an unknown version or a damaged text starts again (at worst something is said twice)."""
         try:
             values = json.loads(text or "{}")
             if values.pop("version", None) != CURSOR_VERSION:

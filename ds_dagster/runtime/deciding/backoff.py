@@ -15,7 +15,7 @@ class Backoff:
         jitter: share of the delay that is random (0.5: between half and the whole), so that jobs which failed
         together do not
             come back together.
-        healthy: seconds of running after which the count of attempts begins anew.
+        healthy: seconds of running after which the count of attempts begins again.
     """
 
     base: float = 1.0

@@ -1,6 +1,6 @@
 """Who a job is: environment + journal uuid + query name.
 
-The id stands in transactional ids, consumer groups and ledgers. Two laptops have two journals and therefore never
+The id is in transactional ids, consumer groups and ledgers. Two laptops have two journals and therefore never
 fence each other; a state folder that was deleted gets a new journal, which never meets the old one's ledger rows.
 """
 

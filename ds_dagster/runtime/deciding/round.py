@@ -168,7 +168,7 @@ class Round:
         return request is not None and self.situation.now < request.deadline
 
     def _wait(self, name: str, failure: DsError) -> None:
-        """Another job has to work first: that is no failure, and counts as none."""
+        """Another job has to work first: that is not a failure, and counts as none."""
         self.retry_at[name] = self.situation.monotonic + WAIT_SECONDS
         next_retry = self.situation.now + WAIT_SECONDS
         self._move(name, "WAITING", "another job has to work first", **told(failure) | {"next_retry": next_retry})

@@ -22,7 +22,7 @@ PLACE = ("entity", "partition", "position")
 def skip(
     control: Control, name: str, partition: str, position: str, *, requested_by: str = "", reason: str = ""
 ) -> Ensured:
-    """Have a job go on behind a record; its checkpoint is kept. One that is passed already is left alone (outcome
+    """Have a job go on after a record; its checkpoint is kept. One that is passed already is left alone (outcome
     ``nothing``).
 
     Args:

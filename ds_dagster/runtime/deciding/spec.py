@@ -93,7 +93,7 @@ def job_spec(project: LoadedProject, query: BoundQuery) -> JobSpec:
 
 
 def _writers(project: LoadedProject, query: BoundQuery) -> Iterator[tuple[str, str, str]]:
-    """By entity, not by relation: a relation may declare a topic anew that another one's query makes."""
+    """By entity, not by relation: a relation may declare a topic again that another one's query makes."""
     for store, entity in dict.fromkeys((relation.store, relation.entity) for relation in query.inputs):
         jobs = [
             other.name

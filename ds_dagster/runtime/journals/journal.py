@@ -120,7 +120,7 @@ class Journal:
     # -- life of the schema ------------------------------------------------------------------------------------------
 
     def exists(self, *, older: bool = False) -> bool:
-        """Whether it was created already; False is no failure (a project nothing was started in).
+        """Whether it was created already; False is not a failure (a project nothing was started in).
 
         Args:
             older: one of an older version counts too, for readers of :data:`schema.ENGINES` alone.

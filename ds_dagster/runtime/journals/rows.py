@@ -1,4 +1,4 @@
-"""Reading and writing the journal's tables: every statement stands here, each in the caller's transaction."""
+"""Reading and writing the journal's tables: every statement is here, each in the caller's transaction."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ STATUS = Table(
 )
 """What is. Written by engines, and by steps that run a finite query; ``writer`` says which: the token of the engine's
 lease, or :data:`STEP`. An active state counts only while its writer lives. ``figures``: JSON of
-:class:`ds_dagster.figures.Figures`, so that a new figure is no new schema. ``streak``: JSON of
+:class:`ds_dagster.figures.Figures`, so that a new figure is not a new schema. ``streak``: JSON of
 :class:`ds_dagster.runtime.deciding.decide.Streak`. ``parameters``: JSON of those of ``condition``, here and in the
 tables below; ``message`` and ``hint`` are empty then, see :mod:`ds_dagster.runtime.journals.told`."""
 
@@ -181,7 +181,7 @@ _FIGURES_4 = (
 
 
 def _figures_in_one_column(connection: Connection) -> None:
-    """Version 4: thirteen columns and one of JSON are one. The table is made anew: old SQLite drops no columns."""
+    """Version 4: thirteen columns and one of JSON are one. The table is made again: old SQLite drops no columns."""
     old = [dict(row) for row in connection.exec_driver_sql("SELECT * FROM ds_status").mappings()]
     connection.exec_driver_sql("DROP TABLE ds_status")
     connection.exec_driver_sql(_STATUS_4)

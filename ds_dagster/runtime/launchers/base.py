@@ -25,7 +25,7 @@ class Launcher(Protocol):
         Args:
             watch: looks at the engine.
             seconds: how long to wait until it is ready; 0 returns after it was started. One that lives and is not
-                ready then is no failure: its state is STARTING.
+                ready then is not a failure: its state is STARTING.
 
         Raises:
             DsError: ENGINE_START_FAILED, ENGINE_START_SLOW, ENGINE_NOT_ANSWERING.

@@ -42,7 +42,7 @@ class LocalLauncher:
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def ensure(self, watch: Callable[[], EngineStatus], seconds: float) -> EngineStatus:
-        """Start it when it is gone and wait until it is ready; one that lives and is slow is told as STARTING. See
+        """Start it when it is gone and wait until it is ready; one that lives and is slow is reported as STARTING. See
         :class:`Launcher`."""
         end = self.clock.monotonic() + max(seconds, JVM_GRACE_SECONDS)
         while (status := watch()).state == "STOPPING" and self.clock.monotonic() < end:

@@ -19,7 +19,7 @@ accident."""
 
 
 def engine_environment(root: Path, process: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Values for ``${NAME}``: the project's ``.env``, overridden by the process environment. Read anew for every
+    """Values for ``${NAME}``: the project's ``.env``, overridden by the process environment. Read again for every
     start of a job, so that a corrected ``.env`` needs no new engine."""
     file = root / ".env"
     written = dotenv_values(file) if file.is_file() else {}

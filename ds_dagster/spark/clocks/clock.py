@@ -24,7 +24,7 @@ ClockMode = Literal["auto", "manual", "exact"]
 """``auto``: rows move time, ticks some time apart. ``manual``: by hand only. ``exact``: as ``auto``, but a tick behind
 every batch that moves time, so that the same batches give the same ticks (tests)."""
 BROKER_LATENESS_MILLIS = 500
-"""How far rows of a broker-timed input may be behind one another (``source.allow.latency.millis`` not given)."""
+"""How far rows of a broker-timed input may be out of order (``source.allow.latency.millis`` not given)."""
 LATENESS_MILLIS = 10_000
 """The same for times set by producers or in a column."""
 
@@ -45,7 +45,7 @@ def _has_no_empty_batches(root: Node) -> bool:
 
 
 def lateness_edge_millis(root: Node) -> int:
-    """How far ticks stay behind event time. In front of an interval join, a pattern and OVER Spark drops rows stamped
+    """How far ticks stay behind event time. Before an interval join, a pattern and OVER Spark drops rows stamped
     at the watermark itself, yet a row that is exactly as late as the bound allows is in time."""
     return 1 if any(node.drops_late_rows for node in root.walk()) else 0
 

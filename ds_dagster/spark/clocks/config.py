@@ -1,4 +1,4 @@
-"""What a job's clock in the JVM is told: how time of each input is known, and when ticks come."""
+"""What a job's clock in the JVM is given: how time of each input is known, and when ticks come."""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@
 The traps, each met in practice:
 
 1. Data rows must never move Spark's watermark. So the ticks carry it, in a child of a union that holds no rows: the
-   filter behind the watermark drops every tick. The filter compares the time column itself, hence stays above the
+   filter after the watermark drops every tick. The filter compares the time column itself, hence stays above the
    watermark. A union takes the column metadata of its first child, the data, where it is put by hand.
 2. The tick branch's other columns come from a projection that is not deterministic. A literal null would be folded by
    an inferred IS NOT NULL, the branch and with it the watermark would vanish and time would stand still for ever; a
    WHERE on the data would be pushed below the watermark and drop the ticks.
-3. Spark drops late rows in front of an operator when a column holds watermark metadata. Windows want that; the temporal
+3. Spark drops late rows before an operator when a column holds watermark metadata. Windows want that; the temporal
    join must not lose rows, so its time column is rewritten and loses the metadata. The watermark itself still arrives.
 4. Metadata is lost by operators of ours and by computed columns; :func:`carry_time` puts it back where a later window
    has to close. The number in it is not used, the watermark comes from the ticks.

@@ -1,4 +1,4 @@
-"""Which files a query has read, as it stands in Spark's offset log: ``{"files": {"0": {…}}}``.
+"""Which files a query has read, as it is in Spark's offset log: ``{"files": {"0": {…}}}``.
 
 A modification time says nothing about when a file appeared: a copy keeps the old one, a large upload carries the one
 of its beginning. So the files themselves are remembered, by a hash of 8 bytes. Of files beyond :data:`REMEMBERED` only

@@ -170,7 +170,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _standing(self, start: Mapping[str, Any]) -> FilePosition:
-        """The position of an offset; after a restart what waits is found anew."""
+        """The position of an offset; after a restart what waits is found again."""
         if self._position is not None and self._position.number == number_of(start):
             return self._position
         position = FilePosition.parse(start)

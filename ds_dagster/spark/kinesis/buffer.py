@@ -19,7 +19,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Buffered records of one shard that now belong to a batch. ``end``: position behind them."""
+    """Buffered records of one shard that now belong to a batch. ``end``: position after them."""
 
     start: ShardPosition
     end: ShardPosition
@@ -45,7 +45,7 @@ NO_LOOK = ShardLook()
 
 @dataclass(slots=True)
 class ShardBuffer:
-    """One shard's buffer. ``taken`` and ``fetched`` are the positions before and behind it; ``looked_at`` is on the
+    """One shard's buffer. ``taken`` and ``fetched`` are the positions before and after it; ``looked_at`` is on the
     clock of pauses, all other times are epoch milliseconds."""
 
     cursor: ShardCursor

@@ -30,7 +30,7 @@ RECORD_DDL = (
 
 ARRIVAL = "ApproximateArrivalTimestamp"
 SUB = "SubSequenceNumber"
-"""Ours: stands in records that came out of an aggregate only."""
+"""Ours: is in records that came out of an aggregate only."""
 RawRecord = Mapping[str, Any]
 
 

@@ -26,7 +26,7 @@ class Losses:
             return self._records
 
     def gap(self, shard: str, after: str) -> None:
-        """The record ``after`` and an unknown number behind it were dropped."""
+        """The record ``after`` and an unknown number after it were dropped."""
         self._count(1)
         _LOG.warning("stream %s: records of shard %s after %s are gone and skipped", self._stream, shard, after or "-")
 

@@ -5,11 +5,11 @@ A shard's position is one of::
     {"from": "trim_horizon"}                    the oldest record the stream still has
     {"latest": 1700000000123}                   the end as it was then; only before the first batch
     {"time": 1700000000123}                     the first record that arrived at or after this moment (epoch ms)
-    {"after": "4959…", "count": 17}             behind this record, the 17th we have read of this shard
-    {"after": "4959…", "count": 17, "sub": 3}   inside an aggregated record, behind its sub-record 3 (from 0)
+    {"after": "4959…", "count": 17}             after this record, the 17th we have read of this shard
+    {"after": "4959…", "count": 17, "sub": 3}   inside an aggregated record, after its sub-record 3 (from 0)
     {"closed": true, "after": "4959…", "count": 17}   read to its end for good
 
-The count makes a re-read range verifiable: sequence numbers have gaps, so a trimmed range cannot be told by them. Two
+The count makes a re-read range verifiable: sequence numbers have gaps, so they do not show a trimmed range. Two
 positions are the same place exactly if their JSON is equal.
 """
 

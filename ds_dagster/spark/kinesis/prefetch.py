@@ -1,6 +1,6 @@
 """Reading ahead: one thread per shard fills a bounded buffer, one more watches the list of shards.
 
-The reader's thread takes what is buffered and never waits for the network. All shared state stands under one lock.
+The reader's thread takes what is buffered and never waits for the network. All shared state is under one lock.
 """
 
 from __future__ import annotations

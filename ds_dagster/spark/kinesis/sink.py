@@ -1,6 +1,6 @@
 """The Spark side of the sink: Arrow batches in, PutRecords out. At least once: a replayed batch is written again.
 
-Kinesis has no transactions and keeps nothing for a writer, so whether a batch was written cannot be told: neither
+Kinesis has no transactions and keeps nothing for a writer, so whether a batch was written is unknown: neither
 CHECKPOINT_BEHIND_SINK nor SINK_BEHIND_CHECKPOINT is ever noticed. A stream that was deleted and made again is
 (TARGET_GONE): the checkpoint remembers when it was made, see :mod:`ds_dagster.spark.queries.sink_account`.
 """

@@ -139,7 +139,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
         """``{shard: {"complete_until": epoch ms, "millis_behind": ms, "finished": true}}``; None before the first look.
 
-        Every shard of the last offset stands in it. ``complete_until`` is the last moment at which the shard was seen
+        Every shard of the last offset is in it. ``complete_until`` is the last moment at which the shard was seen
         at its end with nothing left in the buffer: every record that arrived before it is part of the offsets given out
         so far. It is absent until that happened. ``millis_behind`` is the age of the oldest record that is not part of
         them, -1 where nobody has looked lately. ``finished`` stands for both: closed and read, nothing will ever come.

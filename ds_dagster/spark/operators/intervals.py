@@ -28,7 +28,7 @@ _NATIVE_KINDS: Mapping[JoinKind, str] = MappingProxyType({"inner": "inner", "lef
 
 def ours(root: Node) -> tuple[IntervalJoin, ...]:
     """The joins of a plan that our operator does: no step above takes their time, and conditions beside the keys are
-    none or a filter above. A join that stands in several places is one."""
+    none or a filter above. A join that is in several places is one."""
     joins = [node for node in root.walk() if isinstance(node, IntervalJoin)]
     timed = list(_timed(root, asked=False)) if joins else []
     return tuple(node for node in joins if node not in timed and (node.kind == "inner" or node.residual is None))

@@ -30,7 +30,7 @@ def with_window(frame: DataFrame, window: Window) -> DataFrame:
 
 
 def window_grid_millis(window: Window) -> int:
-    """Windows end at multiples of this only (since 1970), so time need not be told in between; 0: anywhere."""
+    """Windows end at multiples of this only (since 1970), so the clock need not move in between; 0: anywhere."""
     return GRID[window.function](window)
 
 
@@ -47,7 +47,7 @@ def last_moment(end: Column) -> Column:
 
 
 def key_of_all(window: Window | Windowed) -> list[Column]:
-    """Spark keeps sessions of a stream by a key that is no constant; without GROUP BY columns it is one for all."""
+    """Spark keeps sessions of a stream by a key that is not a constant; without GROUP BY columns it is one for all."""
     if not isinstance(window, Window) or window.function != "SESSION":
         return []
     return [sf.unix_micros(sf.col(names.EVENT_TIME)).bitwiseAND(0).alias(_NUMBER)]

@@ -32,7 +32,7 @@ class CdcOptions:
         settings: of the connection; secrets.
         store: shown in errors.
         tables: (schema, name), at least one.
-        entity: how the relation names them; stands in offsets.
+        entity: how the relation names them; is in offsets.
         slot: replication slot, and the publication of the same name.
         shape: of the rows.
         starting_position: ``earliest``: first what the tables hold; ``latest``: from the slot's position.
@@ -96,7 +96,7 @@ KNOWN = frozenset(
 
 
 def parse_tables(text: str) -> tuple[tuple[str, str], ...]:
-    """``schema.table`` with line breaks between them; the schema is what stands before the first point."""
+    """``schema.table`` with line breaks between them; the schema is what is before the first point."""
     pairs = [line.partition(".") for line in text.split("\n")]
     return tuple((schema, name) for schema, _, name in pairs)
 

@@ -62,7 +62,7 @@ class Changes:
     Attributes:
         table: as it was described when they happened.
         op: letters ``c u d t r`` as bytes.
-        position: where each stands among all changes of the chunk.
+        position: where each is among all changes of the chunk.
         commit: LSN of the commit record of its transaction.
         sequence: number of the change in its transaction, from 0.
         time: of the commit, microseconds since 1970.
@@ -90,7 +90,7 @@ class Changes:
 @dataclass(slots=True)
 class ChangeReader:
     """Reads the chunks of one peek, in order. Transactions outside ``[start, end)`` (LSNs of commit records) are left
-    out: a peek may begin before what was read already and end behind a record that straddles the end."""
+    out: a peek may begin before what was read already and end after a record that straddles the end."""
 
     start: int
     end: int
@@ -156,7 +156,7 @@ class ChangeReader:
         kept: npt.NDArray[np.bool_],
         facts: _Facts,
     ) -> Iterator[Changes]:
-        """Changes of each table, split where a table was described anew."""
+        """Changes of each table, split where a table was described again."""
         has_row = kept & (kinds != TRUNCATE)
         described = np.flatnonzero(kinds == RELATION)
         truncates = np.flatnonzero(kept & (kinds == TRUNCATE))
@@ -234,7 +234,7 @@ _LETTERS[[INSERT, UPDATE, DELETE]] = np.frombuffer(b"cud", np.uint8)
 
 
 def _messages(chunk: pa.Array) -> tuple[Bytes, Index]:
-    """The bytes of an array and where each message begins. A few bytes of padding let a look behind the end pass."""
+    """The bytes of an array and where each message begins. A few bytes of padding let a look after the end pass."""
     _, offsets, data = chunk.buffers()
     wide = pa.types.is_large_binary(chunk.type)
     every = np.frombuffer(offsets, np.int64 if wide else np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]

@@ -1,10 +1,10 @@
-"""Where a reader stands, and its JSON: ``{"<entity>": {"0": {...}}}`` with one of::
+"""Where a reader is, and its JSON: ``{"<entity>": {"0": {...}}}`` with one of::
 
     {"begin": "earliest"}                       nothing was read yet
     {"lsn": "0/16B3748"}                        every transaction whose commit record begins before it is read
     {"lsn": "0/16B3748", "part": 3, "of": 8}    so many parts of the snapshot taken at that LSN are read
 
-LSNs stand as Postgres writes them.
+LSNs are as Postgres writes them.
 """
 
 from __future__ import annotations

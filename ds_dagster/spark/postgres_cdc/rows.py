@@ -30,7 +30,7 @@ FACTS = (
     pa.field("sequence", pa.int64()),
     pa.field("at", pa.timestamp("us", "UTC")),
 )
-"""Beside ``row``: whether it deletes its key; what is wrong with it, null for nothing; where it stands among all
+"""Beside ``row``: whether it deletes its key; what is wrong with it, null for nothing; where it is among all
 changes; when its transaction was committed."""
 SNAPSHOT = ord("r")
 
@@ -109,7 +109,7 @@ def make_rows(changes: Sequence[Changes], shape: Shape) -> pa.RecordBatch | None
 
 @dataclass(frozen=True, slots=True)
 class _TableRows:
-    """Rows of one table, and twice their position (+1 behind a delete that belongs to the same change)."""
+    """Rows of one table, and twice their position (+1 after a delete that belongs to the same change)."""
 
     batch: pa.RecordBatch
     position: npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""What is asked of the server: publication and slot, where its log stands, changes, tables under a snapshot.
+"""What is asked of the server: publication and slot, where its log is, changes, tables under a snapshot.
 
 Only one session at a time may use a slot. A session that was cut off may hold it for a moment longer, so a slot in use
 is asked for again until :data:`SLOT_SECONDS` have passed.
@@ -64,7 +64,7 @@ PEEK_ONE = """
     SELECT max(lsn)::text FROM pg_logical_slot_peek_binary_changes(
         %(slot)s, %(upto)s::pg_lsn, 1, 'proto_version', '1', 'publication_names', %(publication)s)
 """
-"""The last message of a transaction stands at the end of its commit record."""
+"""The last message of a transaction is at the end of its commit record."""
 PEEK = """
     SELECT data FROM pg_logical_slot_peek_binary_changes(
         {slot}, {upto}::pg_lsn, NULL, 'proto_version', '1', 'publication_names', {publication})
@@ -234,7 +234,7 @@ class Server:
 
     def advance(self, lsn: int) -> None:
         """Give up everything before a position. Where it may, it leaves a mark in the log first that lets the server
-        begin behind it the next time: otherwise every look decodes again what the last quarter of a minute brought."""
+        begin after it the next time: otherwise every look decodes again what the last quarter of a minute brought."""
 
         def ask(cursor: Any) -> None:
             cursor.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (self.options.slot, lsn_text(lsn)))

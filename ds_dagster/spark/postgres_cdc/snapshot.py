@@ -1,7 +1,7 @@
 """What the tables hold when a reader begins, copied once into files: parts that are read batch by batch.
 
 The copy runs under one exported snapshot, so that what it holds and what the slot gives from then on neither overlap
-nor leave a gap. Only a whole copy is ever read: a start that dies in it begins anew. A copy that is whole is kept until
+nor leave a gap. Only a whole copy is ever read: a start that dies in it begins again. A whole copy is kept until
 its last part has been read, so a crash on the way goes on where it was; and the source server is free of the
 transaction as soon as the copy is made, however slow the sink is.
 """

@@ -74,7 +74,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Spark makes one in the process that plans batches and ships copies to tasks, which only ``read``. A batch is one
     partition: a slot has one user at a time, and changes have one order.
 
-    Spark asks for the next offset only when the batch up to ``start`` stands in its commit log; so that is the moment
+    Spark asks for the next offset only when the batch up to ``start`` is in its commit log; so that is the moment
     when the slot is advanced to ``start``, and it is never ahead of the checkpoint.
     """
 

@@ -40,7 +40,7 @@ def with_missing(frame: DataFrame, name: str, other: DataFrame) -> DataFrame:
 
 
 def opaque(value: Column) -> Column:
-    """The same value behind a condition the optimizer can neither fold nor move.
+    """The same value after a condition the optimizer can neither fold nor move.
 
     Without it a filter above would be copied below the projection together with the expression it reads, and an
     expensive decode would run once for the filter and once for the result.

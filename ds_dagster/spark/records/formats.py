@@ -71,7 +71,7 @@ class SourceFrame:
         return Raw(self.frame.sparkSession, sf.expr(envelope.value if part == "value" else envelope.key), headers, part)
 
     def format_of(self, part: Part) -> str:
-        """Format of a part whose schema stands elsewhere, empty for others. JSON stands for all of them where a store
+        """Format of a part whose schema is elsewhere, empty for others. JSON stands for all of them where a store
         has no schemas (rows of test cases)."""
         found = self.schemas.part(part) if self.schemas is not None else None
         return found.format if found is not None else ""
@@ -97,7 +97,7 @@ def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
 
 
 def _without_frames(source: SourceFrame) -> DataFrame:
-    """The source's frame, with JSON taken from behind the ids of its schemas."""
+    """The source's frame, with JSON taken from after the ids of its schemas."""
     parts: tuple[tuple[str, Part], ...] = ((_FRAMED, "value"), (_FRAMED_KEY, "key"))
     made = [opaque(payload(source.raw(p))).alias(n) for n, p in parts if source.format_of(p) == "json_schema"]
     return source.frame.select("*", *made) if made else source.frame
@@ -112,12 +112,12 @@ def _has_no_value(source: SourceFrame) -> SparkColumn:
 
 
 def value_columns(relation: Relation) -> tuple[Column, ...]:
-    """Columns that stand in the value (the others are kept in the key only)."""
+    """Columns that are in the value (the others are kept in the key only)."""
     return tuple(column for column in relation.columns if column.name not in relation.key.exclude)
 
 
 def _read_from_value(scan: Scan) -> tuple[Column, ...]:
-    """A changelog's primary key may stand in the record's key alone: Kafka Connect and ksqlDB write so."""
+    """A changelog's primary key may be in the record's key alone: Kafka Connect and ksqlDB write so."""
     inside = tuple(column for column in scan.read_columns if column.name not in scan.relation.key.exclude)
     return tuple(replace(column, nullable=column.nullable or _may_be_in_key(scan, column)) for column in inside)
 
@@ -167,7 +167,7 @@ def key_columns(relation: Relation) -> tuple[Column, ...]:
 
 
 def _key_where_needed(source: SourceFrame, scan: Scan) -> SparkColumn:
-    """The decoded key: of every record where columns stand in it alone, else of deletes and of values that lack the
+    """The decoded key: of every record where columns are in it alone, else of deletes and of values that lack the
     primary key."""
     key = _decoded_key(source, scan.relation)
     if scan.relation.key.exclude:

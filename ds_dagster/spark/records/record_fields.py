@@ -1,4 +1,4 @@
-"""``rowkey()``, ``rowmetadata()`` and a record's place in time: what stands beside a record, as columns of its scan."""
+"""``rowkey()``, ``rowmetadata()`` and a record's place in time: what is beside a record, as columns of its scan."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def place(time: Column, source: SourceFrame) -> Column:
 
 
 def _key_as_text(source: SourceFrame, relation: Relation) -> Column:
-    """The key as it stands in the record; a number in bytes as a number."""
+    """The key as it is in the record; a number in bytes as a number."""
     raw = sf.expr(source.envelope.key)
     key = relation.key
     type_ = key.type if key.type is not None or len(key.columns) != 1 else _type_of(relation, key.columns[0])

@@ -1,6 +1,6 @@
-"""Records whose schemas stand elsewhere ↔ columns; the work is done by the operators in our jar.
+"""Records whose schemas are elsewhere ↔ columns; the work is done by the operators in our jar.
 
-In Confluent's wire formats each record is read by the schema whose id it carries, in front of itself or in a header.
+In Confluent's wire formats each record is read by the schema whose id it carries, before itself or in a header.
 Ids that were unknown when the query began are looked up once per JVM while it runs, so a producer may change its schema
 at any time. Protobuf of a descriptor of the project is bare messages.
 """
@@ -130,7 +130,7 @@ def encoded(session: SparkSession, columns: Sequence[Column], part: SchemaPart) 
 
 
 def framed(json_text: SparkColumn, part: SchemaPart) -> SparkColumn:
-    """JSON behind the id of its schema."""
+    """JSON after the id of its schema."""
     head = b"\0" + _id(part).to_bytes(4, "big")
     return sf.concat(sf.lit(head), json_text.cast("binary"))
 

@@ -141,7 +141,7 @@ class CommandParser(DeltaStreamParser):
         return known
 
     def ahead_is_end(self) -> bool:
-        """Whether nothing stands behind the next token: ``DESCRIBE store`` names a relation."""
+        """Whether nothing follows the next token: ``DESCRIBE store`` names a relation."""
         return self._index + 1 >= self._tokens_size
 
     def _text_from(self, start: int) -> str:

@@ -1,7 +1,7 @@
 """The grammar of expressions: precedence climbing over sqlglot's nodes.
 
 Stricter than sqlglot's own (``BETWEEN 1 2``, a trailing comma, two texts side by side are mistakes here), and
-positions stand on every leaf. Operators from loose to tight: OR · AND · NOT · comparison, IS, IN, BETWEEN, LIKE ·
+positions are on every leaf. Operators from loose to tight: OR · AND · NOT · comparison, IS, IN, BETWEEN, LIKE ·
 ``+ - ||`` · ``* / %`` · unary sign · ``.`` ``->`` ``[ ]``.
 """
 

@@ -1,4 +1,4 @@
-"""The grammar of what stands behind the first source of FROM: joins, and the elements of its rows."""
+"""The grammar of what follows the first source of FROM: joins, and the elements of its rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class JoinParser(SetOperationParser):
         raise NotImplementedError
 
     def joins(self, *, starred: bool) -> list[exp.Expression]:
-        """What stands behind the first source; ``starred``: the order of the sources can be seen."""
+        """What follows the first source; ``starred``: the order of the sources can be seen."""
         joins: list[exp.Expression] = []
         while True:
             if self.at_symbol(TokenType.COMMA) or self.at_words("cross", "join"):

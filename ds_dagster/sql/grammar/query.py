@@ -1,7 +1,7 @@
 """The grammar of SELECT: sources, windows, joins, WITH, and the clauses around a query.
 
-What may stand where depends on who reads the result: a query that never ends has no ORDER BY and no LIMIT, a
-question asked once has. That difference is judged behind the grammar, in :mod:`ds_dagster.sql.lowering`.
+What may be where depends on who reads the result: a query that never ends has no ORDER BY and no LIMIT, a
+question asked once has. That difference is judged after the grammar, in :mod:`ds_dagster.sql.lowering`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
     """The grammar of SELECT."""
 
     def select_body(self) -> SelectBody:
-        """A SELECT with ``PARTITION BY`` and ``QUERY WITH`` behind it, in either order."""
+        """A SELECT with ``PARTITION BY`` and ``QUERY WITH`` after it, in either order."""
         first = self._curr
         tree = self.query()
         partition: tuple[WrittenName, ...] = ()
@@ -232,7 +232,7 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         return self._alias_and_properties(node, inner.args["alias"].this.copy())
 
     def _parts_left(self, form: WindowForm) -> bool:
-        """Whether another duration comes next; without the comma in front of it, it is refused."""
+        """Whether another duration comes next; without the comma before it, it is refused."""
         if self.at_words(*form.size) or (form.step and self.at_words(*form.step)):
             word = self.found()
             raise self.refuse("SYNTAX_EXPECTED", expected="','", found=word, fix=f"write a comma in front of {word}")

@@ -72,7 +72,7 @@ class SetOperationParser(ExpressionParser):
                 return self._named
 
     def _set_operation(self, level: int) -> QueryTree:
-        """Operands from left to right; INTERSECT binds tighter. What stands behind the last operand belongs to all."""
+        """Operands from left to right; INTERSECT binds tighter. What follows the last operand belongs to all."""
         left = self._operand()
         while self.at_any(SET_OPERATIONS) and SET_OPERATIONS[self._curr.text][0] >= level:
             own, node = SET_OPERATIONS[self._curr.text]

@@ -1,4 +1,4 @@
-"""The windows of FROM: which words stand in front of their durations."""
+"""The windows of FROM: which words are before their durations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WindowForm:
-    """What stands between the parentheses of a window function: the words before its durations."""
+    """What is between the parentheses of a window function: the words before its durations."""
 
     size: tuple[str, ...]
     step: tuple[str, ...] = ()

@@ -9,11 +9,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ds_dagster.sql.hints.mistakes import Mistake
 
 BEHIND = frozenset(("SYNTAX_EXPECTED", "SYNTAX_UNEXPECTED", "COLUMN_CONSTRAINT_UNSUPPORTED", "FROM_MISSING"))
-"""What a text is called behind a bracket that is not closed."""
+"""What a text is called after a bracket that is not closed."""
 
 
 def unclosed(tokens: Sequence[Token], refused: Mistake) -> Mistake | None:
-    """The innermost bracket in front of a refusal that nothing in the statement closes; None where there is none."""
+    """The innermost bracket before a refusal that nothing in the statement closes; None where there is none."""
     opened: list[Token] = []
     for token in tokens:
         if token.token_type is TokenType.L_PAREN:

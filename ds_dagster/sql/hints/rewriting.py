@@ -46,7 +46,7 @@ class Form:
         self.words = [token.text.lower() if token.token_type in WORDS else "" for token in tokens]
 
     def at(self, place: int, *words: str) -> bool:
-        """Whether these words stand there."""
+        """Whether these words are there."""
         return tuple(self.words[place : place + len(words)]) == words
 
     def find(self, *words: str, start: int = 0) -> int:
@@ -80,7 +80,7 @@ class Form:
         return place
 
     def without(self, first: int, last: int) -> Edit:
-        """Leave out some tokens and the blanks in front of them."""
+        """Leave out some tokens and the blanks before them."""
         start = self.tokens[first - 1].end + 1 if first else self.tokens[first].start
         return Edit(start, self.tokens[last].end + 1)
 

@@ -47,7 +47,7 @@ class DatabricksAdmin:
         return self.describe(plan.name) or EntityFacts(plan.name, size=0)
 
     def entities(self) -> Sequence[EntityFacts]:
-        """Tables the login may see, by name; their sizes are told by :meth:`describe`."""
+        """Tables the login may see, by name; their sizes are reported by :meth:`describe`."""
         columns = [exp.column(f"table_{part}") for part in ("catalog", "schema", "name")]
         statement = (
             exp.select(*columns)

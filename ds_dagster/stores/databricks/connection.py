@@ -177,7 +177,7 @@ class WorkspaceAddress:
 
 
 class WorkspaceSession:
-    """Statements one behind the other in one session of the warehouse."""
+    """Statements one after the other in one session of the warehouse."""
 
     def __init__(self, address: WorkspaceAddress, seconds: int) -> None:
         self._address = address
@@ -302,7 +302,7 @@ STATUSES: Mapping[int | None, str] = {
     429: UNREACHABLE,
     503: UNREACHABLE,
 }
-"""Answer of HTTP to a call as a whole; what a statement is refused for stands in its message."""
+"""Answer of HTTP to a call as a whole; what a statement is refused for is in its message."""
 TEXTS: tuple[tuple[str, str], ...] = (
     ("TABLE_OR_VIEW_NOT_FOUND", "ENTITY_MISSING"),
     ("SCHEMA_NOT_FOUND", "TARGET_SCHEMA_MISSING"),

@@ -106,7 +106,7 @@ class WarehouseLoader(TableSink):
     # --- a batch ------------------------------------------------------------------------------------------------------
 
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:
-        """Rows with the table's types; what does not fit is told without its value."""
+        """Rows with the table's types; what does not fit is reported without its value."""
         try:
             return storable(rows, self.target)
         except ValueError as problem:  # Arrow's own errors are ValueErrors

@@ -45,7 +45,7 @@ class DeltaAdmin:
         return self.describe(plan.name) or EntityFacts(plan.name, size=0)
 
     def entities(self) -> Sequence[EntityFacts]:
-        """Tables below the store's folder, by name; their sizes are told by :meth:`describe`."""
+        """Tables below the store's folder, by name; their sizes are reported by :meth:`describe`."""
         return self._guarded(lambda: [EntityFacts(name) for name in sorted(self._tables("", DEPTH))])
 
     def records(

@@ -38,7 +38,7 @@ class LakeAddress:
     """Resolved settings of one store. Holds keys: never shown, never stored.
 
     Attributes:
-        url: ``file:///folder`` or ``s3://bucket/prefix``; tables stand below it.
+        url: ``file:///folder`` or ``s3://bucket/prefix``; tables are below it.
         region: of the bucket, empty for ``us-east-1``; ``AWS us-east-1`` is read as its last word.
         endpoint_url: of a service other than Amazon's, empty for Amazon's.
     """
@@ -237,7 +237,7 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ("timeout on endpoint", "STORE_UNREACHABLE"),
 )
 """Part of a text → condition, the first that fits: object stores answer in XML, delta-rs passes it on. A machine
-without credentials is told by the address of the service it asked for them. Others are STORE_CALL_FAILED."""
+without credentials is reported by the address of the service it asked for them. Others are STORE_CALL_FAILED."""
 _ROWS = "Preview of invalid data"
 _COLORS = re.compile(r"\x1b\[[0-9;]*m|↳")
 

@@ -179,7 +179,7 @@ class DeltaLoader(TableSink):
         raise error("TARGET_BUSY", table=self.table, epoch=batch.batch, attempts=ATTEMPTS)
 
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:
-        """Rows with the table's types; what does not fit is told without its value."""
+        """Rows with the table's types; what does not fit is reported without its value."""
         try:
             return storable(rows, self.target)
         except ValueError as problem:  # Arrow's own errors are ValueErrors

@@ -201,7 +201,7 @@ class KafkaAdmin:
         self, consumer: Any, entity: str, ends: Mapping[int, int] | None, limit: int | None, stopped: Callable[[], bool]
     ) -> Iterator[RawRecord]:
         """Records as they come; with ``ends`` until every partition was seen to its end. One that holds markers of
-        transactions only behind its last record tells its end, and no record."""
+        transactions only after its last record tells its end, and no record."""
         given = 0
         waiting = set(ends or ())
         while not stopped() and (limit is None or given < limit) and (ends is None or waiting):
@@ -296,7 +296,7 @@ class KafkaAdmin:
         self._told = [*self._told[-20:], (problem.name(), str(problem.str()))]
 
     def _metadata(self, topic: str | None = None) -> Any:
-        """In several tries, so that a mistake of the user is told as soon as it is known."""
+        """In several tries, so that a mistake of the user is reported as soon as it is known."""
         from confluent_kafka import KafkaException
 
         ends = time.monotonic() + CALL_SECONDS

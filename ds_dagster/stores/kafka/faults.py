@@ -59,7 +59,7 @@ def failure(store: str, config: Config, problem: Any, action: str, told: Told, s
         config: of the client; values are never shown but for user and addresses.
         problem: librdkafka's error.
         action: what was tried, for the message.
-        told: what the client was told in events since it was made.
+        told: errors that the client's events have reported so far.
         seconds: how long the store has not answered.
     """
     name, detail = problem.name(), str(problem.str())

@@ -70,9 +70,9 @@ def lag_of(consumer: Any, topic: str, ends: Mapping[int, tuple[int, int]], posit
 
 
 def _oldest(consumer: Any, parts: list[TopicPartition], ends: Mapping[int, tuple[int, int]]) -> int | None:
-    """Least timestamp of the first record of each partition behind its offset; None when there is none in time.
+    """Least timestamp of the first record of each partition after its offset; None when there is none in time.
 
-    Partitions that hold only markers behind their offset end without a record. Errors of the connection are told by
+    Partitions that hold only markers behind their offset end without a record. Errors of the connection are reported by
     the requests around this one.
     """
     if not parts:

@@ -42,7 +42,7 @@ def read_marker(admin: Any, group: str, topic: str, seconds: float) -> Tip | Non
 
 
 def _tip(batch: int, metadata: str) -> Tip:
-    """Of JSON with anything behind it: the client ends the text at the next zero byte in memory, not where it ends."""
+    """Of JSON with anything after it: the client ends the text at the next zero byte in memory, not where it ends."""
     if not metadata:
         return Tip(batch)
     try:

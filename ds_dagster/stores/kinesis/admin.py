@@ -77,7 +77,7 @@ class KinesisAdmin:
 
     def describe(self, entity: str) -> EntityFacts | None:
         """Open shards, mode and retention of a stream, None when it does not exist. Kinesis stamps records on arrival;
-        a stream is told from a later one of its name by the time of its creation."""
+        a stream differs from a later one of its name by the time of its creation."""
         summary = self._summary(entity)
         if summary is None:
             return None

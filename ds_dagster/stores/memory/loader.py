@@ -59,7 +59,7 @@ def now(store: str) -> int:
 
 
 def table_rows(store: str, entity: str) -> list[dict[str, Any]]:
-    """Rows of a table or view as they stand now; empty when nothing was written."""
+    """Rows of a table or view as they are now; empty when nothing was written."""
     with _LOCK:
         table = TABLES.get((store, entity))
         return [dict(row) for row in table.kept(now(store)).values()] if table else []

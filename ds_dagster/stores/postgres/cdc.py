@@ -71,7 +71,7 @@ def is_cdc(relation: Relation) -> bool:
 
 
 def tables_of(relation: Relation) -> tuple[tuple[str, str], ...]:
-    """(schema, table) pairs a relation reads, in order; in a list the schema is what stands before the first point."""
+    """(schema, table) pairs a relation reads, in order; in a list the schema is what is before the first point."""
     listed = relation.option(LIST)
     if listed is not None:
         names = [name if "." in name else f"{DEFAULT_SCHEMA}.{name}" for name in str(listed).split(",")]

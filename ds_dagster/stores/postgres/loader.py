@@ -41,7 +41,7 @@ R = TypeVar("R")
 CONFLICT_ATTEMPTS = 4
 CONFLICT_PAUSE_SECONDS = 1.0
 PUBLISH_LOCK_MILLIS = 5_000
-"""How long a publication queues for the target: new readers wait behind it."""
+"""How long a publication queues for the target: new readers wait after it."""
 
 
 def open_loader(spec: WriteSpec, identity: SinkIdentity, resolve: Resolver) -> PostgresLoader:
@@ -280,7 +280,7 @@ class PostgresLoader(TableSink):
             return rows
 
     def _published_by(self, cursor: Any, statements: TableStatements, existing: ExistingTable | None) -> Sequence[Any]:
-        """The statements that fit the target as it stands now."""
+        """The statements that fit the target as it is now."""
         if existing is None:
             return statements.swap(replaces=False)
         fits = not shape_difference(existing, self.target)

@@ -1,4 +1,4 @@
-"""Tables as they stand in a Postgres database: what one has, whether it takes the rows of a query, what hangs on it."""
+"""Tables as they are in a Postgres database: what one has, whether it takes the rows of a query, what hangs on it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ FRACTION_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class ServerColumn:
-    """A column as it stands.
+    """A column as it is.
 
     Attributes:
         type: as Postgres prints it.
@@ -115,7 +115,7 @@ class ServerColumn:
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """A table as it stands.
+    """A table as it is.
 
     Attributes:
         oid: its identity.

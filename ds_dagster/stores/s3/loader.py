@@ -3,7 +3,7 @@
 A file appears as a whole or not at all, under a name made of job, checkpoint version and batch, so a batch that is run
 again meets its own files. Beside the entities lies the ledger of the job: before the first file of a batch is written
 it names them all, after the last one it says that the batch is done. A batch that is done is never written again; one
-that was cut off is written anew, and files that its second attempt does not write are removed. Readers of the plain
+that was cut off is written again, and files that its second attempt does not write are removed. Readers of the plain
 files need not know of it: a batch of one file shows all at once, one of several files file by file.
 """
 
@@ -123,7 +123,7 @@ class FilesLoader(TableSink):
         """Folders come with their files."""
 
     def _state(self, ledger: Ledger | None, *_: Any) -> Found:
-        """A batch that was cut off does not count: it is written anew."""
+        """A batch that was cut off does not count: it is written again."""
         if ledger is None:
             return Found(SinkFacts(exists=False))
         if ledger.version != self.identity.version:
@@ -133,7 +133,7 @@ class FilesLoader(TableSink):
         return Found(SinkFacts(tip, ledger.version), rows=ledger.rows)
 
     def _apply(self, ledger: Ledger | None, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:  # noqa: ARG002
-        """Ledger, files, ledger. Files that an attempt which was cut off may have left go, or are written anew; a file
+        """Ledger, files, ledger. Files that an attempt which was cut off may have left go, or are written again; a file
         that is whole stays, since readers may have begun with it."""
         version, rows = self.identity.version, staged.num_rows
         left: tuple[str, ...] = ()
@@ -158,7 +158,7 @@ class FilesLoader(TableSink):
         self._note(replace(begun, done=True, files=tuple(parts)))
 
     def _parts(self, rows: pyarrow.Table, epoch: int) -> dict[str, pyarrow.Table]:
-        """Path of each file → its rows, without the columns that stand in the path."""
+        """Path of each file → its rows, without the columns that are in the path."""
         names = self.format.partitions
         name = file_name(self.identity.job, self.identity.version, epoch, self.format.name, self.format.compression)
         if not rows.num_rows:

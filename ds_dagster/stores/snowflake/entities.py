@@ -47,7 +47,7 @@ SEMI_STRUCTURED = ("VARIANT", "OBJECT", "ARRAY")
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One level of SHOW: what is shown, where it stands, kind of its nodes."""
+    """One level of SHOW: what is shown, where it is, kind of its nodes."""
 
     show: str
     scope: str

@@ -183,7 +183,7 @@ class SnowflakeLoader(TableSink):
                 cursor.execute(self.statements.create_table(names.new))
 
     def _objects(self, cursor: Any) -> Mapping[str, str]:
-        """Name → kind of what stands in the schema under names like the target's."""
+        """Name → kind of what is in the schema under names like the target's."""
         cursor.execute(self.statements.show_objects())
         places = {column[0].lower(): position for position, column in enumerate(cursor.description)}
         return {row[places["name"]]: row[places["kind"]] for row in cursor.fetchall()}

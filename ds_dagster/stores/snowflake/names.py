@@ -27,7 +27,7 @@ PLAIN_REGIONS = MappingProxyType(
         **{name: name for name in ("us-east-1", "eu-west-1", "eu-central-1", "ap-southeast-1", "ap-southeast-2")},
     }
 )
-"""AWS regions whose segment in an account locator has no cloud behind it (us-west-2: no segment at all); all others are
+"""AWS regions whose segment in an account locator has no cloud after it (us-west-2: no segment at all); all others are
 ``region.cloud``. Source: https://docs.snowflake.com/en/user-guide/admin-account-identifier, format 2."""
 
 
@@ -88,7 +88,7 @@ def split_path(text: str) -> tuple[str, ...]:
 
 
 def account_name(account_id: str, region: str) -> str:
-    """The account as the connector wants it: a locator gets the segment of its region, everything else stands as it is.
+    """The account as the connector wants it: a locator gets the segment of its region, everything else is as it is.
 
     Args:
         account_id: ``organization-account``, a locator (``xy12345``), or a locator with its region.

@@ -37,7 +37,7 @@ COPY_OPTIONS = (
     "MATCH_BY_COLUMN_NAME = CASE_SENSITIVE ON_ERROR = ABORT_STATEMENT FORCE = TRUE PURGE = TRUE"
 )
 """FORCE: the ledger decides what was loaded, not COPY's memory of file names. PURGE: a batch that is repeated is put
-anew. Options: https://docs.snowflake.com/en/sql-reference/sql/copy-into-table."""
+again. Options: https://docs.snowflake.com/en/sql-reference/sql/copy-into-table."""
 PUT_OPTIONS = "PUT 'file' @s AUTO_COMPRESS=FALSE OVERWRITE=TRUE"
 
 
@@ -234,7 +234,7 @@ class SnowflakeStatements:
         return printed(self._into(self._table(self.names.target), self._columns, rows))
 
     def replace(self) -> str:
-        """The target anew with the columns of the new table, and its rows, in one statement; who may read it still
+        """The target again with the columns of the new table, and its rows, in one statement; who may read it still
         may."""
         columns = [
             _column(place, column.native_type, required=not column.nullable)

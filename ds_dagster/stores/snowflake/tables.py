@@ -71,7 +71,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class ExistingColumns:
-    """A table as it stands: columns → (type, NOT NULL)."""
+    """A table as it is: columns → (type, NOT NULL)."""
 
     columns: Mapping[str, tuple[str, bool]] = field(default_factory=lambda: MappingProxyType({}))
 

@@ -47,7 +47,7 @@ def written_columns(target: TableTarget) -> list[str]:
 
 
 def shown_rows(table: exp.Table, columns: Sequence[str], after_millis: int) -> exp.Subquery:
-    """A view's rows that were written behind a moment (epoch milliseconds), as a source of FROM."""
+    """A view's rows that were written after a moment (epoch milliseconds), as a source of FROM."""
     is_young = exp.GT(this=exp.Column(this=quoted(CHANGED_AT)), expression=exp.Literal.number(after_millis))
     shown = exp.select(*(exp.Column(this=quoted(name)) for name in columns))
     return shown.from_(table).where(is_young).subquery()
