@@ -75,7 +75,7 @@ class Settings:
         engine: see :class:`EngineSettings`.
         spark: any Spark property.
         store_values: folded store name → property → text that replaces the one of CREATE STORE (a user's Dagster
-        resource): ``${NAME}`` references, or values that are no secret. An overlay still comes last.
+            resource): ``${NAME}`` references, or values that are no secret. An overlay still comes last.
     """
 
     root: Path

@@ -28,8 +28,7 @@ class Capabilities:
         serves_views: may hold materialized views and answer pull queries.
         record_keys: records have keys of their own (``key.*`` properties, PARTITION BY).
         count_properties: WITH properties that size a new entity (``topic.partitions``, …); copied from a left-most
-        source with
-            the same ones.
+            source with the same ones.
         entity_settings_prefix: prefix of pass-through settings copied with them (``kafka.topic.``), empty for none.
         counts_unless: (setting, value) with which ``required_counts`` need not be written.
         stream_delivery, changelog_delivery, table_delivery: guarantee of its sinks.
@@ -47,9 +46,8 @@ class Capabilities:
         max_key_characters: limit of a record key, or None.
         dagster_kinds: chips on the asset, most telling first.
         storage_kind: ``dagster/storage_kind``.
-        entity_parts: WITH properties that name the entity, in order, each with its default (empty = the relation's
-        own name);
-            no parts at all: the qualified name of the relation.
+        entity_parts: WITH properties that name the entity, in order, each with its default (empty = the relation's own
+            name); no parts at all: the qualified name of the relation.
         entity_rule: which names its entities have; where properties name an entity in parts, each of them.
         column_rule: which names the columns of its tables and views have.
         entity_list: WITH property that names several entities at once, instead of the parts.

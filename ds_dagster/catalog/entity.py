@@ -16,7 +16,7 @@ class EntityFacts:
         name: as the store spells it.
         counts: sizes by WITH property name (``topic.partitions`` → 3).
         settings: configuration as the store reports it (topic configs without prefix), only what differs from its
-        defaults.
+            defaults.
         record_time: broker or producer set timestamps (``message.timestamp.type``), None for tables.
         size: records or rows if cheap to know.
         identity: tells the entity from a later one of the same name; empty where the store knows no such thing.
@@ -36,16 +36,14 @@ class EntityPlan:
 
     Attributes:
         name: as the store spells it.
-        counts: sizes by WITH property name. Empty and no ``like``: the entity must exist, or the store's default
-        where it has one.
+        counts: sizes by WITH property name. Empty and no ``like``: the entity must exist, or the store's default where
+            it has one.
         settings: configuration for a new entity, names as the store spells them.
         used_by: relation, for messages.
-        stated: names in ``counts`` that are in the SQL: an existing entity must agree with those, inferred ones are
-        for a
-            new entity only.
+        stated: names in ``counts`` that are in the SQL: an existing entity must agree with those, inferred ones are for
+            a new entity only.
         like: (store, entity) of the left-most source on the same kind of store: counts and settings that are not
-        written are
-            copied from it when the entity has to be created (:meth:`completed`).
+            written are copied from it when the entity has to be created (:meth:`completed`).
     """
 
     name: str

@@ -141,9 +141,8 @@ class ReadSpec:
         provider: import path ``module:Class`` of a Python data source to register first; empty for built-in formats.
         options: Spark options, references unresolved.
         envelope: where key, value, timestamp and position are.
-        time_authority: ``broker`` (record timestamps set on arrival, monotone: an input read to its end is complete
-        up to the last
-            look) or ``producer``.
+        time_authority: ``broker`` (record timestamps set on arrival, monotone: an input read to its end is complete up
+            to the last look) or ``producer``.
         empty_is_delete: an empty value means delete (Kinesis); a null value always does.
         text_keys: keys are characters, so a primitive one is its text, not its bytes (Kinesis).
         cluster_options: further options where executors run on other machines than the driver.
@@ -223,8 +222,8 @@ class WriteSpec:
     """How Spark writes the sink of a query.
 
     Attributes:
-        kind: ``stream``: a Spark streaming format writes records; ``batch``: a loader gets each micro-batch as an
-        Arrow table.
+        kind: ``stream``: a Spark streaming format writes records; ``batch``: a loader gets each micro-batch as an Arrow
+            table.
         format: Spark sink name (kind stream).
         provider: import path of a Python data source to register, empty for built-in or jar formats.
         options: Spark options (stream) or connection settings (batch), references unresolved.

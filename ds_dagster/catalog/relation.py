@@ -90,13 +90,12 @@ class Relation:
         value_format, key, event_time: of the records.
         start: where queries begin to read it that do not say it themselves.
         properties: converted WITH properties by name (partitions, topic settings, refresh mode, …), inferred ones
-        included.
+            included.
         declared: made by DDL with a column list (filled by others or by INSERT INTO), not by CREATE … AS.
         span: of its name.
         value_descriptor, key_descriptor: of Protobuf records whose message is in a descriptor source.
-        like: (store, entity) of the left-most source on the same kind of store, from which a new entity copies what
-        is not
-            written; None for declared relations and where there is no such source.
+        like: (store, entity) of the left-most source on the same kind of store, from which a new entity copies what is
+            not written; None for declared relations and where there is no such source.
     """
 
     name: QualifiedName

@@ -87,7 +87,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "DATA_LOSS_NOT_SKIPPED",
         "user",
-        "a store of type {kind} cannot go on past lost records",
+        "a store of type {kind} cannot skip lost records",
         "remove 'source.data.loss': lost records end the query",
     ),
     Condition("UNKNOWN_PROPERTY", "user", "unknown property {name} in {place}", "did you mean {nearest}?", "3D008"),

@@ -81,6 +81,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "RELATION_NOT_STOPPED",
         "external",
         "{count} queries have not stopped yet: {names}",
-        "they end their batch first: look at `ds ps`; the request holds, nothing has to be asked again",
+        "they end their batch first: look at `ds ps`; the request holds, you need not repeat it",
     ),
 )

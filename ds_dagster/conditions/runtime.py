@@ -9,7 +9,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "JOURNAL_LOCKED",
         "external",
         "the journal {journal} is locked by another process for more than {seconds} s",
-        "end the program that holds it (a database browser, a backup); jobs that run go on meanwhile",
+        "end the program that holds it (a database browser, a backup); running jobs continue",
     ),
     Condition(
         "JOURNAL_UNREADABLE",
@@ -33,7 +33,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "JOURNAL_DISK_FULL",
         "external",
         "the journal {journal} cannot be written: the disk is full",
-        "free space on that disk; jobs that run go on, changes wait",
+        "free space on that disk; running jobs continue, changes wait",
     ),
     Condition(
         "JOURNAL_UNREACHABLE",
@@ -225,8 +225,8 @@ CONDITIONS: tuple[Condition, ...] = (
         "ENGINE_OUT_OF_MEMORY",
         "external",
         "the engine's Spark JVM ran out of its {memory} of memory while it was in a batch of {jobs}",
-        "raise `memory` in [tool.ds-dagster.engine], or set 'max.records.per.batch'; the engine starts again by "
-        "itself, and a job that was in the same batch at two such ends fails",
+        "raise `memory` in [tool.ds-dagster.engine], or set 'max.records.per.batch'; the engine restarts, and "
+        "a job that was in the same batch at two such ends fails",
     ),
     Condition(
         "CHECKPOINT_MISSING",
@@ -243,7 +243,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         "REPAIR_FROM_SINK_REFUSED",
         "user",
-        "{name} cannot go on from its sink: {reason}",
+        "{name} cannot resume from its sink: {reason}",
         "put a newer copy of the checkpoint back; else `ds repair {name} --reset` resets it where that is exact, and "
         "`ds reset {name}` in any case",
     ),

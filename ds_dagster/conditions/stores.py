@@ -169,7 +169,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "ENTITY_NOT_FOUND",
         "user",
         "the store {store} has no entity {entity}",
-        "near it is: {nearest}; LIST ENTITIES IN STORE {store} shows what there is",
+        "similar names: {nearest}; LIST ENTITIES IN STORE {store} lists all",
         "3D007",
     ),
     Condition(
@@ -218,7 +218,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "TARGET_GONE",
         "user",
         "what was loaded of {table} so far has disappeared",
-        "somebody removed it; `ds reset` the query to load it again",
+        "it was removed by another program; `ds reset` the query to load it again",
     ),
     Condition(
         "TARGET_CHANGED",
@@ -298,12 +298,12 @@ CONDITIONS: tuple[Condition, ...] = (
         "user",
         "{table} has {sink}, which is not the batch that the checkpoint ends at ({checkpoint})",
         "the checkpoint is older than its sink: a restored copy, or the end of it was lost with the machine; put the "
-        "newer checkpoint back; `ds repair` lists what else is exact, going on from the sink among it",
+        "newer checkpoint back; `ds repair` lists what else is exact, for example resuming from the sink",
     ),
     Condition(
         "SINK_BEHIND_CHECKPOINT",
         "user",
-        "{table} ends at {sink}, behind the checkpoint ({checkpoint})",
+        "{table} ends at {sink}, before the end of the checkpoint ({checkpoint})",
         "the sink lost rows that the checkpoint counts as written: restore the sink, or `ds reset` the query",
     ),
     Condition("DISK_FULL", "external", "no space is left for {what}", "free disk space; it is retried"),

@@ -97,7 +97,7 @@ def compiled(order: StartOrder, context: HostContext) -> Compiled:
 
     Raises:
         UserError: SLICE_INVALID, CHECKPOINT_OTHER_STATE (this version of the package keeps other state than the
-        checkpoint holds).
+            checkpoint holds).
     """
     settings = replace(context.settings, overlay=load_overlay(context.settings))
     project, query = recompiled(order.spec, settings)

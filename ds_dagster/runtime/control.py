@@ -170,9 +170,8 @@ class Control:
             project: loaded project.
             names: query names.
             action: ``ensure``: run with today's definition, adopt what runs already, refuse a changed definition of a
-            running
-                job. ``restart``: stop and start, with today's definition where the checkpoint can be kept. ``reset``:
-                a new checkpoint version. ``stop``: run no more.
+                running job. ``restart``: stop and start, with today's definition where the checkpoint can be kept.
+                ``reset``: a new checkpoint version. ``stop``: run no more.
             requested_by: shown in the history.
             allow: what a reset may do to the sinks; nothing by default.
 

@@ -91,8 +91,7 @@ class Engine:
 
         Raises:
             DsError: it could not begin (ENGINE_ALREADY_RUNNING, ENGINE_JVM_LIVES, ENGINE_LEASE_HELD, JOURNAL_…) or
-            cannot go on
-                (ENGINE_LEASE_LOST, ENGINE_STATE_GONE, ENGINE_JVM_DIED, what the host cannot live with).
+                cannot go on (ENGINE_LEASE_LOST, ENGINE_STATE_GONE, ENGINE_JVM_DIED, what the host cannot live with).
         """
         places = Places.of(self.settings)
         lease = Lease.new(self.clock)

@@ -87,7 +87,7 @@ class Host(Protocol):
 
         Raises:
             DsError: the host cannot live (no Java, the JVM has died: ENGINE_JVM_DIED, or of its memory:
-            ENGINE_OUT_OF_MEMORY); the engine ends.
+                ENGINE_OUT_OF_MEMORY); the engine ends.
         """
 
     def start(self, order: StartOrder) -> None:

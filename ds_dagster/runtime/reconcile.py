@@ -82,9 +82,8 @@ class Reconciler:
         """One round.
 
         Raises:
-            DsError: the journal cannot be used now (nothing was done; call again), ENGINE_LEASE_LOST (end), or what
-            the host
-                cannot live with.
+            DsError: the journal cannot be used now (nothing was done; call again), ENGINE_LEASE_LOST (end), or what the
+                host cannot live with.
         """
         self.host.ready()
         self._look()

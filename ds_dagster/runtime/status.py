@@ -54,7 +54,7 @@ class JobStatus(Figures):
         checkpoint_version: ``checkpoint`` of ``ds ps``.
         fingerprint: of the definition that runs; ``wanted_fingerprint`` of the one asked for.
         beat: when the engine last reported it; next_retry: when it is started again; attempts: starts since it was
-        healthy.
+            healthy.
         started: start of the incarnation.
         detail: text of the outside system that failed.
         reported_generation: of the desired state the engine has acted on; smaller than ``generation``: it has not yet.

@@ -69,8 +69,8 @@ def output_mode(root: Sink) -> OutputMode:
     """How Spark emits the plan's rows: ``update`` where groups are refined, else ``append``.
 
     Raises:
-        InternalError: PLAN_NOT_STREAMABLE for a chain that Spark refuses or answers wrongly; the plan's
-        checks let none through.
+        InternalError: PLAN_NOT_STREAMABLE for a chain that Spark refuses or answers wrongly; the plan's checks let none
+            through.
     """
     if has_weights(root):
         return "append"

@@ -49,8 +49,8 @@ class FaultRule:
         kinds: pattern over class names, empty for any.
         conditions: pattern over Spark's condition names, empty for any.
         text: pattern over texts, empty for any.
-        quotes_data: Spark's text holds values of the user's rows; only its first sentence without them is
-        kept, as ``reason``.
+        quotes_data: Spark's text holds values of the user's rows; only its first sentence without them is kept, as
+            ``reason``.
     """
 
     name: str

@@ -60,8 +60,8 @@ class WindowRef(exp.Expression):
     """``TUMBLE(rel, SIZE n unit)`` and kin as a source.
 
     Args: ``this`` the windowed source (RelationRef or Subquery), ``function`` TUMBLE|HOP|CUMULATE|SESSION (text),
-    ``size_millis``
-    and ``step_millis`` (integers; step = ADVANCE BY / STEP), ``alias``, ``properties`` as in RelationRef.
+    ``size_millis`` and ``step_millis`` (integers; step = ADVANCE BY / STEP), ``alias``, ``properties``
+    as in RelationRef.
     """
 
     arg_types: ClassVar[dict[str, Any]] = {

@@ -1,7 +1,8 @@
 """UPDATE STORE and UPDATE SCHEMA_REGISTRY: properties that another statement adds to a declaration.
 
 Files have no order, so an update is not a step in time: the declaration holds the properties of its CREATE and
-of all its updates. An update wins over CREATE; the same property in two updates would depend on an order and is refused.
+of all its updates. An update wins over CREATE; the same property in two updates is refused, since it
+would depend on an order.
 """
 
 from __future__ import annotations

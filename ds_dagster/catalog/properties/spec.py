@@ -57,10 +57,9 @@ class PropertySpec:
     Attributes:
         name: lower case; a trailing ``*`` accepts any suffix (``kafka.topic.*``).
         type: how the value is converted; ``word`` is one of ``choices`` in any case and quoting, ``names`` a comma
-        list, ``moment`` ISO 8601 or epoch milliseconds (converted to the latter).
+            list, ``moment`` ISO 8601 or epoch milliseconds (converted to the latter).
         places: where it may be. ``relation`` = DDL with columns, ``sink`` = WITH of CREATE … AS, ``source`` = WITH
-        after a
-            source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``, ``descriptor_source``,
+            after a source in FROM, ``query`` = QUERY WITH, ``store``, ``registry``, ``entity``, ``descriptor_source``,
             ``function_source``, ``function``.
         doc: one line for the docs and for errors.
         choices: closed set for ``word``.

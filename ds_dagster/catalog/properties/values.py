@@ -28,9 +28,9 @@ class PropertyValue:
         secret: hidden in every rendering; a literal (no reference) in a file is warned about.
         span: where it was written; None for values of the overlay, a profile or an inference.
         file: the value is in this file (absolute path, or a reference to one); read where it is resolved. Empty
-        otherwise.
+            otherwise.
         entry: with ``file``: the name of the line of a properties file that holds it; empty = the whole file is the
-        value.
+            value.
         parts: when not empty, the value is these parts one after the other (a login line made of user and password).
         quoted: as a part, quotes and backslashes in it are escaped.
     """

@@ -238,7 +238,7 @@ AGGREGATES: tuple[Condition, ...] = (
     Condition(
         "UNBOUNDED_STATE",
         "user",
-        "state grows with every record, for ever: {states}",
+        "state grows with every record, without a limit: {states}",
         "QUERY WITH ('state.ttl.millis' = n) forgets what no record touches for n ms; or read from a window such as "
         "TUMBLE(relation, SIZE n MINUTES) and group by window_start and window_end",
     ),

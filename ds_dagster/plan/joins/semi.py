@@ -95,7 +95,7 @@ class SemiJoinBinder:
 
         Raises:
             UserError: IN_COLUMN_COUNT, JOIN_KEY_TYPES, JOIN_KEY_NESTED. UnsupportedError: SUBQUERY_MISPLACED,
-            EXISTS_WITHOUT_EQUALITY, NOT_IN_NULLABLE. NotYetError: STATEFUL_CHAIN.
+                EXISTS_WITHOUT_EQUALITY, NOT_IN_NULLABLE. NotYetError: STATEFUL_CHAIN.
         """
         test, negated = _test(tree)
         if isinstance(test, exp.In) and test.args.get("query"):

@@ -30,8 +30,7 @@ def bind_joined(sources: SourceBinder, node: exp.Expression) -> Planned:
     """A source of JOIN: a table or view is looked up, everything else is read.
 
     Raises:
-        UserError: LOOKUP_PROPERTY, and what other sources raise. NotYetError: LOOKUP_NESTED,
-        LOOKUP_NOT_YET.
+        UserError: LOOKUP_PROPERTY, and what other sources raise. NotYetError: LOOKUP_NESTED, LOOKUP_NOT_YET.
     """
     if isinstance(node, RelationRef) and sources.virtual(node) is None:
         relation = sources.relation(node)

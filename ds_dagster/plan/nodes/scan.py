@@ -32,7 +32,7 @@ class SourceTime:
         column: internal name of the field that carries it, None = the record's own timestamp (arrival).
         format: of text timestamps in the value.
         lateness_millis: bound (``source.allow.latency.millis``); None = default: 500 ms where the broker stamps, 10 s
-        otherwise.
+            otherwise.
         idle_millis: ``source.idle.timeout.millis``, default 10,000.
     """
 

@@ -12,9 +12,8 @@ class Backoff:
 
     Attributes:
         base, factor, limit: the n-th delay is ``base * factor ** (n - 1)`` seconds, at most ``limit``.
-        jitter: share of the delay that is random (0.5: between half and the whole), so that jobs which failed
-        together do not
-            come back together.
+        jitter: share of the delay that is random (0.5: between half and the whole), so that jobs which failed together
+            do not come back together.
         healthy: seconds of running after which the count of attempts begins again.
     """
 

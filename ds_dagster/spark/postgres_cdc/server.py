@@ -209,7 +209,7 @@ class Server:
 
         Raises:
             UserError: CDC_SLOT_MISSING, CDC_SLOT_AHEAD, CDC_PUBLICATION_MISSING: later versions of the server leave out
-            the changes of a publication that is gone without a word.
+                the changes of a publication that is gone without a word.
         """
         look = self.look()
         slot, store = self.options.slot, self.options.store

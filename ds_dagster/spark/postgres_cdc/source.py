@@ -164,7 +164,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             UserError: CDC_SLOT_AHEAD, CDC_SLOT_MISSING, CDC_SLOT_LOST, CDC_SNAPSHOT_LOST, CDC_COLUMN_GONE,
-            CDC_TRUNCATED. ExternalError: CDC_SLOT_ACTIVE, STORE_UNREACHABLE.
+                CDC_TRUNCATED. ExternalError: CDC_SLOT_ACTIVE, STORE_UNREACHABLE.
         """
         wanted: _Part | _Range = partition.value
         if isinstance(wanted, _Part):

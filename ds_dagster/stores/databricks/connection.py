@@ -104,7 +104,7 @@ class WorkspaceAddress:
 
         Raises:
             UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED, TARGET_SCHEMA_MISSING, TARGET_DATABASE_MISSING,
-            DATABRICKS_WAREHOUSE_MISSING, STORE_DRIVER_MISSING. ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED.
+                DATABRICKS_WAREHOUSE_MISSING, STORE_DRIVER_MISSING. ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED.
         """
         with closing(self.session(seconds)) as session:
             return session.run(statement.sql(dialect=DIALECT), action, table)

@@ -49,7 +49,7 @@ class DatabricksLoader:
 
         Raises:
             UserError: TARGET_DIFFERS where the name belongs to other files, DATABRICKS_LOCATION_REFUSED, what
-            ``WorkspaceAddress.rows`` and ``DeltaLoader.prepare`` raise.
+                ``WorkspaceAddress.rows`` and ``DeltaLoader.prepare`` raise.
         """
         is_registered = self._is_registered()
         self.files.prepare(tip)

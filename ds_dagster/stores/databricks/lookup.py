@@ -26,7 +26,7 @@ def read_table(
 
     Raises:
         ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED. UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED,
-        DATABRICKS_WAREHOUSE_MISSING, LOOKUP_TABLE_DIFFERS, STORE_DRIVER_MISSING.
+            DATABRICKS_WAREHOUSE_MISSING, LOOKUP_TABLE_DIFFERS, STORE_DRIVER_MISSING.
     """
     yield from as_batches(_rows(options, path, [quoted_column(name) for name, _ in columns], wanted), columns)
 

@@ -64,7 +64,7 @@ class PostgresAddress:
 
         Raises:
             ExternalError: STORE_UNREACHABLE. UserError: STORE_LOGIN_REFUSED, TARGET_DATABASE_MISSING,
-            STORE_DRIVER_MISSING.
+                STORE_DRIVER_MISSING.
         """
         try:
             import psycopg2

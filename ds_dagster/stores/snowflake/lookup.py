@@ -29,8 +29,8 @@ def read_table(
 
     Raises:
         ExternalError: STORE_UNREACHABLE, STORE_CALL_FAILED. UserError: STORE_LOGIN_REFUSED, STORE_PERMISSION_DENIED
-        (also a table that is not there: Snowflake does not tell them apart), STORE_WAREHOUSE_MISSING,
-        LOOKUP_TABLE_DIFFERS, STORE_DRIVER_MISSING.
+            (also a table that is not there: Snowflake does not tell them apart), STORE_WAREHOUSE_MISSING,
+            LOOKUP_TABLE_DIFFERS, STORE_DRIVER_MISSING.
     """
     yield from as_batches(_rows(options, path, [_column(name) for name, _ in columns], wanted), columns)
 

@@ -67,9 +67,8 @@ def open_views(folder: Path, views: Mapping[str, QualifiedName]) -> sqlite3.Conn
 
     Args:
         folder: ``<state>/views``.
-        views: database alias inside the connection → view; the first one is ``main`` whatever its alias. A view's
-        table has the
-            view's own name. SQLite joins up to ten files.
+        views: database alias inside the connection → view; the first one is ``main`` whatever its alias. A view's table
+            has the view's own name. SQLite joins up to ten files.
 
     Raises:
         UserError: VIEW_MISSING. ExternalError: VIEW_UNREADABLE.
