@@ -320,7 +320,6 @@ WINDOWS: tuple[Condition, ...] = (
         "user",
         "'{name}' has no effect, there is no temporal join here",
         "leave it out; it belongs after the changelog that a stream is joined with, or in QUERY WITH of that query",
-        "42601",
     ),
     Condition(
         "EMIT_WITHOUT_WINDOW",
