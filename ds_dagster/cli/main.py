@@ -91,7 +91,7 @@ class LazyGroup(click.Group):
 @click.option(
     "--project",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Project folder, here or behind the command (default: the nearest one upward with settings).",
+    help="Project folder, here or after the command (default: the nearest one upward with settings).",
 )
 def cli(project: Path | None) -> None:
     """Streaming SQL as Dagster assets, on Spark."""

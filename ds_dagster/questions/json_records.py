@@ -65,7 +65,7 @@ def read_object(value: bytes) -> Json:
     if made.kind != "{":
         raise JsonMistakeError("the value is not a JSON object")
     if text[end:].strip(" \t\r\n"):
-        raise JsonMistakeError("text goes on behind the JSON object")
+        raise JsonMistakeError("more text follows the JSON object")
     return made
 
 

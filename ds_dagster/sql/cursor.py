@@ -183,7 +183,7 @@ class CursorParser(Parser):
         first = token = self.name_token(role)
         parts = [self.folded(first)]
         while self.take_symbol(TokenType.DOT):
-            token = self.name_token("a name behind the dot")
+            token = self.name_token("a name after the dot")
             parts.append(self.folded(token))
         if len(parts) > limit:
             raise self.refuse("NAME_TOO_MANY_PARTS", first, name=".".join(parts), count=len(parts), limit=limit)
@@ -242,7 +242,7 @@ class CursorParser(Parser):
             near = meant(token.text, known) or next(iter(nearest(token.text, KEYWORDS, 1, cutoff=0.7)), "")
             if near and near in KEYWORDS | set(words):
                 return f"did you mean {near.upper()} instead of {token.text.upper()}?"
-        return f"write {expected} there" if expected else "remove it, or end the statement in front of it"
+        return f"write {expected} there" if expected else "remove it, or end the statement before it"
 
     def _slip(self, expected: str) -> str:
         """What to write for a slip that tokens tell, empty for any other."""
@@ -292,7 +292,7 @@ class CursorParser(Parser):
 
 
 _SLIPS = {
-    (TokenType.STRING, TokenType.STRING): "write a comma in front of it",
+    (TokenType.STRING, TokenType.STRING): "write a comma before it",
     (TokenType.EQ, TokenType.EQ): "write = once",
     (TokenType.R_PAREN, TokenType.L_PAREN): "write WITH in front of it",
     (TokenType.ARROW, TokenType.GT): "of a JSON text write JSON_VALUE(text, '$.name')",

@@ -80,13 +80,13 @@ def _checked(case: Case, entry: Entry) -> Case:
         raise error("CASE_KEY_MISSING", span=entry.span, place="the case", key="expect", example="[…] or error: {…}")
     if case.error and not case.error.query and (case.steps or case.expectations):
         raise error(
-            "CASE_VALUE_INVALID", span=case.error.span, place="error", value="beside steps and expect",
+            "CASE_VALUE_INVALID", span=case.error.span, place="error", value="next to steps and expect",
             allowed="error alone (compiling fails), or with the query that fails while it runs",
         )  # fmt: skip
     before: Step | None = None
     for step in case.steps:
         if isinstance(step, Crash) and not isinstance(before, Send | Advance):
-            where = "behind send or advance"
+            where = "after send or advance"
             raise error("CASE_VALUE_INVALID", span=step.span, place="crash", value="here", allowed=where)
         before = step
     return case

@@ -85,7 +85,7 @@ def test_typed_columns_of_a_value(loaded: LoadedProject) -> None:
     [
         (b"no json", "the value is not valid JSON"),
         (b'{"price": NaN}', "the value is not valid JSON"),
-        (b'{"price": 1} more', "text goes on behind the JSON object"),
+        (b'{"price": 1} more', "more text follows the JSON object"),
         ([1], "the value is not a JSON object"),
         ({"paid": "yes"}, "the JSON has another type for: paid BOOLEAN"),
         ({"at": 5}, "the JSON has another type for: at TIMESTAMP_LTZ(3)"),

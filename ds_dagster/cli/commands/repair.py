@@ -26,7 +26,7 @@ ENDED = ("FAILED", "STOPPED")
 
 @click.command("repair")
 @click.argument("job")
-@click.option("--from-sink", "goes_on", is_flag=True, help="Go on behind the last batch that the sink has.")
+@click.option("--from-sink", "goes_on", is_flag=True, help="Resume after the last batch that the sink has.")
 @click.option("--reset", "does_reset", is_flag=True, help="Reset the job, where its rows are exact afterwards.")
 @project_option
 @json_option

@@ -72,7 +72,7 @@ class FromSink:
         does = (
             f"make a checkpoint that ends at batch {self.tip.batch}, where {self.entities} ends, from the offsets in "
         )
-        return Way(FROM_SINK, does + "its ledger, and start behind it", f"ds repair {name} --from-sink", True)
+        return Way(FROM_SINK, does + "its ledger, and start after it", f"ds repair {name} --from-sink", True)
 
 
 CHECKPOINT = "put a newer copy of the checkpoint back, the sink has more batches than this one"

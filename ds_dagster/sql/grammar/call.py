@@ -310,7 +310,7 @@ class CallParser(OverParser):
     def _row_field(self) -> exp.Expression:
         value = self.expr()
         if self.take("as"):
-            return exp.Alias(this=value, alias=self.identifier("a field's name behind AS"))
+            return exp.Alias(this=value, alias=self.identifier("a field's name after AS"))
         if not isinstance(value, FieldAccess | exp.Column):
             raise self.expected("AS and the name of the field")
         name = value.expression if isinstance(value, FieldAccess) else value.this

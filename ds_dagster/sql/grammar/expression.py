@@ -211,7 +211,7 @@ class ExpressionParser(CallParser):
     def _postfix(self, this: exp.Expression) -> exp.Expression:
         for _ in range(MAX_DEPTH):
             if self.take_symbol(TokenType.ARROW):
-                this = FieldAccess(this=this, expression=self.identifier("a field's name behind ->", NOTHING_RESERVED))
+                this = FieldAccess(this=this, expression=self.identifier("a field's name after ->", NOTHING_RESERVED))
             elif self.take_symbol(TokenType.L_BRACKET):
                 this = exp.Bracket(this=this, expressions=[self.expr()])
                 self.need_symbol(TokenType.R_BRACKET, "']'")
@@ -283,7 +283,7 @@ class ExpressionParser(CallParser):
                 raise self.refuse(
                     "NAME_TOO_MANY_PARTS", first, name="of the column", count=len(parts) + 1, limit=MAX_COLUMN_PARTS
                 )
-            parts.append(self.identifier("a name behind the dot"))
+            parts.append(self.identifier("a name after the dot"))
         return exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(parts), strict=False)))
 
     def _text_literal(self) -> exp.Expression:

@@ -110,7 +110,7 @@ class JoinParser(SetOperationParser):
             raise self._without_on(token, source)
         condition = self.expr()
         if self.at("within"):
-            raise self.refuse("SYNTAX_UNEXPECTED", found="WITHIN", fix="write it in front of ON: WITHIN n unit ON …")
+            raise self.refuse("SYNTAX_UNEXPECTED", found="WITHIN", fix="write it before ON: WITHIN n unit ON …")
         node = StreamJoin(this=source, on=condition, **JOINS[words])
         if within is not None:
             node.set("within", within)

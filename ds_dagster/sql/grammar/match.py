@@ -71,7 +71,7 @@ class MatchParser(ExpressionParser):
     def _measure(self) -> exp.Expression:
         this = self.expr()
         self.need("as")
-        return exp.Alias(this=this, alias=self.identifier("a column's name behind AS"))
+        return exp.Alias(this=this, alias=self.identifier("a column's name after AS"))
 
     def _rows_per_match(self) -> None:
         if self.at_words("all", "rows", "per", "match"):

@@ -147,7 +147,7 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
             return self._qualified_star()
         this = self.expr()
         if self.take("as"):
-            return exp.Alias(this=this, alias=self.identifier("a column's name behind AS"))
+            return exp.Alias(this=this, alias=self.identifier("a column's name after AS"))
         if self.at_alias():
             return exp.Alias(this=this, alias=self.identifier("a column's name"))
         return this
@@ -197,7 +197,7 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         while self.take_symbol(TokenType.DOT):
             if len(parts) == 3:
                 raise self.refuse("NAME_TOO_MANY_PARTS", name="of the relation", count=4, limit=3)
-            parts.append(self.identifier("a name behind the dot"))
+            parts.append(self.identifier("a name after the dot"))
         if len(parts) == 1 and parts[0].name in self._named:
             return self._alias_and_properties(self.named_query(parts[0]), parts[0])
         node = RelationRef(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
@@ -235,7 +235,7 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
         """Whether another duration comes next; without the comma before it, it is refused."""
         if self.at_words(*form.size) or (form.step and self.at_words(*form.step)):
             word = self.found()
-            raise self.refuse("SYNTAX_EXPECTED", expected="','", found=word, fix=f"write a comma in front of {word}")
+            raise self.refuse("SYNTAX_EXPECTED", expected="','", found=word, fix=f"write a comma before {word}")
         return self.take_symbol(TokenType.COMMA)
 
     def _alias_and_properties(self, node: exp.Expression, default: exp.Identifier) -> exp.Expression:

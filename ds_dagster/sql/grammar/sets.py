@@ -57,11 +57,11 @@ class SetOperationParser(ExpressionParser):
         own: set[str] = set()
         while True:
             token = self._curr
-            name = self.identifier("a name behind WITH").name
+            name = self.identifier("a name after WITH").name
             if name in own:
                 raise self.refuse("CTE_TWICE", token, name=name)
             if self.at_symbol(TokenType.L_PAREN):
-                raise self.refuse("CLAUSE_UNSUPPORTED", clause="a list of columns behind a name of WITH")
+                raise self.refuse("CLAUSE_UNSUPPORTED", clause="a list of columns after a name of WITH")
             self.need("as")
             self.need_symbol(TokenType.L_PAREN, "(")
             tree = self.query()
@@ -79,7 +79,7 @@ class SetOperationParser(ExpressionParser):
             token = self.next_token()
             misplaced = next((left.args[clause] for clause in ASKED_ONCE if left.args.get(clause)), None)
             if misplaced is not None and not isinstance(left, exp.Subquery):
-                raise self.refuse("SYNTAX_UNEXPECTED", token, found=token.text.upper() + " behind ORDER BY or LIMIT")
+                raise self.refuse("SYNTAX_UNEXPECTED", token, found=token.text.upper() + " after ORDER BY or LIMIT")
             distinct = not self.take("all")
             if distinct:
                 self.take("distinct")

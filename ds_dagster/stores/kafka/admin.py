@@ -127,7 +127,7 @@ class KafkaAdmin:
                 "ENTITY_MISSING",
                 entity=plan.name,
                 store=self.store,
-                reason="nobody said how many partitions it shall have",
+                reason="the number of partitions is not given",
                 missing=f"'{PARTITIONS}' and '{REPLICAS}'",
                 relation=plan.used_by,
             )

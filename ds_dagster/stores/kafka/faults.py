@@ -104,7 +104,7 @@ def user_of(config: Config) -> str:
     if user:
         return str(user)
     certified = any(name.startswith("ssl.certificate") for name in config)
-    return "(the role of the engine)" if "oauth_cb" in config else "(the certificate)" if certified else "(nobody)"
+    return "(the role of the engine)" if "oauth_cb" in config else "(the certificate)" if certified else "(no user)"
 
 
 def address_of(config: Config) -> str:

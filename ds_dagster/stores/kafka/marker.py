@@ -38,7 +38,7 @@ def read_marker(admin: Any, group: str, topic: str, seconds: float) -> Tip | Non
             return None
         with suppress(UnicodeDecodeError):
             return _tip(found.offset, found.metadata or "")
-    raise error("KAFKA_MARKER_UNREADABLE", detail=f"the metadata of consumer group {group} is no text")
+    raise error("KAFKA_MARKER_UNREADABLE", detail=f"the metadata of consumer group {group} is not text")
 
 
 def _tip(batch: int, metadata: str) -> Tip:

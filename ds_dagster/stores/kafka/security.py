@@ -176,7 +176,7 @@ def _login_alone(store: StoreDefinition) -> Iterator[Diagnostic]:
     for other in LOGIN_PROPERTIES:
         if other not in store.properties or other in own:
             continue
-        reason = f"a login by {name.upper()} does not use it" if login else "without a hash function nobody logs in"
+        reason = f"a login by {name.upper()} does not use it" if login else "a login needs a hash function"
         users = " or ".join(n.upper() for n, one in LOGINS.items() if other in (*one.required, *one.allowed))
         yield contradiction(store, other, HASH_FUNCTION, reason, f"write '{HASH_FUNCTION}' = {users}, or remove it")
 

@@ -141,7 +141,7 @@ class KinesisAdmin:
                 "ENTITY_MISSING",
                 entity=plan.name,
                 store=self.store,
-                reason="nobody said how many shards it shall have",
+                reason="the number of shards is not given",
                 missing=f"'{SHARDS}', or '{MODE}' = {ON_DEMAND},",
                 relation=plan.used_by,
             )
@@ -326,7 +326,7 @@ class KinesisAdmin:
         """No answer, or no credentials to ask with."""
         name, detail = type(problem).__name__, str(problem)
         if "Credentials" in name:
-            return error("STORE_LOGIN_REFUSED", store=self.store, address=self.address, user="(nobody)", detail=detail)
+            return error("STORE_LOGIN_REFUSED", store=self.store, address=self.address, user="(no user)", detail=detail)
         if name in (
             "EndpointConnectionError",
             "ConnectTimeoutError",

@@ -89,7 +89,7 @@ class Snowflake:
         column_rule=NAME_RULE,
         not_built=(
             ("materialized views", "keep them in the embedded store or in a POSTGRESQL store"),
-            ("login in a browser, MFA", "an engine has nobody to ask; use a key pair or a token"),
+            ("login in a browser, MFA", "an engine cannot prompt; use a key pair or a token"),
         ),
     )
     store_properties: tuple[PropertySpec, ...] = specs(

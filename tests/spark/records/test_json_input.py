@@ -76,7 +76,7 @@ RECORDS = {
     b'{"z": ' + b"[" * 1001 + b"]" * 1001 + b', "c0": 1}': NOT_VALID,
     b'{"z": ' + b"[" * 900 + b"]" * 900 + b', "c0": 1}': None,
     b'{"c0": 1} trailing': NOT_VALID,
-    b'{"c0": 1} {"c0": 2}': "text goes on behind the JSON object",
+    b'{"c0": 1} {"c0": 2}': "more text follows the JSON object",
     b'{"c0": 1}]': NOT_VALID,
 }
 """Record → why it is bad."""

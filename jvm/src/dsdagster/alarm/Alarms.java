@@ -94,7 +94,7 @@ final class Alarms {
 
   void close() {
     if (unwritten) {
-      throw new OperatorFault("INTERNAL", "alarms were set and Spark did not fire the timer behind them");
+      throw new OperatorFault("INTERNAL", "alarms were set and Spark did not fire their timer");
     }
   }
 

@@ -98,13 +98,13 @@ public final class AvroDecoder implements Serializable {
     try {
       decoder = DecoderFactory.get().binaryDecoder(bytes, body, bytes.length - body, decoder);
       plan.fill(decoder, values);
-      return decoder.isEnd() ? missing(values) : "bytes are left behind a record of " + key;
+      return decoder.isEnd() ? missing(values) : "bytes are left after a record of " + key;
     } catch (Unreadable problem) {
       return key + ", " + problem.getMessage();
     } catch (EOFException problem) {
       return "the " + part + " ends too early for " + key;
     } catch (IOException | AvroRuntimeException | ArithmeticException | IndexOutOfBoundsException problem) {
-      return "the " + part + " is no record of " + key;
+      return "the " + part + " is not a record of " + key;
     }
   }
 

@@ -81,7 +81,7 @@ final class Plans {
       if (columns.size() == 1) {
         return new Plan(null, Readers.of(written, known, columns.fields()[0].dataType()), null);
       }
-      return new Plan(null, null, key + " is no record but " + Readers.shown(written));
+      return new Plan(null, null, key + " is not a record but " + Readers.shown(written));
     } catch (Unreadable problem) {
       return new Plan(null, null, key + " has another type for " + problem.getMessage());
     }

@@ -103,7 +103,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     boolean isForgotten = before == null && expiry.isSet();
     List<Map<Object, long[]>> changes = take(isForgotten ? appeared(rows) : rows, group, extremes);
     if (group.rows < 0 && !expiry.isSet()) {
-      throw new OperatorFault("WEIGHT_NEGATIVE", "a group was told to forget a row it never had");
+      throw new OperatorFault("WEIGHT_NEGATIVE", "a group got the retraction of a row it never had");
     }
     for (int i = 0; i < valued.length; i++) {
       if (valued[i]) {
@@ -191,7 +191,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
     if (!call.function().isExtreme()) {
       group.totals[index].add(call.function(), value, weight);
     } else if (weight < 0) {
-      throw new OperatorFault("WEIGHT_NEGATIVE", "an aggregate over rows that only come was told to forget one");
+      throw new OperatorFault("WEIGHT_NEGATIVE", "an aggregate over an append-only input got a retraction");
     } else if (isBetter(call, value, extremes[index])) {
       extremes[index] = value;
     }
@@ -220,7 +220,7 @@ final class DeltaAggregateProcessor extends StatefulProcessor<Row, Row, Row> {
       long now = before + weight;
       if (now < 0) {
         if (!expiry.isSet()) {
-          throw new OperatorFault("WEIGHT_NEGATIVE", "an aggregate was told to forget a value it never had");
+          throw new OperatorFault("WEIGHT_NEGATIVE", "an aggregate got the retraction of a value it never had");
         }
         now = 0;
       }

@@ -216,7 +216,7 @@ final class DeltaJoinProcessor extends StatefulProcessor<Row, Row, Row> {
       Long before = side.getValue(entry.getKey());
       long now = (before == null ? 0 : before) + entry.getValue();
       if (now < 0) {
-        throw new OperatorFault("WEIGHT_NEGATIVE", "a join was told to forget a row it never had");
+        throw new OperatorFault("WEIGHT_NEGATIVE", "a join got the retraction of a row it never had");
       }
       if (now == 0) {
         side.removeKey(entry.getKey());

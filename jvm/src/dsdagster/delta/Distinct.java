@@ -72,7 +72,7 @@ public final class Distinct {
       long before = known == null ? 0 : known;
       long now = before + change;
       if ((now < 0 || appendOnly && change < 0) && !expiry.isSet()) {
-        throw new OperatorFault("WEIGHT_NEGATIVE", "a row was told to go that never came");
+        throw new OperatorFault("WEIGHT_NEGATIVE", "a row was retracted that was never added");
       }
       now = Math.max(now, 0);
       if (before == now || appendOnly && before > 0 && !expiry.isSet()) {

@@ -78,7 +78,7 @@ final class LonelyProcessor extends StatefulProcessor<Row, Row, Row> {
     long own = ownBefore + moreOwn;
     long pairs = pairsBefore + morePairs;
     if (own < 0 || pairs < 0) {
-      throw new OperatorFault("WEIGHT_NEGATIVE", "a join was told to forget a row it never had");
+      throw new OperatorFault("WEIGHT_NEGATIVE", "a join got the retraction of a row it never had");
     }
     if (own != 0 || pairs != 0) {
       counts.update(RowFactory.create(own, pairs));

@@ -158,7 +158,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
     while (rows.hasNext()) {
       Row row = rows.next();
       if (weight(row) < 0) {
-        throw new OperatorFault("WEIGHT_NEGATIVE", "a partition of rows that only come was told to forget one");
+        throw new OperatorFault("WEIGHT_NEGATIVE", "a partition of an append-only input got a retraction");
       }
       kept.merge(candidate(row), weight(row), Long::sum);
       if (kept.size() > most) {
@@ -207,7 +207,7 @@ final class TopNProcessor extends StatefulProcessor<Row, Row, Row> {
   private long now(long before, long change) {
     long now = before + change;
     if (now < 0 && !expiry.isSet()) {
-      throw new OperatorFault("WEIGHT_NEGATIVE", "a partition was told to forget a row it never had");
+      throw new OperatorFault("WEIGHT_NEGATIVE", "a partition got the retraction of a row it never had");
     }
     return Math.max(now, 0);
   }

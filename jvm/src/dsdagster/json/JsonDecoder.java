@@ -81,7 +81,7 @@ public final class JsonDecoder implements Serializable {
         return "the " + part + (first == null ? " is empty" : " is not a JSON object");
       }
       reader.fill(in, values);
-      return in.nextToken() == null ? judged(values) : "text goes on behind the JSON object";
+      return in.nextToken() == null ? judged(values) : "more text follows the JSON object";
     } catch (IOException refused) {
       return "the " + part + " is not valid JSON";
     }

@@ -85,7 +85,7 @@ final class CommonTypes {
     try {
       return (int) LocalDate.of((Integer) parts[0], (Integer) parts[1], (Integer) parts[2]).toEpochDay();
     } catch (DateTimeException problem) {
-      throw new Unreadable("it is no whole date");
+      throw new Unreadable("it is not a whole date");
     }
   }
 
@@ -93,7 +93,7 @@ final class CommonTypes {
     try {
       return LocalTime.of((Integer) parts[0], (Integer) parts[1], (Integer) parts[2], (Integer) parts[3]).toNanoOfDay();
     } catch (DateTimeException problem) {
-      throw new Unreadable("it is no time of day");
+      throw new Unreadable("it is not a time of day");
     }
   }
 

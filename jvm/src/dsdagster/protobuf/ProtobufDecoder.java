@@ -130,7 +130,7 @@ public final class ProtobufDecoder implements Serializable {
     try {
       body = frame.body(choose(key, frame.head(), frame.offset()));
     } catch (IOException problem) {
-      return "the " + part + " does not say its message behind the id of its schema";
+      return "the " + part + " does not name its message after the id of its schema";
     }
     return last.reason != null ? last.reason : read(bytes, body, values, key);
   }
@@ -143,7 +143,7 @@ public final class ProtobufDecoder implements Serializable {
     } catch (Unreadable problem) {
       return where + ", " + problem.getMessage();
     } catch (IOException | ArithmeticException problem) {
-      return "the " + part + " is no record of " + where;
+      return "the " + part + " is not a record of " + where;
     }
   }
 

@@ -73,7 +73,7 @@ public abstract class WrappedSource implements TableProvider, DataSourceRegister
     }
     Class<?> type = DataSource$.MODULE$.lookupDataSource(format, SQLConf.get());
     if (!TableProvider.class.isAssignableFrom(type)) {
-      throw new OperatorFault("SOURCE_NOT_WRAPPABLE", "format " + format + " is no data source of version 2");
+      throw new OperatorFault("SOURCE_NOT_WRAPPABLE", "format " + format + " is not a data source of version 2");
     }
     try {
       return (TableProvider) type.getDeclaredConstructor().newInstance();

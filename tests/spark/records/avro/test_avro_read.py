@@ -189,9 +189,9 @@ BAD = [
     (framed(1, CLICKS_1, {"event_time": 1, "url": "s3cret", "userid": None})[:-3], "ends too early"),
     (framed(1, CLICKS_1, {"event_time": 1, "url": "s3cret", "userid": None}) + b"x", "bytes are left behind"),
     (struct.pack(">bI", 0, 1) + b"\x02\xfe\xff\xff\xff\x0fs3cret", "url: the record ends too early"),
-    (struct.pack(">bI", 0, 1) + b"\x02\x02x\x10", "is no record of schema 1"),
+    (struct.pack(">bI", 0, 1) + b"\x02\x02x\x10", "is not a record of schema 1"),
     (framed(2, TEXT_TIME, {"event_time": "s3cret"}), "event_time: string is written, BIGINT declared"),
-    (framed(3, "string", "s3cret"), "schema 3 is no record but string"),
+    (framed(3, "string", "s3cret"), "schema 3 is not a record but string"),
     (framed(4, record(field("x", "int")), {"x": 1}), "schema 4 is of type PROTOBUF"),
     (framed(5, record(field("x", "int")), {"x": 1}), "schema 5 cannot be read as an Avro schema"),
 ]  # fmt: skip

@@ -275,7 +275,7 @@ def test_messages_of_a_descriptor_are_read_and_written_bare(bench: AvroBench) ->
     assert [classes(SHOP)["shop.Key"].FromString(record["key"]).id for record in bench.records] == [7, 0]
     assert not bench.registry.calls
     bench.send("orders", b"\x0a")
-    assert bench.fault(query).params["reason"] == "the value is no record of shop.Order"
+    assert bench.fault(query).params["reason"] == "the value is not a record of shop.Order"
 
 
 def test_the_digits_of_a_decimal_come_back_from_its_schema() -> None:

@@ -221,11 +221,11 @@ def test_proto2_defaults_and_presence(spark: SparkSession) -> None:
 def test_reasons(spark: SparkSession) -> None:
     described = base64.b64encode(descriptor_set(ALL)).decode()
     bad = {
-        b"\x12": "the value is no record of shop.All",
-        b"\x72\x05ab": "the value is no record of shop.All",
-        b"\x0c": "the value is no record of shop.All",
+        b"\x12": "the value is not a record of shop.All",
+        b"\x72\x05ab": "the value is not a record of shop.All",
+        b"\x0c": "the value is not a record of shop.All",
         Message(i32=300).SerializeToString(): "shop.All, i32: the number is too large",
-        Message(day={"year": 2024, "month": 13}).SerializeToString(): "shop.All, day: it is no whole date",
+        Message(day={"year": 2024, "month": 13}).SerializeToString(): "shop.All, day: it is not a whole date",
     }
     found = read(
         spark, [(one, None) for one in bad], "i32 tinyint, day date", descriptors=described, message="shop.All"
@@ -329,7 +329,7 @@ def test_wire_formats(spark: SparkSession, registry: AvroRegistry) -> None:
     assert [one["reason"] for one in found[6:12]] == [
         "the header __value_schema_id holds no id of a schema",
         f"schema {id_} has no message [32]",
-        "the value does not say its message behind the id of its schema",
+        "the value does not name its message after the id of its schema",
         "the registry r does not know schema 4711",
         "the value is empty",
         "the value does not begin with the id of a schema (a zero byte and four of the id)",
