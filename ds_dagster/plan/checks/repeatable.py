@@ -9,12 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlglot import exp
-
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
-from ds_dagster.functions.table import FUNCTIONS
-from ds_dagster.plan.checks.row_errors import expressions_of
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.rows import Sink
 
@@ -26,16 +22,13 @@ def not_repeatable(root: Sink, otherwise: Span) -> Iterator[DsError]:
         root: plan after rewriting: a filter pushed below a buffering step runs once per row.
         otherwise: where the query begins.
     """
-    for function in dict.fromkeys(_found(root, shown=True)):
+    for function in () if root.is_repeatable else dict.fromkeys(_found(root, shown=True)):
         yield error("VALUE_NOT_REPEATABLE", span=otherwise, function=function)
 
 
 def _found(node: Node, *, shown: bool) -> Iterator[str]:
     shown = shown and node.only_shows
     if not shown and any(below.changelog == "weighted" and not below.only_grows for below in node.inputs):
-        for expression in expressions_of(node):
-            for call in expression.tree.find_all(exp.Anonymous):
-                if not FUNCTIONS[str(call.this)].deterministic:
-                    yield str(call.this)
+        yield from node.unrepeatable
     for below in node.inputs:
         yield from _found(below, shown=shown)

@@ -7,8 +7,8 @@ property is refused; what is computed over groups, and keys of joins, fail the b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -20,7 +20,7 @@ from ds_dagster.plan.binding.sources import World
 from ds_dagster.plan.expressions.binder import column
 from ds_dagster.plan.nodes.aggregate import Aggregate, AggregateCall
 from ds_dagster.plan.nodes.delta import DeltaAggregate, Weigh
-from ds_dagster.plan.nodes.node import BoundExpression, Named, Node
+from ds_dagster.plan.nodes.node import BoundExpression, Named, Node, expressions_of
 from ds_dagster.plan.nodes.rows import Project, Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.sql.expressions import UserCall
@@ -59,20 +59,6 @@ def _check(root: Sink, choices: QueryChoices) -> None:
             for call in expression.tree.find_all(UserCall):
                 if call.args["function"].language == "python":
                     raise error("ROW_ERRORS_OF_PYTHON", span=span, function=call.args["function"])
-
-
-def expressions_of(value: object) -> Iterator[BoundExpression]:
-    """The bound expressions of one node, those of the nodes below not among them."""
-    if isinstance(value, BoundExpression):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from expressions_of(item)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            inner = getattr(value, field.name)
-            if not isinstance(inner, Node):
-                yield from expressions_of(inner)
 
 
 def may_fail(root: Node) -> bool:

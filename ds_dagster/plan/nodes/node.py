@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import chain
 from operator import is_
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from ds_dagster.datatypes import DataType
 from ds_dagster.errors import error
+from ds_dagster.functions.table import FUNCTIONS
 from ds_dagster.names import QualifiedName
 from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.shaping import Shaper, ShapeScope
@@ -40,7 +41,7 @@ Sources = Mapping[str, tuple[ColumnSource, ...]]
 Names = frozenset[str]
 """Internal names of fields."""
 Keeps = Literal["nothing", "rows", "results"]
-"""What a step has in the checkpoint: rows of its inputs, or results that everything below has made."""
+"""The content of a step's state: rows of its inputs, or results computed from everything below."""
 N = TypeVar("N", bound="Node")
 
 
@@ -93,7 +94,7 @@ class Named:
 _DERIVED = (
     *("output", "changelog", "key", "is_final", "only_grows", "is_stateful"),
     *("untimed", "time_fields", "windows", "open_windows", "late_step", "settles", "is_refined"),
-    *("is_ordered", "is_plain", "one_source", "is_bounded"),
+    *("is_ordered", "is_plain", "one_source", "is_bounded", "unrepeatable", "is_repeatable"),
 )
 """Properties that follow from a node and the nodes below it: its output, and its traits."""
 
@@ -112,27 +113,26 @@ def _once(name: str, compute: Callable[[Any], object]) -> property:
 
 
 _WITH_STATE = ("keeps", "growth")
-"""What a class that keeps state has to say itself."""
+"""Members that a class with state has to define itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Base of all nodes. They never change, so what follows from one (:data:`_DERIVED`) is computed once, whichever
-    class says how.
+    """Base of all nodes. They never change, so :data:`_DERIVED` are computed once per node.
 
-    All that is known of a kind of node is in its class. A class without an answer to one of the abstract methods is
-    refused when it is made, by name; so is one that has state and does not say what it keeps, and what of it grows.
+    A kind of node is known in its class alone. A class that leaves out an abstract method is refused by name when it is
+    defined; so is a class with state that does not say what it keeps and how that grows.
 
     Attributes:
-        is_base: the class is a base of nodes, no plan holds it.
+        is_base: the class is a base of nodes; plans do not hold it.
         keeps: see :data:`Keeps`.
-        layout: number of the layout of its state where it was another once, else empty. Part of the state signature.
-        one_by_one: it makes rows of rows, one by one, and keeps nothing.
-        asks_time: it takes the event time of the rows below.
+        layout: number of the layout of its state, empty for the first one. Part of the state signature.
+        one_by_one: it makes rows out of rows, one by one, and keeps nothing.
+        asks_time: it reads the event time of the rows below.
         passes_time: its rows have the event time of the rows below.
-        drops_late_rows: of rows behind event time each is dropped for itself (a window drops them by its end).
+        drops_late_rows: it drops each row that is older than the watermark (a window drops by its end).
         only_shows: it passes rows on whatever their values are.
-        one_per_key: it gives at most one row of a key in a batch.
+        one_per_key: it gives at most one row per key and batch.
     """
 
     is_base: ClassVar[bool] = True
@@ -161,23 +161,23 @@ class Node:
 
     @abstractmethod
     def shape(self, shaper: Shaper) -> Shape:
-        """What of it decides which rows come out, without its inputs. Part of the fingerprint and of state signatures:
-        what it says of plans that exist must not change."""
+        """Its own part of the fingerprint and of state signatures: all that decides which rows come out, without its
+        inputs. The shape of a plan that exists must never change."""
 
     @abstractmethod
     def about(self) -> str:
-        """What EXPLAIN shows of it behind its name, for people; may be empty."""
+        """The text EXPLAIN shows after its name; may be empty."""
 
     @abstractmethod
     def lineage(self, below: Sources) -> Sources:
-        """What its fields are computed from. ``below``: the same of all fields of its inputs."""
+        """The columns its fields are computed from. ``below``: the same for all fields of its inputs."""
 
     @abstractmethod
     def pruned(self, needed: Names) -> Node:
-        """The same node, making and reading no more than ``needed`` of its fields asks for."""
+        """The same node, reading no more than its fields in ``needed`` require."""
 
     def growth(self) -> Iterator[str]:
-        """What of its state grows with every record, for people. See :mod:`ds_dagster.plan.checks.unbounded`."""
+        """Texts that name the state that grows with every record. See :mod:`ds_dagster.plan.checks.unbounded`."""
         return iter(())
 
     @property
@@ -207,12 +207,12 @@ class Node:
         """Whether this node itself keeps state in the checkpoint."""
         return False
 
-    # traits: what its rows are like, for steps above; of the inputs' traits where a class says nothing else
+    # traits of its rows, for steps above: computed from the inputs' traits unless a class says otherwise
 
     @property
     @abstractmethod
     def untimed(self) -> str:
-        """The step, here or below, that does not pass event time on, for people; empty where rows have a time."""
+        """Name of the step, here or below, that does not pass event time on; empty where rows have an event time."""
 
     @property
     def time_fields(self) -> Names:
@@ -221,11 +221,10 @@ class Node:
 
     @property
     def windows(self) -> tuple[Bounds, ...]:
-        """The windows its rows are in, none where they are in none or their bounds are not known yet (sessions before
-        they have ended). Flink calls this the window attribute of a relation.
+        """The windows its rows are in, without sessions that have not ended. Flink: window attribute of a relation.
 
-        Rows with bounds come before time has passed the end, or in the moment it does: so a step above may close the
-        same window once more.
+        Rows with bounds come before the watermark has passed the end, or in the moment it does: so a step above may
+        close the same window once more.
         """
         return ()
 
@@ -236,13 +235,12 @@ class Node:
 
     @property
     def late_step(self) -> str:
-        """The step, here or below, whose rows come once time has passed them, for people; empty where all come at
-        once."""
+        """Name of the step, here or below, whose rows wait for the watermark; empty where all rows come at once."""
         return next((child.late_step for child in self.inputs if child.late_step), "")
 
     @property
     def settles(self) -> bool:
-        """Whether time decides of some rows if there are any: matches, and rows of outer joins without partner."""
+        """Whether time alone decides that some rows exist: matches, and rows of outer joins without a partner."""
         return any(child.settles for child in self.inputs)
 
     @property
@@ -270,21 +268,32 @@ class Node:
         """Whether no state, here or below, grows with every record."""
         return not any(True for _ in self.growth()) and all(child.is_bounded for child in self.inputs)
 
-    # how it waits
+    @property
+    def unrepeatable(self) -> tuple[str, ...]:
+        """Its functions that give another value each time, such as RAND."""
+        calls = (call for part in expressions_of(self) for call in part.tree.find_all(exp.Anonymous))
+        return tuple(dict.fromkeys(name for call in calls if not FUNCTIONS[name := str(call.this)].deterministic))
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the same rows of the sources give the same values again, here and below."""
+        return not self.unrepeatable and all(child.is_repeatable for child in self.inputs)
+
+    # waiting for the watermark
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether it waits itself for event time."""
+        """Whether it waits for the watermark itself."""
         return False
 
     @property
     def wait_millis(self) -> int:
-        """How far time has to pass the newest row until it waits for nothing more."""
+        """Milliseconds the watermark has to pass the newest row until nothing waits here."""
         return 0
 
     @property
     def shared_name(self) -> str:
-        """What several sinks know a part of a plan by that they have in common; empty for a part of one alone."""
+        """Name of a part of a plan that several sinks may share; empty for other nodes."""
         return ""
 
     def origin(self, name: str) -> tuple[Node, str]:
@@ -314,15 +323,15 @@ class Node:
         return [type(self).__name__, own, [child.whole_shape(scope) for child in self.inputs]]
 
     def state_shape(self, scope: ShapeScope) -> Shape:
-        """What it keeps in a checkpoint. Of steps that keep rows: their types and the step itself. A retraction must
-        equal the row it retracts, so all that is below a step that keeps results is part of its state."""
+        """Its part of a state signature. For a step that keeps rows: their types and the step itself. A retraction must
+        equal the row it retracts, so everything below a step that keeps results is part of its state."""
         if self.keeps == "results":
             return [type(self).__name__, self.whole_shape(scope), *self.layout]
         types = [[str(field.type) for field in child.output] for child in self.inputs]
         return [type(self).__name__, self.shape(Shaper(self.inputs, scope)), types, *self.layout]
 
     def all_lineage(self) -> Sources:
-        """What its fields are computed from, down to the relations."""
+        """The columns of relations its fields are computed from."""
         first, *others = [child.all_lineage() for child in self.inputs] or [{}]
         below = dict(first)
         for sources in others:
@@ -346,6 +355,20 @@ class Node:
     def has(self, name: str) -> bool:
         """Whether a field of that internal name comes out."""
         return name in self.names
+
+
+def expressions_of(value: object) -> Iterator[BoundExpression]:
+    """The bound expressions of a node, without those of the nodes below."""
+    if isinstance(value, BoundExpression):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from expressions_of(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for part in fields(value):
+            inner = getattr(value, part.name)
+            if not isinstance(inner, Node):
+                yield from expressions_of(inner)
 
 
 def _compute_once(kind: type) -> None:

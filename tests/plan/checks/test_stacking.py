@@ -64,6 +64,14 @@ def test_traits(sql: str, compile_sql: Compile) -> None:
     assert (rows.untimed, rows.is_ordered, rows.is_bounded, rows.only_grows) == TRAITS[sql]
 
 
+def test_a_function_that_gives_another_value_each_time_is_not_repeatable(compile_sql: Compile) -> None:
+    once = compile_sql("CREATE STREAM s AS SELECT url FROM (SELECT url, RAND() AS r FROM clicks) q WHERE r > 0.5;")
+    root = once.queries["s"].root
+    assert not root.is_repeatable
+    assert [node.unrepeatable for node in root.walk() if node.unrepeatable] == [("RAND",)]
+    assert compile_sql("CREATE STREAM s AS SELECT UPPER(url) AS u FROM clicks;").queries["s"].root.is_repeatable
+
+
 KEPT: tuple[Callable[[Node], object], ...] = (lambda node: node.untimed, lambda node: node.windows)
 
 
