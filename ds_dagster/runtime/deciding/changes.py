@@ -67,7 +67,7 @@ def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[C
         _check_empty(project, query)
     found = doubled_in(project, query)
     if found and not allow:
-        sinks, readers = list(found.sinks), list(found.readers)
+        sinks, readers = list(found.sinks), list(found.readers) or "nothing in this project"
         raise error("RESET_WOULD_DOUBLE", span=query.sink.span, name=query.name, sinks=sinks, readers=readers)
 
 

@@ -39,7 +39,8 @@ LEDGER_COLUMNS: Mapping[str, str] = MappingProxyType(
 
 
 class DatabricksStatements:
-    """SQL of one target. The ledger is only ever added to: jobs that note a batch never meet one another."""
+    """SQL of one target. Notes are only ever added to the ledger, so that jobs never wait for one another; pruning it
+    may be refused, and the next one does it."""
 
     def __init__(self, target: TableTarget, identity: SinkIdentity) -> None:
         self.target = target
@@ -132,6 +133,12 @@ class DatabricksStatements:
         )
         return found.where(mine).sql(DIALECT)
 
+    def prune(self, epoch: int) -> str:
+        """Forget batches of this version up to one: they can no longer be replayed."""
+        mine = exp.column("version").eq(exp.convert(self.identity.version))
+        old = exp.column("epoch").between(exp.convert(0), exp.convert(epoch))
+        return exp.delete(table_of((*self.schema, LEDGER))).where(exp.and_(self._own(), mine, old)).sql(DIALECT)
+
     def others(self) -> str:
         """How many batches other jobs have loaded into this table."""
         condition = exp.and_(exp.column("target").eq(self.target.path[-1]), exp.column("job").neq(self.identity.job))
@@ -220,9 +227,12 @@ class DatabricksStatements:
         rows = exp.select(*(_column(column.name) for column in self.target.columns)).from_(self._file(epoch))
         return rows.where(exp.not_(exp.column(quoted(DELETED)))) if only_live else rows
 
+    def _own(self) -> exp.Expr:
+        """Of ledger rows: this job's in this table."""
+        return exp.and_(exp.column("job").eq(self.identity.job), exp.column("target").eq(self.target.path[-1]))
+
     def _ledger_select(self, *columns: exp.Expr) -> exp.Select:
-        condition = exp.and_(exp.column("job").eq(self.identity.job), exp.column("target").eq(self.target.path[-1]))
-        return exp.select(*columns).from_(table_of((*self.schema, LEDGER))).where(condition)
+        return exp.select(*columns).from_(table_of((*self.schema, LEDGER))).where(self._own())
 
     def _ledger(self, *columns: exp.Expr) -> str:
         return self._ledger_select(*columns).sql(DIALECT)

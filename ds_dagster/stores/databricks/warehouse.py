@@ -19,7 +19,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.stores.databricks.connection import WorkspaceAddress, WorkspaceSession
 from ds_dagster.stores.databricks.statements import ADDED_COLUMNS, LEDGER, DatabricksStatements
 from ds_dagster.stores.delta.tables import shape_difference, storable
-from ds_dagster.stores.table_sink import PUBLISHED, Found, TableSink, tip_of
+from ds_dagster.stores.table_sink import KEPT_EPOCHS, PRUNE_EVERY, PUBLISHED, Found, TableSink, tip_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -119,6 +119,9 @@ class WarehouseLoader(TableSink):
         self._run(self.statements.note(batch.batch, staged.num_rows, batch), "note a batch")
         with suppress(DsError):  # what is left is overwritten or stays small
             self._run(self.statements.remove(batch.batch), "remove a batch's file")
+        if batch.batch and batch.batch % PRUNE_EVERY == 0 and not self.is_full:
+            with suppress(DsError):  # another job prunes the same files: the next time does
+                self._run(self.statements.prune(batch.batch - KEPT_EPOCHS), "prune the ledger")
 
     def _write(self, rows: pyarrow.Table, epoch: int, replaces: bool) -> None:
         """The file, and the one statement that takes it."""

@@ -134,6 +134,7 @@ def test_a_reset_that_doubles_takes_one_of_three_words(tmp_path: Path, consent: 
     with pytest.raises(UserError) as refused:
         check_consent(project, query, [])
     assert refused.value.condition == "RESET_WOULD_DOUBLE"
+    assert refused.value.message.endswith("downstream: nothing in this project")
 
 
 def test_the_rows_of_a_log_are_doubled_like_those_of_a_stream(tmp_path: Path) -> None:

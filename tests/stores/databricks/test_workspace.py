@@ -19,6 +19,7 @@ from ds_dagster.datatypes import BIGINT, VARCHAR
 from ds_dagster.errors import DsError
 from ds_dagster.project.load import LoadedProject, compile_texts, store_admin
 from ds_dagster.settings import Settings
+from ds_dagster.stores.databricks import warehouse
 from ds_dagster.stores.databricks.admin import DatabricksAdmin
 from ds_dagster.stores.databricks.connection import WorkspaceAddress
 from ds_dagster.stores.databricks.loader import open_loader, open_warehouse_loader
@@ -423,3 +424,26 @@ def test_a_ledger_of_an_earlier_package_is_taken_over(dbx: Workspace) -> None:
     assert again.load(rows_of("append", ("a", 9)), Tip(0, "bb")).replayed, "compared by number"
     again.load(rows_of("append", ("b", 1)), Tip(1, "cc"))
     assert refused(lambda: again.load(rows_of("append", ("b", 9)), Tip(1, "dd"))).condition == "CHECKPOINT_BEHIND_SINK"
+
+
+@pytest.mark.servers
+def test_old_batches_leave_the_ledger(dbx: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this job, table and version; the newest is still the one that is skipped."""
+    monkeypatch.setattr(warehouse, "PRUNE_EVERY", 4)
+    monkeypatch.setattr(warehouse, "KEPT_EPOCHS", 2)
+
+    def kept(name: str) -> list[int]:
+        query = f"SELECT epoch FROM \"main.default.ds_ledger\" WHERE target = '{name}' ORDER BY epoch"
+        return [row[0] for row in dbx.managed.database.execute(query).fetchall()]
+
+    loader, other = warehouse_loader(dbx, "pruned"), warehouse_loader(dbx, "another")
+    for one in (other, loader):
+        one.prepare()
+        for batch in range(4):
+            one.load(rows_of("append", ("a", batch)), batch)
+    loader.load(rows_of("append", ("a", 4)), 4)
+    assert (kept("pruned"), kept("another")) == ([3, 4], [0, 1, 2, 3])
+    again = warehouse_loader(dbx, "pruned")
+    again.prepare()
+    assert again.load(rows_of("append", ("a", 4)), 4).replayed
+    assert len(dbx.managed.rows("main.default.pruned")) == 5
