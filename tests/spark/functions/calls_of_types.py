@@ -46,7 +46,8 @@ def _called(name: str, signature: Signature, count: int) -> Iterator[str]:
         yield f"{name}()"
     for position in range(count):
         for type_ in TYPES:
-            yield f"{name}({', '.join(_arguments(name, words, position, type_))})"
+            if FAMILIES[words[position]](READ[type_]):
+                yield f"{name}({', '.join(_arguments(name, words, position, type_))})"
 
 
 def _arguments(name: str, words: Sequence[str], chosen: int, type_: str) -> Iterator[str]:

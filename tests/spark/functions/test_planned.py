@@ -46,10 +46,11 @@ def bound(
 
 
 def called_with(kind: str) -> Iterator[str]:
-    """Calls of aggregates, and each with DISTINCT."""
+    """Calls of aggregates, each also with DISTINCT and with FILTER."""
     for text in calls(kind):
         yield text
         yield text.replace("(", "(DISTINCT ", 1)
+        yield f"{text} FILTER (WHERE {COLUMNS['BOOLEAN']})"
 
 
 @pytest.fixture(scope="module")
