@@ -31,15 +31,14 @@ from ds_dagster.plan.nodes.static import StaticJoin, StaticScan
 from ds_dagster.plan.nodes.unnest import Unnest
 from ds_dagster.plan.nodes.weights import has_weights
 from ds_dagster.plan.nodes.window import Window, Windowed
-from ds_dagster.plan.nodes.window_join import WindowJoin
+from ds_dagster.plan.nodes.window_join import WindowExtreme, WindowJoin
 from ds_dagster.spark.clocks.clock import clocked_sources, lateness_edge_millis, tick_source_name
 from ds_dagster.spark.clocks.ticks import carry_time, temporal_input, with_ticks
 from ds_dagster.spark.expressions import compile_condition, compile_expression
 from ds_dagster.spark.flow import Flow, union
 from ds_dagster.spark.functions.aggregates import native_call
 from ds_dagster.spark.jvm import operators
-from ds_dagster.spark.operators import deltas, intervals, windowed
-from ds_dagster.spark.operators.join_keys import shared_keys
+from ds_dagster.spark.operators import deltas, intervals, temporal, windowed
 from ds_dagster.spark.operators.matching import match
 from ds_dagster.spark.operators.overs import over
 from ds_dagster.spark.operators.unnest import elements
@@ -247,7 +246,7 @@ class PlanCompiler:
             fields.append(carry_time(sf.col("l").getField(names.EVENT_TIME), names.EVENT_TIME))
         frame = joined.select(*fields)
         if node.residual is not None:
-            frame = _without_version(frame, node.residual, node.right)
+            frame = temporal.without_version(frame, node.residual, node.right)
         return Flow(frame, timed=timed or not node.immediate)
 
     def visit_window_join(self, node: WindowJoin, wants: Wants) -> Flow:
@@ -255,6 +254,10 @@ class PlanCompiler:
         a window when time passes it."""
         frames = [self.visit(side, NOTHING).frame for side in node.inputs]
         return Flow(windowed.join(self.spark, node, frames, wants), timed=True)
+
+    def visit_window_extreme(self, node: WindowExtreme, wants: Wants) -> Flow:
+        """Rows keyed by their window's end, closed as a join of windows is."""
+        return Flow(windowed.extreme(self.spark, node, self.visit(node.input, NOTHING).frame, wants), timed=True)
 
     def visit_match(self, node: Match, _wants: Wants) -> Flow:
         """Rows in the order of event time and position; those behind time are dropped, and counted, by Spark."""
@@ -354,27 +357,7 @@ class PlanCompiler:
         between versions break by source position."""
         input_ = node.right if side else node.left
         flow = self.visit(input_, TIME | POSITION if side else TIME)
-        frame = flow.frame
-        keys = [key.alias(f"k{index}") for index, key in enumerate(shared_keys(frame, node, side))]
-        row = [field(f.name).alias(f.name) for f in input_.output]
-        row += [] if side else [sf.col(names.EVENT_TIME)]
-        columns = frame.select(
-            sf.struct(*keys).alias("k"),
-            sf.lit(side).alias("side"),
-            sf.unix_micros(sf.col(names.EVENT_TIME)).alias("ts"),
-            (sf.col(names.ORDER) if side else sf.lit("")).alias("ord"),
-            (names.deleted(frame) if side else sf.lit(False)).alias("deleted"),
-            sf.struct(*row).alias("r" if side else "l"),
-            sf.col(names.EVENT_TIME).alias("et"),
-        )
-        return columns, flow.timed
-
-
-def _without_version(frame: DataFrame, residual: BoundExpression, versions: Node) -> DataFrame:
-    """A version that fails what ON asks besides the key counts as none."""
-    holds = compile_condition(frame, residual)
-    version = versions.names
-    return frame.select(*[sf.when(holds, field(n)).alias(n) if n in version else field(n) for n in frame.columns])
+        return temporal.side(node, flow.frame, side), flow.timed
 
 
 def _technical(frame: DataFrame) -> list[Column]:
@@ -421,6 +404,7 @@ COMPILERS: Mapping[type[Node], NodeCompiler] = MappingProxyType(
         Distinct: _by(PlanCompiler.visit_distinct),
         Windowed: _by(PlanCompiler.visit_windowed),
         WindowJoin: _by(PlanCompiler.visit_window_join, ours=True),
+        WindowExtreme: _by(PlanCompiler.visit_window_extreme, ours=True),
         Virtual: _by(PlanCompiler.visit_virtual),
         TopN: _by(PlanCompiler.visit_top_n),
         Unweigh: _by(PlanCompiler.visit_unweigh),

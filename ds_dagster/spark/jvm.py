@@ -217,6 +217,18 @@ class Operators:
         """
         return DataFrame(self._jvm.join.WindowJoin.apply(_java(frame), keys, kind), self.spark)
 
+    def window_extreme(self, frame: DataFrame, keys: int) -> DataFrame:
+        """The rows with the greatest value of each window, which leave when time passes its end.
+
+        Args:
+            frame: ``keys`` key columns, the first of them ``end`` timestamp, then ``value`` bigint, ``row`` struct,
+                ``et``: the end again, which carries the watermark.
+
+        Returns:
+            Columns ``end`` and ``row``.
+        """
+        return DataFrame(self._jvm.join.WindowExtreme.apply(_java(frame), keys), self.spark)
+
     def event_over(
         self, frame: DataFrame, keys: int, calls: str, *, by_time: bool, before: int, ttl_millis: int = 0
     ) -> DataFrame:

@@ -1,4 +1,5 @@
-"""Plan → plan, schema of the root kept: filters of one side go below joins, scans decode only what is needed."""
+"""Plan → plan, schema of the root kept: filters of one side go below joins, rows that meet the extreme of their own
+window need no join, scans decode only what is needed."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Callable
 
 from ds_dagster.errors import error
 from ds_dagster.plan.binding.filter_rules import push_filters
+from ds_dagster.plan.binding.window_extremes import window_extremes
 from ds_dagster.plan.nodes.rows import Sink
 
 
@@ -24,4 +26,4 @@ def prune(root: Sink) -> Sink:
     return root.pruned(root.names)
 
 
-RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, prune)
+RULES: tuple[Callable[[Sink], Sink], ...] = (push_filters, window_extremes, prune)

@@ -1,16 +1,23 @@
-"""The plan node that joins rows in the same window."""
+"""Plan nodes over the rows of one window: their joins, and those with the greatest value."""
 
 # ruff: noqa: D102 — methods of nodes are described once, in Node
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ds_dagster.plan.expressions.field_names import shown
+from ds_dagster.plan.nodes.describing import by_text, text
 from ds_dagster.plan.nodes.join import BOTH, LEFT, Side, TimedJoin, pairs_text
-from ds_dagster.plan.nodes.node import Field, Names
-from ds_dagster.plan.nodes.reading import or_null
+from ds_dagster.plan.nodes.node import BoundExpression, Bounds, ChangelogKind, Field, Keeps, Names
+from ds_dagster.plan.nodes.reading import columns_read, or_null, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
+from ds_dagster.plan.nodes.rows import Passing
 from ds_dagster.plan.nodes.shaping import Shaper
+
+MOST_DIGITS = 18
+"""Of a DECIMAL that a BIGINT holds as a whole number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +58,66 @@ class WindowJoin(TimedJoin):
         ends = f"{shown(self.left_end)} = {shown(self.right_end)}"
         keys = f" and {pairs_text(self.left_keys, self.right_keys)}" if self.left_keys else ""
         return f"{self.kind} on {ends}{keys} · once, when the window closes"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowExtreme(Passing):
+    """The rows whose ``value`` is the greatest (else the least) of their window, and of their ``keys`` in it: several
+    where it is equal. NULL values and NULL keys are none. They leave when time passes the window's end, once and for
+    good; then the window is forgotten.
+
+    ``end``: the field that holds the end. ``value``: a whole number, a DECIMAL of up to :data:`MOST_DIGITS` digits, a
+    DATE or a TIMESTAMP.
+    """
+
+    end: str
+    value: BoundExpression
+    keys: tuple[BoundExpression, ...] = ()
+    greatest: bool = True
+    passes_time: ClassVar[bool] = False
+    keeps: ClassVar[Keeps] = "rows"
+
+    def __post_init__(self) -> None:
+        require(self.input, self.own_columns(), "window")
+
+    @property
+    def is_stateful(self) -> bool:
+        return True
+
+    @property
+    def changelog(self) -> ChangelogKind:
+        return "append"
+
+    @property
+    def is_final(self) -> bool:
+        return True
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def windows(self) -> tuple[Bounds, ...]:
+        return self.input.windows
+
+    @property
+    def late_step(self) -> str:
+        return "the extreme of a window"
+
+    @property
+    def settles(self) -> bool:
+        return True
+
+    def own_columns(self) -> Names:
+        return columns_read([self.value, *self.keys]) | {self.end}
+
+    def growth(self) -> Iterator[str]:
+        """Event time bounds it."""
+        return iter(())
+
+    def shape(self, shaper: Shaper) -> Shape:
+        return [shaper.position(self.end), shaper.text(self.value), shaper.texts(self.keys), self.greatest]
+
+    def about(self) -> str:
+        which = "greatest" if self.greatest else "least"
+        return f"{which} {text(self.value)} of {shown(self.end)}{by_text(self.keys)} · once, when the window closes"

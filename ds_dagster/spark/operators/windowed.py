@@ -1,13 +1,19 @@
-"""Joins of rows in the same window, as calls of the operator in our jar."""
+"""Steps over the rows of one window, as calls of the operators in our jar: their joins, and their greatest rows."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from decimal import Decimal
 
-from ds_dagster.plan.nodes.window_join import WindowJoin
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql import types as spark_types
+
+from ds_dagster.datatypes import DataType, Scalar
+from ds_dagster.plan.nodes.window_join import MOST_DIGITS, WindowExtreme, WindowJoin
 from ds_dagster.spark.clocks.ticks import carry_time
+from ds_dagster.spark.expressions import compile_expression
 from ds_dagster.spark.jvm import operators
+from ds_dagster.spark.operators.group_keys import flat_key
 from ds_dagster.spark.operators.join_keys import shared_keys
 from ds_dagster.spark.operators.windows import last_moment
 from ds_dagster.spark.records import columns as names
@@ -32,6 +38,44 @@ def join(spark: SparkSession, node: WindowJoin, frames: list[DataFrame], wants: 
     if names.EVENT_TIME in wants:
         output.append(last_moment(sf.col("end")))
     return joined.select(*output)
+
+
+def extreme(spark: SparkSession, node: WindowExtreme, frame: DataFrame, wants: frozenset[str]) -> DataFrame:
+    """The rows with the greatest (or least) value of each window, once time has passed its end.
+
+    Args:
+        frame: rows whose end of the window comes from steps that carry time.
+        wants: as for :func:`join`.
+    """
+    keys = [flat_key(compile_expression(frame, key), key.type) for key in node.keys]
+    value = _whole_number(compile_expression(frame, node.value), node.value.type)
+    row = sf.struct(*[field(f.name).alias(f.name) for f in node.output])
+    timed = frame.select(
+        field(node.end).alias("end"),
+        *[key.alias(f"k{index}") for index, key in enumerate(keys)],
+        (value if node.greatest else sf.bitwise_not(value)).alias("value"),
+        row.alias("row"),
+        carry_time(field(node.end), "et"),
+    )
+    leaders = operators(spark).window_extreme(timed, len(keys) + 1)
+    output = [sf.col("row").getField(f.name).alias(f.name) for f in node.output]
+    if names.EVENT_TIME in wants:
+        output.append(last_moment(sf.col("end")))
+    return leaders.select(*output)
+
+
+def _whole_number(value: Column, type_: DataType) -> Column:
+    """A BIGINT in the order of the values, different for different ones."""
+    name = type_.name if isinstance(type_, Scalar) else ""
+    if name == "DECIMAL" and isinstance(type_, Scalar):
+        scale = type_.scale or 0
+        times = sf.lit(Decimal(10**scale)).cast(spark_types.DecimalType(MOST_DIGITS + 1, 0))
+        return (value.cast(spark_types.DecimalType(MOST_DIGITS, scale)) * times).cast("bigint")
+    if name == "DATE":
+        return sf.unix_date(value).cast("bigint")
+    if name == "TIMESTAMP":
+        value = value.cast("timestamp")
+    return sf.unix_micros(value) if name.startswith("TIMESTAMP") else value.cast("bigint")
 
 
 def _side(node: WindowJoin, frame: DataFrame, side: int) -> DataFrame:

@@ -40,6 +40,11 @@ public final class Expressions {
     return invoke(target, method, type, false, true, arguments);
   }
 
+  /** {@code target.method(arguments)}, a condition that depends on the rows before; arguments may be null. */
+  public static Column test(Object target, String method, Column... arguments) {
+    return invoke(target, method, DataTypes.BooleanType, false, false, arguments);
+  }
+
   private static Column invoke(
       Object target, String method, DataType type, boolean skipsNulls, boolean deterministic, Column... arguments) {
     List<Expression> inputs = new ArrayList<>(arguments.length);

@@ -79,7 +79,7 @@ final class WindowJoinProcessor extends AlarmedProcessor {
   }
 
   /** Time has passed a window when it is at its end: the end is not in it. */
-  private static long endMillis(Row key) {
+  static long endMillis(Row key) {
     return -Math.floorDiv(-key.getLong(0), MICROS_PER_MILLI);
   }
 
