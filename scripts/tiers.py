@@ -60,8 +60,6 @@ SIDE_BY_SIDE = ("-n", "2", "--dist", "worksteal")
 """These wait for batches half of the time; each side has servers and a session of its own."""
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 """The same, where the tests of a file share what is dear to set up."""
-BY_GROUP = ("-n", "2", "--dist", "loadgroup")
-"""The same, where several files share it: tests/e2e/conftest.py names the groups."""
 ONE_FOLDER = ("conformance", "e2e", "browser")
 """Tiers whose tests are below the folder of their name, as tests/conftest.py makes sure."""
 TIERS: dict[str, Tier] = {
@@ -72,7 +70,7 @@ TIERS: dict[str, Tier] = {
     ),
     "cases": Tier("cases and not (conformance or e2e or browser or slow)", (*SIDE_BY_SIDE, *without(*ONE_FOLDER))),
     "conformance": Tier("conformance and not (e2e or browser or slow)", (*BY_FILE, *only("conformance"))),
-    "e2e": Tier("e2e and not (browser or slow)", (*BY_GROUP, *only("e2e")), second_run="files"),
+    "e2e": Tier("e2e and not (browser or slow)", (*BY_FILE, *only("e2e")), second_run="files"),
     "browser": Tier("browser and not slow", only("browser"), second_run="files"),
     "long": Tier("slow", second_run="files"),
 }

@@ -25,11 +25,3 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     yield made
     if not kept:
         made.close()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the one house run in one process, each other file in one."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            shared = "house" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("house" if shared else item.path.stem))
