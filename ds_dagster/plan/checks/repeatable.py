@@ -22,7 +22,7 @@ def not_repeatable(root: Sink, otherwise: Span) -> Iterator[DsError]:
         root: plan after rewriting: a filter pushed below a buffering step runs once per row.
         otherwise: where the query begins.
     """
-    for function in () if root.is_repeatable else dict.fromkeys(_found(root, shown=True)):
+    for function in dict.fromkeys(_found(root, shown=True)):
         yield error("VALUE_NOT_REPEATABLE", span=otherwise, function=function)
 
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from sqlglot import exp
 
+from ds_dagster.catalog.relation import Relation
 from ds_dagster.datatypes import DataType
 from ds_dagster.errors import error
 from ds_dagster.functions.table import FUNCTIONS
@@ -367,7 +368,7 @@ def expressions_of(value: object) -> Iterator[BoundExpression]:
     elif is_dataclass(value) and not isinstance(value, type):
         for part in fields(value):
             inner = getattr(value, part.name)
-            if not isinstance(inner, Node):
+            if not isinstance(inner, Node | Relation):
                 yield from expressions_of(inner)
 
 
