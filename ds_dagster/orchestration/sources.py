@@ -96,8 +96,10 @@ def observe_first(
                 return
 
 
-def _observation(key: dg.AssetKey, relation: Relation, found: EntityObservation) -> dg.AssetObservation:
-    return dg.AssetObservation(key, metadata=metadata_of(relation, found), tags={DATA_VERSION_TAG: found.fingerprint})
+def _observation(key: dg.AssetKey, relation: Relation, observed: EntityObservation) -> dg.AssetObservation:
+    return dg.AssetObservation(
+        key, metadata=metadata_of(relation, observed), tags={DATA_VERSION_TAG: observed.fingerprint}
+    )
 
 
 def look(
@@ -116,23 +118,23 @@ def look(
     return observe_relations(project.project, relations, resolvers)
 
 
-def metadata_of(relation: Relation, found: EntityObservation) -> dict[str, Any]:
+def metadata_of(relation: Relation, observed: EntityObservation) -> dict[str, Any]:
     """Of an observation: where, shape, size, newest position."""
     figures: dict[str, Any] = {
-        "store": found.store,
-        "entity": found.entity,
-        "schema_fingerprint": found.fingerprint,
-        "bytes": found.bytes,
-        **found.counts,
-        **{name: dg.MetadataValue.json(dict(values)) for name, values in _maps(found).items() if values},
+        "store": observed.store,
+        "entity": observed.entity,
+        "schema_fingerprint": observed.fingerprint,
+        "bytes": observed.bytes,
+        **observed.counts,
+        **{name: dg.MetadataValue.json(dict(values)) for name, values in _maps(observed).items() if values},
     }
     size = "dagster/row_count" if relation.kind in TABLES else f"{PREFIX}/records"
-    told = {f"{PREFIX}/{name}": value for name, value in figures.items() if value is not None}
-    return told | ({size: found.size} if found.size is not None else {})
+    metadata = {f"{PREFIX}/{name}": value for name, value in figures.items() if value is not None}
+    return metadata | ({size: observed.size} if observed.size is not None else {})
 
 
-def _maps(found: EntityObservation) -> Mapping[str, Mapping[str, str]]:
-    return {"newest": found.newest, "settings": found.settings}
+def _maps(observed: EntityObservation) -> Mapping[str, Mapping[str, str]]:
+    return {"newest": observed.newest, "settings": observed.settings}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +190,14 @@ class SourceWatch:
         return Looked(tuple(events), replace(cursor, said=said), tuple(problems))
 
     def _told(
-        self, relation: Relation, found: EntityObservation, said: Said, now: float
+        self, relation: Relation, observed: EntityObservation, said: Said, now: float
     ) -> tuple[Said, dg.AssetObservation | None]:
-        told = [found.fingerprint, found.size, found.bytes, dict(found.newest), dict(found.counts)]
-        mark = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        figures = [observed.fingerprint, observed.size, observed.bytes, dict(observed.newest), dict(observed.counts)]
+        mark = hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()[:16]
         if mark == said.position and now - said.observed < REPEAT_SECONDS:
             return replace(said, checked=now), None
         key = self.translator.get_asset_key(relation.name)
-        return replace(said, checked=now, observed=now, position=mark), _observation(key, relation, found)
+        return replace(said, checked=now, observed=now, position=mark), _observation(key, relation, observed)
 
     def _pause(self, said: Said) -> float:
         """Seconds between two looks; fewer while no look has succeeded."""

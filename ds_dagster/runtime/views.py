@@ -45,19 +45,19 @@ def job_status(job: JobRow, written: StatusRow | None, seen: JobSurroundings) ->
     STOPPED, FINISHED) stay true.
     """
     status, engine, silent = written or StatusRow(job.name), seen.engine, seen.silent
-    told: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
-    told["reported_generation"] = told.pop("generation")
-    told["since"] = told["since"] or None
-    writer, _, _ = told.pop("writer"), told.pop("streak"), told.pop("parameters")
+    values: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
+    values["reported_generation"] = values.pop("generation")
+    values["since"] = values["since"] or None
+    writer, _, _ = values.pop("writer"), values.pop("streak"), values.pop("parameters")
     lives = job.name in seen.held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
     if not lives and status.state in ACTIVE | PENDING:
-        told |= _unheard(engine, silent, state="UNKNOWN")
+        values |= _unheard(engine, silent, state="UNKNOWN")
     elif engine.state == "GONE" and status.state == "ABSENT" and job.desired == "RUNNING" and not status.condition:
-        told |= _said(error("ENGINE_STOPPED" if status.incarnation else "ENGINE_NOT_RUNNING"), "ABSENT")
+        values |= _said(error("ENGINE_STOPPED" if status.incarnation else "ENGINE_NOT_RUNNING"), "ABSENT")
     if status.state in PENDING or not lives or status.state == "FAILED":
-        told |= _lag_since(status, seen.now)
+        values |= _lag_since(status, seen.now)
     return JobStatus(
-        **told,
+        **values,
         job_id=seen.identity.job_id(job.name),
         relation=job.relation,
         desired=job.desired,

@@ -65,23 +65,23 @@ class SchemaRegistry:
             UserError: SCHEMA_OF_OTHER_TYPE, PROTOBUF_SCHEMA_AS_TEXT.
         """
         form = FORMS[type_]
-        found: Any = self._asked("read a schema", lambda client: client.get_latest_version(subject, fmt=form))
-        if found is None:
+        registered: Any = self._asked("read a schema", lambda client: client.get_latest_version(subject, fmt=form))
+        if registered is None:
             return None
-        if found.schema.schema_type != type_:
-            told = {"registry": self.name, "subject": subject, "type": found.schema.schema_type, "wanted": type_}
-            raise error("SCHEMA_OF_OTHER_TYPE", **told)
-        text = found.schema.schema_str
+        if registered.schema.schema_type != type_:
+            params = {"registry": self.name, "subject": subject, "type": registered.schema.schema_type, "wanted": type_}
+            raise error("SCHEMA_OF_OTHER_TYPE", **params)
+        text = registered.schema.schema_str
         if type_ == "PROTOBUF":
-            text = protobuf_set(subject, found.schema, self._version)
+            text = protobuf_set(subject, registered.schema, self._version)
             if text is None:
                 raise error("PROTOBUF_SCHEMA_AS_TEXT", registry=self.name, subject=subject)
-        return RegisteredSchema(found.schema_id, found.version, text, bool(found.schema.references))
+        return RegisteredSchema(registered.schema_id, registered.version, text, bool(registered.schema.references))
 
     def type_of(self, subject: str) -> str | None:
         """What the newest schema of a subject is: AVRO, PROTOBUF or JSON; None without one."""
-        found: Any = self._asked("read a schema", lambda client: client.get_latest_version(subject))
-        return None if found is None else str(found.schema.schema_type)
+        registered: Any = self._asked("read a schema", lambda client: client.get_latest_version(subject))
+        return None if registered is None else str(registered.schema.schema_type)
 
     def _version(self, subject: str, version: int) -> Any:
         """A schema that another one imports, None without."""
@@ -94,8 +94,8 @@ class SchemaRegistry:
 
     def is_compatible(self, subject: str, schema: str, type_: str = "AVRO") -> bool:
         """Whether a schema may become the next version of a subject; True where it has none."""
-        given = _sent(schema, type_)
-        return self._asked("compare schemas", lambda client: client.test_compatibility(subject, given)) is not False
+        sent = _sent(schema, type_)
+        return self._asked("compare schemas", lambda client: client.test_compatibility(subject, sent)) is not False
 
     def register(self, subject: str, schema: str, difference: Callable[[], str], type_: str = "AVRO") -> int:
         """The id of a schema under a subject, registered if it is new there.
@@ -109,15 +109,15 @@ class SchemaRegistry:
         Raises:
             UserError: SCHEMA_INCOMPATIBLE, SCHEMA_INVALID.
         """
-        given = _sent(schema, type_)
+        sent = _sent(schema, type_)
 
         def put(client: SchemaRegistryClient) -> int:
-            return client.register_schema(subject, given)
+            return client.register_schema(subject, sent)
 
-        found = self._asked("register a schema", put, subject, difference)
-        if found is None:
+        version = self._asked("register a schema", put, subject, difference)
+        if version is None:
             raise self._fault("REGISTRY_CALL_FAILED", "it knows no such subject", action="register a schema")
-        return found
+        return version
 
     def _asked(
         self,
@@ -156,8 +156,8 @@ class SchemaRegistry:
     def close(self) -> None:
         """Release its connections; never raises."""
         if self._made is not None:
-            made: Any = self._made
-            made.__exit__()
+            client: Any = self._made
+            client.__exit__()
             self._made = None
 
     def _client(self) -> SchemaRegistryClient:

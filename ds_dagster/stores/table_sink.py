@@ -220,14 +220,14 @@ def tip_of(batch: Any, offsets: Any, ends: Any = "") -> Tip | None:
 
 def column_difference(existing: Mapping[str, str], wanted: Mapping[str, str]) -> str:
     """Two column lists, told column by column."""
-    found = [
+    differences = [
         f"{name} is {existing[name]}, not {type_}"
         for name, type_ in wanted.items()
         if existing.get(name, type_) != type_
     ]
-    found += [f"{name} {type_} is missing" for name, type_ in wanted.items() if name not in existing]
-    found += [f"{name} {type_} is too many" for name, type_ in existing.items() if name not in wanted]
-    return "; ".join(found) or "the order or the key differs"
+    differences += [f"{name} {type_} is missing" for name, type_ in wanted.items() if name not in existing]
+    differences += [f"{name} {type_} is too many" for name, type_ in existing.items() if name not in wanted]
+    return "; ".join(differences) or "the order or the key differs"
 
 
 @contextmanager

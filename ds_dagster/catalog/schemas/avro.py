@@ -97,43 +97,43 @@ def parse_avro(text: str) -> Avro:
     return _parsed(read, "", {})
 
 
-def _parsed(part: Any, namespace: str, known: dict[str, Avro]) -> Avro:
+def _parsed(part: Any, namespace: str, types: dict[str, Avro]) -> Avro:
     if isinstance(part, list):
-        return [_parsed(one, namespace, known) for one in part]
+        return [_parsed(branch, namespace, types) for branch in part]
     if isinstance(part, str):
-        return _named(part, namespace, known)
+        return _named(part, namespace, types)
     if not isinstance(part, dict) or "type" not in part:
         raise error("AVRO_SCHEMA_UNREADABLE", reason="one of its parts has no type")
     if part["type"] in NAMED:
-        return _definition(part, namespace, known)
-    inner = {name: _parsed(part[name], namespace, known) for name in ("items", "values") if name in part}
+        return _definition(part, namespace, types)
+    inner = {name: _parsed(part[name], namespace, types) for name in ("items", "values") if name in part}
     kind = part["type"]
     if not inner and (isinstance(kind, list | dict) or kind not in PRIMITIVES):
-        return _parsed(kind, namespace, known)
+        return _parsed(kind, namespace, types)
     return {**part, **inner}
 
 
-def _named(name: str, namespace: str, known: Mapping[str, Avro]) -> Avro:
+def _named(name: str, namespace: str, types: Mapping[str, Avro]) -> Avro:
     if name == "null" or name in PRIMITIVES:
         return name
     full = name if "." in name or not namespace else f"{namespace}.{name}"
-    found = known.get(full, known.get(name))
-    if found is None:
+    definition = types.get(full, types.get(name))
+    if definition is None:
         raise error("AVRO_SCHEMA_UNREADABLE", reason=f"it does not define {name}")
-    return found
+    return definition
 
 
-def _definition(part: Mapping[str, Any], namespace: str, known: dict[str, Avro]) -> Avro:
+def _definition(part: Mapping[str, Any], namespace: str, types: dict[str, Avro]) -> Avro:
     name = str(part.get("name", ""))
     inside = name.rpartition(".")[0] if "." in name else str(part.get("namespace", namespace))
     full = name if "." in name or not inside else f"{inside}.{name}"
-    made: dict[str, Any] = {**part, "name": full}
-    made.pop("namespace", None)
-    known[full] = made
+    definition: dict[str, Any] = {**part, "name": full}
+    definition.pop("namespace", None)
+    types[full] = definition
     if part["type"] == "record":
         fields = part.get("fields", ())
-        made["fields"] = [{**one, "type": _parsed(one["type"], inside, known)} for one in fields]
-    return made
+        definition["fields"] = [{**field, "type": _parsed(field["type"], inside, types)} for field in fields]
+    return definition
 
 
 def sql_type(avro: Avro) -> tuple[DataType, bool] | None:
@@ -144,8 +144,8 @@ def sql_type(avro: Avro) -> tuple[DataType, bool] | None:
 def _sql_type(avro: Avro, outer: tuple[int, ...]) -> tuple[DataType, bool] | None:
     if isinstance(avro, list):
         parts = [part for part in avro if part != "null"]
-        found = _sql_type(parts[0], outer) if len(parts) == 1 else None
-        return (found[0], len(parts) < len(avro) or found[1]) if found else None
+        inner = _sql_type(parts[0], outer) if len(parts) == 1 else None
+        return (inner[0], len(parts) < len(avro) or inner[1]) if inner else None
     if isinstance(avro, str):
         return (PRIMITIVES[avro], False) if avro in PRIMITIVES else None
     type_ = _complex_type(avro, outer)
@@ -169,11 +169,11 @@ def _complex_type(avro: Mapping[str, Any], outer: tuple[int, ...]) -> DataType |
 
 def _struct_type(avro: Mapping[str, Any], outer: tuple[int, ...]) -> StructType | None:
     fields = []
-    for one in avro["fields"]:
-        found = _sql_type(one["type"], outer)
-        if found is None:
+    for field in avro["fields"]:
+        type_ = _sql_type(field["type"], outer)
+        if type_ is None:
             return None
-        fields.append(StructField(one["name"], found[0]))
+        fields.append(StructField(field["name"], type_[0]))
     return StructType(tuple(fields)) if fields else None
 
 
@@ -212,36 +212,41 @@ def sink_schema(
     Raises:
         UserError: AVRO_NAME_INVALID, AVRO_TYPE_UNWRITABLE, AVRO_SCHEMA_UNREADABLE of the base.
     """
-    found = _base(base)
-    known = {one["name"]: one for one in found["fields"]} if found else {}
+    record = _base(base)
+    fields = {field["name"]: field for field in record["fields"]} if record else {}
     own = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    full = found["name"] if found else own if NAME.fullmatch(own) else f"_{own}"
+    full = record["name"] if record else own if NAME.fullmatch(own) else f"_{own}"
     names = _Names(subject, span)
-    names.defined[full] = found
-    made: dict[str, Any] = {"type": "record", "name": full}
-    if found and "doc" in found:
-        made["doc"] = found["doc"]
-    made["fields"] = [_field(column, known.get(column.name), full, names) for column in columns]
-    return made
+    names.defined[full] = record
+    schema: dict[str, Any] = {"type": "record", "name": full}
+    if record and "doc" in record:
+        schema["doc"] = record["doc"]
+    schema["fields"] = [_field(column, fields.get(column.name), full, names) for column in columns]
+    return schema
 
 
 def _base(text: str) -> Avro:
     if not text:
         return None
-    found = parse_avro(text)
-    return found if isinstance(found, dict) and found["type"] == "record" else None
+    schema = parse_avro(text)
+    return schema if isinstance(schema, dict) and schema["type"] == "record" else None
 
 
 def _field(column: Column, base: Mapping[str, Any] | None, outer: str, names: _Names) -> Mapping[str, Any]:
     if not NAME.fullmatch(column.name):
         raise error("AVRO_NAME_INVALID", span=column.span or names.span, subject=names.subject, name=column.name)
-    kept = sql_type(base["type"]) if base else None
-    if base is not None and kept is not None and _alike(kept[0], column.type) and (kept[1] or not column.nullable):
+    earlier = sql_type(base["type"]) if base else None
+    if (
+        base is not None
+        and earlier is not None
+        and _alike(earlier[0], column.type)
+        and (earlier[1] or not column.nullable)
+    ):
         return {**base, "type": _emitted(base["type"], names)}
     avro = _avro_type(column, column.type, f"{outer}_{column.name}", names)
-    made = {"name": column.name, "type": ["null", avro] if column.nullable else avro}
-    made |= {"default": None} if column.nullable else {}
-    return {**made, "doc": base["doc"]} if base is not None and "doc" in base else made
+    field = {"name": column.name, "type": ["null", avro] if column.nullable else avro}
+    field |= {"default": None} if column.nullable else {}
+    return {**field, "doc": base["doc"]} if base is not None and "doc" in base else field
 
 
 def _alike(first: DataType, second: DataType) -> bool:
@@ -253,9 +258,9 @@ def _alike(first: DataType, second: DataType) -> bool:
     if isinstance(first, MapType) and isinstance(second, MapType):
         return _alike(first.key, second.key) and _alike(first.value, second.value)
     if isinstance(first, StructType) and isinstance(second, StructType):
-        names = [one.name for one in first.fields] == [one.name for one in second.fields]
+        names = [field.name for field in first.fields] == [field.name for field in second.fields]
         pairs = zip(first.fields, second.fields, strict=False)
-        return names and all(_alike(one.type, other.type) for one, other in pairs)
+        return names and all(_alike(field.type, other.type) for field, other in pairs)
     return False
 
 
@@ -278,7 +283,7 @@ def _emitted(avro: Avro, names: _Names) -> Avro:
     if avro["name"] in names.defined:
         return avro["name"]
     names.defined[avro["name"]] = avro
-    inside = [{**one, "type": _emitted(one["type"], names)} for one in avro.get("fields", ())]
+    inside = [{**field, "type": _emitted(field["type"], names)} for field in avro.get("fields", ())]
     return {**avro, "fields": inside} if avro["type"] == "record" else avro
 
 
@@ -304,8 +309,8 @@ def _avro_type(column: Column, type_: DataType, path: str, names: _Names) -> Avr
 def _nested_record(column: Column, type_: StructType, path: str, names: _Names) -> Avro:
     name = names.free(path)
     names.defined[name] = None
-    inside = [Column(one.name, one.type, span=column.span) for one in type_.fields]
-    return {"type": "record", "name": name, "fields": [_field(one, None, name, names) for one in inside]}
+    inside = [Column(field.name, field.type, span=column.span) for field in type_.fields]
+    return {"type": "record", "name": name, "fields": [_field(field, None, name, names) for field in inside]}
 
 
 # --- differences ------------------------------------------------------------------------------------------------------
@@ -317,23 +322,23 @@ def difference(old: str, new: str) -> str:
         first, second = (_fields_of(parse_avro(text)) for text in (old, new))
     except UserError:
         return "the two cannot be compared"
-    told = [f"{name} is new{_default(one)}" for name, one in second.items() if name not in first]
-    told += [f"{name} is gone{_default(one)}" for name, one in first.items() if name not in second]
+    changes = [f"{name} is new{_default(field)}" for name, field in second.items() if name not in first]
+    changes += [f"{name} is gone{_default(field)}" for name, field in first.items() if name not in second]
     for name in first.keys() & second.keys():
         was, is_ = shown(first[name]["type"]), shown(second[name]["type"])
         if was != is_:
-            told.append(f"{name} was {was}, is {is_}")
-    return "; ".join(told) or "its fields are the same, its name or an older version is not"
+            changes.append(f"{name} was {was}, is {is_}")
+    return "; ".join(changes) or "its fields are the same, its name or an older version is not"
 
 
 def _fields_of(avro: Avro) -> Mapping[str, Any]:
     if not isinstance(avro, dict) or avro["type"] != "record":
         return {}
-    return {one["name"]: one for one in avro["fields"]}
+    return {field["name"]: field for field in avro["fields"]}
 
 
-def _default(one: Mapping[str, Any]) -> str:
-    return "" if "default" in one else " and has no default"
+def _default(field: Mapping[str, Any]) -> str:
+    return "" if "default" in field else " and has no default"
 
 
 def shown(avro: Avro) -> str:
@@ -342,6 +347,6 @@ def shown(avro: Avro) -> str:
         return " or ".join(shown(part) for part in avro)
     if isinstance(avro, str):
         return avro
-    found = sql_type(avro)
+    type_ = sql_type(avro)
     logical = avro.get("logicalType")
-    return str(logical) if logical else str(found[0]) if found and avro["type"] != "fixed" else str(avro["type"])
+    return str(logical) if logical else str(type_[0]) if type_ and avro["type"] != "fixed" else str(avro["type"])

@@ -64,19 +64,19 @@ def parse_schema(text: str) -> Schema:
         UserError: JSON_SCHEMA_UNREADABLE: it is not a valid JSON object.
     """
     try:
-        found = json.loads(text)
+        schema = json.loads(text)
     except json.JSONDecodeError as problem:
         raise error("JSON_SCHEMA_UNREADABLE", reason="it is not valid JSON") from problem
-    if not isinstance(found, dict):
+    if not isinstance(schema, dict):
         raise error("JSON_SCHEMA_UNREADABLE", reason="it is not an object")
-    return found
+    return schema
 
 
 def properties_of(schema: Schema) -> Mapping[str, tuple[Schema, DataType | None]]:
     """Property → its schema and SQL type, None where none holds it; empty for a schema that is not an object's."""
-    found = _followed(schema, schema)
-    parts = found.get("properties", {}) if isinstance(found, dict) else {}
-    return {name: (one, sql_type(one, schema)) for name, one in parts.items()} if isinstance(parts, dict) else {}
+    target = _followed(schema, schema)
+    parts = target.get("properties", {}) if isinstance(target, dict) else {}
+    return {name: (part, sql_type(part, schema)) for name, part in parts.items()} if isinstance(parts, dict) else {}
 
 
 def sql_type(part: Schema, root: Schema) -> DataType | None:
@@ -85,27 +85,27 @@ def sql_type(part: Schema, root: Schema) -> DataType | None:
 
 
 def _sql_type(part: Schema, root: Schema, depth: int) -> DataType | None:
-    found = _plain(_followed(part, root), root)
-    if found is None or depth > _DEPTH:
+    target = _plain(_followed(part, root), root)
+    if target is None or depth > _DEPTH:
         return None
-    kind = found["type"]
+    kind = target["type"]
     if kind == "array":
-        element = _sql_type(found.get("items"), root, depth + 1)
+        element = _sql_type(target.get("items"), root, depth + 1)
         return ArrayType(element) if element is not None else None
     if kind == "object":
-        return _object_type(found, root, depth)
-    format_ = str(found.get("format", ""))
+        return _object_type(target, root, depth)
+    format_ = str(target.get("format", ""))
     return READ.get((kind, format_), READ.get((kind, "")))
 
 
-def _object_type(found: Mapping[str, Any], root: Schema, depth: int) -> DataType | None:
-    parts = found.get("properties")
+def _object_type(part: Mapping[str, Any], root: Schema, depth: int) -> DataType | None:
+    parts = part.get("properties")
     if not parts:
-        value = _sql_type(found.get("additionalProperties"), root, depth + 1)
+        value = _sql_type(part.get("additionalProperties"), root, depth + 1)
         return MapType(Scalar("VARCHAR"), value) if value is not None else None
-    fields = [(name, _sql_type(one, root, depth + 1)) for name, one in parts.items()]
-    known = tuple(StructField(name, type_) for name, type_ in fields if type_ is not None)
-    return StructType(known) if len(known) == len(fields) else None
+    fields = [(name, _sql_type(property_, root, depth + 1)) for name, property_ in parts.items()]
+    typed = tuple(StructField(name, type_) for name, type_ in fields if type_ is not None)
+    return StructType(typed) if len(typed) == len(fields) else None
 
 
 def _followed(part: Schema, root: Schema) -> Schema:
@@ -129,7 +129,7 @@ def _plain(part: Schema, root: Schema) -> Mapping[str, Any] | None:
         return None
     for word in ("oneOf", "anyOf"):
         if word in part:
-            others = [one for one in part[word] if one != {"type": "null"}]
+            others = [branch for branch in part[word] if branch != {"type": "null"}]
             return _plain(_followed(others[0], root), root) if len(others) == 1 else None
     kinds = part.get("type")
     if isinstance(kinds, list):
@@ -156,14 +156,16 @@ def sink_schema(subject: str, name: str, columns: Sequence[Column], base: str = 
     Raises:
         UserError: JSON_SCHEMA_TYPE_UNWRITABLE, JSON_SCHEMA_UNREADABLE of the base.
     """
-    found = parse_schema(base) if base else {}
-    known = properties_of(found) if found else {}
-    about = {word: found[word] for word in ("$id", "title", "description", "definitions", "$defs") if word in found}
-    made: dict[str, Any] = {"$schema": found.get("$schema", DRAFT), "title": name, **about, "type": "object"}
-    made["properties"] = {one.name: _property(one, known.get(one.name), found, subject, span) for one in columns}
-    made["required"] = [one.name for one in columns if not one.nullable]
-    made["additionalProperties"] = False
-    return json.dumps(made, ensure_ascii=False)
+    earlier = parse_schema(base) if base else {}
+    properties = properties_of(earlier) if earlier else {}
+    about = {word: earlier[word] for word in ("$id", "title", "description", "definitions", "$defs") if word in earlier}
+    schema: dict[str, Any] = {"$schema": earlier.get("$schema", DRAFT), "title": name, **about, "type": "object"}
+    schema["properties"] = {
+        column.name: _property(column, properties.get(column.name), earlier, subject, span) for column in columns
+    }
+    schema["required"] = [column.name for column in columns if not column.nullable]
+    schema["additionalProperties"] = False
+    return json.dumps(schema, ensure_ascii=False)
 
 
 def _property(
@@ -174,19 +176,19 @@ def _property(
         own = sql_type(written, {})
         if own == base[1]:
             return base[0]
-    made = _or_null(written) if column.nullable else dict(written)
+    property_ = _or_null(written) if column.nullable else dict(written)
     if base is not None and isinstance(base[0], dict) and "description" in base[0]:
-        made["description"] = base[0]["description"]
-    return made
+        property_["description"] = base[0]["description"]
+    return property_
 
 
 def _nullable(part: Schema, root: Schema) -> bool:
-    found = _followed(part, root)
-    if not isinstance(found, dict):
+    target = _followed(part, root)
+    if not isinstance(target, dict):
         return False
-    kinds = found.get("type")
+    kinds = target.get("type")
     listed = isinstance(kinds, list) and "null" in kinds
-    return listed or any({"type": "null"} in found.get(word, ()) for word in ("oneOf", "anyOf"))
+    return listed or any({"type": "null"} in target.get(word, ()) for word in ("oneOf", "anyOf"))
 
 
 def _or_null(written: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,7 +207,7 @@ def _written(column: Column, type_: DataType, subject: str, span: Span | None) -
             params = {"subject": subject, "column": column.name, "fix": fix}
             raise error("JSON_SCHEMA_TYPE_UNWRITABLE", span=place, type=type_, **params)
         return {"type": "object", "additionalProperties": _or_null(_written(column, type_.value, subject, span))}
-    inside = {one.name: _or_null(_written(column, one.type, subject, span)) for one in type_.fields}
+    inside = {field.name: _or_null(_written(column, field.type, subject, span)) for field in type_.fields}
     return {"type": "object", "properties": inside, "additionalProperties": False}
 
 
@@ -224,15 +226,15 @@ def difference(old: str, new: str) -> str:
     except UserError:
         return "the two cannot be compared"
     before, after = properties_of(was), properties_of(is_)
-    told = [f"{name} is new{_required(name, is_)}" for name in after if name not in before]
-    told += [f"{name} is gone" for name in before if name not in after]
+    changes = [f"{name} is new{_required(name, is_)}" for name in after if name not in before]
+    changes += [f"{name} is gone" for name in before if name not in after]
     for name in (name for name in before if name in after):
         first, second = _shown(before[name], was), _shown(after[name], is_)
         if first != second:
-            told.append(f"{name} was {first}, is {second}")
+            changes.append(f"{name} was {first}, is {second}")
         elif _required(name, was) != _required(name, is_):
-            told.append(f"{name} is{_required(name, is_) or ' no longer required'}".replace(" and", ""))
-    return "; ".join(told) or "its properties are the same, something else or an older version is not"
+            changes.append(f"{name} is{_required(name, is_) or ' no longer required'}".replace(" and", ""))
+    return "; ".join(changes) or "its properties are the same, something else or an older version is not"
 
 
 def _required(name: str, schema: Schema) -> str:
@@ -240,8 +242,8 @@ def _required(name: str, schema: Schema) -> str:
 
 
 def _shown(part: tuple[Schema, DataType | None], root: Schema) -> str:
-    known = str(part[1]) if part[1] is not None else shown(part[0])
-    return f"{known} or null" if _nullable(part[0], root) else known
+    type_ = str(part[1]) if part[1] is not None else shown(part[0])
+    return f"{type_} or null" if _nullable(part[0], root) else type_
 
 
 def shown(part: Schema) -> str:

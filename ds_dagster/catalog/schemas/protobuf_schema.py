@@ -93,22 +93,22 @@ class _Writer:
     def write(self, message: Proto, path: str, columns: Sequence[Column]) -> None:
         """Makes a message hold these columns, in order, and nothing else."""
         self._check_names(columns)
-        before = {one.name: one for one in _copies(message.field)}
-        real = [one.name for one in message.oneof_decl]
-        synthetic = {real[one.oneof_index] for one in before.values() if one.proto3_optional}
+        before = {item.name: item for item in _copies(message.field)}
+        real = [item.name for item in message.oneof_decl]
+        synthetic = {real[item.oneof_index] for item in before.values() if item.proto3_optional}
         free = _free_numbers(message)
-        made: list[Proto] = []
+        fields: list[Proto] = []
         for column in columns:
-            kept = self._kept(column, before.get(column.name), path)
-            if kept is None:
+            written = self._kept(column, before.get(column.name), path)
+            if written is None:
                 base = before.pop(column.name, None)
                 _reserve(message, [base] if base is not None else [], names=False)
-                kept = self._field(message, path, column, next(free))
+                written = self._field(message, path, column, next(free))
             before.pop(column.name, None)
-            made.append(kept)
+            fields.append(written)
         _reserve(message, before.values(), names=True)
         del message.field[:]
-        message.field.extend(sorted(made, key=lambda one: one.number))
+        message.field.extend(sorted(fields, key=lambda item: item.number))
         _settle_oneofs(message, [name for name in real if name not in synthetic], real)
         _drop_entries(message, path)
 
@@ -153,38 +153,38 @@ class _Writer:
     def _field(self, message: Proto, path: str, column: Column, number: int) -> Proto:
         from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
-        made = FieldDescriptorProto(name=column.name, number=number, label=OPTIONAL)
+        field = FieldDescriptorProto(name=column.name, number=number, label=OPTIONAL)
         type_ = column.type
         if isinstance(type_, MapType):
-            made.label = REPEATED
-            self._map(made, message, path, column, type_)
+            field.label = REPEATED
+            self._map(field, message, path, column, type_)
         elif isinstance(type_, ArrayType):
-            made.label = REPEATED
-            self._type(made, message, path, column, type_.element)
+            field.label = REPEATED
+            self._type(field, message, path, column, type_.element)
         else:
-            self._type(made, message, path, column, type_)
-            if column.nullable and made.type != MESSAGE and self.file.syntax == "proto3":
-                made.proto3_optional = True
-        return made
+            self._type(field, message, path, column, type_)
+            if column.nullable and field.type != MESSAGE and self.file.syntax == "proto3":
+                field.proto3_optional = True
+        return field
 
-    def _type(self, made: Proto, message: Proto, path: str, column: Column, type_: DataType) -> None:
+    def _type(self, field: Proto, message: Proto, path: str, column: Column, type_: DataType) -> None:
         if isinstance(type_, StructType):
-            made.type = MESSAGE
-            name = _free_name(message, _camel(made.name))
+            field.type = MESSAGE
+            name = _free_name(message, _camel(field.name))
             nested = message.nested_type.add(name=name)
-            made.type_name = f"{path}.{name}"
-            self.write(nested, made.type_name, _columns_of(type_))
+            field.type_name = f"{path}.{name}"
+            self.write(nested, field.type_name, _columns_of(type_))
             return
         if not isinstance(type_, Scalar):
             raise self._refused(column, "a list or map inside of a list or map has no form there: put it into a STRUCT")
         written = WRITTEN[type_.name]
         if isinstance(written, int):
-            made.type = written
+            field.type = written
             return
-        made.type, made.type_name = MESSAGE, written
+        field.type, field.type_name = MESSAGE, written
         self._import(IMPORTS[written])
         if type_.name == "DECIMAL":
-            protobuf.tell_digits(made, type_)
+            protobuf.tell_digits(field, type_)
 
     def _map(self, made: Proto, message: Proto, path: str, column: Column, type_: MapType) -> None:
         if not isinstance(type_.key, Scalar) or type_.key.name not in MAP_KEYS:
@@ -208,39 +208,39 @@ class _Writer:
 
 
 def _columns_of(struct: StructType) -> tuple[Column, ...]:
-    return tuple(Column(one.name, one.type) for one in struct.fields)
+    return tuple(Column(field.name, field.type) for field in struct.fields)
 
 
 def _copies(fields: Iterable[Proto]) -> list[Proto]:
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
-    found = []
-    for one in fields:
+    copies = []
+    for field in fields:
         copy = FieldDescriptorProto()
-        copy.CopyFrom(one)
-        found.append(copy)
-    return found
+        copy.CopyFrom(field)
+        copies.append(copy)
+    return copies
 
 
 def _other_digits(type_: DataType, field: Proto) -> bool:
     """Whether a field tells other digits than its DECIMAL has."""
     if not isinstance(type_, Scalar) or type_.name != "DECIMAL" or field.type_name != protobuf.DECIMAL:
         return False
-    told = protobuf.decimal_of(field)
-    return told is not None and told != Scalar("DECIMAL", precision=type_.precision or 10, scale=type_.scale or 0)
+    digits = protobuf.decimal_of(field)
+    return digits is not None and digits != Scalar("DECIMAL", precision=type_.precision or 10, scale=type_.scale or 0)
 
 
 def _free_numbers(message: Proto) -> Iterator[int]:
-    taken = [one.number for one in message.field]
+    taken = [field.number for field in message.field]
     taken += [span.end - 1 for span in (*message.reserved_range, *message.extension_range) if span.end < 2**29]
     return (number for number in range(max(taken, default=0) + 1, 2**29) if number not in RESERVED_NUMBERS)
 
 
 def _reserve(message: Proto, gone: Iterable[Proto], *, names: bool) -> None:
-    for one in gone:
-        message.reserved_range.add(start=one.number, end=one.number + 1)
+    for field in gone:
+        message.reserved_range.add(start=field.number, end=field.number + 1)
         if names:
-            message.reserved_name.append(one.name)
+            message.reserved_name.append(field.name)
 
 
 def _settle_oneofs(message: Proto, kept: Sequence[str], before: Sequence[str]) -> None:
@@ -252,9 +252,9 @@ def _settle_oneofs(message: Proto, kept: Sequence[str], before: Sequence[str]) -
             single.append(field)
         elif field.HasField("oneof_index"):
             members.setdefault(before[field.oneof_index], []).append(field)
-    options = {one.name: one for one in message.oneof_decl}
+    options = {oneof.name: oneof for oneof in message.oneof_decl}
     declared = [options[name] for name in kept if name in members]
-    names = [one.name for one in declared]
+    names = [oneof.name for oneof in declared]
     del message.oneof_decl[:]
     message.oneof_decl.extend(declared)
     for index, name in enumerate(names):
@@ -273,14 +273,14 @@ def _settle_oneofs(message: Proto, kept: Sequence[str], before: Sequence[str]) -
 def _drop_entries(message: Proto, path: str) -> None:
     """Entries of maps that are gone."""
     used = {field.type_name for field in message.field}
-    for one in [one.name for one in message.nested_type if one.options.map_entry]:
-        if f"{path}.{one}" not in used:
-            _remove(message.nested_type, one)
+    for nested in [nested.name for nested in message.nested_type if nested.options.map_entry]:
+        if f"{path}.{nested}" not in used:
+            _remove(message.nested_type, nested)
 
 
 def _remove(messages: Proto, name: str) -> None:
-    for index, one in enumerate(messages):
-        if one.name == name:
+    for index, message in enumerate(messages):
+        if message.name == name:
             del messages[index]
             return
 
@@ -288,13 +288,13 @@ def _remove(messages: Proto, name: str) -> None:
 def _nested(file: Proto, name: str) -> Proto | None:
     """The message of a full name in a file, to change it."""
     within = f".{file.package}." if file.package else "."
-    among, found = file.message_type, None
+    among, nested = file.message_type, None
     for part in name.removeprefix(within).split("."):
-        found = next((one for one in among if one.name == part), None)
-        if found is None:
+        nested = next((message for message in among if message.name == part), None)
+        if nested is None:
             return None
-        among = found.nested_type
-    return found
+        among = nested.nested_type
+    return nested
 
 
 def _camel(name: str) -> str:
@@ -303,8 +303,8 @@ def _camel(name: str) -> str:
 
 
 def _free_name(message: Proto, wanted: str) -> str:
-    taken = {one.name for one in (*message.nested_type, *message.enum_type)}
-    taken |= {f"{_camel(one.name)}Entry" for one in message.field}
+    taken = {item.name for item in (*message.nested_type, *message.enum_type)}
+    taken |= {f"{_camel(item.name)}Entry" for item in message.field}
     name, number = wanted, 1
     while name in taken:
         number += 1
@@ -350,12 +350,12 @@ def difference(old: str, new: str) -> str:
         ({one.name: one for one in found.file[-1].message_type[0].field}, Types.of(found)) for found in (first, second)
     ]
     (was, was_types), (is_, is_types) = sides
-    told = [f"{name} is new" for name in is_ if name not in was]
-    told += [f"{name} is gone" for name in was if name not in is_]
+    changes = [f"{name} is new" for name in is_ if name not in was]
+    changes += [f"{name} is gone" for name in was if name not in is_]
     for name in (name for name in was if name in is_):
         before, after = protobuf.shown(was[name], was_types), protobuf.shown(is_[name], is_types)
         if before != after:
-            told.append(f"{name} was {before}, is {after}")
+            changes.append(f"{name} was {before}, is {after}")
         elif was[name].number != is_[name].number:
-            told.append(f"{name} was number {was[name].number}, is {is_[name].number}")
-    return "; ".join(told) or "its fields are the same, its name, an inner message or an older version is not"
+            changes.append(f"{name} was number {was[name].number}, is {is_[name].number}")
+    return "; ".join(changes) or "its fields are the same, its name, an inner message or an older version is not"

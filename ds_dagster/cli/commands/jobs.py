@@ -157,12 +157,12 @@ def _orphans(settings: Settings, control: Control) -> frozenset[str]:
 
 
 def _row(status: JobStatus, now: float, remark: str = "") -> Sequence[object]:
-    told = (remark, outlook(status.state, status.next_retry, now), status.message)
-    reason = ": ".join(part for part in told if part)
+    parts = (remark, outlook(status.state, status.next_retry, now), status.message)
+    reason = ": ".join(part for part in parts if part)
     state = status.state if status.desired != "STOPPED" or status.state == "STOPPED" else f"{status.state} (to stop)"
     state = "STOPPED (engine)" if ended_with_engine(status) else state
-    found = ((figure, getattr(status, name)) for name, figure in COLUMNS.items())
-    figures = (clock(value) if figure.unit == "moment" else rounded(figure, value) for figure, value in found)
+    values = ((figure, getattr(status, name)) for name, figure in COLUMNS.items())
+    figures = (clock(value) if figure.unit == "moment" else rounded(figure, value) for figure, value in values)
     return (status.name, state, *figures, f"v{status.checkpoint_version}", reason or None)
 
 
@@ -197,8 +197,8 @@ def logs_command(query: str | None, follow: bool, lines: int, project: Path | No
     from ds_dagster.cli.follow import follow_file
 
     control = Control.open(settings_of(project))
-    if query is not None and query not in (known := [status.name for status in control.statuses()]):
-        raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, known))
+    if query is not None and query not in (names := [status.name for status in control.statuses()]):
+        raise error("JOB_UNKNOWN", name=query, nearest=did_you_mean(query, names))
     path = control.log_path(query) if query is not None else control.places.engine_log
     for line in tail_lines(path, lines):
         click.echo(line)
@@ -298,18 +298,18 @@ def gc_command(yes: bool, project: Path | None, as_json: bool) -> int:
     are gone."""
     settings = settings_of(project, quiet=as_json)
     control, loaded = Control.open(settings), load_project(settings.root, settings=settings)
-    found, slots = control.old_checkpoints(), left_over(loaded, control)
+    checkpoints_left, slots = control.old_checkpoints(), left_over(loaded, control)
     if yes:
-        for item in found:
+        for item in checkpoints_left:
             control.delete_checkpoint(item)
         for slot in slots:
             drop(loaded, slot)
     if as_json:
-        checkpoints = [{"path": str(item.path), "bytes": item.size, "deleted": yes} for item in found]
+        checkpoints = [{"path": str(item.path), "bytes": item.size, "deleted": yes} for item in checkpoints_left]
         emit_json([*checkpoints, *({**asdict(slot), "deleted": yes} for slot in slots)])
         return 0
     word = "deleted" if yes else "would delete"
-    for item in found:
+    for item in checkpoints_left:
         click.echo(f"{word} {item.path} ({item.size / 1e6:.1f} MB)")
     for slot in slots:
         click.echo(f"{word} slot {slot.name} of store {slot.store} (keeps {slot.retained / 1e6:.1f} MB of log)")
@@ -331,10 +331,10 @@ def _chosen(project: LoadedProject, select: Sequence[str]) -> list[str]:
         return list(project.queries)
     chosen: list[str] = []
     for pattern in select:
-        found = [name for name in project.queries if fnmatchcase(name, pattern.lower())]
-        if not found:
+        matching = [name for name in project.queries if fnmatchcase(name, pattern.lower())]
+        if not matching:
             raise error("JOB_UNKNOWN", name=pattern, nearest=did_you_mean(pattern, project.queries))
-        chosen += [name for name in found if name not in chosen]
+        chosen += [name for name in matching if name not in chosen]
     return chosen
 
 

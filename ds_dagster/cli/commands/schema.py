@@ -33,18 +33,24 @@ def schemas_command(project: Path | None, as_json: bool) -> int:
     """Copy the schemas of relations without a column list from their registries into the project's folder schemas/."""
     settings = settings_of(project, quiet=as_json)
     rows: list[dict[str, object]] = []
-    for one in _wanted(settings):
-        path = _path(settings, one)
-        text = _newest(settings, one)
-        known = recorded_text(path)
-        state = "new" if known is None else "changed" if known != text else "unchanged"
+    for schema in _wanted(settings):
+        path = _path(settings, schema)
+        text = _newest(settings, schema)
+        recorded = recorded_text(path)
+        state = "new" if recorded is None else "changed" if recorded != text else "unchanged"
         if state != "unchanged":
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        told = _difference(one.format, known, text) if known is not None and state == "changed" else ""
+        difference = _difference(schema.format, recorded, text) if recorded is not None and state == "changed" else ""
         file = path.relative_to(settings.root).as_posix()
         rows.append(
-            {"relation": one.relation, "subject": one.subject, "file": file, "state": state, "difference": told}
+            {
+                "relation": schema.relation,
+                "subject": schema.subject,
+                "file": file,
+                "state": state,
+                "difference": difference,
+            }
         )
     if as_json:
         emit_json(rows)
@@ -60,21 +66,21 @@ def _wanted(settings: Settings) -> tuple[ToRecord, ...]:
     return subjects_to_record([parse_file(name, text) for name, text in texts], settings, KINDS)
 
 
-def _path(settings: Settings, one: ToRecord) -> Path:
-    return recorded_path(settings.root, one.registry.name, one.subject, one.format)
+def _path(settings: Settings, schema: ToRecord) -> Path:
+    return recorded_path(settings.root, schema.registry.name, schema.subject, schema.format)
 
 
-def _newest(settings: Settings, one: ToRecord) -> str:
+def _newest(settings: Settings, schema: ToRecord) -> str:
     """The copy that the newest version would give."""
-    with closing(_connected(settings, one.registry)) as asked:
-        latest = asked.latest(one.subject, one.format.type)
+    with closing(_connected(settings, schema.registry)) as asked:
+        latest = asked.latest(schema.subject, schema.format.type)
     if latest is None:
-        raise error("SCHEMA_MISSING", registry=one.registry.name, subject=one.subject, relation=one.relation)
-    return one.format.copied(latest.schema)
+        raise error("SCHEMA_MISSING", registry=schema.registry.name, subject=schema.subject, relation=schema.relation)
+    return schema.format.copied(latest.schema)
 
 
-def _difference(format_: SchemaFormat, known: str, text: str) -> str:
-    return format_.difference(format_.recorded(known), format_.recorded(text))
+def _difference(format_: SchemaFormat, recorded: str, text: str) -> str:
+    return format_.difference(format_.recorded(recorded), format_.recorded(text))
 
 
 def _connected(settings: Settings, registry: RegistryDefinition) -> SchemaRegistry:
@@ -85,17 +91,19 @@ def online_findings(project: LoadedProject) -> Iterator[Diagnostic]:
     """What registries say against a project: copies that are not the newest, sinks whose schema they would refuse, and
     registries that cannot be asked."""
     settings = project.settings
-    for one in _wanted(settings):
-        known = recorded_text(_path(settings, one))
+    for schema in _wanted(settings):
+        recorded = recorded_text(_path(settings, schema))
         try:
-            newest = _newest(settings, one)
+            newest = _newest(settings, schema)
         except DsError as problem:
-            yield replace(problem.diagnostic(), span=one.registry.span)
+            yield replace(problem.diagnostic(), span=schema.registry.span)
             continue
-        if known is not None and not one.format.same(one.format.recorded(known), one.format.recorded(newest)):
-            told = {"registry": one.registry.name, "subject": one.subject}
-            told["difference"] = _difference(one.format, known, newest)
-            found = error("SCHEMA_COPY_OUTDATED", span=one.registry.span, **told)
+        if recorded is not None and not schema.format.same(
+            schema.format.recorded(recorded), schema.format.recorded(newest)
+        ):
+            params = {"registry": schema.registry.name, "subject": schema.subject}
+            params["difference"] = _difference(schema.format, recorded, newest)
+            found = error("SCHEMA_COPY_OUTDATED", span=schema.registry.span, **params)
             yield replace(found.diagnostic(), severity="warning")
     for query in project.queries.values():
         for sink in query.sinks:
@@ -121,5 +129,5 @@ def _check_subject(registry: SchemaRegistry, format_: SchemaFormat, subject: str
         return
     schema = format_.sink(subject, *named, latest.schema, None)
     if not registry.is_compatible(subject, schema, format_.type):
-        told = format_.difference(latest.schema, schema)
-        raise error("SCHEMA_INCOMPATIBLE", registry=registry.name, subject=subject, difference=told)
+        difference = format_.difference(latest.schema, schema)
+        raise error("SCHEMA_INCOMPATIBLE", registry=registry.name, subject=subject, difference=difference)

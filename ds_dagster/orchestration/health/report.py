@@ -84,60 +84,60 @@ class Reporter:
         for done, path in enumerate(waiting):
             if self.monotonic() >= end:
                 return Report(tuple(events), replace(cursor, said=said), len(waiting) - done)
-            known, more = self._of(keyed[path], cursor.of(path))
-            said |= {path: known} if known != Said() else {}
+            updated, more = self._of(keyed[path], cursor.of(path))
+            said |= {path: updated} if updated != Said() else {}
             events += more
         return Report(tuple(events), replace(cursor, said=said))
 
     def _of(self, props: RelationProps, said: Said) -> tuple[Said, list[Event]]:
-        found = self.health.of(props)
-        if not found and not props.mistakes:
+        statuses = self.health.of(props)
+        if not statuses and not props.mistakes:
             return said, []
         key = self.translator.get_asset_key(props.name)
-        said, events = self._figures(key, props, found, said)
-        said, checks = self._checks(key, props, found, said)
+        said, events = self._figures(key, props, statuses, said)
+        said, checks = self._checks(key, props, statuses, said)
         return said, [*events, *checks]
 
     def _figures(
-        self, key: dg.AssetKey, props: RelationProps, found: Sequence[JobStatus], said: Said
+        self, key: dg.AssetKey, props: RelationProps, statuses: Sequence[JobStatus], said: Said
     ) -> tuple[Said, list[Event]]:
         """A heartbeat when the data moved since the last one, else an observation when anything did. Nothing about a
         query that does not run: its figures are those of an incarnation that is over."""
         now, wanted = self.health.now, freshness(props)
         follows = wanted.source if wanted else "rows"
-        has_batches = any(status.batch is not None for status in found) or follows == "heartbeat"
-        if not found or not has_batches or not are_running(found):
+        has_batches = any(status.batch is not None for status in statuses) or follows == "heartbeat"
+        if not statuses or not has_batches or not are_running(statuses):
             return said, []
-        position = "|".join(f"{status.incarnation}:{status.batch}" for status in found)
-        rows = "|".join(str(FOLLOWED[follows].of(status)) for status in found)
-        has_moved = follows == "heartbeat" or (rows != said.rows and self._is_new(found, wanted))
+        position = "|".join(f"{status.incarnation}:{status.batch}" for status in statuses)
+        rows = "|".join(str(FOLLOWED[follows].of(status)) for status in statuses)
+        has_moved = follows == "heartbeat" or (rows != said.rows and self._is_new(statuses, wanted))
         if has_moved and now - said.beat >= self._beat_seconds(props):
             changed = replace(said, beat=now, observed=now, position=position, rows=rows)
-            return changed, [self._heartbeat(key, found)]
+            return changed, [self._heartbeat(key, statuses)]
         if position != said.position and now - said.observed >= OBSERVE_SECONDS * self._slow:
-            observation = dg.AssetObservation(key, metadata=status_metadata(found))
+            observation = dg.AssetObservation(key, metadata=status_metadata(statuses))
             return replace(said, observed=now, position=position), [observation]
         return said, []
 
     def _checks(
-        self, key: dg.AssetKey, props: RelationProps, found: Sequence[JobStatus], said: Said
+        self, key: dg.AssetKey, props: RelationProps, statuses: Sequence[JobStatus], said: Said
     ) -> tuple[Said, list[Event]]:
         """Verdicts that changed; all of them now and then, and after every run; none about a query's first start,
         which its run judges."""
         now, run = self.health.now, self._run_of(key, said)
         verdicts = {name: self.health.verdict(name, props) for name in check_names(props, self.translator)}
-        is_starting = any(status.state == "STARTING" for status in found)
+        is_starting = any(status.state == "STARTING" for status in statuses)
         if is_starting and not said.verdicts and verdicts["running"].severity is WARN:
             return replace(said, run=run), []
         is_after_run = run != said.settled and run in self._over
         all_due = is_after_run or now - said.checked >= CHECK_SECONDS
         due = [name for name, verdict in verdicts.items() if all_due or said.verdicts.get(name) != verdict.mark]
         marks = {name: verdict.mark for name, verdict in verdicts.items()}
-        events: list[Event] = [_check(key, name, verdicts[name], found) for name in due]
+        events: list[Event] = [_check(key, name, verdicts[name], statuses) for name in due]
         checked, settled = (now if all_due else said.checked), (run if is_after_run else said.settled)
         return replace(said, verdicts=marks, checked=checked, run=run, settled=settled), events
 
-    def _heartbeat(self, key: dg.AssetKey, found: Sequence[JobStatus]) -> dg.AssetMaterialization:
+    def _heartbeat(self, key: dg.AssetKey, statuses: Sequence[JobStatus]) -> dg.AssetMaterialization:
         """Data advanced. The ``dagster/`` tags of the last materialization are copied, without them everything
         downstream turns stale; the versions of its inputs are those in force, which a running query reads."""
         entry = self._entries.get(key)
@@ -147,7 +147,7 @@ class Reporter:
         if CODE_VERSION_TAG in tags:
             for parent in self.parents.get(key, ()):
                 tags |= self._version_tags(parent)
-        return dg.AssetMaterialization(key, metadata=status_metadata(found), tags=tags)
+        return dg.AssetMaterialization(key, metadata=status_metadata(statuses), tags=tags)
 
     def _version_tags(self, parent: dg.AssetKey) -> Mapping[str, str]:
         """The data version of an input as Dagster writes it down; empty while it has none."""
@@ -182,10 +182,10 @@ class Reporter:
     def _is_past(self, end: float | None) -> bool:
         return end is None or self.health.now - end >= AFTER_RUN_SECONDS
 
-    def _is_new(self, found: Sequence[JobStatus], wanted: Freshness | None) -> bool:
+    def _is_new(self, statuses: Sequence[JobStatus], wanted: Freshness | None) -> bool:
         """Whether there is data, and event time is as new as a freshness of it asks for: years of history that are
         read again are not."""
-        newest = moment(found, wanted.source if wanted else "rows")
+        newest = moment(statuses, wanted.source if wanted else "rows")
         if newest is None or wanted is None or wanted.source != "watermark":
             return newest is not None
         return self.health.now - newest <= wanted.seconds
@@ -209,12 +209,12 @@ def input_version_tags(parent: dg.AssetKey, record: dg.EventLogRecord) -> Mappin
     }
 
 
-def _check(key: dg.AssetKey, name: str, verdict: Verdict, found: Sequence[JobStatus]) -> dg.AssetCheckEvaluation:
+def _check(key: dg.AssetKey, name: str, verdict: Verdict, statuses: Sequence[JobStatus]) -> dg.AssetCheckEvaluation:
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=name,
         passed=verdict.passed,
         severity=verdict.severity,
-        metadata=check_metadata(verdict, found),
+        metadata=check_metadata(verdict, statuses),
         description=verdict.reason,
     )

@@ -125,13 +125,13 @@ class DeltaLoader(TableSink):
 
     def _newest(self, table: Any | None) -> int | None:
         """Newest checkpoint version of this job that wrote into a table."""
-        found = None if table is None else table.transaction_version(self.identity.job)
-        return None if found is None else int(found)
+        version = None if table is None else table.transaction_version(self.identity.job)
+        return None if version is None else int(version)
 
     def _number(self, table: Any | None, name: str) -> int | None:
         """What a table keeps of this version: the batch (no name), or a number beside it."""
-        found = None if table is None else table.transaction_version(f"{self.identity.ledger}{name}")
-        return None if found is None else int(found)
+        number = None if table is None else table.transaction_version(f"{self.identity.ledger}{name}")
+        return None if number is None else int(number)
 
     def _make(self, work: Any, found: Found) -> None:  # noqa: ARG002
         self.address.make_folder(self.place)

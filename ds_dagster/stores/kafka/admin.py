@@ -78,15 +78,15 @@ class KafkaAdmin:
 
     def describe(self, entity: str) -> EntityFacts | None:
         """Partitions, replicas and settings of a topic, None when it does not exist."""
-        found = self._metadata(entity).topics.get(entity)
-        if found is None or found.error is not None or not found.partitions:
-            self._check_topic_error(entity, found)
+        topic = self._metadata(entity).topics.get(entity)
+        if topic is None or topic.error is not None or not topic.partitions:
+            self._check_topic_error(entity, topic)
             return None
-        replicas = min(len(partition.replicas) for partition in found.partitions.values())
+        replicas = min(len(partition.replicas) for partition in topic.partitions.values())
         settings = self._settings(entity)
         return EntityFacts(
             name=entity,
-            counts=MappingProxyType({PARTITIONS: len(found.partitions), REPLICAS: replicas}),
+            counts=MappingProxyType({PARTITIONS: len(topic.partitions), REPLICAS: replicas}),
             settings=MappingProxyType({name: value for name, (value, own) in settings.items() if own}),
             record_time=RECORD_TIMES.get(settings.get("message.timestamp.type", ("", False))[0]),
             identity=self._topic_id(entity),
@@ -100,23 +100,23 @@ class KafkaAdmin:
         """
         if not ENTITY_RULE.takes(plan.name):
             raise error("ENTITY_NAME_INVALID", entity=plan.name, store=self.store, allowed=ENTITY_RULE.words)
-        found = self.describe(plan.name)
-        if found is None:
+        topic = self.describe(plan.name)
+        if topic is None:
             plan = self._completed(plan)
             self._create(plan)
-            found = self._await_topic(plan)
+            topic = self._await_topic(plan)
         for name in sorted(plan.stated):
-            if found.counts.get(name) != plan.counts[name]:
+            if topic.counts.get(name) != plan.counts[name]:
                 raise error(
                     "ENTITY_COUNT_DIFFERS",
                     entity=plan.name,
                     store=self.store,
                     name=name,
-                    found=found.counts.get(name),
+                    found=topic.counts.get(name),
                     relation=plan.used_by,
                     wanted=plan.counts[name],
                 )
-        return found
+        return topic
 
     def _completed(self, plan: EntityPlan) -> EntityPlan:
         if plan.like is not None and plan.like[0] == self.store:
@@ -161,9 +161,9 @@ class KafkaAdmin:
         """Metadata of a new topic reaches the brokers a moment later."""
         ends = time.monotonic() + CALL_SECONDS
         while time.monotonic() < ends:
-            found = self.describe(plan.name)
-            if found is not None:
-                return found
+            topic = self.describe(plan.name)
+            if topic is not None:
+                return topic
             self._admin().poll(POLL_SECONDS)
         raise error("STORE_CALL_FAILED", store=self.store, action=f"show the new topic {plan.name}")
 
@@ -202,16 +202,16 @@ class KafkaAdmin:
     ) -> Iterator[RawRecord]:
         """Records as they come; with ``ends`` until every partition was seen to its end. One that holds markers of
         transactions only after its last record tells its end, and no record."""
-        given = 0
+        count = 0
         waiting = set(ends or ())
-        while not stopped() and (limit is None or given < limit) and (ends is None or waiting):
+        while not stopped() and (limit is None or count < limit) and (ends is None or waiting):
             message = consumer.poll(POLL_SECONDS)
             if message is None:
                 continue
             number = message.partition()
             if message.error() is None:
                 yield _raw(message)
-                given += 1
+                count += 1
                 if ends is not None and message.offset() + 1 >= ends.get(number, 0):
                     waiting.discard(number)
             elif message.error().name() == "_PARTITION_EOF":
@@ -246,9 +246,9 @@ class KafkaAdmin:
 
     def identity(self, entity: str) -> str:
         """The topic's id, empty when there is no such topic."""
-        found = self._metadata(entity).topics.get(entity)
-        self._check_topic_error(entity, found)
-        return "" if found is None or found.error is not None else self._topic_id(entity)
+        topic = self._metadata(entity).topics.get(entity)
+        self._check_topic_error(entity, topic)
+        return "" if topic is None or topic.error is not None else self._topic_id(entity)
 
     def marker(self, group: str, entity: str) -> Tip | None:
         """See ``catalog.store.MarkerReader``."""
@@ -302,7 +302,7 @@ class KafkaAdmin:
         ends = time.monotonic() + CALL_SECONDS
         while True:
             try:
-                found = self._admin().list_topics(topic, timeout=min(ATTEMPT_SECONDS, CALL_SECONDS))
+                metadata = self._admin().list_topics(topic, timeout=min(ATTEMPT_SECONDS, CALL_SECONDS))
             except KafkaException as problem:
                 self._admin().poll(POLL_SECONDS)
                 failed = self._failure(problem.args[0], "list topics")
@@ -311,7 +311,7 @@ class KafkaAdmin:
             else:
                 self._unreachable_since = None
                 self._told.clear()
-                return found
+                return metadata
 
     def _settings(self, topic: str) -> Mapping[str, tuple[str, bool]]:
         """Setting → (value, whether it was set on the topic itself)."""
@@ -320,8 +320,8 @@ class KafkaAdmin:
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
-            found = self._admin().describe_configs([resource], request_timeout=CALL_SECONDS)
-            entries = found[resource].result(CALL_SECONDS * 2)
+            configs = self._admin().describe_configs([resource], request_timeout=CALL_SECONDS)
+            entries = configs[resource].result(CALL_SECONDS * 2)
         except KafkaException as problem:
             raise self._failure(problem.args[0], f"read the settings of {topic}") from problem
         return {name: (str(entry.value), int(entry.source) == TOPIC_CONFIG_SOURCE) for name, entry in entries.items()}
@@ -332,24 +332,24 @@ class KafkaAdmin:
 
         try:
             asked = self._admin().describe_topics(TopicCollection([topic]), request_timeout=CALL_SECONDS)
-            found = str(asked[topic].result(CALL_SECONDS * 2).topic_id)
+            topic_id = str(asked[topic].result(CALL_SECONDS * 2).topic_id)
         except KafkaException as problem:
             raise self._failure(problem.args[0], f"describe the topic {topic}") from problem
-        return "" if found == NO_TOPIC_ID else found
+        return "" if topic_id == NO_TOPIC_ID else topic_id
 
-    def _check_topic_error(self, entity: str, found: Any) -> None:
+    def _check_topic_error(self, entity: str, topic: Any) -> None:
         """That we may not look at a topic, or cannot now, does not mean that there is none."""
-        if found is not None and found.error is not None and found.error.name() not in NOT_THERE:
-            raise self._failure(found.error, f"describe the topic {entity}")
+        if topic is not None and topic.error is not None and topic.error.name() not in NOT_THERE:
+            raise self._failure(topic.error, f"describe the topic {entity}")
 
     def _partitions(self, entity: str) -> list[TopicPartition]:
         from confluent_kafka import TopicPartition
 
-        found = self._metadata(entity).topics.get(entity)
-        self._check_topic_error(entity, found)
-        if found is None or found.error is not None:
+        topic = self._metadata(entity).topics.get(entity)
+        self._check_topic_error(entity, topic)
+        if topic is None or topic.error is not None:
             raise error("ENTITY_ABSENT", entity=entity, store=self.store)
-        return [TopicPartition(entity, number) for number in sorted(found.partitions)]
+        return [TopicPartition(entity, number) for number in sorted(topic.partitions)]
 
     def _consumer(self, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
         from confluent_kafka import Consumer

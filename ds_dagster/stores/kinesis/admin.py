@@ -69,10 +69,10 @@ class KinesisAdmin:
         began = time.time()
         answer = self._call("list streams", "list_streams", Limit=1)
         ended = time.time()
-        told = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        if told is None:
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        if date is None:
             return ClockSkew()
-        stamp = parsedate_to_datetime(told).timestamp()
+        stamp = parsedate_to_datetime(date).timestamp()
         return ClockSkew(began - stamp - 1.0, ended - stamp)
 
     def describe(self, entity: str) -> EntityFacts | None:
@@ -97,28 +97,28 @@ class KinesisAdmin:
         Raises:
             UserError: ENTITY_MISSING, ENTITY_COUNT_DIFFERS, ENTITY_REFUSED. ExternalError: STORE_CALL_FAILED.
         """
-        found = self.describe(plan.name)
-        if found is None:
+        stream = self.describe(plan.name)
+        if stream is None:
             new = self._completed(plan)
             self._create(new)
             self._keep(plan.name, int(new.settings.get(RETENTION, DEFAULT_HOURS)))
         self._await_active(plan.name)
-        found = self.describe(plan.name)
-        if found is None:
+        stream = self.describe(plan.name)
+        if stream is None:
             raise error("STORE_CALL_FAILED", store=self.store, action=f"show the new stream {plan.name}")
-        self._check_stated(plan, found)
-        return found
+        self._check_stated(plan, stream)
+        return stream
 
-    def _check_stated(self, plan: EntityPlan, found: EntityFacts) -> None:
+    def _check_stated(self, plan: EntityPlan, stream: EntityFacts) -> None:
         """The shards of a stream on demand change by themselves: nobody can rely on their number."""
-        mode = found.settings.get(MODE, PROVISIONED)
+        mode = stream.settings.get(MODE, PROVISIONED)
         compared: list[tuple[str, str | int, str | int]] = []
         if MODE in plan.stated:
             compared.append((MODE, mode, plan.settings[MODE]))
         if SHARDS in plan.stated and mode != ON_DEMAND:
-            compared.append((SHARDS, found.counts[SHARDS], plan.counts[SHARDS]))
+            compared.append((SHARDS, stream.counts[SHARDS], plan.counts[SHARDS]))
         if RETENTION in plan.stated:
-            hours, wanted_hours = (int(s.settings.get(RETENTION, DEFAULT_HOURS)) for s in (found, plan))
+            hours, wanted_hours = (int(s.settings.get(RETENTION, DEFAULT_HOURS)) for s in (stream, plan))
             compared.append((RETENTION, min(hours, wanted_hours), wanted_hours))  # longer is as good
         for name, is_now, wanted in compared:
             if is_now != wanted:
@@ -202,15 +202,15 @@ class KinesisAdmin:
             UserError: ENTITY_ABSENT.
         """
         iterators = self._iterators(entity, "TRIM_HORIZON" if from_beginning else "LATEST")
-        given, ends = 0, limit is not None and from_beginning
+        count, ends = 0, limit is not None and from_beginning
         while iterators and not stopped():
             busy = False
             for shard in list(iterators):
                 answer = self._call(f"read {entity}", "get_records", ShardIterator=iterators[shard], Limit=1000)
                 for record in _records(shard, answer["Records"]):
                     yield record
-                    given += 1
-                    if limit is not None and given >= limit:
+                    count += 1
+                    if limit is not None and count >= limit:
                         return
                 busy = busy or bool(answer["Records"]) or answer.get("MillisBehindLatest", 0) > 0
                 following = answer.get("NextShardIterator")
@@ -295,19 +295,19 @@ class KinesisAdmin:
             raise self._refusal(problem, action) from None
         except BotoCoreError as problem:
             raise self._unreachable(problem, action) from None
-        found: Mapping[str, Any] = answer["StreamDescriptionSummary"]
-        return found
+        summary: Mapping[str, Any] = answer["StreamDescriptionSummary"]
+        return summary
 
     def _shards(self, entity: str, *, only_open: bool) -> list[Mapping[str, Any]]:
-        found: list[Mapping[str, Any]] = []
+        shards: list[Mapping[str, Any]] = []
         arguments: dict[str, object] = {"StreamName": entity}
         while True:
             answer = self._call(f"list the shards of {entity}", "list_shards", **arguments)
-            found += answer["Shards"]
+            shards += answer["Shards"]
             if not answer.get("NextToken"):
                 break
             arguments = {"NextToken": answer["NextToken"]}
-        return [s for s in found if not only_open or "EndingSequenceNumber" not in s["SequenceNumberRange"]]
+        return [s for s in shards if not only_open or "EndingSequenceNumber" not in s["SequenceNumberRange"]]
 
     def _refusal(self, problem: Any, action: str) -> DsError:
         """The service answered with an error."""
@@ -344,8 +344,8 @@ def _settings(summary: Mapping[str, Any]) -> dict[str, str]:
     """What differs from a stream as the service makes it."""
     mode = str(summary.get("StreamModeDetails", {}).get("StreamMode", PROVISIONED)).lower()
     hours = int(summary.get("RetentionPeriodHours") or DEFAULT_HOURS)
-    found = {} if mode == PROVISIONED else {MODE: mode}
-    return found if hours == DEFAULT_HOURS else {**found, RETENTION: str(hours)}
+    settings = {} if mode == PROVISIONED else {MODE: mode}
+    return settings if hours == DEFAULT_HOURS else {**settings, RETENTION: str(hours)}
 
 
 def _capacity(plan: EntityPlan) -> dict[str, object]:
