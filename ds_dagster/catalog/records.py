@@ -157,17 +157,20 @@ class Draft:
 
 
 def check_columns(draft: Draft, findings: Findings) -> None:
-    """Every column name once, none of ours."""
+    """Every column name once, none of ours. Names that are there twice because of one ``*`` are one mistake."""
     reserved = RESERVED_COLUMNS if draft.written else {CORRUPT}
     seen: dict[str, Column] = {}
+    twice: dict[Span | None, list[Column]] = {}
     for column in draft.columns:
         if column.name in reserved:
             findings.add(error("COLUMN_NAME_RESERVED", span=column.span or draft.span, name=column.name))
         if column.name in seen:
-            problem = error("DUPLICATE_COLUMN", span=column.span or draft.span, name=column.name, relation=draft.name)
-            other = seen[column.name].span
-            findings.add(problem, *([other] if other else []))
-        seen[column.name] = column
+            twice.setdefault(column.span or draft.span, []).append(column)
+        seen.setdefault(column.name, column)
+    for span, columns in twice.items():
+        names = ", ".join(column.name for column in columns)
+        others = dict.fromkeys(place for column in columns if (place := seen[column.name].span) and place != span)
+        findings.add(error("DUPLICATE_COLUMN", span=span, name=names, relation=draft.name), *others)
 
 
 def value_format(draft: Draft, default: ValueFormat) -> ValueFormat:
