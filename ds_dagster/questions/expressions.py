@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from ds_dagster.catalog.user_function import NO_CODE, UserCode
-from ds_dagster.datatypes import BIGINT, BOOLEAN, DataType, common_type
+from ds_dagster.datatypes import BIGINT, BOOLEAN, VARCHAR, DataType, common_type
 from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError
 from ds_dagster.functions.families.ordered_aggregates import literal_part
@@ -22,9 +22,6 @@ from ds_dagster.questions.trees import Aggregated, GroupingCall, noted
 Columns = tuple[tuple[str, DataType], ...]
 SubSelect = Callable[[exp.Expression], tuple[exp.Query, Columns]]
 """Binds a sub-select that may look at the rows around it."""
-RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
-COUNTED = frozenset({"LAG", "LEAD"})
-"""Functions of other rows whose second argument is a number of rows, whose third a value instead of NULL."""
 
 
 class InnerScope(Scope):
@@ -200,17 +197,16 @@ class QuestionBinder(ExpressionBinder):
 
     def _of_rows(self, node: exp.Window, call: exp.Expression, name: str, inner: QuestionBinder) -> Typed:
         arguments = [inner.bind(argument) for argument in call.expressions]
-        least, most = (0, 0) if name in RANKS else (1, 3) if name in COUNTED else (1, 1)
-        if not least <= len(arguments) <= most:
-            expected = "()" if most == 0 else "(value)" if most == 1 else "(value, rows?, otherwise?)"
+        function = FUNCTIONS[name]
+        signature = function.signatures[0]
+        if not signature.accepts_count(len(arguments)):
             count = len(arguments)
-            raise self.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected=expected)
-        if name in RANKS | {"NTILE"}:
-            return Typed(Aggregated(this=name, expressions=[a.tree for a in arguments]), BIGINT, nullable=False)
-        if arguments[0].type is None:
+            raise self.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name, count=count, expected=str(signature))
+        if arguments and arguments[0].type is None:
             raise self.refuse("NULL_WITHOUT_TYPE", node)
         tree = Aggregated(this=name, expressions=[argument.tree for argument in arguments])
-        return Typed(tree, arguments[0].type, nullable=True)
+        types = [argument.type or VARCHAR for argument in arguments]
+        return Typed(tree, signature.type_of(types), nullable=function.nulls != "never")
 
 
 def ordered(term: exp.Expression, key: exp.Expression) -> exp.Ordered:

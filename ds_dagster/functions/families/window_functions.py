@@ -17,12 +17,10 @@ class WindowFunction(Function):
     Attributes:
         question: DuckDB's function.
         instead: what works where it is not supported.
-        streams: it is supported over a stream.
     """
 
     question: str
     instead: str
-    streams: bool = True
 
 
 def _window(
@@ -33,7 +31,6 @@ def _window(
     *examples: tuple[str, str],
     instead: str = _FILTERED,
     nulls: Nulls = "never",
-    streams: bool = True,
 ) -> WindowFunction:
     return WindowFunction(
         name,
@@ -44,7 +41,6 @@ def _window(
         examples=tuple(Example(call, gives) for call, gives in examples),
         question=name.lower(),
         instead=instead,
-        streams=streams,
     )
 
 
@@ -76,7 +72,6 @@ WINDOW_FUNCTIONS: tuple[WindowFunction, ...] = (
         BIGINT,
         "number of the part, when rows are cut into so many parts; in questions only",
         ("NTILE(3) OVER (ORDER BY n)", "1, 2, 3"),
-        streams=False,
     ),
     _window(
         "LAG",
@@ -93,7 +88,6 @@ WINDOW_FUNCTIONS: tuple[WindowFunction, ...] = (
         "value of the row so many (1) after; else NULL, or the third argument; in questions only",
         ("LEAD(n) OVER (ORDER BY n)", "4, 6, NULL"),
         nulls="always",
-        streams=False,
         instead="a row waits for no row behind it: write LAG(value) OVER (…), and read the row that follows; or "
         "MATCH_RECOGNIZE (… PATTERN (a b) …) for two rows as one",
     ),
