@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ds_dagster.datatypes import BIGINT, DataType
+from ds_dagster.datatypes import BIGINT, DOUBLE, DataType
 from ds_dagster.functions.function import Example, Function, Nulls, ResultRule, first, signature
 
 _FILTERED = "ranking over a stream comes with top-n; filter or aggregate instead"
@@ -65,6 +65,20 @@ WINDOW_FUNCTIONS: tuple[WindowFunction, ...] = (
         BIGINT,
         "number of the row, equal rows have one number, without gaps",
         ("DENSE_RANK() OVER (ORDER BY k)", "2, 1, 1"),
+    ),
+    _window(
+        "PERCENT_RANK",
+        "",
+        DOUBLE,
+        "rank from 0 to 1: how many rows are before, of all others; in questions only",
+        ("PERCENT_RANK() OVER (ORDER BY n)", "0.0, 0.5, 1.0"),
+    ),
+    _window(
+        "CUME_DIST",
+        "",
+        DOUBLE,
+        "which part of all rows is not after the row, from above 0 to 1; in questions only",
+        ("ROUND(CUME_DIST() OVER (ORDER BY n), 2)", "0.33, 0.67, 1.0"),
     ),
     _window(
         "NTILE",
