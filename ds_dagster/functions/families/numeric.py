@@ -9,7 +9,17 @@ from typing import Any
 
 from sqlglot import exp
 
-from ds_dagster.datatypes import BIGINT, DOUBLE, INTEGER, MAX_DECIMAL_PRECISION, VARCHAR, DataType, Scalar, decimal
+from ds_dagster.datatypes import (
+    BIGINT,
+    DOUBLE,
+    INTEGER,
+    MAX_DECIMAL_PRECISION,
+    VARCHAR,
+    DataType,
+    Scalar,
+    common_type,
+    decimal,
+)
 from ds_dagster.functions.function import DigitsRule, RowFunction, first, scalar
 from ds_dagster.functions.question import Call, Computed, Native, native, strict
 from ds_dagster.functions.spark import Functions, OfCall, SparkCall
@@ -35,6 +45,12 @@ def _rounded(types: Sequence[DataType], digits: Sequence[int | None]) -> DataTyp
         return type_
     kept = scale if left is None else max(left, 0)
     return decimal(min(precision - scale + 1 + kept, MAX_DECIMAL_PRECISION), kept)
+
+
+def _wider(types: Sequence[DataType]) -> DataType:
+    type_ = common_type(types[0], types[1])
+    assert type_ is not None
+    return type_
 
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
@@ -322,6 +338,16 @@ NUMBER_FUNCTIONS: tuple[RowFunction, ...] = (
         aliases=("BIT_COUNT",),
         spark="bit_count",
         question=strict(lambda number: format(_unsigned(number), "b").count("1")),
+    ),
+    scalar(
+        "BITAND",
+        "integer integer",
+        _wider,
+        "the bits that are 1 in both, as a number of the wider type",
+        ("BITAND(12, 10)", "8"),
+        ("BITAND(6, 4) = 4", "TRUE"),
+        spark=lambda _, left, right: left.bitwiseAND(right),
+        question=strict(lambda left, right: left & right),
     ),
     scalar(
         "WIDTH_BUCKET",
