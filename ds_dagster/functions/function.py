@@ -121,10 +121,17 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFunction(Function):
-    """A function of one row: ``spark`` is its meaning on Spark, ``question`` in a question, which DuckDB answers."""
+    """A function of one row.
+
+    Attributes:
+        spark: meaning on Spark.
+        question: meaning in a question, which DuckDB answers.
+        of_batch: without arguments its value is of the batch, not of the row: the time now.
+    """
 
     spark: SparkMeaning
     question: Meaning
+    of_batch: bool = False
 
 
 def signature(words: str, result: DataType | ResultRule | DigitsRule) -> Signature:
@@ -144,6 +151,7 @@ def scalar(
     aliases: tuple[str, ...] = (),
     deterministic: bool = True,
     constants: tuple[Constant, ...] = (),
+    of_batch: bool = False,
 ) -> RowFunction:
     """A function of one row.
 
@@ -153,7 +161,7 @@ def scalar(
         result: type of what it gives.
         meaning: one line for the documentation.
         examples: a call and its value, both in the dialect.
-        spark, question, nulls, aliases, deterministic, constants: see :class:`RowFunction`.
+        spark, question, nulls, aliases, deterministic, constants, of_batch: see :class:`RowFunction`.
     """
     forms = (words,) if isinstance(words, str) else words
     return RowFunction(
@@ -167,6 +175,7 @@ def scalar(
         constants=constants,
         spark=spark,
         question=question,
+        of_batch=of_batch,
     )
 
 

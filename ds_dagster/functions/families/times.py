@@ -220,6 +220,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         nulls="always",
         spark=OfCall(_spark_unix_timestamp),
         question=strict("times.epoch_seconds"),
+        of_batch=True,
         constants=(Constant("time_pattern", 1),),
     ),
     scalar(
@@ -267,6 +268,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         aliases=("NOW", "LOCALTIMESTAMP", "CURRENT_ROW_TIMESTAMP"),
         spark="current_timestamp",
         question=native("now"),
+        of_batch=True,
     ),
     scalar(
         "CURRENT_DATE",
@@ -278,6 +280,7 @@ TIME_FUNCTIONS: tuple[RowFunction, ...] = (
         deterministic=False,
         spark="current_date",
         question=native("today"),
+        of_batch=True,
     ),
     scalar(
         "EXTRACT",

@@ -16,6 +16,7 @@ from pyspark.sql import types as spark_types
 from sqlglot import exp
 
 from ds_dagster.catalog.relation import Relation
+from ds_dagster.functions.table import ROW_FUNCTIONS
 from ds_dagster.plan.checks.row_errors import PASSED, ignores_row_errors
 from ds_dagster.plan.expressions.field_names import column_of, shown
 from ds_dagster.plan.nodes.node import BoundExpression, Node
@@ -28,10 +29,6 @@ from ds_dagster.spark.records.columns import opaque_condition
 from ds_dagster.spark.records.formats import bad_records_metric
 
 _GUARD = "__guard"
-OF_THE_PLAN = frozenset(
-    ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "NOW", "UNIX_TIMESTAMP")
-)
-"""Functions whose value is the batch's where they have no arguments."""
 
 
 @dataclass(slots=True)
@@ -125,4 +122,4 @@ def _may_fail(expression: BoundExpression) -> bool:
     if isinstance(tree, PASSED):
         return False
     calls = tree.find_all(exp.Anonymous)
-    return not any(str(call.this) in OF_THE_PLAN and not call.expressions for call in calls)
+    return not any(ROW_FUNCTIONS[str(call.this)].of_batch and not call.expressions for call in calls)
