@@ -38,8 +38,9 @@ from ds_dagster.catalog.store import StoreKind
 from ds_dagster.cli.main import COMMANDS, cli
 from ds_dagster.datatypes import DataType
 from ds_dagster.documentation.conditions import EXAMPLES, HEADINGS, KINDS
-from ds_dagster.functions.function import Function, Signature
+from ds_dagster.functions.function import Example, Function, Signature
 from ds_dagster.functions.group_function import EXAMPLE_COLUMNS, EXAMPLE_ROWS
+from ds_dagster.functions.operators import OPERATORS
 from ds_dagster.functions.table import FUNCTIONS, KNOWN_LATER
 from ds_dagster.plan.checks import stacking
 from ds_dagster.plan.checks.joins import JOIN_FORMS
@@ -328,12 +329,14 @@ NULLS: Mapping[str, str] = {
 
 
 def functions_page() -> str:
-    """Every function with its signatures."""
+    """Every operator, and every function with its signatures."""
     parts = [
-        "Which functions are there? Names are read in any case. `?` behind an argument: it may be left out; "
-        "`+`: it may be repeated; *same*: "
+        "Which operators and functions are there? Names are read in any case. `?` behind an argument: it may be left "
+        "out; `+`: it may be repeated; *same*: "
         "arguments are converted to the one type that holds them all. All dates and times are in UTC.",
     ]
+    shown = [(code(one.text), one.meaning, example_text(one.examples)) for one in OPERATORS]
+    parts += ["## Operators", table(("Operator", "Meaning", "Example"), shown)]
     for kind, title in FUNCTION_KINDS.items():
         found = sorted((f for f in FUNCTIONS.values() if f.kind == kind), key=lambda f: f.name)
         shown_rows = example_rows() if kind in ("aggregate", "window") else ""
@@ -366,8 +369,12 @@ def function_row(function: Function) -> tuple[str, ...]:
     also = f"<br>also {codes(function.aliases)}" if function.aliases else ""
     results = dict.fromkeys(result_text(form) for form in function.signatures)
     meaning = function.meaning + ("" if function.deterministic else "; differs when a batch is repeated")
-    shown = "<br>".join(f"{code(example.call)} → {code(example.gives)}" for example in function.examples)
-    return forms + also, "<br>".join(results), meaning, NULLS[function.nulls], shown
+    return forms + also, "<br>".join(results), meaning, NULLS[function.nulls], example_text(function.examples)
+
+
+def example_text(examples: Iterable[Example]) -> str:
+    """Calls and what they give."""
+    return "<br>".join(f"{code(example.call)} → {code(example.gives)}" for example in examples)
 
 
 def result_text(form: Signature) -> str:

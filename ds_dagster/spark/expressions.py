@@ -12,6 +12,7 @@ from pyspark.sql import types as spark_types
 from sqlglot import exp
 
 from ds_dagster.errors import error
+from ds_dagster.functions.operators import OPERATORS
 from ds_dagster.plan.expressions.bound_trees import cast_source, cast_type
 from ds_dagster.plan.nodes.node import BoundExpression
 from ds_dagster.spark.functions import java_values
@@ -109,11 +110,6 @@ class ExpressionCompiler:
             node = node.this
         operands = [Operand(self.compile(tree), minus) for tree, minus in reversed(found)]
         return added(self.compile(node), operands, self.type_of)
-
-    def visit_product(self, node: exp.Expression) -> Column:
-        """Both sides multiplied."""
-        left, right = self._sides(node)
-        return left * right
 
     def visit_division(self, node: exp.Expression) -> Column:
         """Floats divide by zero to infinity or NaN and stay floats; everything else fails on zero."""
@@ -260,18 +256,16 @@ SECONDS: Mapping[str, Decimal] = MappingProxyType(
 """Unit of an interval → seconds."""
 
 
-def _compare(method: str) -> Callable[[ExpressionCompiler, exp.Expression], Column]:
-    def visit(compiler: ExpressionCompiler, node: exp.Expression) -> Column:
-        left, right = compiler._sides(node)
-        made: Column = getattr(left, method)(right)
-        return made
-
-    return visit
-
-
 Visitor = Callable[[ExpressionCompiler, exp.Expression], Column]
+
+
+def _on_columns(compute: Callable[[Column, Column], Column]) -> Visitor:
+    return lambda compiler, node: compute(*compiler._sides(node))
+
+
 VISITORS: Mapping[str, Visitor] = MappingProxyType(
     {
+        **{operator.node.__name__: _on_columns(operator.spark) for operator in OPERATORS if operator.spark is not None},
         "Column": ExpressionCompiler.visit_column,
         "Literal": ExpressionCompiler.visit_literal,
         "Boolean": ExpressionCompiler.visit_boolean,
@@ -280,19 +274,8 @@ VISITORS: Mapping[str, Visitor] = MappingProxyType(
         "Neg": ExpressionCompiler.visit_negation,
         "Add": ExpressionCompiler.visit_sum,
         "Sub": ExpressionCompiler.visit_sum,
-        "Mul": ExpressionCompiler.visit_product,
         "Div": ExpressionCompiler.visit_division,
         "IntDiv": ExpressionCompiler.visit_whole_division,
-        "EQ": _compare("__eq__"),
-        "NEQ": _compare("__ne__"),
-        "LT": _compare("__lt__"),
-        "LTE": _compare("__le__"),
-        "GT": _compare("__gt__"),
-        "GTE": _compare("__ge__"),
-        "NullSafeEQ": _compare("eqNullSafe"),
-        "NullSafeNEQ": lambda compiler, node: ~_compare("eqNullSafe")(compiler, node),
-        "And": _compare("__and__"),
-        "Or": _compare("__or__"),
         "Not": ExpressionCompiler.visit_not,
         "Is": ExpressionCompiler.visit_is,
         "In": ExpressionCompiler.visit_in,

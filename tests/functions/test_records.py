@@ -10,12 +10,16 @@ import subprocess
 import sys
 from typing import get_args
 
+from sqlglot import exp
+
 from ds_dagster.functions.constants import ConstantKind
 from ds_dagster.functions.families.plan_functions import PlanFunction
 from ds_dagster.functions.families.window_functions import WindowFunction
 from ds_dagster.functions.function import FAMILIES, Function, RowFunction
 from ds_dagster.functions.group_function import GroupFunction, MadeOf
+from ds_dagster.functions.operators import OPERATORS
 from ds_dagster.functions.table import ALIASES, FUNCTIONS, GROUP_FUNCTIONS, KNOWN_LATER, OTHER_ROWS
+from ds_dagster.plan.expressions.binder import VISITORS
 from ds_dagster.plan.expressions.constants import CHECKS
 from ds_dagster.plan.nodes.aggregate import AggregateFunction
 from tests.tables import check_every
@@ -70,6 +74,22 @@ def test_what_questions_refuse_has_a_reason() -> None:
     assert set(OTHER_ROWS) - {"FIRST_VALUE", "LAST_VALUE"} == {
         name for name, function in FUNCTIONS.items() if function.kind == "window"
     }
+
+
+NO_OPERATORS = {
+    *(exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Paren),
+    *(exp.Anonymous, exp.Coalesce, exp.Trim, exp.Extract),
+    *(exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Filter, exp.ArrayAgg),
+    *(exp.VariancePop, exp.Variance, exp.StddevPop, exp.StddevSamp),
+    *(exp.Window, exp.Subquery, exp.Exists),
+}
+"""Trees that are bound and are leaves, calls or queries."""
+
+
+def test_every_operator_is_a_record() -> None:
+    assert {operator.node for operator in OPERATORS} == set(VISITORS) - NO_OPERATORS
+    assert len({operator.node for operator in OPERATORS}) == len(OPERATORS)
+    assert all(operator.meaning and operator.examples for operator in OPERATORS)
 
 
 def test_constants_are_arguments_that_are_checked() -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ds_dagster.errors import DsError
+from ds_dagster.functions.operators import OPERATORS
 from ds_dagster.functions.table import ROW_FUNCTIONS
 from ds_dagster.project.load import LoadedProject, compile_texts
 from ds_dagster.questions.arrow import value_of
@@ -44,7 +45,9 @@ ROW = {
     "place": {"city": "Bern", "zip": 3000}, "counts": {"x": 1},
 }  # fmt: skip
 EXAMPLES = [
-    (function.name, example.call, example.gives) for function in ROW_FUNCTIONS.values() for example in function.examples
+    (example.call, example.call, example.gives)
+    for one in (*ROW_FUNCTIONS.values(), *OPERATORS)
+    for example in one.examples
 ]
 
 

@@ -32,6 +32,7 @@ from ds_dagster.datatypes import (
     is_text,
 )
 from ds_dagster.errors import DsError, error
+from ds_dagster.functions.operators import TEXTS
 from ds_dagster.names import did_you_mean
 from ds_dagster.plan.binding.scope import Scope
 from ds_dagster.plan.expressions.arithmetic import can_cast
@@ -46,7 +47,7 @@ from ds_dagster.plan.expressions.bound_trees import (
     widened,
 )
 from ds_dagster.plan.expressions.constants import TIMES, check_escape, check_index, check_null, check_time
-from ds_dagster.plan.expressions.operators import OPERATORS, bind_arithmetic, bind_struct, shown_type
+from ds_dagster.plan.expressions.operators import bind_arithmetic, bind_struct, shown_type
 from ds_dagster.plan.nodes.node import BoundExpression
 from ds_dagster.sql.expressions import FieldAccess
 
@@ -195,7 +196,7 @@ class ExpressionBinder:
     def visit_comparison(self, node: exp.Expression) -> Typed:
         """``= <> < <= > >=`` and IS [NOT] DISTINCT FROM."""
         left, right = self.bind(node.this), self.bind(node.expression)
-        operator = OPERATORS[type(node)]
+        operator = TEXTS[type(node)]
         check_null(self, node, left, right)
         left, right, type_ = self._comparable(node, left, right, operator)
         if not is_orderable(type_) and isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE):

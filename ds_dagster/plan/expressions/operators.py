@@ -1,4 +1,4 @@
-"""``+ - * / %`` and STRUCT(…): what operators are called, and how chains of them are bound."""
+"""``+ - * / %`` and STRUCT(…): how they are bound, chains of operators too."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ds_dagster.datatypes import (
     is_temporal,
     is_text,
 )
+from ds_dagster.functions.operators import TEXTS
 from ds_dagster.plan.expressions.arithmetic import arithmetic_type
 from ds_dagster.plan.expressions.bound_trees import Typed, widened
 from ds_dagster.plan.expressions.constants import check_divisor
@@ -25,21 +26,6 @@ from ds_dagster.sql.expressions import ARITHMETIC
 if TYPE_CHECKING:
     from ds_dagster.plan.expressions.binder import ExpressionBinder
 
-OPERATORS: dict[type[exp.Expression], str] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Mul: "*",
-    exp.Div: "/",
-    exp.Mod: "%",
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
-}
 MOST_PRODUCTS = 200
 """Operators side by side that are not all sums: Spark reads their tree with recursion."""
 
@@ -84,7 +70,7 @@ def _calculated(binder: ExpressionBinder, node: exp.Expression, first: Typed | N
     if first is None or isinstance(node.expression, exp.Interval):
         return _moved_in_time(binder, node, first)
     left, right = first, binder.bind(node.expression)
-    operator = OPERATORS[type(node)]
+    operator = TEXTS[type(node)]
     type_ = arithmetic_type(operator, left.type, right.type) if left.type and right.type else None
     if operator == "+" and all(one.type is not None and is_text(one.type) for one in (left, right)):
         instead = f"{binder.shown(node.this)} || {binder.shown(node.expression)}"
@@ -124,6 +110,6 @@ def _moved_in_time(binder: ExpressionBinder, node: exp.Expression, first: Typed 
     value = binder.bind(node.expression) if first is None else first
     fits = value.type is not None and (is_temporal(value.type) or value.type == Scalar("DATE"))
     if not fits or not isinstance(node, exp.Add | exp.Sub) or (isinstance(node, exp.Sub) and first is None):
-        shown = {"operator": OPERATORS[type(node)], "left": shown_type(value), "right": "INTERVAL"}
+        shown = {"operator": TEXTS[type(node)], "left": shown_type(value), "right": "INTERVAL"}
         raise binder.refuse("OPERATOR_TYPES", node, **shown)
     return Typed(type(node)(this=value.tree, expression=amount.copy()), value.type, value.nullable)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from ds_dagster.functions.operators import OPERATORS
 from ds_dagster.sql.expressions import ARITHMETIC, CONNECTORS, FieldAccess, UserCall, spine
 from ds_dagster.sql.typetext import type_of_node
 
@@ -13,27 +14,10 @@ ColumnText = Callable[[str], str]
 Printer = Callable[[exp.Expression, "Printing"], str]
 
 BINARY: dict[type[exp.Expression], str] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Mul: "*",
-    exp.Div: "/",
     exp.IntDiv: "DIV",
-    exp.Mod: "%",
-    exp.DPipe: "||",
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.And: "AND",
-    exp.Or: "OR",
-    exp.Like: "LIKE",
-    exp.Is: "IS",
-    exp.Escape: "ESCAPE",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
+    **{operator.node: operator.text for operator in OPERATORS if issubclass(operator.node, exp.Binary)},
 }
+"""Operator with two sides → what is between them; DIV is what `/` of whole numbers is bound to."""
 AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Count: "COUNT",
     exp.Sum: "SUM",

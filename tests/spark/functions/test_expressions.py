@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from ds_dagster.functions.operators import OPERATORS
 from ds_dagster.functions.table import ROW_FUNCTIONS
 from ds_dagster.plan.expressions.binder import BOUND_NODES
 from ds_dagster.plan.nodes.application import Bundle
@@ -201,7 +202,9 @@ CASES = {
 
 
 EXAMPLES = [
-    (function.name, example.call, example.gives) for function in ROW_FUNCTIONS.values() for example in function.examples
+    (example.call, example.call, example.gives)
+    for one in (*ROW_FUNCTIONS.values(), *OPERATORS)
+    for example in one.examples
 ]
 
 
