@@ -61,24 +61,22 @@ class Computed:
 
 
 Meaning = Native | Computed
-
-
-Function = Callable[..., Any] | str
+ValueFunction = Callable[..., Any] | str
 """A function of values; a text: the module and name of one in ``functions/values/``, which is loaded for a question
 that needs it, so that projects load without it."""
 
 
-def strict(function: Function) -> Computed:
+def strict(function: ValueFunction) -> Computed:
     """A Python function; NULL when any argument is NULL."""
     return Computed(lambda _: _loaded(function))
 
 
-def nullable(function: Function) -> Computed:
+def nullable(function: ValueFunction) -> Computed:
     """A Python function that is called with NULLs too."""
     return Computed(lambda _: _loaded(function), takes_nulls=True)
 
 
-def _loaded(function: Function) -> Callable[..., Any]:
+def _loaded(function: ValueFunction) -> Callable[..., Any]:
     if not isinstance(function, str):
         return function
     module, _, name = function.partition(".")
