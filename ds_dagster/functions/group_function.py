@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlglot import exp
 
 from ds_dagster.datatypes import DataType
 from ds_dagster.functions.function import Example, Function, Nulls, ResultRule, signature
-from ds_dagster.functions.question import named
 from ds_dagster.functions.spark import Functions
+
+if TYPE_CHECKING:
+    from ds_dagster.functions.values.aggregate import QuestionAggregate
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
@@ -60,39 +62,6 @@ class MadeOf:
 
 # --- questions --------------------------------------------------------------------------------------------------------
 
-Computing = Callable[[Callable[..., Any], Sequence[exp.Expression], Sequence[DataType], DataType], exp.Expression]
-"""A Python function over arguments of these types, as an expression of a type; it is called with NULLs too."""
-Reached = Callable[[exp.Expression], exp.Expression]
-"""DuckDB's call over the rows that count: with FILTER and OVER behind it."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionAggregate:
-    """One call.
-
-    Attributes:
-        arguments: in DuckDB's words.
-        types: of the arguments.
-        distinct: each value counts once.
-        result: type of what it gives.
-        over: the rows that count; without rows in which an argument is NULL in :attr:`present`.
-        present: see there.
-        compute: see :data:`Computing`.
-    """
-
-    arguments: Sequence[exp.Expression]
-    types: Sequence[DataType]
-    distinct: bool
-    result: DataType
-    over: Reached
-    present: Reached
-    compute: Computing
-
-    def raw(self, name: str) -> exp.Expression:
-        """DuckDB's aggregate of that name over the arguments."""
-        arguments = [argument.copy() for argument in self.arguments]
-        return named(name, *([exp.Distinct(expressions=arguments)] if self.distinct else arguments))
-
 
 @dataclass(frozen=True, slots=True)
 class OnlyOver:
@@ -101,7 +70,7 @@ class OnlyOver:
     name: str
 
 
-GroupMeaning = str | Callable[[QuestionAggregate], exp.Expression] | OnlyOver
+GroupMeaning = str | Callable[["QuestionAggregate"], exp.Expression] | OnlyOver
 """The name of DuckDB's aggregate, or what makes its expression of a call."""
 
 # --- records ----------------------------------------------------------------------------------------------------------

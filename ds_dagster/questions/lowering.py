@@ -27,9 +27,10 @@ from ds_dagster.datatypes import (
     StructType,
 )
 from ds_dagster.errors import error
-from ds_dagster.functions.group_function import OnlyOver, QuestionAggregate
+from ds_dagster.functions.group_function import OnlyOver
 from ds_dagster.functions.question import Call, Computed, Native, named
 from ds_dagster.functions.table import GROUP_FUNCTIONS, OTHER_ROWS, ROW_FUNCTIONS
+from ds_dagster.functions.values.aggregate import QuestionAggregate
 from ds_dagster.functions.values.casts import DEFAULT_PRECISION, EXACT, TIMES, cast, fitted
 from ds_dagster.plan.expressions.binder import cast_type
 from ds_dagster.questions.binding import Question

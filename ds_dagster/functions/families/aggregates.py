@@ -10,12 +10,14 @@ from sqlglot import exp
 
 from ds_dagster.datatypes import BIGINT, BOOLEAN, DOUBLE, FLOATS, ArrayType, DataType, Scalar, decimal, is_integer
 from ds_dagster.functions.function import first
-from ds_dagster.functions.group_function import GroupFunction, MadeOf, QuestionAggregate, SparkAggregate, aggregate
+from ds_dagster.functions.group_function import GroupFunction, MadeOf, SparkAggregate, aggregate
 from ds_dagster.functions.question import named
 from ds_dagster.functions.spark import Functions
 
 if TYPE_CHECKING:
     from decimal import Decimal
+
+    from ds_dagster.functions.values.aggregate import QuestionAggregate
 
 # --- types ------------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from ds_dagster.functions.group_function import (
     GroupFunction,
     MadeOf,
     OnlyOver,
-    QuestionAggregate,
     SparkAggregate,
     aggregate,
 )
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from pyspark.sql import Column
+
+    from ds_dagster.functions.values.aggregate import QuestionAggregate
 
 PLACED_VALUE = "value"
 """Field of the value behind its place in time."""

@@ -1,4 +1,5 @@
-"""Constants in expressions: each is tried when it is bound, so that no query ends for one that never worked."""
+"""Constants in expressions: each is tried when it is bound, so that no query ends for one that never worked. What one
+kind of constant needs is imported by its check, so that projects without one load without it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from types import MappingProxyType
 from typing import TYPE_CHECKING
-from zoneinfo import available_timezones
 
 from sqlglot import exp
 
@@ -15,8 +15,6 @@ from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar
 from ds_dagster.functions import java_format
 from ds_dagster.functions.constants import CHARSETS, Constant, ConstantKind
 from ds_dagster.functions.function import Function
-from ds_dagster.functions.java_regex import judge
-from ds_dagster.functions.json_path import PathError, canonical
 from ds_dagster.names import nearest
 from ds_dagster.plan.expressions.bound_trees import Typed
 from ds_dagster.plan.expressions.printing import expression_text
@@ -85,6 +83,8 @@ def check_unit(
 def _check_zone(
     binder: ExpressionBinder, node: exp.Expression, _zone: Constant, name: str, values: list[Typed]
 ) -> list[Typed]:
+    from zoneinfo import available_timezones
+
     known = available_timezones()
     if not known or name in known or _OFFSET.fullmatch(name):
         return values
@@ -128,6 +128,8 @@ def _number(values: Sequence[Typed], position: int) -> int | None:
 def _check_regex(
     binder: ExpressionBinder, node: exp.Expression, regex: Constant, text: str, values: list[Typed]
 ) -> list[Typed]:
+    from ds_dagster.functions.java_regex import judge
+
     reason, groups = judge(text)
     if reason:
         raise binder.refuse("PATTERN_INVALID", node, reason=f"'{text}': {reason}")
@@ -169,6 +171,8 @@ def _check_time_pattern(
 def _with_path(
     binder: ExpressionBinder, node: exp.Expression, constant: Constant, text: str, values: list[Typed]
 ) -> list[Typed]:
+    from ds_dagster.functions.json_path import PathError, canonical
+
     try:
         path = canonical(text)
     except PathError as problem:
