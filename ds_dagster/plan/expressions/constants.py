@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from ds_dagster.datatypes import FLOATS, ArrayType, DataType, Scalar
-from ds_dagster.functions import java_format
 from ds_dagster.functions.constants import CHARSETS, Constant, ConstantKind
 from ds_dagster.functions.function import Function
 from ds_dagster.names import nearest
@@ -103,8 +102,10 @@ def _check_charset(
 def _check_format(
     binder: ExpressionBinder, node: exp.Expression, form: Constant, text: str, values: list[Typed]
 ) -> list[Typed]:
+    from ds_dagster.functions.java_format import judge
+
     types = [None if _is_null(value.tree) else value.type for value in values[form.at + 1 :]]
-    reason = java_format.judge(text, types)
+    reason = judge(text, types)
     if reason:
         raise binder.refuse("PATTERN_INVALID", node, reason=f"'{text}': {reason}")
     return values
