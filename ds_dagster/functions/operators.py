@@ -90,14 +90,14 @@ OPERATORS: tuple[Operator, ...] = (
         "IS NOT DISTINCT FROM",
         exp.NullSafeEQ,
         "equal, or both NULL; never NULL",
-        ("NULL IS NOT DISTINCT FROM 1", "FALSE"),
+        ("1 IS NOT DISTINCT FROM NULL", "FALSE"),
         spark=lambda left, right: left.eqNullSafe(right),
     ),
     _operator(
         "IS DISTINCT FROM",
         exp.NullSafeNEQ,
         "the opposite; never NULL",
-        ("NULL IS DISTINCT FROM 1", "TRUE"),
+        ("1 IS DISTINCT FROM NULL", "TRUE"),
         spark=lambda left, right: ~left.eqNullSafe(right),
     ),
     _operator(
