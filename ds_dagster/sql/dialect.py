@@ -1,8 +1,10 @@
-"""The dialect, by subclassing: sqlglot itself and its other dialects stay as they are."""
+"""The dialect as sqlglot knows one. From sqlglot come the tokenizer, the nodes of expressions and their printing; the
+grammar (``sql/grammar/``) is a recursive descent of our own, for which sqlglot's parser is only the cursor over tokens.
+"""
 
 from __future__ import annotations
 
-from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
+from sqlglot.dialects.dialect import Dialect
 
 from ds_dagster.sql.generator import DeltaStreamGenerator
 from ds_dagster.sql.parser import DeltaStreamParser
@@ -11,10 +13,6 @@ from ds_dagster.sql.tokens import DeltaStreamTokenizer
 
 class DeltaStream(Dialect):
     """DeltaStream SQL. Unquoted names fold to lower case; array indexes count from 1 and stay as written."""
-
-    NORMALIZATION_STRATEGY = NormalizationStrategy.LOWERCASE
-    TYPED_DIVISION = True
-    INDEX_OFFSET = 0
 
     Tokenizer = DeltaStreamTokenizer
     Parser = DeltaStreamParser

@@ -30,7 +30,6 @@ class DeltaStreamTokenizer(Tokenizer):
     IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
     NESTED_COMMENTS = False
     TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = {TokenType.VAR}
-    COMMANDS: ClassVar[set[TokenType]] = set()
 
     def tokenize(self, sql: str) -> list[Token]:
         """Tokens with unquoted words folded; comments are left out, nodes carry none."""
