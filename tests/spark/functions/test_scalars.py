@@ -71,7 +71,7 @@ def failures(spark, tmp_path) -> Engine:
         made = [f"CREATE STREAM d{n} AS SELECT {e} AS c FROM s {ignoring};" for n, e in enumerate(expressions)]
         queries = compiled(tmp_path, made).queries
         frames = [
-            PlanCompiler(session, "job", lambda _: source, errors=row_errors(query, None))
+            PlanCompiler(session, "job", lambda _: source, errors=row_errors(query.parts[0], None))
             .compile(query.root)
             .select(sf.lit(name).alias("name"))
             for name, query in queries.items()
