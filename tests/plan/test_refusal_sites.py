@@ -29,7 +29,6 @@ FIXTURES = ROOT / "tests" / "fixtures" / "refused"
 RAISING = ("error", "refuse")
 """Functions and methods that make an error of a condition that stands in the call."""
 GUARDS: Mapping[tuple[str, str], str] = {
-    ("expressions/calls.py", "FUNCTION_NOT_YET"): "every function of the table is built; for the next one that is not",
     ("joins/static.py", "LOOKUP_NOT_YET"): "every kind of ours has a reader; for one of a user (test_view_lookup.py)",
     ("binding/sources.py", "SOURCE_UNSUPPORTED"): "the grammar refuses it before",
 }

@@ -113,7 +113,7 @@ class _Binder:
             self._check_properties()
             return None
         self._check_emit(choices, selected)
-        unused = unused_temporal_setting(body.query_properties, selected.node)
+        unused = unused_temporal_setting(body.query_properties, selected.node, self.statement.origin.span)
         if unused is not None:
             self.findings.add(unused)
         if isinstance(self.statement, CreateAsSelect):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from ds_dagster.diagnostics import Span
 from ds_dagster.errors import DsError, error
 from ds_dagster.plan.nodes.join import TemporalJoin
 from ds_dagster.plan.nodes.node import Node
@@ -43,10 +44,12 @@ def check_temporal_settings(source: exp.Expression, *, is_right_side: bool) -> N
         raise problem
 
 
-def unused_temporal_setting(properties: Iterable[Property], plan: Node) -> DsError | None:
-    """TEMPORAL_SETTING_UNUSED for QUERY WITH of a plan without a temporal join, else None."""
+def unused_temporal_setting(properties: Iterable[Property], plan: Node, statement: Span) -> DsError | None:
+    """TEMPORAL_SETTING_UNUSED for QUERY WITH of a plan without a temporal join, else None. What END APPLICATION says is
+    for those of its queries that have one."""
     has_join = any(isinstance(node, TemporalJoin) for node in plan.walk())
-    return None if has_join else _unused(properties)
+    last = (statement.end_line or statement.line, statement.end_column or statement.column)
+    return None if has_join else _unused(item for item in properties if (item.span.line, item.span.column) <= last)
 
 
 def _unused(properties: Iterable[Property]) -> DsError | None:

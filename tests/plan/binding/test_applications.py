@@ -169,8 +169,14 @@ def test_its_slice_compiles_alone(compile_sql: Compile, settings: Settings) -> N
 def test_properties_behind_end_hold_for_queries_that_say_nothing(compile_sql: Compile) -> None:
     sql = APPLICATION.replace(
         "END APPLICATION", "END APPLICATION WITH ('temporal.join.retention.millis' = 1000)"
-    ).replace("FROM v;", "FROM v QUERY WITH ('temporal.join.retention.millis' = 5);")
-    (query,) = compile_sql(sql).queries.values()
+    ).replace(
+        "SELECT url, amount FROM v;",
+        "SELECT v.url, u.name FROM v JOIN users u ON v.userid = u.userid"
+        " QUERY WITH ('temporal.join.retention.millis' = 5);",
+    )
+    project = compile_sql(sql)
+    assert not project.errors, [d.text() for d in project.errors]
+    (query,) = project.queries.values()
     assert [part.settings["temporal.join.retention.millis"] for part in query.parts] == [5, 1000, 1000]
 
 
