@@ -187,7 +187,7 @@ BAD = [
     (b"\x01" + bytes(20), "does not begin with the id of a schema"),
     (struct.pack(">bI", 0, 4711) + b"x", "the registry r does not know schema 4711"),
     (framed(1, CLICKS_1, {"event_time": 1, "url": "s3cret", "userid": None})[:-3], "ends too early"),
-    (framed(1, CLICKS_1, {"event_time": 1, "url": "s3cret", "userid": None}) + b"x", "bytes are left behind"),
+    (framed(1, CLICKS_1, {"event_time": 1, "url": "s3cret", "userid": None}) + b"x", "bytes are left after"),
     (struct.pack(">bI", 0, 1) + b"\x02\xfe\xff\xff\xff\x0fs3cret", "url: the record ends too early"),
     (struct.pack(">bI", 0, 1) + b"\x02\x02x\x10", "is not a record of schema 1"),
     (framed(2, TEXT_TIME, {"event_time": "s3cret"}), "event_time: string is written, BIGINT declared"),
