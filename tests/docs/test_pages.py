@@ -309,6 +309,7 @@ def test_settings_are_settings(block: Block, tmp_path: Path, monkeypatch: pytest
 
 TYPES_AND_KEYWORDS = frozenset(
     {
+        "NO_COLOR",
         "TIMESTAMP_LTZ",
         "TRY_CAST",
         "DATE_TRUNC",

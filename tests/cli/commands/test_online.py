@@ -52,7 +52,7 @@ def test_every_connection_is_asked_at_the_same_time(
         assert not facts[name]["ok"]
         assert text in facts[name]["found"]
         assert facts[name]["fix"], name
-    assert "by itself" in facts["store closed_pg"]["fix"], "says that it is tried again"
+    assert "it is retried" in facts["store closed_pg"]["fix"], "says that it is tried again"
     assert "marked-value" not in found.out + found.err
 
 
