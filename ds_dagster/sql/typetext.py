@@ -49,6 +49,21 @@ SCALARS: dict[str, ScalarName] = {
     "bytes": "VARBINARY",
 }
 NESTED = ("array", "map", "struct")
+OF_OTHER_DIALECTS: dict[str, str] = {
+    **dict.fromkeys(("text", "char", "character", "uuid", "json", "jsonb", "variant"), "VARCHAR"),
+    **dict.fromkeys(("int8", "int64", "long", "bigserial"), "BIGINT"),
+    **dict.fromkeys(("int4", "int32", "serial"), "INTEGER"),
+    **dict.fromkeys(("int2", "int16", "short"), "SMALLINT"),
+    **dict.fromkeys(("float8", "float64"), "DOUBLE"),
+    **dict.fromkeys(("float4", "float32", "real"), "FLOAT"),
+    **dict.fromkeys(("number", "money", "bignumeric"), "DECIMAL"),
+    **dict.fromkeys(("timestamptz", "timestamp_tz"), "TIMESTAMP_LTZ"),
+    **dict.fromkeys(("datetime", "timestamp_ntz"), "TIMESTAMP"),
+    **dict.fromkeys(("bytea", "blob", "binary"), "VARBINARY"),
+    **dict.fromkeys(("row", "object", "record"), "STRUCT"),
+    "bool": "BOOLEAN",
+}
+"""Type of another dialect → the one of ours that holds its values."""
 _DTYPES: dict[ScalarName, exp.DType] = {
     "BOOLEAN": exp.DType.BOOLEAN,
     "VARCHAR": exp.DType.VARCHAR,
@@ -106,7 +121,8 @@ class TypeParser(CursorParser):
             if nested:
                 self._advance()
                 raise self.expected("<")
-            raise self.refuse("TYPE_UNKNOWN", name=shown, nearest=did_you_mean(token.text, [*SCALARS, *NESTED]).upper())
+            nearest = OF_OTHER_DIALECTS.get(token.text) or did_you_mean(token.text, [*SCALARS, *NESTED]).upper()
+            raise self.refuse("TYPE_UNKNOWN", name=shown, nearest=nearest)
         self._advance()
         return self._scalar(scalar, token)
 

@@ -75,7 +75,7 @@ def check_unit(
         is_text = isinstance(unit, exp.Literal) and bool(unit.args.get("is_string"))
         if not is_text or unit.name.upper() not in constant.units:
             types = [unit.name.upper() if is_text else expression_text(unit, str)]
-            expected = f"one of {', '.join(constant.units)} as the unit"
+            expected = f" with one of {', '.join(constant.units)} as the unit"
             raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=expected)
 
 
