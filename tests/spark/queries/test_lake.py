@@ -70,7 +70,7 @@ def test_nested_rows_of_a_stream_are_appended_once(bench):
     bench.settle(query)
     bench.send("events", {**EVENT, "k": "b", "place": None})
     bench.settle(query)
-    writer = bench.running[-1][0].writer
+    writer = bench.running[-1][0].sinks[0].writer
     assert isinstance(writer, BatchWriter)
     assert writer.last is not None
     assert (writer.last.rows, writer.last.replayed) == (1, False)
@@ -78,7 +78,7 @@ def test_nested_rows_of_a_stream_are_appended_once(bench):
     forget_the_last_commit(bench.folder / "checkpoints" / "t")
     query = start(bench, write)
     bench.settle(query)
-    replayed = bench.running[-1][0].writer.last
+    replayed = bench.running[-1][0].sinks[0].writer.last
     assert replayed is not None
     assert replayed.replayed
     assert sorted(read_lake(address, place), key=lambda row: row["k"]) == [ROW, {**ROW, "k": "b", "place": None}]

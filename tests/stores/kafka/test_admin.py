@@ -49,7 +49,7 @@ def test_a_stated_count_that_differs_is_refused(admin: KafkaAdmin, topic: str) -
     with pytest.raises(DsError) as problem:
         admin.ensure(plan(topic, 3, stated=frozenset({"topic.partitions"})))
     assert problem.value.condition == "ENTITY_COUNT_DIFFERS"
-    assert "has topic.partitions = 2, db.public.r says 3" in problem.value.message
+    assert "has topic.partitions = 2, db.public.r declares 3" in problem.value.message
     assert admin.ensure(plan(topic, 3)).counts["topic.partitions"] == 2, "an inferred count is for a new topic only"
 
 
