@@ -67,7 +67,8 @@ def test_a_stubborn_process_is_ended_by_the_last_step(tmp_path: Path, wait_until
 def test_a_spawned_process_survives_its_starter(tmp_path: Path, wait_until: Wait) -> None:
     code = (
         "import sys; from pathlib import Path; from ds_dagster.local.processes import *;"
-        f"print(spawn(ServerCommand((sys.executable, '-c', {STUBBORN!r}), Path('.'), clean_environment()), Path('log')))"
+        f"command = ServerCommand((sys.executable, '-c', {STUBBORN!r}), Path('.'), clean_environment());"
+        "print(spawn(command, Path('log')))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     pid = int(done.stdout)
