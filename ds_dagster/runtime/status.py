@@ -38,7 +38,7 @@ def outlook(state: JobState, next_retry: float | None, now: float) -> str:
     """
     if state == "BACKING_OFF" and next_retry is not None:
         return f"next try in {max(0.0, next_retry - now):.0f} s"
-    return "not tried again" if state == "FAILED" else ""
+    return "not retried" if state == "FAILED" else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def test_a_reference_to_nothing(found: dict[str, JobStatus]) -> None:
 
 
 def test_a_store_that_does_not_answer(house: House, found: dict[str, JobStatus]) -> None:
-    """Which one, since when, and that it is tried again."""
+    """Which one, since when, and that it is retried."""
     status = until(
         lambda: (s := house.control.status("from_far")).state == "BACKING_OFF" and s.attempts > 0 and s, "told"
     )
@@ -52,7 +52,7 @@ def test_a_store_that_does_not_answer(house: House, found: dict[str, JobStatus])
     assert "127.0.0.1:9" in status.message
     assert status.next_retry is not None
     assert status.since is not None
-    assert "tried again" in status.hint
+    assert "retried" in status.hint
 
 
 def test_a_table_of_another_shape(house: House) -> None:

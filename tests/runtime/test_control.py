@@ -307,5 +307,5 @@ def test_a_job_that_does_not_run_says_whether_it_will() -> None:
 
     assert outlook("BACKING_OFF", 112.4, 100.0) == "next try in 12 s"
     assert outlook("BACKING_OFF", 90.0, 100.0) == "next try in 0 s"
-    assert outlook("FAILED", None, 100.0) == "not tried again"
+    assert outlook("FAILED", None, 100.0) == "not retried"
     assert outlook("RUNNING", None, 100.0) == ""
