@@ -62,9 +62,10 @@ def _extreme(join: WindowJoin) -> Node | None:
     if not isinstance(groups, Aggregate) or not _is_extreme_of_window(groups):
         return None
     wanted = _places_read(groups, left)
-    matched = _places_matched(join, right)
-    if wanted is None or matched is None or any(left.place(key) != wanted[at] for at, key in matched.items()):
+    pairs = _pairs(join, right)
+    if wanted is None or any(at is None or left.place(key) != wanted[at] for at, key in pairs):
         return None
+    matched = {at: key for at, key in pairs if at is not None}
     starts = {at for at, named in enumerate(groups.group) if _name(named.expression) == _bounds(groups)[0]}
     if set(range(len(wanted))) - set(matched) - starts:
         return None
@@ -112,13 +113,13 @@ def _places_read(groups: Aggregate, left: _Rows) -> list[int] | None:
     return [place for place in places if place is not None] if None not in places else None
 
 
-def _places_matched(join: WindowJoin, right: _Rows) -> Mapping[int, BoundExpression] | None:
-    """By the place of the right side's field: what of the left it equals. None where a key is computed."""
+def _pairs(join: WindowJoin, right: _Rows) -> list[tuple[int | None, BoundExpression]]:
+    """What ON sets equal: the place of the right side's field, None where it is computed, and what of the left. Every
+    pair is a condition: two of them may be about one field."""
     end = next(field for field in join.left.output if field.name == join.left_end)
-    found = {right.places.get(join.right_end): BoundExpression(column(end.name), end.type, end.nullable)}
-    for left_key, right_key in zip(join.left_keys, join.right_keys, strict=True):
-        found[right.place(right_key)] = left_key
-    return {at: key for at, key in found.items() if at is not None} if None not in found else None
+    ends = (right.places.get(join.right_end), BoundExpression(column(end.name), end.type, end.nullable))
+    keys = zip(join.left_keys, join.right_keys, strict=True)
+    return [ends, *((right.place(of_right), of_left) for of_left, of_right in keys)]
 
 
 def _passed(name: str, field: Field) -> Named:

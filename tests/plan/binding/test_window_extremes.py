@@ -10,6 +10,7 @@ from tests.plan.conftest import Compile
 ROWS = "SELECT window_start, window_end, url, userid, amount, at FROM TUMBLE(clicks, SIZE 1 MINUTE)"
 MOST = """SELECT window_start, window_end, MAX(amount) AS most
   FROM TUMBLE(clicks, SIZE 1 MINUTE) GROUP BY window_start, window_end"""
+OF_USER = MOST.replace("MAX", "userid, MAX").replace("GROUP BY", "GROUP BY userid,")
 ON = "b.window_start = m.window_start AND b.window_end = m.window_end AND b.amount = m.most"
 
 
@@ -19,8 +20,9 @@ def is_extreme(compile_sql: Compile, rows: str, most: str, on: str, kind: str = 
     return any(isinstance(node, WindowExtreme) for node in project.queries["s"].plan.walk())
 
 
-def test_the_plain_form(compile_sql: Compile) -> None:
+def test_the_plain_forms(compile_sql: Compile) -> None:
     assert is_extreme(compile_sql, ROWS, MOST, ON)
+    assert is_extreme(compile_sql, ROWS, OF_USER, ON + " AND b.userid = m.userid")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,8 @@ def test_the_plain_form(compile_sql: Compile) -> None:
         (ROWS, MOST.replace("clicks", "views").replace("amount", "at"), ON.replace("b.amount", "b.at"), "JOIN"),
         (ROWS, MOST, ON.replace("b.amount", "b.at"), "JOIN"),
         (ROWS, MOST, ON.replace(" AND b.amount = m.most", ""), "JOIN"),
+        (ROWS, OF_USER, ON + " AND b.url = m.userid AND b.userid = m.userid", "JOIN"),
+        (ROWS, OF_USER, ON + " AND b.userid = m.userid AND b.url = m.userid", "JOIN"),
         (
             ROWS.replace("TUMBLE(clicks, SIZE 1 MINUTE)", "HOP(clicks, SIZE 1 MINUTE, ADVANCE BY 30 SECONDS)"),
             MOST,
@@ -63,6 +67,8 @@ def test_the_plain_form(compile_sql: Compile) -> None:
         "another stream",
         "another column",
         "no value in ON",
+        "another column too, before it",
+        "another column too, after it",
         "another window",
     ],
 )
