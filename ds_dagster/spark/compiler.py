@@ -21,7 +21,7 @@ from ds_dagster.plan.nodes.application import Virtual
 from ds_dagster.plan.nodes.delta import DeltaAggregate, DeltaJoin, Distinct, Fold, Unweigh, Weigh
 from ds_dagster.plan.nodes.join import IntervalJoin, TemporalJoin
 from ds_dagster.plan.nodes.match import Match
-from ds_dagster.plan.nodes.node import BoundExpression, Node
+from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.over import Over
 from ds_dagster.plan.nodes.rank import TopN
 from ds_dagster.plan.nodes.rows import Filter, Project, Sink
@@ -197,7 +197,7 @@ class PlanCompiler:
         time of a closed window is the last moment in it."""
         flow = self.visit(node.input, frozenset({names.WINDOW}) if node.window else NOTHING)
         bounds = {node.window.start: "start", node.window.end: "end"} if node.window else {}
-        of_window = {named.name: bounds[n] for named in node.group if (n := _plain_column(named.expression)) in bounds}
+        of_window = {named.name: bounds[n] for named in node.group if (n := named.expression.plain_name) in bounds}
         keys = [
             compile_expression(flow.frame, named.expression).alias(named.name)
             for named in node.group
@@ -362,11 +362,6 @@ class PlanCompiler:
 
 def _technical(frame: DataFrame) -> list[Column]:
     return [sf.col(name) for name in frame.columns if name in names.TECHNICAL]
-
-
-def _plain_column(expression: BoundExpression) -> str:
-    """Name of the field an expression is, empty where it is more than that."""
-    return expression.tree.name if type(expression.tree).__name__ == "Column" else ""
 
 
 @dataclass(frozen=True, slots=True)

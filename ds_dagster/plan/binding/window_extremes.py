@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from sqlglot import exp
-
 from ds_dagster.datatypes import DataType, Scalar, is_integer
 from ds_dagster.plan.expressions.bound_trees import column
 from ds_dagster.plan.nodes.aggregate import Aggregate
@@ -43,7 +41,7 @@ class _Rows(NamedTuple):
 
     def place(self, expression: BoundExpression) -> int | None:
         """The place of a plain column, None for anything computed."""
-        return self.places.get(expression.tree.name) if isinstance(expression.tree, exp.Column) else None
+        return self.places.get(expression.plain_name)
 
 
 def _rows(node: Node) -> _Rows:
@@ -66,7 +64,7 @@ def _extreme(join: WindowJoin) -> Node | None:
     if wanted is None or any(at is None or left.place(key) != wanted[at] for at, key in pairs):
         return None
     matched = {at: key for at, key in pairs if at is not None}
-    starts = {at for at, named in enumerate(groups.group) if _name(named.expression) == _bounds(groups)[0]}
+    starts = {at for at, named in enumerate(groups.group) if named.expression.plain_name == _bounds(groups)[0]}
     if set(range(len(wanted))) - set(matched) - starts:
         return None
     names = {place: name for name, place in left.places.items()}
@@ -74,7 +72,7 @@ def _extreme(join: WindowJoin) -> Node | None:
     if not all(columns):
         return None
     call = len(groups.group)
-    bounds = {at for at, named in enumerate(groups.group) if _name(named.expression) in _bounds(groups)}
+    bounds = {at for at, named in enumerate(groups.group) if named.expression.plain_name in _bounds(groups)}
     keys = tuple(key for at, key in sorted(matched.items()) if at not in bounds and at != call)
     rows = WindowExtreme(join.left, join.left_end, matched[call], keys, groups.calls[0].function == "MAX")
     given = [_passed(field.name, field) for field in join.left.output]
@@ -124,10 +122,6 @@ def _pairs(join: WindowJoin, right: _Rows) -> list[tuple[int | None, BoundExpres
 
 def _passed(name: str, field: Field) -> Named:
     return Named(field.name, BoundExpression(column(name), field.type, field.nullable))
-
-
-def _name(expression: BoundExpression) -> str:
-    return expression.tree.name if isinstance(expression.tree, exp.Column) else ""
 
 
 def _bounds(groups: Aggregate) -> tuple[str, str]:

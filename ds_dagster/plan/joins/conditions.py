@@ -109,8 +109,4 @@ def _key(scope: Scope, condition: exp.Expression, sides: tuple[exp.Expression, e
         BoundExpression(widened(Typed(side.tree, side.type, side.nullable), common), common, side.nullable)
         for side in (left, right)
     ]
-    return JoinKey(made[0], made[1], _field(left), _field(right), condition)
-
-
-def _field(bound: BoundExpression) -> str:
-    return bound.tree.name if isinstance(bound.tree, exp.Column) else ""
+    return JoinKey(made[0], made[1], left.plain_name, right.plain_name, condition)

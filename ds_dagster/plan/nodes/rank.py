@@ -135,9 +135,5 @@ def _is_window_end(node: Node, expression: BoundExpression) -> bool:
     below, name = node.origin(expression.tree.name)
     if not isinstance(below, Aggregate) or below.window is None or not below.is_final:
         return False
-    ends = [group.name for group in below.group if _plain(group.expression) == below.window.end]
+    ends = [group.name for group in below.group if group.expression.plain_name == below.window.end]
     return name in ends
-
-
-def _plain(expression: BoundExpression) -> str:
-    return expression.tree.name if isinstance(expression.tree, exp.Column) else ""
