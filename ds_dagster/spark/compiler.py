@@ -24,6 +24,7 @@ from ds_dagster.plan.nodes.match import Match
 from ds_dagster.plan.nodes.node import Node
 from ds_dagster.plan.nodes.over import Over
 from ds_dagster.plan.nodes.rank import TopN
+from ds_dagster.plan.nodes.reading import plain_name
 from ds_dagster.plan.nodes.rows import Filter, Project, Sink
 from ds_dagster.plan.nodes.scan import Scan
 from ds_dagster.plan.nodes.sets import Union
@@ -197,7 +198,7 @@ class PlanCompiler:
         time of a closed window is the last moment in it."""
         flow = self.visit(node.input, frozenset({names.WINDOW}) if node.window else NOTHING)
         bounds = {node.window.start: "start", node.window.end: "end"} if node.window else {}
-        of_window = {named.name: bounds[n] for named in node.group if (n := named.expression.plain_name) in bounds}
+        of_window = {named.name: bounds[n] for named in node.group if (n := plain_name(named.expression)) in bounds}
         keys = [
             compile_expression(flow.frame, named.expression).alias(named.name)
             for named in node.group

@@ -14,6 +14,7 @@ from ds_dagster.datatypes import DataType, Scalar, is_integer
 from ds_dagster.plan.expressions.bound_trees import column
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.node import BoundExpression, Field, Named, Node
+from ds_dagster.plan.nodes.reading import plain_name
 from ds_dagster.plan.nodes.rows import Project, Sink
 from ds_dagster.plan.nodes.shaping import ShapeScope
 from ds_dagster.plan.nodes.window import Window, Windowed
@@ -41,7 +42,7 @@ class _Rows(NamedTuple):
 
     def place(self, expression: BoundExpression) -> int | None:
         """The place of a plain column, None for anything computed."""
-        return self.places.get(expression.plain_name)
+        return self.places.get(plain_name(expression))
 
 
 def _rows(node: Node) -> _Rows:
@@ -64,7 +65,7 @@ def _extreme(join: WindowJoin) -> Node | None:
     if wanted is None or any(at is None or left.place(key) != wanted[at] for at, key in pairs):
         return None
     matched = {at: key for at, key in pairs if at is not None}
-    starts = {at for at, named in enumerate(groups.group) if named.expression.plain_name == _bounds(groups)[0]}
+    starts = {at for at, named in enumerate(groups.group) if plain_name(named.expression) == _bounds(groups)[0]}
     if set(range(len(wanted))) - set(matched) - starts:
         return None
     names = {place: name for name, place in left.places.items()}
@@ -72,7 +73,7 @@ def _extreme(join: WindowJoin) -> Node | None:
     if not all(columns):
         return None
     call = len(groups.group)
-    bounds = {at for at, named in enumerate(groups.group) if named.expression.plain_name in _bounds(groups)}
+    bounds = {at for at, named in enumerate(groups.group) if plain_name(named.expression) in _bounds(groups)}
     keys = tuple(key for at, key in sorted(matched.items()) if at not in bounds and at != call)
     rows = WindowExtreme(join.left, join.left_end, matched[call], keys, groups.calls[0].function == "MAX")
     given = [_passed(field.name, field) for field in join.left.output]

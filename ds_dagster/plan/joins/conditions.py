@@ -12,6 +12,7 @@ from ds_dagster.plan.binding.scope import Scope
 from ds_dagster.plan.binding.sources import Planned
 from ds_dagster.plan.expressions.binder import ExpressionBinder, Typed, conjunction, widened
 from ds_dagster.plan.nodes.node import BoundExpression
+from ds_dagster.plan.nodes.reading import plain_name
 from ds_dagster.plan.nodes.scan import Scan
 
 
@@ -109,4 +110,4 @@ def _key(scope: Scope, condition: exp.Expression, sides: tuple[exp.Expression, e
         BoundExpression(widened(Typed(side.tree, side.type, side.nullable), common), common, side.nullable)
         for side in (left, right)
     ]
-    return JoinKey(made[0], made[1], left.plain_name, right.plain_name, condition)
+    return JoinKey(made[0], made[1], plain_name(left), plain_name(right), condition)

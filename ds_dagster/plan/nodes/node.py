@@ -63,11 +63,6 @@ class BoundExpression:
     type: DataType
     nullable: bool = True
 
-    @property
-    def plain_name(self) -> str:
-        """Internal name of the field it is, empty where it is more than a column."""
-        return self.tree.name if isinstance(self.tree, exp.Column) else ""
-
     def columns(self) -> frozenset[str]:
         """Internal names of the fields it reads."""
         tree = self.tree

@@ -14,7 +14,7 @@ from ds_dagster.errors import error
 from ds_dagster.plan.nodes.aggregate import Aggregate
 from ds_dagster.plan.nodes.describing import by_text, forgets_text, text
 from ds_dagster.plan.nodes.node import BoundExpression, ChangelogKind, Field, Keeps, Names, Node, Sources
-from ds_dagster.plan.nodes.reading import columns_read, merged, require
+from ds_dagster.plan.nodes.reading import columns_read, merged, plain_name, require
 from ds_dagster.plan.nodes.relation_shapes import Shape
 from ds_dagster.plan.nodes.shaping import Shaper, forgets, places
 
@@ -135,5 +135,5 @@ def _is_window_end(node: Node, expression: BoundExpression) -> bool:
     below, name = node.origin(expression.tree.name)
     if not isinstance(below, Aggregate) or below.window is None or not below.is_final:
         return False
-    ends = [group.name for group in below.group if group.expression.plain_name == below.window.end]
+    ends = [group.name for group in below.group if plain_name(group.expression) == below.window.end]
     return name in ends

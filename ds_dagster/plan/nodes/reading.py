@@ -10,6 +10,11 @@ from ds_dagster.errors import error
 from ds_dagster.plan.nodes.node import BoundExpression, Bounds, ColumnSource, Field, Named, Names, Node, Sources
 
 
+def plain_name(expression: BoundExpression) -> str:
+    """Internal name of the field that an expression is, empty where it is more than a column."""
+    return expression.tree.name if isinstance(expression.tree, exp.Column) else ""
+
+
 def columns_read(expressions: Iterable[BoundExpression | None]) -> Names:
     """All fields that some expressions read."""
     return frozenset().union(*(part.columns() for part in expressions if part is not None))
