@@ -7,10 +7,8 @@ import dsdagster.state.Parts;
 import dsdagster.state.TimedRow;
 import dsdagster.state.TimedRows;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
-import java.util.List;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -68,7 +66,7 @@ final class WindowExtremeProcessor extends AlarmedProcessor {
     return Collections.emptyIterator();
   }
 
-  /** The next rows, taken out: at least one, and then as many as a bucket holds; null behind the last. */
+  /** The next rows, taken out; null after the last. */
   private Iterator<Row> leaving(Row key, Greatest greatest, boolean existed) {
     if (greatest.rows.isEmpty()) {
       if (existed) {
@@ -76,14 +74,7 @@ final class WindowExtremeProcessor extends AlarmedProcessor {
       }
       return null;
     }
-    List<Row> found = new ArrayList<>();
-    long bytes = 0;
-    do {
-      byte[] row = greatest.rows.removeFirst().payload();
-      found.add(RowFactory.create(key.get(0), row));
-      bytes += row.length;
-    } while (!greatest.rows.isEmpty() && bytes < buckets.limit());
-    return found.iterator();
+    return greatest.rows.takePayloads().stream().map(row -> RowFactory.create(key.get(0), row)).iterator();
   }
 
   /** The rows with the greatest value so far. */

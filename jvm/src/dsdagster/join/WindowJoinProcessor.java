@@ -5,7 +5,6 @@ import dsdagster.state.Buckets;
 import dsdagster.state.Parts;
 import dsdagster.state.TimedRow;
 import dsdagster.state.TimedRows;
-import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
@@ -124,7 +123,7 @@ final class WindowJoinProcessor extends AlarmedProcessor {
 
     Iterator<Row> next() {
       if (areMatched && !sides.get(LEFT).isEmpty()) {
-        return pairs(some(sides.get(LEFT)));
+        return pairs(sides.get(LEFT).takePayloads());
       }
       if (!areMatched && alone <= RIGHT) {
         return alone(alone++);
@@ -134,18 +133,6 @@ final class WindowJoinProcessor extends AlarmedProcessor {
         stored.clear();
       }
       return null;
-    }
-
-    /** The next rows of a side, taken out: at least one, and then as many as a bucket holds. */
-    private List<byte[]> some(TimedRows side) {
-      List<byte[]> found = new ArrayList<>();
-      long bytes = 0;
-      do {
-        byte[] row = side.removeFirst().payload();
-        found.add(row);
-        bytes += row.length;
-      } while (!side.isEmpty() && bytes < buckets.limit());
-      return found;
     }
 
     private Iterator<Row> pairs(List<byte[]> lefts) {

@@ -247,6 +247,18 @@ public final class TimedRows {
     }
   }
 
+  /** The payloads of the first rows, taken out: at least one, and then as many as a bucket holds. Not for none. */
+  public List<byte[]> takePayloads() {
+    List<byte[]> taken = new ArrayList<>();
+    long bytes = 0;
+    do {
+      byte[] payload = removeFirst().payload();
+      taken.add(payload);
+      bytes += payload.length;
+    } while (!isEmpty() && bytes < store.limit());
+    return taken;
+  }
+
   public void clear() {
     removeFirst(size);
   }
