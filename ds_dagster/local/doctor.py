@@ -67,10 +67,10 @@ def examine(state: Path) -> tuple[Fact, ...]:
 
 
 def _python(_state: Path) -> list[Fact]:
-    found = ".".join(map(str, sys.version_info[:3]))
+    version = ".".join(map(str, sys.version_info[:3]))
     needed = ".".join(map(str, PYTHON_NEEDED))
     ok = sys.version_info[:2] >= PYTHON_NEEDED
-    return [Fact("python", ok, f"{found} at {sys.prefix}", "" if ok else f"use Python {needed} or newer")]
+    return [Fact("python", ok, f"{version} at {sys.prefix}", "" if ok else f"use Python {needed} or newer")]
 
 
 def _packages(_state: Path) -> list[Fact]:
@@ -92,18 +92,18 @@ def _unmet(requirement: str) -> str:
         return ""
     name, bounds = match.group(1), match.group(2).strip()
     try:
-        found = importlib.metadata.version(name)
+        version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "" if "extra ==" in marker else f"{name} is missing, needs {bounds or 'any'}"
-    fits = all(_fits(found, bound.strip()) for bound in bounds.split(",") if bound.strip())
-    return "" if fits else f"{name} {found}, needs {bounds}"
+    fits = all(_fits(version, bound.strip()) for bound in bounds.split(",") if bound.strip())
+    return "" if fits else f"{name} {version}, needs {bounds}"
 
 
-def _fits(found: str, bound: str) -> bool:
+def _fits(version: str, bound: str) -> bool:
     match = re.match(r"(==|>=|<=|<|>|!=|~=)\s*(.+)", bound)
     if match is None:
         return True
-    operator, have, want = match.group(1), _release(found), _release(match.group(2))
+    operator, have, want = match.group(1), _release(version), _release(match.group(2))
     have, want = (part + (0,) * (4 - len(part)) for part in (have, want))
     return {
         "==": have == want,
@@ -135,8 +135,8 @@ def _jars(_state: Path) -> list[Fact]:
         megabytes = sum(artifact.size for artifact in artifacts) / 1e6
         missing = f"not fetched yet ({len(artifacts)} jars, {megabytes:.0f} MB)"
         ok = there or name in OPTIONAL_SETS
-        found = f"{len(artifacts)} jars in {set_folder(name)}" if there else missing
-        facts.append(Fact(f"jars {name}", ok, found, "" if ok else "they are fetched at first use: `ds up`"))
+        shown = f"{len(artifacts)} jars in {set_folder(name)}" if there else missing
+        facts.append(Fact(f"jars {name}", ok, shown, "" if ok else "they are fetched at first use: `ds up`"))
     return facts
 
 
@@ -179,7 +179,7 @@ def _postgres(_state: Path) -> list[Fact]:
 
 def _servers(state: Path) -> list[Fact]:
     try:
-        found = status(state)
+        statuses = status(state)
     except DsError as problem:
         return [Fact("local servers", False, problem.message, problem.hint)]
     return [
@@ -189,7 +189,7 @@ def _servers(state: Path) -> list[Fact]:
             f"{server.state}, port {server.port}" + (f": {server.reason}" if server.reason else ""),
             f"`ds up`; logs are in {server.log}" if server.reason else "",
         )
-        for server in found
+        for server in statuses
         if server.port is not None
     ]
 
@@ -204,8 +204,8 @@ def _clock(state: Path) -> list[Fact]:
     except OSError as problem:
         return [Fact("clock", False, f"{state} cannot be written: {problem}", "give this user the folder")]
     ok = abs(skew) < CLOCK_SECONDS and time.gmtime().tm_year >= OLDEST_YEAR
-    found = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC, state folder {skew:+.2f} s"
-    return [Fact("clock", ok, found, "" if ok else "set the clock (NTP), on this machine or on the file server")]
+    shown = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC, state folder {skew:+.2f} s"
+    return [Fact("clock", ok, shown, "" if ok else "set the clock (NTP), on this machine or on the file server")]
 
 
 def _disk(state: Path) -> list[Fact]:
@@ -233,8 +233,8 @@ def available_memory() -> int | None:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
     except OSError:
         return None
-    found = re.search(r"MemAvailable:\s+(\d+) kB", text)
-    free = int(found.group(1)) * 1024 if found else None
+    match = re.search(r"MemAvailable:\s+(\d+) kB", text)
+    free = int(match.group(1)) * 1024 if match else None
     group = Path("/sys/fs/cgroup")
     try:
         limit = (group / "memory.max").read_text(encoding="ascii").strip()

@@ -126,12 +126,12 @@ def ailment(home: Home) -> str | None:
         raise error("LOCAL_PACKAGE_MISSING", package="confluent-kafka", name=home.name) from problem
     client = AdminClient({"bootstrap.servers": f"{HOST}:{home.port}", "log_level": 0})
     try:
-        found = client.list_topics(timeout=2)
+        cluster = client.list_topics(timeout=2)
     except KafkaException as problem:
         return str(problem)
-    if str(found.cluster_id) != cluster_id(home):
+    if str(cluster.cluster_id) != cluster_id(home):
         return f"the broker on port {home.port} belongs to another cluster"
-    return None if found.brokers else "no broker is registered yet"
+    return None if cluster.brokers else "no broker is registered yet"
 
 
 def _write_properties(path: Path, table: Mapping[str, object]) -> None:

@@ -69,8 +69,8 @@ def _version(node: str) -> str:
         done = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except OSError:
         return ""
-    found = re.match(r"v(\d+\.\d+\.\d+)", done.stdout)
-    return found.group(1) if found else ""
+    match = re.match(r"v(\d+\.\d+\.\d+)", done.stdout)
+    return match.group(1) if match else ""
 
 
 def installed_folder() -> Path:

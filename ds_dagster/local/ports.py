@@ -46,13 +46,13 @@ def assign_ports(state: Path, names: Sequence[str]) -> dict[str, int]:
     with file_lock(register.with_suffix(".lock")):
         claims = {int(port): owner for port, owner in read_json(register).items() if Path(str(owner)).is_dir()}
         owner = str(state)
-        known = {n: p for n, p in remembered_ports(state).items() if claims.get(p, owner) == owner}
+        ports = {n: p for n, p in remembered_ports(state).items() if claims.get(p, owner) == owner}
         for name in names:
-            known.setdefault(name, _choose(owner, name, claims.keys() | set(known.values())))
-        claims |= dict.fromkeys(known.values(), owner)
-        write_json(ports_file(state), known)
+            ports.setdefault(name, _choose(owner, name, claims.keys() | set(ports.values())))
+        claims |= dict.fromkeys(ports.values(), owner)
+        write_json(ports_file(state), ports)
         write_json(register, {str(port): claims[port] for port in sorted(claims)})
-    return {name: known[name] for name in names}
+    return {name: ports[name] for name in names}
 
 
 def is_listening(port: int) -> bool:

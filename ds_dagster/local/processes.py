@@ -97,8 +97,8 @@ def end(pid: int, token: str, steps: Sequence[StopStep]) -> bool:
 
 def clean_environment(**extra: str) -> dict[str, str]:
     """A small environment for a server: what finds programs and files, nothing of the starter's secrets."""
-    kept = ("PATH", "HOME", "TMPDIR", "TZ", "JAVA_HOME")
-    return {name: os.environ[name] for name in kept if name in os.environ} | {"LANG": "C.UTF-8"} | extra
+    inherited = ("PATH", "HOME", "TMPDIR", "TZ", "JAVA_HOME")
+    return {name: os.environ[name] for name in inherited if name in os.environ} | {"LANG": "C.UTF-8"} | extra
 
 
 def _reap(pid: int) -> None:

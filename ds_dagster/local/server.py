@@ -157,8 +157,8 @@ def stop_server(kind: ServerKind, home: Home) -> bool:
 
 def log_tail(home: Home, lines: int = 12) -> str:
     """The end of the newest log files, for an error's detail."""
-    found = sorted((p for p in home.folder.glob("**/*.log") if p.is_file()), key=lambda p: p.stat().st_mtime)
-    texts = [path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-lines:] for path in found[-2:]]
+    logs = sorted((p for p in home.folder.glob("**/*.log") if p.is_file()), key=lambda p: p.stat().st_mtime)
+    texts = [path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-lines:] for path in logs[-2:]]
     return "\n".join(line for text in texts for line in text)
 
 

@@ -77,11 +77,11 @@ def up(state: Path, *, only: Sequence[str] | None = None, progress: Progress | N
         failures = [failure for failure in (future.exception() for future in started) if failure is not None]
         for failure in failures[1:]:
             (progress or silent)(str(failure))
-        found = addresses(state)
-        write_overlay(state, found)
+        servers = addresses(state)
+        write_overlay(state, servers)
         if failures:
             raise failures[0]
-    return found
+    return servers
 
 
 def down(state: Path, *, only: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -103,8 +103,8 @@ def down(state: Path, *, only: Sequence[str] | None = None) -> tuple[str, ...]:
 def status(state: Path) -> tuple[ServerStatus, ...]:
     """What each server does now; asks them, changes nothing."""
     state = state.resolve()
-    asked = [kind for name, kind in ON_DEMAND.items() if (state / "local" / name).is_dir()]
-    return tuple(_status(kind, _home(state, kind)) for kind in (*KINDS.values(), *asked))
+    kinds = [kind for name, kind in ON_DEMAND.items() if (state / "local" / name).is_dir()]
+    return tuple(_status(kind, _home(state, kind)) for kind in (*KINDS.values(), *kinds))
 
 
 def addresses(state: Path) -> LocalAddresses:
@@ -136,16 +136,16 @@ def postgres_password(state: Path) -> str:
 
 
 def _kinds(only: Sequence[str] | None) -> tuple[ServerKind, ...]:
-    known = {**KINDS, **ON_DEMAND}
+    kinds = {**KINDS, **ON_DEMAND}
     for name in only or ():
-        if name not in known:
-            raise error("LOCAL_SERVER_UNKNOWN", name=name, known=list(known))
-    return tuple(known[name] for name in known if name in (only or KINDS))
+        if name not in kinds:
+            raise error("LOCAL_SERVER_UNKNOWN", name=name, known=list(kinds))
+    return tuple(kinds[name] for name in kinds if name in (only or KINDS))
 
 
 def _home(state: Path, kind: ServerKind) -> Home:
-    known = remembered_ports(state)
-    return Home(state, kind.name, {name: known[name] for name in kind.ports if name in known})
+    ports = remembered_ports(state)
+    return Home(state, kind.name, {name: ports[name] for name in kind.ports if name in ports})
 
 
 def _status(kind: ServerKind, home: Home) -> ServerStatus:

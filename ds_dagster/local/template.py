@@ -47,7 +47,11 @@ def write_project(folder: Path, with_dagster: bool = True) -> list[Path]:
         if (folder / name).exists() and not _may_stay(folder / name):
             raise error("FOLDER_NOT_EMPTY", file=str(folder / name))
     source = Path(__file__).with_name("template_files")
-    return [written for name, kept in chosen.items() if (written := _written(source, kept, folder / name)) is not None]
+    return [
+        written
+        for name, template in chosen.items()
+        if (written := _written(source, template, folder / name)) is not None
+    ]
 
 
 def _is_project(folder: Path) -> bool:
@@ -61,12 +65,12 @@ def _may_stay(path: Path) -> bool:
     return path.name == ".gitignore"
 
 
-def _written(source: Path, kept: str, target: Path) -> Path | None:
+def _written(source: Path, source_name: str, target: Path) -> Path | None:
     if target.exists():
         return None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text((source / kept).read_text(encoding="utf-8"), encoding="utf-8")
+        target.write_text((source / source_name).read_text(encoding="utf-8"), encoding="utf-8")
     except OSError as problem:
         raise error("FOLDER_NOT_WRITABLE", file=str(target), reason=problem.strerror or str(problem)) from problem
     return target

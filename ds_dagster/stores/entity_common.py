@@ -93,9 +93,9 @@ def path_invalid(store: str, path: EntityPath, shape: str) -> DsError:
     return error("ENTITY_PATH_INVALID", path=shown_path(path) or "(nothing)", store=store, shape=shape)
 
 
-def not_found(store: str, path: EntityPath, known: Sequence[str] = ()) -> DsError:
+def not_found(store: str, path: EntityPath, names: Sequence[str] = ()) -> DsError:
     """ENTITY_NOT_FOUND with the nearest names."""
-    nearest = did_you_mean(path[-1] if path else "", known)
+    nearest = did_you_mean(path[-1] if path else "", names)
     return error("ENTITY_NOT_FOUND", entity=shown_path(path), store=store, nearest=nearest)
 
 
@@ -149,12 +149,12 @@ def json_object(path: EntityPath, text: str) -> dict[str, Any]:
     Raises:
         UserError: ENTITY_RECORD_INVALID.
     """
-    found: Any = json_value(path, text)
-    if not isinstance(found, dict):
+    value: Any = json_value(path, text)
+    if not isinstance(value, dict):
         raise record_invalid(path, "it is not a valid JSON object")
-    if not found:
+    if not value:
         raise record_invalid(path, "it is empty")
-    return found
+    return value
 
 
 def json_value(path: EntityPath, text: str) -> Any:

@@ -56,8 +56,8 @@ class SqliteEntities(TableOperations):
         if not file.is_file():
             return None
         columns = tuple(
-            EntityColumn(found.name, type_of(found.type, None), found.type, found.nullable, found.key)
-            for found in view_columns(self._folder, name)
+            EntityColumn(column.name, type_of(column.type, None), column.type, column.nullable, column.key)
+            for column in view_columns(self._folder, name)
         )
         count = exp.select(exp.Count(this=exp.Star())).from_(_table(name))
         with closing(open_views(self._folder, {"main": name})) as connection:
@@ -84,7 +84,7 @@ class SqliteEntities(TableOperations):
         """Some rows."""
         name = self._name(path)
         if not view_path(self._folder, name).is_file():
-            raise not_found(self.store, path, [known.name for known in view_names(self._folder)])
+            raise not_found(self.store, path, [view.name for view in view_names(self._folder)])
         names = [column.name for column in view_columns(self._folder, name)]
         columns = [exp.column(quoted(column)) for column in names]
         text = exp.select(*columns).from_(_table(name)).limit(limit).sql(dialect="sqlite")

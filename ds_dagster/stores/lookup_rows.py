@@ -77,12 +77,12 @@ def selection(
         column: see :data:`Named`.
         literal: see :data:`Constant`.
     """
-    made = exp.select(*shown).from_(source)
+    query = exp.select(*shown).from_(source)
     conditions = [_condition(comparison, column, literal) for comparison in wanted.comparisons]
     present = [condition for condition in conditions if condition is not None]
     if present:
-        made = made.where(*present)
-    return made.limit(wanted.limit) if wanted.limit is not None and len(present) == len(conditions) else made
+        query = query.where(*present)
+    return query.limit(wanted.limit) if wanted.limit is not None and len(present) == len(conditions) else query
 
 
 def counting() -> list[exp.Expression]:
@@ -135,7 +135,9 @@ def parts_as_batches(
     tables = []
     for rows in filter(None, parts):
         values = zip(*rows, strict=True)
-        arrays = [_array(list(found), type_) for found, (_, type_) in zip(values, columns, strict=True)]
+        arrays = [
+            _array(list(values_of_column), type_) for values_of_column, (_, type_) in zip(values, columns, strict=True)
+        ]
         tables.append(pa.Table.from_arrays(arrays, names=names))
     if tables:
         yield from pa.concat_tables(tables, promote_options="permissive").combine_chunks().to_batches()
@@ -181,7 +183,7 @@ def _times(values: list[Any], *, is_zoned: bool) -> pyarrow.Array:
     """A moment without a zone is one in UTC."""
     import pyarrow as pa
 
-    found = pa.array(values)
-    if pa.types.is_string(found.type):
-        found = found.cast(pa.timestamp("us"))
-    return found.cast(pa.timestamp("us", "UTC" if is_zoned else None))
+    array = pa.array(values)
+    if pa.types.is_string(array.type):
+        array = array.cast(pa.timestamp("us"))
+    return array.cast(pa.timestamp("us", "UTC" if is_zoned else None))

@@ -42,8 +42,8 @@ def schema_spec(store: StoreDefinition, relation: Relation) -> SchemaSpec | None
     parts = [part for part in (value, key) if part is not None]
     if not parts or (store.registry is None and not any(part.file for part in parts)):
         return None
-    asked = store.registry is not None and not all(part.file for part in parts)
-    return SchemaSpec(store.registry.spec if asked and store.registry else None, value, key)
+    uses_registry = store.registry is not None and not all(part.file for part in parts)
+    return SchemaSpec(store.registry.spec if uses_registry and store.registry else None, value, key)
 
 
 def _schema_part(relation: Relation, part: str, format_: str, descriptor: Descriptor | None) -> SchemaPart | None:
@@ -55,14 +55,14 @@ def _schema_part(relation: Relation, part: str, format_: str, descriptor: Descri
 
 def flag(store: StoreDefinition, name: str) -> bool | None:
     """A truth value of a store, None when it is not set."""
-    found = store.properties.get(name)
-    return found.value if found is not None and isinstance(found.value, bool) else None
+    value = store.properties.get(name)
+    return value.value if value is not None and isinstance(value.value, bool) else None
 
 
 def word(store: StoreDefinition, name: str) -> str:
     """A word of a store, empty when it is not set."""
-    found = store.properties.get(name)
-    return str(found.value) if found is not None else ""
+    value = store.properties.get(name)
+    return str(value.value) if value is not None else ""
 
 
 def missing(store: StoreDefinition, name: str, reason: str, example: str) -> Diagnostic:

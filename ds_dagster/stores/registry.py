@@ -45,13 +45,13 @@ def by_name(kinds: Iterable[StoreKind]) -> Mapping[str, StoreKind]:
     Raises:
         UserError: STORE_KIND_TWICE.
     """
-    found: dict[str, StoreKind] = {}
+    by_kind: dict[str, StoreKind] = {}
     for kind in kinds:
         for name in (kind.name, *kind.aliases):
-            if name in found:
+            if name in by_kind:
                 raise error("STORE_KIND_TWICE", name=name)
-            found[name] = kind
-    return MappingProxyType(found)
+            by_kind[name] = kind
+    return MappingProxyType(by_kind)
 
 
 def load_kinds(points: Iterable[EntryPoint] | None = None) -> Mapping[str, StoreKind]:

@@ -25,5 +25,5 @@ def repeated(step: Callable[[], R], when: Callable[[BaseException], bool], attem
         retry=retry_if_exception(when),
         reraise=True,
     )
-    made: R = patient(step)
-    return made
+    result: R = patient(step)
+    return result

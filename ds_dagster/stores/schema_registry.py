@@ -89,8 +89,8 @@ class SchemaRegistry:
         def ask(client: SchemaRegistryClient) -> Any:
             return client.get_version(subject, version, True, FORMS["PROTOBUF"])
 
-        found = self._asked("read a schema", ask)
-        return None if found is None else found.schema
+        schema_version = self._asked("read a schema", ask)
+        return None if schema_version is None else schema_version.schema
 
     def is_compatible(self, subject: str, schema: str, type_: str = "AVRO") -> bool:
         """Whether a schema may become the next version of a subject; True where it has none."""
@@ -203,17 +203,17 @@ def protobuf_set(name: str, schema: Any, version: Callable[[str, int], Any]) -> 
 
     files: dict[str, Any] = {}
 
-    def add(own: str, one: Any) -> None:
-        for reference in one.references or ():
+    def add(own: str, schema: Any) -> None:
+        for reference in schema.references or ():
             if reference.name not in files:
                 part = version(reference.subject, reference.version)
                 if part is None:
                     raise error("PROTOBUF_SCHEMA_UNREADABLE", reason=f"it imports {reference.name}, which is not there")
                 add(reference.name, part)
-        made = FileDescriptorProto()
-        made.ParseFromString(base64.b64decode(one.schema_str, validate=True))
-        made.name = own
-        files[own] = made
+        file = FileDescriptorProto()
+        file.ParseFromString(base64.b64decode(schema.schema_str, validate=True))
+        file.name = own
+        files[own] = file
 
     try:
         add(name, schema)
@@ -225,5 +225,5 @@ def protobuf_set(name: str, schema: Any, version: Callable[[str, int], Any]) -> 
 def _network_failures() -> tuple[type[Exception], ...]:
     """What Confluent's client raises where nobody answers: an exception of its HTTP library, httpx or its successor
     httpx2, as its version has it."""
-    found = (import_module(name) for name in ("httpx", "httpx2") if find_spec(name) is not None)
-    return (OSError, *(module.HTTPError for module in found))
+    modules = (import_module(name) for name in ("httpx", "httpx2") if find_spec(name) is not None)
+    return (OSError, *(module.HTTPError for module in modules))

@@ -91,10 +91,10 @@ class SecretBook:
             environment: today's.
         """
         forget()
-        return tuple(name for name, given in self._given.items() if self._differs(name, given, environment))
+        return tuple(name for name, entry in self._given.items() if self._differs(name, entry, environment))
 
-    def _differs(self, name: str, given: tuple[str, bytes], environment: Mapping[str, str]) -> bool:
-        used_by, digest = given
+    def _differs(self, name: str, entry: tuple[str, bytes], environment: Mapping[str, str]) -> bool:
+        used_by, digest = entry
         try:
             return _digest(self._read(name, used_by, environment)) != digest
         except DsError:
@@ -118,87 +118,87 @@ def _digest(text: str) -> bytes:
 # where values stand
 
 
-def _from_environment(asked: _SecretRequest) -> str:
-    name = asked.values["variable"]
-    found = asked.environment.get(name)
-    if not found:
-        raise asked.missing(f"environment {name}", "the variable is not set" if found is None else "it is empty")
-    return found
+def _from_environment(request: _SecretRequest) -> str:
+    name = request.values["variable"]
+    value = request.environment.get(name)
+    if not value:
+        raise request.missing(f"environment {name}", "the variable is not set" if value is None else "it is empty")
+    return value
 
 
-def _from_file(asked: _SecretRequest) -> str:
-    path = asked.values["secret_file"]
-    text = read_value_file(path, f"secret {asked.secret.name}").rstrip("\r\n")
+def _from_file(request: _SecretRequest) -> str:
+    path = request.values["secret_file"]
+    text = read_value_file(path, f"secret {request.secret.name}").rstrip("\r\n")
     if not text:
-        raise asked.missing(f"file {path}", "it is empty")
+        raise request.missing(f"file {path}", "it is empty")
     return text
 
 
-def _from_statement(asked: _SecretRequest) -> str:
-    return asked.values["secret_string"]
+def _from_statement(request: _SecretRequest) -> str:
+    return request.values["secret_string"]
 
 
-def _from_aws(asked: _SecretRequest) -> str:
+def _from_aws(request: _SecretRequest) -> str:
     """The secret's text, or one field of it."""
-    where = f"AWS Secrets Manager {asked.values['secret_id']}"
-    asks = {name: value for name, value in asked.values.items() if name not in ("json_key", "description")}
-    text = _KEPT.get(tuple(sorted(asks.items())), lambda: _ask_aws(asked, where))
-    key = asked.values.get("json_key")
-    return text if key is None else _field(asked, where, text, key)
+    where = f"AWS Secrets Manager {request.values['secret_id']}"
+    asks = {name: value for name, value in request.values.items() if name not in ("json_key", "description")}
+    text = _KEPT.get(tuple(sorted(asks.items())), lambda: _ask_aws(request, where))
+    key = request.values.get("json_key")
+    return text if key is None else _field(request, where, text, key)
 
 
-def _field(asked: _SecretRequest, where: str, text: str, key: str) -> str:
+def _field(request: _SecretRequest, where: str, text: str, key: str) -> str:
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise asked.missing(where, "it is not a valid JSON object")
-    if key not in found:
-        raise asked.missing(where, f"it has no field {key}")
-    return found[key] if isinstance(found[key], str) else json.dumps(found[key])
+        fields = None
+    if not isinstance(fields, dict):
+        raise request.missing(where, "it is not a valid JSON object")
+    if key not in fields:
+        raise request.missing(where, f"it has no field {key}")
+    return fields[key] if isinstance(fields[key], str) else json.dumps(fields[key])
 
 
-def _ask_aws(asked: _SecretRequest, where: str) -> str:
+def _ask_aws(request: _SecretRequest, where: str) -> str:
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 
-    values = asked.values
+    values = request.values
     limits = Config(connect_timeout=CALL_SECONDS, read_timeout=CALL_SECONDS, retries={"max_attempts": 2})
     place = {"endpoint_url": values.get("aws.endpoint_url"), "config": limits}
     version = {"VersionStage": values["version_stage"]} if "version_stage" in values else {}
     try:
-        client = aws_client("secretsmanager", {**_login(asked), **place})
+        client = aws_client("secretsmanager", {**_login(request), **place})
         try:
             answer = client.get_secret_value(SecretId=values["secret_id"], **version)
         finally:
             client.close()
     except ClientError as problem:
         code = str(problem.response.get("Error", {}).get("Code", ""))
-        refused = asked.missing if code in MISSING else asked.denied if code in DENIED else asked.unreachable
+        refused = request.missing if code in MISSING else request.denied if code in DENIED else request.unreachable
         raise refused(where, code) from None
     except (BotoCoreError, ValueError) as problem:
         name = type(problem).__name__
         if name in NO_CREDENTIALS:
-            raise asked.denied(where, str(problem)) from None
-        raise asked.unreachable(where, f"{name} {problem}") from None
-    return _text_of(asked, where, answer)
+            raise request.denied(where, str(problem)) from None
+        raise request.unreachable(where, f"{name} {problem}") from None
+    return _text_of(request, where, answer)
 
 
-def _login(asked: _SecretRequest) -> Mapping[str, str | None]:
+def _login(request: _SecretRequest) -> Mapping[str, str | None]:
     """The usual chain of credentials; what is in the project's ``.env`` counts as environment."""
-    found = {name: asked.environment.get(variable) for name, variable in LOGIN.items()}
-    return found | {"region_name": asked.values.get("access_region") or found["region_name"]}
+    login = {name: request.environment.get(variable) for name, variable in LOGIN.items()}
+    return login | {"region_name": request.values.get("access_region") or login["region_name"]}
 
 
-def _text_of(asked: _SecretRequest, where: str, answer: Mapping[str, object]) -> str:
+def _text_of(request: _SecretRequest, where: str, answer: Mapping[str, object]) -> str:
     text, binary = answer.get("SecretString"), answer.get("SecretBinary")
     if isinstance(text, str):
         return text
     try:
         return bytes(binary).decode("utf-8") if isinstance(binary, bytes | bytearray) else ""
     except UnicodeDecodeError:
-        raise asked.missing(where, "it is binary and no UTF-8 text") from None
+        raise request.missing(where, "it is binary and no UTF-8 text") from None
 
 
 READERS: Mapping[SecretType, Callable[[_SecretRequest], str]] = {

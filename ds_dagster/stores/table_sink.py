@@ -32,8 +32,8 @@ PUBLISHED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a look at a target and its ledger has found.
+class TargetState:
+    """The state of a target table and of its ledger, as one look has read it.
 
     Attributes:
         facts: for the decision. Of a full refresh, ``exists`` is about the new table of the run.
@@ -121,9 +121,9 @@ class TableSink(ABC):
 
     def _prepare(self, tip: CheckpointTip) -> None:
         with self._preparation() as work:
-            found = self._look(work)
-            self._skip = self._admitted(tip, found).skip
-            self._make(work, found)
+            state = self._look(work)
+            self._skip = self._admitted(tip, state).skip
+            self._make(work, state)
 
     def _tip(self) -> Tip | None:
         with self._preparation() as work:
@@ -133,37 +133,37 @@ class TableSink(ABC):
         """What the batch did, and how many rows of the run it stands for."""
         staged = self._staged(rows, batch)
         with self._transaction() as work:
-            found = self._state(work, batch, rows.num_rows)
-            if found.published is not None:  # the run is complete; what comes now is the next one's
+            state = self._state(work, batch, rows.num_rows)
+            if state.published is not None:  # the run is complete; what comes now is the next one's
                 return LoadResult(0, replayed=True), 0
-            answer = within_run(batch, found.facts, self.identity.version, self._skip)
-            self._refused(answer, found, CheckpointTip.at(batch))
+            answer = within_run(batch, state.facts, self.identity.version, self._skip)
+            self._refused(answer, state, CheckpointTip.at(batch))
             if answer.skip is not None:
-                return LoadResult(0, replayed=True), found.rows
+                return LoadResult(0, replayed=True), state.rows
             self._apply(work, staged, batch, replaces=answer.replaces and not self.is_full)
             return LoadResult(rows.num_rows), rows.num_rows
 
-    def _admitted(self, tip: CheckpointTip, found: Found) -> SinkVerdict:
+    def _admitted(self, tip: CheckpointTip, state: TargetState) -> SinkVerdict:
         """The decision before the first batch.
 
         Raises:
             UserError: it may not go on.
         """
-        if found.published is not None:
-            tip, found = CheckpointTip(), replace(found, facts=replace(found.facts, tip=None, exists=True))
-        answer = decide(tip, found.facts, self.identity.version)
-        self._refused(answer, found, tip)
+        if state.published is not None:
+            tip, state = CheckpointTip(), replace(state, facts=replace(state.facts, tip=None, exists=True))
+        answer = decide(tip, state.facts, self.identity.version)
+        self._refused(answer, state, tip)
         return answer
 
-    def _refused(self, answer: SinkVerdict, found: Found, checkpoint: CheckpointTip) -> None:
+    def _refused(self, answer: SinkVerdict, state: TargetState, checkpoint: CheckpointTip) -> None:
         if answer.condition:
             raise error(
                 answer.condition,
                 table=self.table,
                 version=self.identity.version,
-                found=found.kind or found.facts.version,
-                difference=found.difference,
-                sink=batch_text(found.facts.tip),
+                found=state.kind or state.facts.version,
+                difference=state.difference,
+                sink=batch_text(state.facts.tip),
                 checkpoint=batch_text(checkpoint.planned or checkpoint.committed),
             )
 
@@ -182,11 +182,11 @@ class TableSink(ABC):
         return self._transaction()
 
     @abstractmethod
-    def _look(self, work: Any) -> Found:
+    def _look(self, work: Any) -> TargetState:
         """Everything the decision wants to know; makes the ledger where there is none."""
 
     @abstractmethod
-    def _make(self, work: Any, found: Found) -> None:
+    def _make(self, work: Any, state: TargetState) -> None:
         """The target, or the new table of a full refresh, where there is none; what earlier runs left goes."""
 
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> Any:  # noqa: ARG002
@@ -194,7 +194,7 @@ class TableSink(ABC):
         return rows
 
     @abstractmethod
-    def _state(self, work: Any, batch: Tip, rows: int) -> Found:
+    def _state(self, work: Any, batch: Tip, rows: int) -> TargetState:
         """What the ledger says in the transaction of a batch: the newest version, and the newest batch of ours."""
 
     @abstractmethod

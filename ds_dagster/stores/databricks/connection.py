@@ -59,10 +59,10 @@ class WorkspaceAddress:
         Raises:
             UserError: PROPERTY_INVALID.
         """
-        made = cls(store, **{name: settings[name] for name in _SETTINGS if name in settings})
-        if not is_workspace_url(made.url, tls=made.tls_disabled != "true"):
-            raise error("PROPERTY_INVALID", name="uris", value=made.shown, allowed=ALLOWED_URIS)
-        return made
+        address = cls(store, **{name: settings[name] for name in _SETTINGS if name in settings})
+        if not is_workspace_url(address.url, tls=address.tls_disabled != "true"):
+            raise error("PROPERTY_INVALID", name="uris", value=address.shown, allowed=ALLOWED_URIS)
+        return address
 
     @property
     def shown(self) -> str:
@@ -261,8 +261,8 @@ class ServicePrincipal:
         )
         try:
             with urllib.request.urlopen(request, timeout=TOKEN_SECONDS) as answer:
-                found: Mapping[str, Any] = json.loads(answer.read())
-                return found
+                body: Mapping[str, Any] = json.loads(answer.read())
+                return body
         except urllib.error.HTTPError as problem:
             problem.close()
             name = "STORE_LOGIN_REFUSED" if problem.code in (400, 401, 403) else UNREACHABLE

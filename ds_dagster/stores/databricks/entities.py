@@ -74,9 +74,9 @@ class DatabricksEntities(TableOperations):
         """A schema; tables come from queries."""
         if len(path) != SCHEMA:
             raise self.table_without_columns() if len(path) == TABLE else path_invalid(self.store, path, SHAPE)
-        made = exp.Create(this=exp.Table(db=quoted(path[1]), catalog=quoted(path[0])), kind="SCHEMA")
+        schema = exp.Create(this=exp.Table(db=quoted(path[1]), catalog=quoted(path[0])), kind="SCHEMA")
         try:
-            self._rows(made, path, f"create {shown_path(path)}")
+            self._rows(schema, path, f"create {shown_path(path)}")
         except DsError as problem:
             if "SCHEMA_ALREADY_EXISTS" in problem.detail:
                 raise error("ENTITY_EXISTS", store=self.store, entity=shown_path(path)) from None
@@ -98,13 +98,13 @@ class DatabricksEntities(TableOperations):
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
         """One row; nested values are read by ``from_json`` with the column's type."""
-        found = self._existing(path)
-        columns = {column.name: column for column in found.columns}
+        entity = self._existing(path)
+        columns = {column.name: column for column in entity.columns}
         values = row_values(path, record, list(columns))
-        made = exp.select(*(_value(columns[name], value) for name, value in values.items()))
+        row = exp.select(*(_value(columns[name], value) for name, value in values.items()))
         target = exp.Schema(this=table_of(path), expressions=[quoted(name) for name in values])
         try:
-            self._rows(exp.Insert(this=target, expression=made), path, f"insert into {shown_path(path)}")
+            self._rows(exp.Insert(this=target, expression=row), path, f"insert into {shown_path(path)}")
         except DsError as problem:
             if problem.condition != "STORE_CALL_FAILED" or "CAST" not in problem.detail:
                 raise
@@ -114,22 +114,22 @@ class DatabricksEntities(TableOperations):
     def sample(self, path: EntityPath, limit: int) -> Sequence[RawRecord]:
         """Some rows."""
         self._existing(path)
-        found = self._rows(exp.select(exp.Star()).from_(table_of(path)).limit(limit), path)
-        return [row_record(_as_mapping(row)) for row in found]
+        rows = self._rows(exp.select(exp.Star()).from_(table_of(path)).limit(limit), path)
+        return [row_record(_as_mapping(row)) for row in rows]
 
     def _existing(self, path: EntityPath) -> EntityDescription:
-        found = self.describe(path)
-        if found is None:
+        entity = self.describe(path)
+        if entity is None:
             names = [str(row[0]) for row in self._rows(self._listing(path[:-1]))]
             raise not_found(self.store, path, names)
-        return found
+        return entity
 
     def _listing(self, path: EntityPath) -> exp.Expr:
         """The distinct names below a path."""
         column = exp.column(LEVELS[len(path)])
-        found = exp.select(column).distinct().from_(exp.table_("tables", db=INFORMATION, catalog=SYSTEM))
-        found = found.where(exp.NEQ(this=exp.column(LEVELS[1]), expression=exp.Literal.string(INFORMATION)))
-        return _below(found, path)
+        query = exp.select(column).distinct().from_(exp.table_("tables", db=INFORMATION, catalog=SYSTEM))
+        query = query.where(exp.NEQ(this=exp.column(LEVELS[1]), expression=exp.Literal.string(INFORMATION)))
+        return _below(query, path)
 
     def _columns(self, path: EntityPath) -> tuple[EntityColumn, ...]:
         names = ("column_name", "full_data_type", "is_nullable", "ordinal_position")

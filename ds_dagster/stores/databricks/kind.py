@@ -92,17 +92,17 @@ class Databricks:
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """Workspace, warehouse, one way to log in; a key and its secret together; a bucket that is one."""
-        found = [*self._check_address(store), *_check_login(store), *check_keys(store), *_check_mode(store)]
+        problems = [*self._check_address(store), *_check_login(store), *check_keys(store), *_check_mode(store)]
         if WAREHOUSE not in store.properties:
-            found.append(missing(store, WAREHOUSE, "the warehouse that registers tables", "'1234567890abcdef'"))
+            problems.append(missing(store, WAREHOUSE, "the warehouse that registers tables", "'1234567890abcdef'"))
         bucket = store.properties.get(BUCKET)
         if bucket is not None and is_literal(bucket) and not is_lake_url(_as_url(str(bucket.value))):
             allowed = "a bucket's name or 's3://bucket/prefix'"
             problem = error(
                 "PROPERTY_INVALID", span=bucket.span or store.span, name=BUCKET, value=bucket.value, allowed=allowed
             )
-            found.append(problem.diagnostic())
-        return found
+            problems.append(problem.diagnostic())
+        return problems
 
     def _check_address(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         if "uris" not in store.properties:
@@ -157,36 +157,36 @@ class Databricks:
 
 def _check_login(store: StoreDefinition) -> Sequence[Diagnostic]:
     """A token, or a principal and its secret; not both."""
-    given = store.properties
-    if APP_TOKEN not in given and CLIENT not in given and CLIENT_SECRET not in given:
+    properties = store.properties
+    if APP_TOKEN not in properties and CLIENT not in properties and CLIENT_SECRET not in properties:
         return (missing(store, APP_TOKEN, "the login", "'${NAME}'"),)
-    found = [
+    problems = [
         missing(store, other, f"{name} is useless alone", "'${NAME}'")
         for name, other in ((CLIENT, CLIENT_SECRET), (CLIENT_SECRET, CLIENT))
-        if name in given and other not in given
+        if name in properties and other not in properties
     ]
-    if APP_TOKEN in given and CLIENT in given:
+    if APP_TOKEN in properties and CLIENT in properties:
         problem = error(
             "STORE_PROPERTIES_CONTRADICT",
-            span=given[CLIENT].span or store.span,
+            span=properties[CLIENT].span or store.span,
             store=store.name,
             first=CLIENT,
             second=APP_TOKEN,
             reason="each of them is a login",
             fix="remove one of the two",
         )
-        found.append(problem.diagnostic())
-    return found
+        problems.append(problem.diagnostic())
+    return problems
 
 
 def _check_mode(store: StoreDefinition) -> Sequence[Diagnostic]:
     """Nothing of a bucket is used where the warehouse keeps the files."""
-    given = [store.properties[name] for name in OF_A_BUCKET if name in store.properties]
-    if mode_of(store) == "delta" or not given:
+    bucket_values = [store.properties[name] for name in OF_A_BUCKET if name in store.properties]
+    if mode_of(store) == "delta" or not bucket_values:
         return ()
     problem = error(
         "STORE_PROPERTIES_CONTRADICT",
-        span=given[0].span or store.span,
+        span=bucket_values[0].span or store.span,
         store=store.name,
         first=next(name for name in OF_A_BUCKET if name in store.properties),
         second="'databricks.mode' = 'warehouse'",

@@ -77,11 +77,11 @@ class DatabricksLoader:
 
     def _is_registered(self) -> bool:
         """Whether the name leads to our files."""
-        found = self.workspace.location(self.files.target.path)
-        if found is None:
+        location = self.workspace.location(self.files.target.path)
+        if location is None:
             return False
-        if _plain(found) != _plain(self.files.place):
-            difference = f"its files are at {found}, not at {self.files.place}"
+        if _plain(location) != _plain(self.files.place):
+            difference = f"its files are at {location}, not at {self.files.place}"
             raise error("TARGET_DIFFERS", table=self.files.table, difference=difference)
         return True
 

@@ -125,13 +125,13 @@ class DatabricksStatements:
 
     def batch(self, epoch: int) -> str:
         """Rows and offsets of a batch of this version."""
-        found = self._ledger_select(
+        query = self._ledger_select(
             *(exp.alias_(exp.Max(this=exp.column(name)), name) for name in ("loaded", *ADDED_COLUMNS)),
         )
         mine = exp.and_(
             exp.column("version").eq(exp.convert(self.identity.version)), exp.column("epoch").eq(exp.convert(epoch))
         )
-        return found.where(mine).sql(DIALECT)
+        return query.where(mine).sql(DIALECT)
 
     def prune(self, epoch: int) -> str:
         """Forget batches of this version up to one: they can no longer be replayed."""
@@ -170,10 +170,10 @@ class DatabricksStatements:
 
     def copy(self, epoch: int) -> str:
         """COPY INTO: the rows of a batch's file, once."""
-        made = sqlglot.parse_one("COPY INTO t FROM 'f' FILEFORMAT = PARQUET", dialect=DIALECT)
-        made.set("this", table_of(self.written))
-        made.set("files", [exp.Literal.string(self.file(epoch))])
-        return made.sql(DIALECT)
+        statement = sqlglot.parse_one("COPY INTO t FROM 'f' FILEFORMAT = PARQUET", dialect=DIALECT)
+        statement.set("this", table_of(self.written))
+        statement.set("files", [exp.Literal.string(self.file(epoch))])
+        return statement.sql(DIALECT)
 
     def overwrite(self, epoch: int) -> str:
         """The rows of a batch instead of those a version before has loaded; its deletes have nothing to delete."""

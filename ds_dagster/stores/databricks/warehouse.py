@@ -19,7 +19,7 @@ from ds_dagster.errors import DsError, error
 from ds_dagster.stores.databricks.connection import WorkspaceAddress, WorkspaceSession
 from ds_dagster.stores.databricks.statements import ADDED_COLUMNS, LEDGER, DatabricksStatements
 from ds_dagster.stores.delta.tables import shape_difference, storable
-from ds_dagster.stores.table_sink import KEPT_EPOCHS, PRUNE_EVERY, PUBLISHED, Found, TableSink, tip_of
+from ds_dagster.stores.table_sink import KEPT_EPOCHS, PRUNE_EVERY, PUBLISHED, TableSink, TargetState, tip_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -50,33 +50,33 @@ class WarehouseLoader(TableSink):
 
     # --- before the first batch ---------------------------------------------------------------------------------------
 
-    def _look(self, work: Any) -> Found:  # noqa: ARG002
+    def _look(self, work: Any) -> TargetState:  # noqa: ARG002
         self._run(self.statements.create_volume(), "make the volume of its batches")
         self._run(self.statements.create_ledger(), "make the ledger")
         columns = self._columns((*self.statements.schema, LEDGER)) or {}
         for name in ADDED_COLUMNS:
             if name not in columns:
                 self._run(self.statements.add_column(name), "extend the ledger")
-        found, existing = self._state(), self._columns(self.target.path)
-        known = found.facts.version is not None
+        state, existing = self._state(), self._columns(self.target.path)
+        has_rows = state.facts.version is not None
         difference = "" if existing is None else shape_difference(existing, self.target)
-        is_first = not known and not self.shared and not self.is_full and existing is not None
+        is_first = not has_rows and not self.shared and not self.is_full and existing is not None
         has_others = is_first and bool(
             self._counted(self.statements.others()) and self._counted(self.statements.count())
         )
         facts = replace(
-            found.facts,
+            state.facts,
             exists=self._columns(self.statements.written) is not None if self.is_full else existing is not None,
-            differs=bool(difference) and not (self.is_full and known),
+            differs=bool(difference) and not (self.is_full and has_rows),
             has_others=has_others,
             keeps="TARGET_SHARED_RESET" if self.shared and not self.is_full else "",
         )
-        return replace(found, facts=facts, difference=difference)
+        return replace(state, facts=facts, difference=difference)
 
-    def _make(self, work: Any, found: Found) -> None:  # noqa: ARG002
+    def _make(self, work: Any, state: TargetState) -> None:  # noqa: ARG002
         if not self.is_full:
             self._run(self.statements.create_table(self.target.path), "make the table")
-        elif found.published is None:
+        elif state.published is None:
             self._make_new()
 
     def _make_new(self) -> None:
@@ -96,12 +96,12 @@ class WarehouseLoader(TableSink):
             if problem.condition == "ENTITY_MISSING":
                 return None
             raise
-        found: dict[str, tuple[str, bool]] = {}
+        columns: dict[str, tuple[str, bool]] = {}
         for row in rows:
             if not row.col_name or str(row.col_name).startswith("#"):
                 break  # what follows tells of partitions
-            found[str(row.col_name)] = (str(row.data_type), False)
-        return found
+            columns[str(row.col_name)] = (str(row.data_type), False)
+        return columns
 
     # --- a batch ------------------------------------------------------------------------------------------------------
 
@@ -147,14 +147,14 @@ class WarehouseLoader(TableSink):
 
     # --- the ledger ---------------------------------------------------------------------------------------------------
 
-    def _state(self, *_: Any) -> Found:
+    def _state(self, *_: Any) -> TargetState:
         (row,) = self._run(self.statements.state(), "read the ledger")
         tip, rows = None, 0
         if row.epoch is not None:
             (noted,) = self._run(self.statements.batch(int(row.epoch)), "read the ledger")
             tip, rows = tip_of(row.epoch, noted.offsets, noted.ends), int(noted.loaded or 0)
         newest, published = (None if value is None else int(value) for value in (row.newest, row.published))
-        return Found(SinkFacts(tip, newest), rows=rows, published=published if self.is_full else None)
+        return TargetState(SinkFacts(tip, newest), rows=rows, published=published if self.is_full else None)
 
     def _total(self) -> int:
         """Rows of all batches of this version."""

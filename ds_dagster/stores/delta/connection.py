@@ -59,9 +59,9 @@ class LakeAddress:
         Raises:
             UserError: PROPERTY_INVALID for an address that is neither a folder nor a bucket.
         """
-        made = cls(store, kind=kind, **{name: settings[name] for name in _SETTINGS if name in settings})
-        check_place(made.url, made.endpoint_url)
-        return made
+        address = cls(store, kind=kind, **{name: settings[name] for name in _SETTINGS if name in settings})
+        check_place(address.url, address.endpoint_url)
+        return address
 
     @property
     def is_local(self) -> bool:
@@ -85,7 +85,7 @@ class LakeAddress:
         credentials are found (environment, container, instance)."""
         if self.is_local:
             return {}
-        given = {
+        options = {
             "AWS_REGION": self.region.split()[-1].lower() if self.region else "us-east-1",
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_ALLOW_HTTP": "true" if self.endpoint_url.startswith("http://") else "",
@@ -93,7 +93,7 @@ class LakeAddress:
             "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
             "AWS_SESSION_TOKEN": self.session_token,
         }
-        return {name: value for name, value in given.items() if value} | dict(limits)
+        return {name: value for name, value in options.items() if value} | dict(limits)
 
     def deltalake(self) -> Any:
         """The module ``deltalake``.
@@ -124,8 +124,8 @@ class LakeAddress:
         client, bucket, prefix = self._s3(place, limits)
         with closing(client):
             pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix, Delimiter="/")
-            found = [item["Prefix"] for page in pages for item in page.get("CommonPrefixes", ())]
-        return sorted(name.rstrip("/").rpartition("/")[2] for name in found)
+            prefixes = [item["Prefix"] for page in pages for item in page.get("CommonPrefixes", ())]
+        return sorted(name.rstrip("/").rpartition("/")[2] for name in prefixes)
 
     def remove_folder(self, place: str, name: str) -> None:
         """Everything in a folder below a place, and the folder."""

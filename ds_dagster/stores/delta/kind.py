@@ -58,12 +58,12 @@ class Delta:
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """A folder or a bucket, without a login in it; a key and its secret together."""
-        found: list[Diagnostic] = []
+        problems: list[Diagnostic] = []
         if "uris" not in store.properties:
-            found.append(missing(store, "uris", "the folder of its tables", ALLOWED_URIS))
+            problems.append(missing(store, "uris", "the folder of its tables", ALLOWED_URIS))
         elif is_literal(store.properties["uris"]) and not is_lake_url(word(store, "uris")):
-            found.append(invalid_address(store, ALLOWED_URIS))
-        return [*found, *check_keys(store)]
+            problems.append(invalid_address(store, ALLOWED_URIS))
+        return [*problems, *check_keys(store)]
 
     def native_type(self, type_: DataType) -> str | None:
         """Every type has one; STRUCT, MAP and ARRAY stay what they are."""
@@ -110,10 +110,10 @@ class Delta:
 
 def check_keys(store: StoreDefinition) -> Sequence[Diagnostic]:
     """A key and its secret together; an endpoint with its scheme."""
-    found: list[Diagnostic] = []
+    problems: list[Diagnostic] = []
     for name, other in ((KEY, SECRET), (SECRET, KEY)):
         if name in store.properties and other not in store.properties:
-            found.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
+            problems.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
     endpoint = store.properties.get(ENDPOINT)
     if is_literal(endpoint) and not word(store, ENDPOINT).startswith(("http://", "https://")):
         span = endpoint.span if endpoint else None
@@ -124,8 +124,8 @@ def check_keys(store: StoreDefinition) -> Sequence[Diagnostic]:
             value=word(store, ENDPOINT),
             allowed="http(s)://host:port",
         )
-        found.append(wrong.diagnostic())
-    return found
+        problems.append(wrong.diagnostic())
+    return problems
 
 
 def connection(store: StoreDefinition) -> Options:

@@ -36,7 +36,7 @@ from ds_dagster.stores.delta.tables import (
     staged_values,
     storable,
 )
-from ds_dagster.stores.table_sink import Found, TableSink, opened, tip_of
+from ds_dagster.stores.table_sink import TableSink, TargetState, opened, tip_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -86,8 +86,8 @@ class DeltaLoader(TableSink):
         if tip is None or table is None:
             return None
         noted = {"ds.ledger": self.identity.ledger, "ds.epoch": str(tip.batch)}
-        found = (commit for commit in table.history() if noted.items() <= commit.items())
-        return replace(tip, ends=next((str(commit.get("ds.ends", "")) for commit in found), ""))
+        commits = (commit for commit in table.history() if noted.items() <= commit.items())
+        return replace(tip, ends=next((str(commit.get("ds.ends", "")) for commit in commits), ""))
 
     def _guarded(self, action: str, step: Callable[[], R], epoch: int | None = None) -> R:
         try:
@@ -100,28 +100,28 @@ class DeltaLoader(TableSink):
         """The table batches go to as it is now, or None; one commit follows."""
         return nullcontext(self.address.table(self.written))
 
-    def _look(self, written: Any) -> Found:
+    def _look(self, written: Any) -> TargetState:
         existing = self.address.table(self.place) if self.is_full else written
-        found, known = self._ledger(written, existing), self._newest(existing)
+        state, newest = self._ledger(written, existing), self._newest(existing)
         difference = (
             shape_difference(existing_columns(existing.schema().to_json()), self.target) if existing is not None else ""
         )
         facts = replace(
-            found.facts,
+            state.facts,
             exists=written is not None,
-            differs=bool(difference) and not (self.is_full and known is not None),
-            has_others=known is None and not self.shared and not self.is_full and _has_rows_of_ours(existing),
+            differs=bool(difference) and not (self.is_full and newest is not None),
+            has_others=newest is None and not self.shared and not self.is_full and _has_rows_of_ours(existing),
             keeps="TARGET_SHARED_RESET" if self.shared and not self.is_full else "",
         )
-        return replace(found, facts=facts, difference=difference, target=existing)
+        return replace(state, facts=facts, difference=difference, target=existing)
 
-    def _ledger(self, written: Any | None, target: Any | None) -> Found:
+    def _ledger(self, written: Any | None, target: Any | None) -> TargetState:
         """What the application transactions of the two tables say."""
         versions = [version for version in map(self._newest, (written, target)) if version is not None]
         batch, offsets, rows = (self._number(written, name) for name in ("", "/offsets", "/rows"))
         tip = tip_of(batch, f"{offsets:0{OFFSETS_DIGITS}x}" if offsets else "")
         published = self._number(target, "/published") if self.is_full else None
-        return Found(SinkFacts(tip, max(versions, default=None)), rows=rows or 0, published=published)
+        return TargetState(SinkFacts(tip, max(versions, default=None)), rows=rows or 0, published=published)
 
     def _newest(self, table: Any | None) -> int | None:
         """Newest checkpoint version of this job that wrote into a table."""
@@ -133,11 +133,11 @@ class DeltaLoader(TableSink):
         number = None if table is None else table.transaction_version(f"{self.identity.ledger}{name}")
         return None if number is None else int(number)
 
-    def _make(self, work: Any, found: Found) -> None:  # noqa: ARG002
+    def _make(self, work: Any, state: TargetState) -> None:  # noqa: ARG002
         self.address.make_folder(self.place)
         if self.is_full:
-            self._make_new(found)
-        elif found.target is None:
+            self._make_new(state)
+        elif state.target is None:
             self._create(self.place)
 
     def _create(self, place: str) -> None:
@@ -148,9 +148,9 @@ class DeltaLoader(TableSink):
             storage_options=self.address.storage_options(),
         )
 
-    def _make_new(self, found: Found) -> None:
+    def _make_new(self, state: TargetState) -> None:
         """The new table of this run; those of earlier versions of this job go."""
-        if found.published is not None:
+        if state.published is not None:
             return
         for version, name in self._new_folders():
             if version < self.identity.version:
@@ -186,13 +186,13 @@ class DeltaLoader(TableSink):
             reason = str(problem).partition(":")[0]
             raise error("TARGET_REJECTS_ROWS", table=self.table, epoch=batch.batch, reason=reason) from None
 
-    def _state(self, written: Any, batch: Tip, rows: int) -> Found:  # noqa: ARG002
+    def _state(self, written: Any, batch: Tip, rows: int) -> TargetState:  # noqa: ARG002
         target = self.address.table(self.place) if written is None else None
-        found = self._ledger(written, target)
+        state = self._ledger(written, target)
         if written is None and self.is_full:  # it was published, or a newer run has removed it
-            newest = max((version for version, _ in self._new_folders()), default=found.facts.version)
-            found = replace(found, facts=replace(found.facts, version=newest))
-        return replace(found, facts=replace(found.facts, exists=written is not None))
+            newest = max((version for version, _ in self._new_folders()), default=state.facts.version)
+            state = replace(state, facts=replace(state.facts, version=newest))
+        return replace(state, facts=replace(state.facts, exists=written is not None))
 
     def _apply(self, written: Any, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
         self._write(written, staged, replaces, self._note(written, batch, staged.num_rows))
@@ -271,16 +271,16 @@ class DeltaLoader(TableSink):
         raise error("TARGET_BUSY", table=self.table, epoch="(publish)", attempts=ATTEMPTS)
 
     def _publish_once(self) -> int:
-        made = self.address.table(self.written)
-        found = self._look(made)
-        if found.published is not None:
-            return found.published
-        self._admitted(CheckpointTip(found.facts.tip), found)
-        if made is None:
+        table = self.address.table(self.written)
+        state = self._look(table)
+        if state.published is not None:
+            return state.published
+        self._admitted(CheckpointTip(state.facts.tip), state)
+        if table is None:
             raise error("TARGET_GONE", table=self.table)
-        target = found.target
-        rows = self._number(made, "/total") or 0
-        reader = made.to_pyarrow_dataset().scanner().to_reader().cast(arrow_schema(self.target.columns))
+        target = state.target
+        rows = self._number(table, "/total") or 0
+        reader = table.to_pyarrow_dataset().scanner().to_reader().cast(arrow_schema(self.target.columns))
         self.address.deltalake().write_deltalake(
             self.place if target is None else target,
             reader,

@@ -38,13 +38,13 @@ def select(address: LakeAddress, tables: Mapping[str, Any], text: str) -> list[t
     for name, table in tables.items():
         builder.register(name, table)
     try:
-        found = pyarrow.table(builder.execute(text))
+        answer = pyarrow.table(builder.execute(text))
     except address.errors() as problem:
         said = redact(str(problem))[:DETAIL_CHARACTERS]
         if any(part in said for part in QUESTION_TEXTS):
             raise error("QUESTION_FAILED", reason=said) from None
         raise address.failure(problem, "answer a query") from None
-    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    return list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
 
 
 def open_table(address: LakeAddress, place: str) -> Any | None:

@@ -91,7 +91,7 @@ def _arrow_scalar(type_: Scalar) -> pyarrow.DataType:
 
     if type_.name == "DECIMAL":
         return pyarrow.decimal128(type_.precision or 10, type_.scale or 0)
-    made = {
+    arrow_types = {
         "boolean": pyarrow.bool_,
         "string": pyarrow.string,
         "tinyint": pyarrow.int8,
@@ -105,7 +105,7 @@ def _arrow_scalar(type_: Scalar) -> pyarrow.DataType:
         "timestamp": lambda: pyarrow.timestamp("us", "UTC"),
         "binary": pyarrow.binary,
     }
-    return made[NATIVE_TYPES[type_.name]]()
+    return arrow_types[NATIVE_TYPES[type_.name]]()
 
 
 def storable(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:
@@ -123,10 +123,10 @@ def storable(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:
     marks = rows[DELETED] if DELETED in rows.column_names else pyarrow.array([False] * rows.num_rows, pyarrow.bool_())
     marks = compute.fill_null(marks, False)
     loose = pyarrow.schema([field.with_nullable(True) for field in schema])  # of a delete only its key is there
-    made = rows.select(schema.names).cast(loose)
-    live = made.filter(compute.invert(marks)) if rows.num_rows else made
+    table = rows.select(schema.names).cast(loose)
+    live = table.filter(compute.invert(marks)) if rows.num_rows else table
     live.cast(schema)  # NULL where none may be is found before anything is written
-    return made.append_column(DELETED, marks)
+    return table.append_column(DELETED, marks)
 
 
 def live_rows(rows: pyarrow.Table, target: TableTarget) -> pyarrow.Table:
@@ -159,13 +159,13 @@ def shape_difference(existing: Mapping[str, tuple[str, bool]], target: TableTarg
     columns does not matter."""
     wanted = {column.name: column.native_type for column in target.columns}
     types = {name: type_ for name, (type_, _) in existing.items()}
-    found = [column_difference(types, wanted)] if types != wanted else []
-    found += [
+    differences = [column_difference(types, wanted)] if types != wanted else []
+    differences += [
         f"{column.name} is NOT NULL, the query's may be NULL"
         for column in target.columns
         if column.nullable and existing.get(column.name, ("", False))[1]
     ]
-    return "; ".join(found)
+    return "; ".join(differences)
 
 
 def same_key(rows: pyarrow.Table, key: Sequence[str]) -> str:

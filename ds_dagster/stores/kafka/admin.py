@@ -331,8 +331,8 @@ class KafkaAdmin:
         from confluent_kafka import KafkaException, TopicCollection
 
         try:
-            asked = self._admin().describe_topics(TopicCollection([topic]), request_timeout=CALL_SECONDS)
-            topic_id = str(asked[topic].result(CALL_SECONDS * 2).topic_id)
+            answers = self._admin().describe_topics(TopicCollection([topic]), request_timeout=CALL_SECONDS)
+            topic_id = str(answers[topic].result(CALL_SECONDS * 2).topic_id)
         except KafkaException as problem:
             raise self._failure(problem.args[0], f"describe the topic {topic}") from problem
         return "" if topic_id == NO_TOPIC_ID else topic_id

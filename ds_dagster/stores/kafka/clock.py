@@ -43,13 +43,13 @@ def compared(
     while at_least is None and clock() < end:
         sleep(POLL_SECONDS)
         looked = clock()
-        found = newest()
+        stamps = newest()
         ended = clock()
-        new = [stamp for place, (offset, stamp) in found.items() if offset > before.get(place, (-1, 0.0))[0]]
+        new = [stamp for place, (offset, stamp) in stamps.items() if offset > before.get(place, (-1, 0.0))[0]]
         for stamp in new:
             at_least = max(began - stamp, began - stamp if at_least is None else at_least)
             at_most = ended - stamp if at_most is None else min(at_most, ended - stamp)
-        began, before = looked, found
+        began, before = looked, stamps
     return ClockSkew(at_least, at_most)
 
 
@@ -61,10 +61,14 @@ def skew_of(admin: KafkaAdmin, topics: Sequence[str]) -> ClockSkew | None:
     """
     from confluent_kafka import KafkaException
 
-    facts = {name: found for name in topics if (found := admin.describe(name)) and found.record_time == "broker"}
+    facts = {
+        name: facts_of_topic
+        for name in topics
+        if (facts_of_topic := admin.describe(name)) and facts_of_topic.record_time == "broker"
+    }
     if not facts:
         return None
-    partitions = {name: range(found.counts["topic.partitions"]) for name, found in facts.items()}
+    partitions = {name: range(topic_facts.counts["topic.partitions"]) for name, topic_facts in facts.items()}
     try:
         return compared(_newest(admin._admin(), partitions))
     except KafkaException as problem:
@@ -80,7 +84,9 @@ def _newest(admin: Any, partitions: Mapping[str, range]) -> Newest:
 
     def look() -> Mapping[tuple[str, int], tuple[int, float]]:
         answers = admin.list_offsets(places, request_timeout=CALL_SECONDS)
-        found = {(part.topic, part.partition): answer.result(2 * CALL_SECONDS) for part, answer in answers.items()}
-        return {place: (one.offset, one.timestamp / 1000) for place, one in found.items() if one.offset >= 0}
+        offsets = {(part.topic, part.partition): answer.result(2 * CALL_SECONDS) for part, answer in answers.items()}
+        return {
+            place: (offset.offset, offset.timestamp / 1000) for place, offset in offsets.items() if offset.offset >= 0
+        }
 
     return look

@@ -73,11 +73,16 @@ class KafkaEntities:
         topic = self._topic(path)
         facts = self._found(path)
         for name, wanted in plan.counts.items():
-            found = facts.counts[name]
+            current = facts.counts[name]
             reason = "a topic's partitions can only become more" if name == PARTITIONS else "brokers move replicas"
-            if (name != PARTITIONS and wanted != found) or wanted < found:
+            if (name != PARTITIONS and wanted != current) or wanted < current:
                 raise error(
-                    "ENTITY_NOT_CHANGED", name=name, entity=shown_path(path), found=found, wanted=wanted, reason=reason
+                    "ENTITY_NOT_CHANGED",
+                    name=name,
+                    entity=shown_path(path),
+                    found=current,
+                    wanted=wanted,
+                    reason=reason,
                 )
         if plan.settings:
             self._configure(topic, plan.settings)
@@ -121,10 +126,10 @@ class KafkaEntities:
                 low, high = self._admin._watermarks(consumer, part)
                 part.offset = max(low, high - MARKERS * limit - 1)
             consumer.assign(parts)
-            found = self._until_end(consumer, topic, {part.partition for part in parts})
+            records = self._until_end(consumer, topic, {part.partition for part in parts})
         finally:
             consumer.close()
-        return sorted(found, key=lambda record: record.timestamp_millis)[-limit:]
+        return sorted(records, key=lambda record: record.timestamp_millis)[-limit:]
 
     def close(self) -> None:
         """The admin closes."""
@@ -137,13 +142,13 @@ class KafkaEntities:
     def _found(self, path: EntityPath) -> EntityFacts:
         facts = self._admin.describe(self._topic(path))
         if facts is None:
-            raise not_found(self.store, path, [found.name for found in self._admin.entities()])
+            raise not_found(self.store, path, [entity.name for entity in self._admin.entities()])
         return facts
 
     def _is_gone(self, topic: str) -> bool:
         """Whether the metadata no longer names it; its settings and its id are gone a moment earlier."""
-        found = self._admin._metadata(topic).topics.get(topic)
-        return found is None or found.error is not None or not found.partitions
+        topic_metadata = self._admin._metadata(topic).topics.get(topic)
+        return topic_metadata is None or topic_metadata.error is not None or not topic_metadata.partitions
 
     def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
         consumer = self._admin._consumer()
@@ -157,7 +162,7 @@ class KafkaEntities:
         """Everything up to where each partition ends now."""
         from ds_dagster.stores.kafka.admin import _raw
 
-        found: list[RawRecord] = []
+        records: list[RawRecord] = []
         ends = time.monotonic() + CALL_SECONDS
         while open_parts and time.monotonic() < ends:
             message = consumer.poll(POLL_SECONDS)
@@ -165,12 +170,12 @@ class KafkaEntities:
                 continue
             problem = message.error()
             if problem is None:
-                found.append(_raw(message))
+                records.append(_raw(message))
             elif problem.name() == "_PARTITION_EOF":
                 open_parts.discard(message.partition())
             else:
                 raise self._admin._failure(problem, f"read records of {topic}")
-        return found
+        return records
 
     def _configure(self, topic: str, settings: Mapping[str, str]) -> None:
         from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
@@ -221,19 +226,19 @@ class KafkaEntities:
     def _produced(self, topic: str, record: NewRecord) -> str:
         from confluent_kafka import Producer
 
-        told: list[tuple[Any, Any]] = []
+        outcomes: list[tuple[Any, Any]] = []
         milliseconds = int(CALL_SECONDS * 1000)
         producer = self._admin._made(Producer, {"acks": "all", "message.timeout.ms": milliseconds, "linger.ms": 0})
         producer.produce(
             topic,
             value=None if record.value is None else record.value.encode(),
             key=None if record.key is None else record.key.encode(),
-            on_delivery=lambda problem, message: told.append((problem, message)),
+            on_delivery=lambda problem, message: outcomes.append((problem, message)),
         )
         producer.flush(CALL_SECONDS * 2)
-        if not told:
+        if not outcomes:
             raise error("STORE_CALL_FAILED", store=self.store, action=f"take a record into {topic}")
-        problem, message = told[0]
+        problem, message = outcomes[0]
         if problem is not None:
             raise self._admin._failure(problem, f"write into {topic}")
         return f"{message.partition()}/{message.offset()}"

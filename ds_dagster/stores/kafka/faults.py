@@ -51,7 +51,7 @@ _FILES: Mapping[str, str] = MappingProxyType(
 """Beginning of a librdkafka property → what its value has to be."""
 
 
-def failure(store: str, config: Config, problem: Any, action: str, told: Told, seconds: int = 0) -> DsError:
+def failure(store: str, config: Config, problem: Any, action: str, log_lines: Told, seconds: int = 0) -> DsError:
     """The condition of a call that failed.
 
     Args:
@@ -64,15 +64,15 @@ def failure(store: str, config: Config, problem: Any, action: str, told: Told, s
     """
     name, detail = problem.name(), str(problem.str())
     user = user_of(config)
-    known = diagnosis(store, config, told) if name in (*UNREACHABLE_ERRORS, *LOGIN_ERRORS) else None
-    if known is not None:
-        return known
+    cause = diagnosis(store, config, log_lines) if name in (*UNREACHABLE_ERRORS, *LOGIN_ERRORS) else None
+    if cause is not None:
+        return cause
     if name in LOGIN_ERRORS:
         return error("STORE_LOGIN_REFUSED", store=store, address=address_of(config), user=user, detail=detail)
     if name in PERMISSION_ERRORS:
         return error("STORE_PERMISSION_DENIED", store=store, user=user, action=action, detail=detail)
     if name in UNREACHABLE_ERRORS:
-        last = told[-1][1] if told else detail
+        last = log_lines[-1][1] if log_lines else detail
         detail = f"{last}; for {seconds} s" if seconds else last
         return error("STORE_UNREACHABLE", store=store, address=address_of(config), detail=detail)
     return error("STORE_CALL_FAILED", store=store, action=action, detail=f"{name}: {detail}")
@@ -81,21 +81,21 @@ def failure(store: str, config: Config, problem: Any, action: str, told: Told, s
 def not_made(store: str, config: Config, problem: Any) -> DsError:
     """The condition of a client that librdkafka did not make: a certificate or key is not readable."""
     detail = str(problem.str())
-    found = next((fix for name, fix in _FILES.items() if f"{name}." in detail or f"{name} " in detail), None)
-    if found is None:
+    known_fix = next((fix for name, fix in _FILES.items() if f"{name}." in detail or f"{name} " in detail), None)
+    if known_fix is None:
         return error("STORE_CALL_FAILED", store=store, action="make a client", detail=detail)
     reason = "a certificate or key cannot be read"
-    return _tls_failed(store, config, reason, found, detail)
+    return _tls_failed(store, config, reason, known_fix, detail)
 
 
-def diagnosis(store: str, config: Config, told: Told) -> DsError | None:
+def diagnosis(store: str, config: Config, log_lines: Told) -> DsError | None:
     """Why nothing is answered, when it is a mistake for certain; None when the server may just be away."""
-    for name, text in told:
+    for name, text in log_lines:
         rule = _of_login if name in LOGIN_ERRORS else _of_tls
-        found = rule(store, config, text)
-        if found is not None:
-            return found
-    return _of_protocol(store, config) if told else None
+        problem = rule(store, config, text)
+        if problem is not None:
+            return problem
+    return _of_protocol(store, config) if log_lines else None
 
 
 def user_of(config: Config) -> str:
@@ -133,8 +133,12 @@ def _of_tls(store: str, config: Config, text: str) -> DsError | None:
     if "certificate verify failed" in text:
         return _not_trusted(store, config, text)
     if _REFUSED_CERTIFICATE.search(text):
-        given = any(name.startswith("ssl.certificate") for name in config)
-        reason = "the brokers refuse the client's certificate" if given else "the brokers want a client certificate"
+        has_certificate = any(name.startswith("ssl.certificate") for name in config)
+        reason = (
+            "the brokers refuse the client's certificate"
+            if has_certificate
+            else "the brokers want a client certificate"
+        )
         fix = "give one that their authority signed: 'tls.client.cert_file' and 'tls.client.key_file'"
         return _tls_failed(store, config, reason, fix, text)
     if _NOTHING_COMMON.search(text):
@@ -195,5 +199,5 @@ def _tls_failed(store: str, config: Config, reason: str, fix: str, detail: str) 
 
 
 def _addresses(config: Config) -> list[tuple[str, int]]:
-    found = (part.strip().rpartition("://")[2].rpartition(":") for part in address_of(config).split(","))
-    return [(host.strip("[]"), int(port)) for host, _, port in found if host and port.isdecimal()]
+    parts = (part.strip().rpartition("://")[2].rpartition(":") for part in address_of(config).split(","))
+    return [(host.strip("[]"), int(port)) for host, _, port in parts if host and port.isdecimal()]

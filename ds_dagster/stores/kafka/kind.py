@@ -102,11 +102,11 @@ class Kafka:
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """Addresses there, login complete, TLS not contradictory."""
-        found: list[Diagnostic] = []
+        problems: list[Diagnostic] = []
         if "uris" not in store.properties:
-            found.append(missing(store, "uris", "the brokers to begin with", "'host:9092,host:9092'"))
-        found.extend(check_security(profiled(store)))
-        return found
+            problems.append(missing(store, "uris", "the brokers to begin with", "'host:9092,host:9092'"))
+        problems.extend(check_security(profiled(store)))
+        return problems
 
     def native_type(self, type_: DataType) -> str | None:
         """Topics have no column types."""
@@ -202,14 +202,14 @@ class Kafka:
         """Configuration of librdkafka, for confluent-kafka's producers, consumers and admin clients; with AWS_MSK_IAM
         the callback that signs tokens is in it."""
         store = profiled(store)
-        found = {name: resolve(value) for name, value in client_connection(store).items()}
+        settings = {name: resolve(value) for name, value in client_connection(store).items()}
         if word(store, HASH_FUNCTION) != "aws_msk_iam":
-            return found
+            return settings
         role = store.properties.get("kafka.msk.iam_role_arn")
         signer = MskSigner(
             store.name, resolve(PropertyValue(msk_region(store))), resolve(role) if role is not None else ""
         )
-        return {**found, "oauth_cb": signer}
+        return {**settings, "oauth_cb": signer}
 
 
 def _start(options: ReadOptions) -> Mapping[str, str | int]:

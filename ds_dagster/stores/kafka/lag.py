@@ -35,12 +35,12 @@ def ends_of(admin: Any, topic: str, partitions: list[int], seconds: float) -> Ma
     from confluent_kafka.admin import OffsetSpec
 
     specs: Any = OffsetSpec
-    found = []
+    ends = []
     for spec in (specs.earliest(), specs.latest()):
-        asked = {TopicPartition(topic, number): spec for number in partitions}
-        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds)
-        found.append({part.partition: answer.result(2 * seconds).offset for part, answer in answers.items()})
-    first, last = found
+        requests = {TopicPartition(topic, number): spec for number in partitions}
+        answers = admin.list_offsets(requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds)
+        ends.append({part.partition: answer.result(2 * seconds).offset for part, answer in answers.items()})
+    first, last = ends
     return {number: (first[number], last[number]) for number in partitions}
 
 

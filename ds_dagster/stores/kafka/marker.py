@@ -28,16 +28,16 @@ def read_marker(admin: Any, group: str, topic: str, seconds: float) -> Tip | Non
     """
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+    request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
     for _ in range(ATTEMPTS):
-        answers = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=seconds)
-        (found,) = answers[group].result(2 * seconds).topic_partitions
-        if found.error is not None:
-            raise KafkaException(found.error)
-        if found.offset < 0:
+        answers = admin.list_consumer_group_offsets([request], require_stable=True, request_timeout=seconds)
+        (partition,) = answers[group].result(2 * seconds).topic_partitions
+        if partition.error is not None:
+            raise KafkaException(partition.error)
+        if partition.offset < 0:
             return None
         with suppress(UnicodeDecodeError):
-            return _tip(found.offset, found.metadata or "")
+            return _tip(partition.offset, partition.metadata or "")
     raise error("KAFKA_MARKER_UNREADABLE", detail=f"the metadata of consumer group {group} is not text")
 
 

@@ -50,10 +50,10 @@ class MskSigner:
         session = Session()
         try:
             if not self.role:
-                found = session.get_credentials()
-                if found is None:
+                credentials = session.get_credentials()
+                if credentials is None:
                     raise error("STORE_CREDENTIALS_MISSING", store=self.store, reason="none were found")
-                return found.get_frozen_credentials()
+                return credentials.get_frozen_credentials()
             return self._assumed(session.create_client("sts", region_name=self.region))
         except ClientError as problem:
             code = str(problem.response.get("Error", {}).get("Code", ""))
@@ -70,8 +70,10 @@ class MskSigner:
     def _assumed(self, sts: Any) -> Any:
         from botocore.credentials import ReadOnlyCredentials
 
-        found = sts.assume_role(RoleArn=self.role, RoleSessionName=SESSION_NAME)["Credentials"]
-        return ReadOnlyCredentials(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
+        credentials = sts.assume_role(RoleArn=self.role, RoleSessionName=SESSION_NAME)["Credentials"]
+        return ReadOnlyCredentials(
+            credentials["AccessKeyId"], credentials["SecretAccessKey"], credentials["SessionToken"]
+        )
 
 
 def msk_token(region: str, credentials: Any) -> str:

@@ -177,7 +177,7 @@ def _login_alone(store: StoreDefinition) -> Iterator[Diagnostic]:
         if other not in store.properties or other in own:
             continue
         reason = f"a login by {name.upper()} does not use it" if login else "a login needs a hash function"
-        users = " or ".join(n.upper() for n, one in LOGINS.items() if other in (*one.required, *one.allowed))
+        users = " or ".join(n.upper() for n, login in LOGINS.items() if other in (*login.required, *login.allowed))
         yield contradiction(store, other, HASH_FUNCTION, reason, f"write '{HASH_FUNCTION}' = {users}, or remove it")
 
 
@@ -192,15 +192,15 @@ def _tls_wanted(store: StoreDefinition) -> Iterator[Diagnostic]:
 
 
 def _certificates(store: StoreDefinition) -> Iterator[Diagnostic]:
-    given = store.properties
+    properties = store.properties
     for file, text in CERTIFICATES.items():
-        if file in given and text in given:
+        if file in properties and text in properties:
             yield contradiction(store, file, text, "both give the same certificate or key", "remove one of the two")
     certificate, key = (_given(store, f"tls.client.{part}_file") for part in ("cert", "key"))
     if (certificate is None) != (key is None):
         name, other = ("tls.client.key_file", "certificate") if key is None else ("tls.client.cert_file", "key")
         yield missing(store, name, f"the client's {other} is given", "'certs/client.pem'")
-    if "tls.client.key_password" in given and key is None:
+    if "tls.client.key_password" in properties and key is None:
         yield missing(store, "tls.client.key_file", "its password is given", "'certs/client.key'")
 
 
@@ -239,25 +239,25 @@ def java_connection(store: StoreDefinition) -> Options:
 
 
 def _java_tls(store: StoreDefinition) -> Mapping[str, PropertyValue | str | None]:
-    found: dict[str, PropertyValue | str | None] = {
+    options: dict[str, PropertyValue | str | None] = {
         "kafka.ssl.truststore.location": store.properties.get("tls.ca_cert_file"),
         "kafka.ssl.truststore.certificates": store.properties.get("tls.ca_cert"),
         "kafka.ssl.enabled.protocols": _joined(store, "tls.protocols", ","),
         "kafka.ssl.cipher.suites": _joined(store, "tls.cipher_suites", ","),
     }
     if _given(store, "tls.ca_cert_file") is not None:
-        found["kafka.ssl.truststore.type"] = "PEM"
+        options["kafka.ssl.truststore.type"] = "PEM"
     certificate, key = _content(store, "tls.client.cert_file"), _content(store, "tls.client.key_file", secret=True)
     if certificate is not None and key is not None:
-        found |= {
+        options |= {
             "kafka.ssl.keystore.type": "PEM",
             "kafka.ssl.keystore.certificate.chain": certificate,
             "kafka.ssl.keystore.key": key,
             "kafka.ssl.key.password": store.properties.get("tls.client.key_password"),
         }
     if flag(store, "tls.verify_server_hostname") is False:
-        found["kafka.ssl.endpoint.identification.algorithm"] = ""
-    return found
+        options["kafka.ssl.endpoint.identification.algorithm"] = ""
+    return options
 
 
 def _java_login(store: StoreDefinition) -> Mapping[str, PropertyValue | str | None]:
@@ -265,22 +265,22 @@ def _java_login(store: StoreDefinition) -> Mapping[str, PropertyValue | str | No
     if login is None:
         return {}
     option, handler = login.handler
-    found: dict[str, PropertyValue | str | None] = {
+    options: dict[str, PropertyValue | str | None] = {
         "kafka.sasl.mechanism": login.mechanism,
         "kafka.sasl.jaas.config": _jaas(store, login),
         "kafka.sasl.oauthbearer.token.endpoint.url": store.properties.get(TOKEN_URL),
     }
-    return {**found, option: handler} if option else found
+    return {**options, option: handler} if option else options
 
 
 def _jaas(store: StoreDefinition, login: Login) -> PropertyValue:
     """The one login line Java clients take; values are put in where it is resolved."""
-    given = [(name, store.properties[prop]) for name, prop in login.module_options if prop in store.properties]
+    entries = [(name, store.properties[prop]) for name, prop in login.module_options if prop in store.properties]
     if OAUTH_EXTENSIONS in store.properties:
         pairs = _pairs(store.properties[OAUTH_EXTENSIONS])
-        given += [(f"extension_{name}", PropertyValue(value)) for name, value in pairs]
+        entries += [(f"extension_{name}", PropertyValue(value)) for name, value in pairs]
     parts = [PropertyValue(f"{login.module} required")]
-    for name, value in given:
+    for name, value in entries:
         quoted = PropertyValue(value.value, value.secret, None, value.file, value.entry, value.parts, quoted=True)
         parts += [PropertyValue(f' {name}="'), quoted, PropertyValue('"')]
     return PropertyValue("", secret=True, parts=(*parts, PropertyValue(";")))
@@ -292,28 +292,28 @@ def _jaas(store: StoreDefinition, login: Login) -> PropertyValue:
 def client_connection(store: StoreDefinition) -> Options:
     """The same as librdkafka spells it. MSK's tokens come from a callback (``kafka_msk.py``), not from here; TLS
     versions cannot be chosen in librdkafka."""
-    given = store.properties
+    properties = store.properties
     login = LOGINS.get(word(store, HASH_FUNCTION))
-    suites = [CIPHER_SUITES.get(name.strip(), "") for name in split_names(given.get("tls.cipher_suites"))]
+    suites = [CIPHER_SUITES.get(name.strip(), "") for name in split_names(properties.get("tls.cipher_suites"))]
     signed_in = login is not None and login.required == _USER_NAMES
     return make_options(
         {
-            "bootstrap.servers": given["uris"],
+            "bootstrap.servers": properties["uris"],
             "security.protocol": security_protocol(store).lower(),
-            "ssl.ca.location": given.get("tls.ca_cert_file"),
-            "ssl.ca.pem": given.get("tls.ca_cert"),
-            "ssl.certificate.location": given.get("tls.client.cert_file"),
-            "ssl.certificate.pem": given.get("tls.client.cert"),
-            "ssl.key.location": given.get("tls.client.key_file"),
-            "ssl.key.pem": given.get("tls.client.key"),
-            "ssl.key.password": given.get("tls.client.key_password"),
+            "ssl.ca.location": properties.get("tls.ca_cert_file"),
+            "ssl.ca.pem": properties.get("tls.ca_cert"),
+            "ssl.certificate.location": properties.get("tls.client.cert_file"),
+            "ssl.certificate.pem": properties.get("tls.client.cert"),
+            "ssl.key.location": properties.get("tls.client.key_file"),
+            "ssl.key.pem": properties.get("tls.client.key"),
+            "ssl.key.password": properties.get("tls.client.key_password"),
             "ssl.cipher.suites": ":".join(filter(None, suites)) or None,
             "ssl.endpoint.identification.algorithm": "none"
             if flag(store, "tls.verify_server_hostname") is False
             else None,
             "sasl.mechanisms": _CLIENT_MECHANISMS.get(login.mechanism, login.mechanism) if login else None,
-            "sasl.username": given["kafka.sasl.username"] if signed_in else None,
-            "sasl.password": given["kafka.sasl.password"] if signed_in else None,
+            "sasl.username": properties["kafka.sasl.username"] if signed_in else None,
+            "sasl.password": properties["kafka.sasl.password"] if signed_in else None,
             **(_client_oauth(store) if login and login.mechanism == "OAUTHBEARER" else {}),
         }
     )
@@ -324,14 +324,14 @@ _CLIENT_MECHANISMS: Mapping[str, str] = MappingProxyType({"AWS_MSK_IAM": "OAUTHB
 
 
 def _client_oauth(store: StoreDefinition) -> Mapping[str, PropertyValue | str | None]:
-    given = store.properties
+    properties = store.properties
     return {
         "sasl.oauthbearer.method": "oidc",
-        "sasl.oauthbearer.token.endpoint.url": given[TOKEN_URL],
-        "sasl.oauthbearer.client.id": given["kafka.sasl.oauth.client_id"],
-        "sasl.oauthbearer.client.secret": given["kafka.sasl.oauth.client_secret"],
-        "sasl.oauthbearer.scope": given.get("kafka.sasl.oauth.scope"),
-        "sasl.oauthbearer.extensions": given.get(OAUTH_EXTENSIONS),
+        "sasl.oauthbearer.token.endpoint.url": properties[TOKEN_URL],
+        "sasl.oauthbearer.client.id": properties["kafka.sasl.oauth.client_id"],
+        "sasl.oauthbearer.client.secret": properties["kafka.sasl.oauth.client_secret"],
+        "sasl.oauthbearer.scope": properties.get("kafka.sasl.oauth.scope"),
+        "sasl.oauthbearer.extensions": properties.get(OAUTH_EXTENSIONS),
     }
 
 

@@ -60,13 +60,13 @@ def _shakes_hands(context: ssl.SSLContext, host: str, port: int) -> bool:
 
 def _received(connection: socket.socket, count: int) -> bytes:
     """So many bytes, fewer when the other side closes."""
-    found = b""
-    while len(found) < count:
-        more = connection.recv(count - len(found))
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
         if not more:
             break
-        found += more
-    return found
+        data += more
+    return data
 
 
 def _answered(answer: bytes) -> tuple[str, ...] | None:
@@ -74,9 +74,9 @@ def _answered(answer: bytes) -> tuple[str, ...] | None:
     correlation, _error, count = struct.unpack_from(">ihi", answer)
     if correlation != CORRELATION:
         return None
-    found, at = [], 10
+    names, at = [], 10
     for _ in range(max(count, 0)):
         (length,) = struct.unpack_from(">h", answer, at)
-        found.append(answer[at + 2 : at + 2 + length].decode("ascii"))
+        names.append(answer[at + 2 : at + 2 + length].decode("ascii"))
         at += 2 + length
-    return tuple(found)
+    return tuple(names)

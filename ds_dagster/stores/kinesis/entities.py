@@ -54,12 +54,15 @@ class KinesisEntities:
         summary = self._admin._summary(stream) if facts is not None else None
         if facts is None or summary is None:
             return None
-        told = {
+        summary_facts = {
             "retention.hours": summary.get("RetentionPeriodHours"),
             "mode": (summary.get("StreamModeDetails") or {}).get("StreamMode"),
             "status": summary.get("StreamStatus"),
         }
-        settings = {**facts.settings, **{name: str(value) for name, value in told.items() if value is not None}}
+        settings = {
+            **facts.settings,
+            **{name: str(value) for name, value in summary_facts.items() if value is not None},
+        }
         return EntityDescription((stream,), "stream", replace(facts, settings=MappingProxyType(settings)))
 
     def create(self, path: EntityPath, plan: EntityPlan) -> None:
@@ -107,8 +110,8 @@ class KinesisEntities:
     def sample(self, path: EntityPath, limit: int) -> Sequence[RawRecord]:
         """The oldest records that are kept: Kinesis cannot be read from its end."""
         stream = self._existing(path)
-        found = self._admin.records(stream, from_beginning=True, limit=limit, stopped=lambda: False)
-        return list(found)[:limit]
+        records = self._admin.records(stream, from_beginning=True, limit=limit, stopped=lambda: False)
+        return list(records)[:limit]
 
     def close(self) -> None:
         """The admin closes."""

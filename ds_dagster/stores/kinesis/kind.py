@@ -93,24 +93,26 @@ class Kinesis:
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """A region or an endpoint; a key and its secret together."""
-        found: list[Diagnostic] = []
+        problems: list[Diagnostic] = []
         if "uris" not in store.properties and "access_region" not in store.properties:
-            found.append(missing(store, "access_region", "the region of the streams", "'us-east-2'"))
+            problems.append(missing(store, "access_region", "the region of the streams", "'us-east-2'"))
         for name, other in ((KEY, SECRET), (SECRET, KEY)):
             if name in store.properties and other not in store.properties:
-                found.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
+                problems.append(missing(store, other, f"{name} is useless alone", "'${NAME}'"))
         if KEY in store.properties and PROFILE in store.properties and not store.overlaid:
             allowed = f"{PROFILE} or {KEY}, not both"
             problem = error(
                 "PROPERTY_INVALID", span=store.span, name=PROFILE, value=word(store, PROFILE), allowed=allowed
             )
-            found.append(problem.diagnostic())
+            problems.append(problem.diagnostic())
         if EXTERNAL_ID in store.properties and ROLE not in store.properties:
-            found.append(missing(store, ROLE, f"{EXTERNAL_ID} belongs to a role", "'arn:aws:iam::…:role/…'"))
+            problems.append(missing(store, ROLE, f"{EXTERNAL_ID} belongs to a role", "'arn:aws:iam::…:role/…'"))
         address = store.properties.get("uris")
         if is_literal(address) and "://" not in str(address and address.value):
-            found.append(invalid_address(store, "https://kinesis.<region>.amazonaws.com, or another http(s) endpoint"))
-        return found
+            problems.append(
+                invalid_address(store, "https://kinesis.<region>.amazonaws.com, or another http(s) endpoint")
+            )
+        return problems
 
     def native_type(self, type_: DataType) -> str | None:
         """Streams have no column types."""

@@ -74,8 +74,8 @@ def _open(admin: KinesisAdmin, stream: str) -> list[Shard]:
 
 
 def _range(shard: Shard) -> tuple[int, int]:
-    found = shard["HashKeyRange"]
-    return int(found["StartingHashKey"]), int(found["EndingHashKey"])
+    hash_range = shard["HashKeyRange"]
+    return int(hash_range["StartingHashKey"]), int(hash_range["EndingHashKey"])
 
 
 def _width(shard: Shard) -> int:

@@ -16,7 +16,7 @@ from ds_dagster.catalog.entity_operations import EntityOperations
 from ds_dagster.catalog.io_spec import Resolver, SinkIdentity, TableTarget, WriteSpec
 from ds_dagster.catalog.ledger import SinkFacts, Tip
 from ds_dagster.errors import error
-from ds_dagster.stores.table_sink import DELETED, Found, TableSink, opened
+from ds_dagster.stores.table_sink import DELETED, TableSink, TargetState, opened
 
 if TYPE_CHECKING:
     import pyarrow
@@ -114,29 +114,29 @@ class MemoryLoader(TableSink):
         """The table batches go to: the target, or the new table of a full refresh."""
         return NEW.get(self._new) if self.is_full else TABLES.get(self.place)
 
-    def _look(self, work: Any) -> Found:
-        table, found = TABLES.get(self.place), self._state(work)
+    def _look(self, work: Any) -> TargetState:
+        table, state = TABLES.get(self.place), self._state(work)
         if table is None:
-            return replace(found, facts=replace(found.facts, exists=self._written is not None))
-        known = [version for job, version, _ in table.ledger if job == self.identity.job]
-        differs = table.target.columns != self.target.columns and bool(table.ledger) and not (self.is_full and known)
-        others = not known and not self.shared and not self.is_full and bool(table.ledger and table.rows)
+            return replace(state, facts=replace(state.facts, exists=self._written is not None))
+        versions = [version for job, version, _ in table.ledger if job == self.identity.job]
+        differs = table.target.columns != self.target.columns and bool(table.ledger) and not (self.is_full and versions)
+        others = not versions and not self.shared and not self.is_full and bool(table.ledger and table.rows)
         facts = replace(
-            found.facts,
+            state.facts,
             exists=self._written is not None,
             differs=differs,
             has_others=others,
             keeps="TARGET_SHARED_RESET" if self.shared else "",
         )
-        return replace(found, facts=facts, difference="other columns")
+        return replace(state, facts=facts, difference="other columns")
 
-    def _make(self, work: Any, found: Found) -> None:
+    def _make(self, work: Any, state: TargetState) -> None:
         if not self.is_full:
             TABLES.setdefault(self.place, MemoryTable(self.target))
-        elif found.published is None:
+        elif state.published is None:
             NEW.setdefault(self._new, MemoryTable(self.target))
 
-    def _state(self, work: Any, batch: Tip | None = None, rows: int = 0) -> Found:
+    def _state(self, work: Any, batch: Tip | None = None, rows: int = 0) -> TargetState:
         target = TABLES.get(self.place)
         ledger = {**(target.ledger if target else {}), **(self._written.ledger if self._written else {})}
         newest = max((version for job, version, _ in ledger if job == self.identity.job), default=None)
@@ -144,7 +144,7 @@ class MemoryLoader(TableSink):
         tip, count = mine[max(mine)] if mine else (None, 0)
         is_published = self.is_full and bool(mine) and self._written is None
         total = sum(count for _, count in mine.values()) if is_published else None
-        return Found(SinkFacts(tip, newest), rows=count, published=total)
+        return TargetState(SinkFacts(tip, newest), rows=count, published=total)
 
     @property
     def _new(self) -> tuple[str, str, str]:

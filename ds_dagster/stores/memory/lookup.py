@@ -24,8 +24,8 @@ def read_table(
     del path, wanted  # few rows: whoever asks compares them again
     if not Path(options["file"]).is_file():
         return
-    with pa.ipc.open_file(options["file"]) as found:
-        yield from found.read_all().select([name for name, _ in columns]).to_batches()
+    with pa.ipc.open_file(options["file"]) as reader:
+        yield from reader.read_all().select([name for name, _ in columns]).to_batches()
 
 
 def count_rows(options: Mapping[str, str], path: tuple[str, ...], wanted: Wanted) -> int:

@@ -110,8 +110,8 @@ class PostgresAdmin:
 
     def has_column(self, path: Sequence[str], name: str) -> bool:
         """Whether a table (schema, name) has a column."""
-        found = self._query(COLUMN_QUERY, {"schema": path[0], "table": path[1], "column": name})
-        return bool(found[0][0])
+        answer = self._query(COLUMN_QUERY, {"schema": path[0], "table": path[1], "column": name})
+        return bool(answer[0][0])
 
     def newest(self, path: Sequence[str]) -> float | None:
         """When a batch was last loaded into a table (seconds since the epoch), None without one."""
@@ -119,8 +119,8 @@ class PostgresAdmin:
 
         ledger = sql.Identifier(path[0], LEDGER)
         query = sql.SQL("SELECT date_part('epoch', max(at)) FROM {} WHERE target = %(table)s").format(ledger)
-        found = self._query(query, {"table": path[1]})[0][0]
-        return None if found is None else float(found)
+        newest = self._query(query, {"table": path[1]})[0][0]
+        return None if newest is None else float(newest)
 
     def close(self) -> None:
         """Close the connection."""

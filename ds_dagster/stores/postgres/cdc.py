@@ -109,8 +109,8 @@ def read_spec(store: StoreDefinition, connection: Options, relation: Relation, o
 
 def problems(relation: Relation) -> Sequence[Diagnostic]:
     """What is wrong with a relation of the store; needs no server."""
-    found = _cdc_problems(relation) if is_cdc(relation) else _load_problems(relation)
-    return [problem.diagnostic() for problem in found]
+    errors = _cdc_problems(relation) if is_cdc(relation) else _load_problems(relation)
+    return [problem.diagnostic() for problem in errors]
 
 
 def _load_problems(relation: Relation) -> Iterator[DsError]:
@@ -175,8 +175,8 @@ def _column_problems(relation: Relation, column: Column) -> Iterator[DsError]:
     elif name in SOURCE_COLUMNS:
         yield from _source_problems(relation, column)
     else:
-        known = ", ".join((*SCALARS, *ROW_COLUMNS, *SOURCE_COLUMNS))
-        yield error("CDC_COLUMN_UNKNOWN", span=column.span, relation=str(relation.name), name=name, known=known)
+        names = ", ".join((*SCALARS, *ROW_COLUMNS, *SOURCE_COLUMNS))
+        yield error("CDC_COLUMN_UNKNOWN", span=column.span, relation=str(relation.name), name=name, known=names)
 
 
 def _row_problems(relation: Relation, column: Column) -> Iterator[DsError]:
@@ -190,15 +190,15 @@ def _row_problems(relation: Relation, column: Column) -> Iterator[DsError]:
 
 
 def _source_problems(relation: Relation, column: Column) -> Iterator[DsError]:
-    known = ", ".join(SOURCE_FIELDS)
+    names = ", ".join(SOURCE_FIELDS)
     if not isinstance(column.type, StructType):
-        yield _wrong_type(relation, column, column.name, f"STRUCT of {known}")
+        yield _wrong_type(relation, column, column.name, f"STRUCT of {names}")
         return
     for field in column.type.fields:
         allowed = SOURCE_FIELDS.get(field.name.lower())
         if allowed is None:
             name = f"{column.name}->{field.name}"
-            yield error("CDC_COLUMN_UNKNOWN", span=column.span, relation=str(relation.name), name=name, known=known)
+            yield error("CDC_COLUMN_UNKNOWN", span=column.span, relation=str(relation.name), name=name, known=names)
         elif not _is_one_of(field.type, allowed):
             yield _wrong_type(relation, column, f"{column.name}->{field.name}", ", ".join(allowed), field.type)
 

@@ -81,12 +81,12 @@ class PostgresEntities(TableOperations):
         if len(path) >= TABLE:
             raise path_invalid(self.store, path, '"database" or "database"."schema"')
         if not path:
-            found = self._query("", DATABASES_QUERY)
-            return [EntityNode((name,), "database", is_level=True) for (name,) in found]
+            rows = self._query("", DATABASES_QUERY)
+            return [EntityNode((name,), "database", is_level=True) for (name,) in rows]
         self._check_database(path)
         if len(path) == DATABASE:
-            found = self._query(path[0], SCHEMAS_QUERY)
-            return [EntityNode((*path, name), "schema", is_level=True) for (name,) in found]
+            rows = self._query(path[0], SCHEMAS_QUERY)
+            return [EntityNode((*path, name), "schema", is_level=True) for (name,) in rows]
         schemas = [name for (name,) in self._query(path[0], SCHEMAS_QUERY)]
         if path[1] not in schemas:
             raise not_found(self.store, path, schemas)
@@ -97,10 +97,10 @@ class PostgresEntities(TableOperations):
         self._check_table(path)
         if path[0] not in self._databases():
             return None
-        found = self._query(path[0], TABLE_QUERY, path[1:])
-        if not found:
+        tables = self._query(path[0], TABLE_QUERY, path[1:])
+        if not tables:
             return None
-        oid, kind, size, rows = found[0]
+        oid, kind, size, rows = tables[0]
         columns = tuple(
             EntityColumn(name, type_of(native, DIALECT), native, nullable, key)
             for name, native, nullable, key in self._query(path[0], COLUMNS_QUERY, (oid,))
@@ -131,8 +131,8 @@ class PostgresEntities(TableOperations):
             self.children(path)
             statement = sql.SQL("DROP SCHEMA {} RESTRICT").format(sql.Identifier(path[1]))
         else:
-            found = self._existing(path)
-            form = "DROP TABLE {}" if found.kind == "table" else "DROP VIEW {}"
+            entity = self._existing(path)
+            form = "DROP TABLE {}" if entity.kind == "table" else "DROP VIEW {}"
             statement = sql.SQL(form).format(sql.Identifier(*path[1:]))
         self._run(path[0], statement, f"drop {shown_path(path)}")
 
@@ -140,8 +140,8 @@ class PostgresEntities(TableOperations):
         """One row; the server converts JSON values to the columns' types."""
         from psycopg2 import sql
 
-        found = self._existing(path)
-        values = row_values(path, record, [column.name for column in found.columns])
+        entity = self._existing(path)
+        values = row_values(path, record, [column.name for column in entity.columns])
         names = sql.SQL(", ").join(map(sql.Identifier, values))
         row = sql.Literal(json.dumps(values, default=jsonable, ensure_ascii=False))
         statement = sql.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM json_populate_record(NULL::{0}, {2})").format(
@@ -168,20 +168,20 @@ class PostgresEntities(TableOperations):
         self._connections.clear()
 
     def _existing(self, path: EntityPath) -> EntityDescription:
-        found = self.describe(path)
-        if found is None:
+        entity = self.describe(path)
+        if entity is None:
             self._check_database(path)
             raise not_found(self.store, path, [node.path[-1] for node in self.children(path[:-1])])
-        return found
+        return entity
 
     def _check_table(self, path: EntityPath) -> None:
         if len(path) != TABLE:
             raise path_invalid(self.store, path, SHAPE)
 
     def _check_database(self, path: EntityPath) -> None:
-        known = self._databases()
-        if path[0] not in known:
-            raise not_found(self.store, path[:1], known)
+        databases = self._databases()
+        if path[0] not in databases:
+            raise not_found(self.store, path[:1], databases)
 
     def _databases(self) -> list[str]:
         return [name for (name,) in self._query("", DATABASES_QUERY)]
@@ -201,9 +201,9 @@ class PostgresEntities(TableOperations):
         transaction."""
         if database not in self._connections:
             address = replace(self._address, database=database) if database else self._address
-            made = address.control(CONTROL_MILLIS)
-            made.autocommit = True
-            self._connections[database] = made
+            connection = address.control(CONTROL_MILLIS)
+            connection.autocommit = True
+            self._connections[database] = connection
         return self._connections[database]
 
     def _query(

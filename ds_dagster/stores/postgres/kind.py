@@ -112,18 +112,18 @@ class Postgres:
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """Address without login, user there, TLS not contradictory."""
-        found: list[Diagnostic] = []
+        problems: list[Diagnostic] = []
         if "uris" not in store.properties:
-            found.append(missing(store, "uris", "the database", "'postgresql://host:5432/database'"))
+            problems.append(missing(store, "uris", "the database", "'postgresql://host:5432/database'"))
         elif is_literal(store.properties["uris"]):
             address = urlsplit(word(store, "uris"))
             if address.scheme not in ("postgresql", "postgres") or not address.hostname or address.password:
-                found.append(invalid_address(store, "postgresql://host:port/database, user and password apart"))
+                problems.append(invalid_address(store, "postgresql://host:port/database, user and password apart"))
         if "postgres.username" not in store.properties:
-            found.append(missing(store, "postgres.username", "the user to log in as", "'${NAME}'"))
+            problems.append(missing(store, "postgres.username", "the user to log in as", "'${NAME}'"))
         mode = word(store, "postgres.sslmode")
         if flag(store, "tls.disabled") and mode not in ("", "disable"):
-            found.append(
+            problems.append(
                 error(
                     "STORE_PROPERTIES_CONTRADICT",
                     span=store.properties["postgres.sslmode"].span or store.span,
@@ -134,7 +134,7 @@ class Postgres:
                     fix="remove one of the two",
                 ).diagnostic()
             )
-        return found
+        return problems
 
     def native_type(self, type_: DataType) -> str | None:
         """The column type; None for STRUCT, MAP and arrays of them, which are kept as ``jsonb``."""

@@ -27,8 +27,8 @@ from ds_dagster.stores.table_sink import (
     DELETED,
     KEPT_EPOCHS,
     PRUNE_EVERY,
-    Found,
     TableSink,
+    TargetState,
     opened,
     tip_of,
     undone_on_failure,
@@ -120,25 +120,25 @@ class PostgresLoader(TableSink):
             cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext('ds_ledger'))", (LOCK_SPACE,))
             cursor.execute(statements.create_ledger())
             cursor.execute(statements.ledger_columns())
-            known = {name for (name,) in cursor.fetchall()}
+            columns_there = {name for (name,) in cursor.fetchall()}
             for name in ADDED_COLUMNS:
-                if name not in known:
+                if name not in columns_there:
                     cursor.execute(statements.add_column(name))
             yield cursor
 
-    def _look(self, cursor: Any) -> Found:
+    def _look(self, cursor: Any) -> TargetState:
         statements = self._statements()
-        found, existing = self._ledger(cursor), find_table(cursor, self.target.path)
+        state, existing = self._ledger(cursor), find_table(cursor, self.target.path)
         difference = "" if existing is None else shape_difference(existing, self.target, shared=self.shared)
-        others = found.facts.version is None and not self.shared and not self.is_full and existing is not None
+        others = state.facts.version is None and not self.shared and not self.is_full and existing is not None
         facts = replace(
-            found.facts,
+            state.facts,
             exists=statements.new in self._new_tables(cursor, statements.new) if self.is_full else existing is not None,
             differs=bool(difference) and not self._is_replaceable(cursor, existing),
             has_others=others and self._has_others(cursor),
             keeps=self._keeps(existing),
         )
-        return replace(found, facts=facts, difference=difference, target=existing)
+        return replace(state, facts=facts, difference=difference, target=existing)
 
     def _keeps(self, existing: ExistingTable | None) -> str:
         """Why the rows of an earlier version may not be replaced."""
@@ -152,15 +152,15 @@ class PostgresLoader(TableSink):
         has_earlier = self.is_full and cursor.fetchone()[0]
         return bool(existing is not None and has_earlier and not is_kept(cursor, existing, self.target))
 
-    def _make(self, cursor: Any, found: Found) -> None:
-        statements, existing = self._statements(), found.target
+    def _make(self, cursor: Any, state: TargetState) -> None:
+        statements, existing = self._statements(), state.target
         if existing is None and not self.is_full:
             cursor.execute(statements.create_table())
         self._written_as(None if self.is_full else existing)
         self._prepare_ageing(cursor, statements)
         if self.is_full:
             self._check_publishable(existing)
-            self._make_new(cursor, found)
+            self._make_new(cursor, state)
 
     def _check_publishable(self, existing: ExistingTable | None) -> None:
         if existing is not None and existing.referenced and self.target.mode != "upsert":
@@ -175,14 +175,14 @@ class PostgresLoader(TableSink):
         elif has_stamp and not self.target.retention_millis:
             cursor.execute(statements.drop_stamp())
 
-    def _ledger(self, cursor: Any, below: int | None = None) -> Found:
+    def _ledger(self, cursor: Any, below: int | None = None) -> TargetState:
         """What the ledger says of this job; ``below``: of batches before that one."""
         statements = self._statements()
         cursor.execute(statements.text(statements.newest(below)))
         newest, batch, offsets, ends, rows, published = cursor.fetchone()
         facts = SinkFacts(tip_of(batch, offsets, ends), None if newest is None else int(newest))
         is_published = self.is_full and published is not None
-        return Found(facts, rows=int(rows or 0), published=int(published) if is_published else None)
+        return TargetState(facts, rows=int(rows or 0), published=int(published) if is_published else None)
 
     def _written_as(self, existing: ExistingTable | None) -> None:
         """Batches go into a table that is there, or into one of ours."""
@@ -206,14 +206,14 @@ class PostgresLoader(TableSink):
         )
         return {name for (name,) in cursor.fetchall()}
 
-    def _make_new(self, cursor: Any, found: Found) -> None:
+    def _make_new(self, cursor: Any, state: TargetState) -> None:
         """The new table of this run; those of earlier runs of this job go."""
         statements = self._statements()
         names = self._new_tables(cursor, new_prefix(self.target.path[1], self.identity.job))
         for name in names - {statements.new}:
             identifier = statements.sql.Identifier(self.target.path[0], name)
             cursor.execute(statements.sql.SQL("DROP TABLE {}").format(identifier))
-        if statements.new not in names and found.published is None:
+        if statements.new not in names and state.published is None:
             cursor.execute(statements.create_table())
 
     @contextmanager
@@ -229,7 +229,7 @@ class PostgresLoader(TableSink):
     def _staged(self, rows: pyarrow.Table, batch: Tip) -> pyarrow.Table:  # noqa: ARG002
         return _storable(rows, self.target)
 
-    def _state(self, cursor: Any, batch: Tip, rows: int) -> Found:
+    def _state(self, cursor: Any, batch: Tip, rows: int) -> TargetState:
         """The ledger row is taken first: a second writer waits for it, and then sees what the first has committed."""
         statements = self._statements()
         cursor.execute(statements.text(statements.claim(batch, rows)))
@@ -266,13 +266,13 @@ class PostgresLoader(TableSink):
         with self._control, self._control.cursor() as cursor:
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", (f"{PUBLISH_LOCK_MILLIS}ms",))
             cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (LOCK_SPACE, self.table))
-            found = self._look(cursor)
-            if found.published is not None:
-                return found.published
-            tip = found.facts.tip
-            self._admitted(CheckpointTip(tip), found)
-            self._check_publishable(found.target)
-            for step in self._published_by(cursor, statements, found.target):
+            state = self._look(cursor)
+            if state.published is not None:
+                return state.published
+            tip = state.facts.tip
+            self._admitted(CheckpointTip(tip), state)
+            self._check_publishable(state.target)
+            for step in self._published_by(cursor, statements, state.target):
                 cursor.execute(step)
             cursor.execute(statements.total())
             rows = int(cursor.fetchone()[0])

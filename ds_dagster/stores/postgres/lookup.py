@@ -79,9 +79,9 @@ def _retention(options: Mapping[str, str], path: tuple[str, ...]) -> int:
 
 
 def _failure(address: PostgresAddress, problem: Exception, table: str) -> DsError:
-    found = address.failure(problem, "look up", table=table)
-    if found.condition != "TARGET_CHANGED":
-        return found
+    fault = address.failure(problem, "look up", table=table)
+    if fault.condition != "TARGET_CHANGED":
+        return fault
     return error("LOOKUP_TABLE_DIFFERS", table=table, reason=" ".join(primary_text(problem).split()))
 
 
@@ -95,9 +95,9 @@ def _shown(name: str, type_: str) -> exp.Expr:
 def _select(path: tuple[str, ...], shown: Sequence[exp.Expr], wanted: Wanted, retention: int) -> str:
     names: list[exp.Identifier | None] = [quoted(part) for part in path]
     catalog, db, this = (None, None, *names)[-3:]
-    made = selection(shown, exp.Table(this=this, db=db, catalog=catalog), wanted)
+    query = selection(shown, exp.Table(this=this, db=db, catalog=catalog), wanted)
     if retention:
         age = exp.Interval(this=exp.Literal.string(str(retention)), unit=exp.var("MILLISECONDS"))
         oldest = exp.Sub(this=exp.Anonymous(this="now", expressions=[]), expression=age)
-        made = made.where(exp.GT(this=quoted_column(CHANGED_AT), expression=oldest))
-    return made.sql(dialect="postgres")
+        query = query.where(exp.GT(this=quoted_column(CHANGED_AT), expression=oldest))
+    return query.sql(dialect="postgres")

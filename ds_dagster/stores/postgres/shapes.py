@@ -137,10 +137,10 @@ def find_table(cursor: Any, path: Sequence[str]) -> ExistingTable | None:
         UserError: TARGET_NOT_A_TABLE.
     """
     cursor.execute(RELATION_QUERY, tuple(path))
-    found = cursor.fetchone()
-    if found is None:
+    row = cursor.fetchone()
+    if row is None:
         return None
-    oid, kind = found
+    oid, kind = row
     if kind not in ("r", "p"):
         named = {"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index"}
         raise error("TARGET_NOT_A_TABLE", table=".".join(path), found=named.get(kind, f"relation of kind {kind}"))
@@ -161,8 +161,8 @@ def is_kept(cursor: Any, existing: ExistingTable, target: TableTarget) -> bool:
 
 def is_exact(existing: ExistingTable, target: TableTarget) -> bool:
     """Whether every column has the type and the place that we would give it."""
-    found = [(name, column.type) for name, column in existing.columns.items()]
-    return found == [(column.name, column.native_type) for column in target.columns]
+    columns = [(name, column.type) for name, column in existing.columns.items()]
+    return columns == [(column.name, column.native_type) for column in target.columns]
 
 
 def shape_difference(existing: ExistingTable, target: TableTarget, *, shared: bool = False) -> str:
@@ -171,7 +171,7 @@ def shape_difference(existing: ExistingTable, target: TableTarget, *, shared: bo
     The order of columns does not matter. Columns the server fills by itself (default, identity, generated) may be
     there besides, in a ``shared`` table (INSERT INTO) also those that may be NULL.
     """
-    found: list[str] = []
+    differences: list[str] = []
     types = {name: column.type for name, column in existing.columns.items()}
     wanted = {column.name: column.native_type for column in target.columns}
     taken = {c.name for c in target.columns if c.name in types and assignment(c, existing.columns[c.name]) is not None}
@@ -182,16 +182,16 @@ def shape_difference(existing: ExistingTable, target: TableTarget, *, shared: bo
     others = {name: type_ for name, type_ in types.items() if name not in taken | left}
     missing = {name: type_ for name, type_ in wanted.items() if name not in taken}
     if others or missing:
-        found.append(column_difference(others, missing))
+        differences.append(column_difference(others, missing))
     for column in target.columns:
         there = existing.columns.get(column.name)
         if there is None:
             continue
         if there.filled in ("identity", "generated"):
-            found.append(f"{column.name} is GENERATED ALWAYS by the server")
+            differences.append(f"{column.name} is GENERATED ALWAYS by the server")
         elif there.required and column.nullable and column.name not in target.primary_key:
-            found.append(f"{column.name} is NOT NULL, the query's may be NULL")
-    return "; ".join([*found, *_key_difference(existing, target)])
+            differences.append(f"{column.name} is NOT NULL, the query's may be NULL")
+    return "; ".join([*differences, *_key_difference(existing, target)])
 
 
 def _key_difference(existing: ExistingTable, target: TableTarget) -> list[str]:
@@ -211,15 +211,15 @@ def _key_difference(existing: ExistingTable, target: TableTarget) -> list[str]:
 
 def casts(existing: ExistingTable | None, target: TableTarget) -> Mapping[str, str]:
     """Columns whose staged values have to be cast → into what. ``existing`` None: the table is made by us."""
-    found = {}
+    names = {}
     for column in target.columns:
         if existing is None:
             name: str | None = column.native_type if column.as_json else ""
         else:
             name = assignment(column, existing.columns[column.name])
         if name:
-            found[column.name] = name
-    return MappingProxyType(found)
+            names[column.name] = name
+    return MappingProxyType(names)
 
 
 def assignment(column: TableColumn, there: ServerColumn) -> str | None:
@@ -245,10 +245,10 @@ class _Type:
 
 
 def _split(text: str) -> _Type:
-    found = _TYPE.fullmatch(text)
-    assert found is not None  # every part may be empty
-    sizes = tuple(int(size) for size in (found["sizes"] or "").split(",") if size)
-    return _Type(found["name"] + (found["zone"] or ""), sizes, found["array"])
+    match = _TYPE.fullmatch(text)
+    assert match is not None  # every part may be empty
+    sizes = tuple(int(size) for size in (match["sizes"] or "").split(",") if size)
+    return _Type(match["name"] + (match["zone"] or ""), sizes, match["array"])
 
 
 def _fits(ours: _Type, held: _Type, column: TableColumn) -> bool:

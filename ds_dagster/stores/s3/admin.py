@@ -45,8 +45,8 @@ class S3Admin:
     def describe(self, entity: str) -> EntityFacts | None:
         """A folder with files, None without any; its settings are how many files and bytes there are, and the newest
         modification time (epoch ms)."""
-        found = self.ensured(entity)
-        return found if found.settings else None
+        facts = self.ensured(entity)
+        return facts if facts.settings else None
 
     def ensured(self, entity: str) -> EntityFacts:
         """The same for a folder that is there, be it empty."""
@@ -81,19 +81,19 @@ class S3Admin:
     ) -> Iterator[RawRecord]:
         """Rows as JSON, oldest file first, and those of new files until ``stopped``."""
         place = self.address.place(entity)
-        known = set() if from_beginning else {file.path for file in self.store.listed(place)}
-        given = 0
+        old_paths = set() if from_beginning else {file.path for file in self.store.listed(place)}
+        count = 0
         while not stopped():
             for file in sorted(self.store.listed(place)):
-                if file.path in known:
+                if file.path in old_paths:
                     continue
-                known.add(file.path)
+                old_paths.add(file.path)
                 for record in self.rows(place, file):
-                    if limit is not None and given >= limit:
+                    if limit is not None and count >= limit:
                         return
                     yield record
-                    given += 1
-            if limit is not None and given >= limit:
+                    count += 1
+            if limit is not None and count >= limit:
                 return
             _wait(stopped)
 

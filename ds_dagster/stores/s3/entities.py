@@ -49,13 +49,13 @@ class FilesEntities:
         parts = self._parts(path)
         if parts and not self._files.is_folder(self._place(parts)):
             raise not_found(self._name, path, self._files.folders(self._place(parts[:-1])))
-        found = []
+        nodes = []
         for name in self._files.folders(self._place(parts)):
             below = (*parts, name)
             inside = self._files.folders(self._place(below))
             is_level = not any("=" in folder for folder in inside) and not self._files.has_files(self._place(below))
-            found.append(EntityNode(below, "folder", is_level=is_level and bool(inside)))
-        return found
+            nodes.append(EntityNode(below, "folder", is_level=is_level and bool(inside)))
+        return nodes
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
         """How many files and bytes there are, and when the newest one was written (epoch ms)."""
@@ -104,12 +104,12 @@ class FilesEntities:
         """Rows of the newest files."""
         parts = self._existing(path)
         place = self._place(parts)
-        found: list[RawRecord] = []
+        records: list[RawRecord] = []
         for file in sorted(self._files.listed(place), reverse=True):
-            found += [record for record, _ in zip(self._admin.rows(place, file), range(limit), strict=False)]
-            if len(found) >= limit:
+            records += [record for record, _ in zip(self._admin.rows(place, file), range(limit), strict=False)]
+            if len(records) >= limit:
                 break
-        return found[:limit]
+        return records[:limit]
 
     def close(self) -> None:
         """Nothing is open."""

@@ -101,14 +101,14 @@ class S3:
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """A folder or a bucket, without a login in it; a key and its secret together; a role for an external id."""
-        found: list[Diagnostic] = []
+        problems: list[Diagnostic] = []
         if "uris" not in store.properties:
-            found.append(missing(store, "uris", "the folder of its files", ALLOWED_URIS))
+            problems.append(missing(store, "uris", "the folder of its files", ALLOWED_URIS))
         elif is_literal(store.properties["uris"]) and not is_lake_url(word(store, "uris")):
-            found.append(invalid_address(store, ALLOWED_URIS))
+            problems.append(invalid_address(store, ALLOWED_URIS))
         if EXTERNAL_ID in store.properties and ROLE not in store.properties:
-            found.append(missing(store, ROLE, f"{EXTERNAL_ID} is useless alone", "'arn:aws:iam::…:role/…'"))
-        return [*found, *check_keys(store)]
+            problems.append(missing(store, ROLE, f"{EXTERNAL_ID} is useless alone", "'arn:aws:iam::…:role/…'"))
+        return [*problems, *check_keys(store)]
 
     def native_type(self, type_: DataType) -> str | None:
         """Files have no column types that a table could be given."""

@@ -22,7 +22,7 @@ from ds_dagster.catalog.ledger import CheckpointTip, SinkFacts, Tip
 from ds_dagster.errors import error
 from ds_dagster.files.address import FilesAddress, FileStore
 from ds_dagster.files.layout import column_folders, file_name, ledger_name
-from ds_dagster.stores.table_sink import Found, TableSink, opened
+from ds_dagster.stores.table_sink import TableSink, TargetState, opened
 
 if TYPE_CHECKING:
     import pyarrow
@@ -116,21 +116,21 @@ class FilesLoader(TableSink):
         """What the job has written last, by any driver."""
         return nullcontext(self._ledger())
 
-    def _look(self, ledger: Ledger | None) -> Found:
+    def _look(self, ledger: Ledger | None) -> TargetState:
         return self._state(ledger)
 
-    def _make(self, work: Any, found: Found) -> None:
+    def _make(self, work: Any, state: TargetState) -> None:
         """Folders come with their files."""
 
-    def _state(self, ledger: Ledger | None, *_: Any) -> Found:
+    def _state(self, ledger: Ledger | None, *_: Any) -> TargetState:
         """A batch that was cut off does not count: it is written again."""
         if ledger is None:
-            return Found(SinkFacts(exists=False))
+            return TargetState(SinkFacts(exists=False))
         if ledger.version != self.identity.version:
-            return Found(SinkFacts(version=ledger.version))
+            return TargetState(SinkFacts(version=ledger.version))
         previous = Tip(ledger.epoch - 1, ledger.before, ledger.ends_before) if ledger.epoch else None
         tip = Tip(ledger.epoch, ledger.offsets or "", ledger.ends) if ledger.done else previous
-        return Found(SinkFacts(tip, ledger.version), rows=ledger.rows)
+        return TargetState(SinkFacts(tip, ledger.version), rows=ledger.rows)
 
     def _apply(self, ledger: Ledger | None, staged: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:  # noqa: ARG002
         """Ledger, files, ledger. Files that an attempt which was cut off may have left go, or are written again; a file
@@ -165,11 +165,11 @@ class FilesLoader(TableSink):
             return {}
         if not names:
             return {name: rows}
-        found: dict[str, list[int]] = {}
+        indexes: dict[str, list[int]] = {}
         for index, values in enumerate(zip(*(rows.column(c).to_pylist() for c in names), strict=True)):
-            found.setdefault(f"{column_folders(names, values)}/{name}", []).append(index)
+            indexes.setdefault(f"{column_folders(names, values)}/{name}", []).append(index)
         inside = rows.drop_columns(list(names))
-        return {path: inside.take(found[path]) for path in sorted(found)}
+        return {path: inside.take(indexes[path]) for path in sorted(indexes)}
 
     def _place(self, path: str) -> str:
         return self.store.address.place(self.folder, path)
@@ -185,15 +185,15 @@ class FilesLoader(TableSink):
         if text is None:
             return None
         try:
-            found = json.loads(text)
+            marker = json.loads(text)
             return Ledger(
-                int(found["version"]),
-                int(found["epoch"]),
-                found.get("offsets"),
-                bool(found["done"]),
-                int(found["rows"]),
-                tuple(map(str, found["files"])),
-                *(str(found.get(name, "")) for name in ("before", "ends", "ends_before")),
+                int(marker["version"]),
+                int(marker["epoch"]),
+                marker.get("offsets"),
+                bool(marker["done"]),
+                int(marker["rows"]),
+                tuple(map(str, marker["files"])),
+                *(str(marker.get(name, "")) for name in ("before", "ends", "ends_before")),
             )
         except (ValueError, KeyError, TypeError):
             entity = f"{self.store.address.store}.{self.folder}"

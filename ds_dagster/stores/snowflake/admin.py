@@ -57,8 +57,8 @@ class SnowflakeAdmin:
             return None
         place = exp.Table(this=quoted(path[1]), db=quoted(path[0]))
         shown = exp.Show(this="OBJECTS", like=exp.Literal.string(path[2]), scope=place, scope_kind="SCHEMA")
-        found = self._tables(shown)
-        return next((facts for facts in found if facts.name == shown_path(path)), None)
+        tables = self._tables(shown)
+        return next((facts for facts in tables if facts.name == shown_path(path)), None)
 
     def ensure(self, plan: EntityPlan) -> EntityFacts:
         """The loader makes the table; here only the login is tried."""
@@ -66,8 +66,8 @@ class SnowflakeAdmin:
 
     def entities(self) -> Sequence[EntityFacts]:
         """Tables the role may see (at most 10,000, Snowflake's limit of one answer), without those of loads."""
-        found = self._tables(sqlglot.parse_one("SHOW OBJECTS IN ACCOUNT", dialect=DIALECT))
-        return sorted((facts for facts in found if not is_ours(facts.name)), key=lambda facts: facts.name)
+        tables = self._tables(sqlglot.parse_one("SHOW OBJECTS IN ACCOUNT", dialect=DIALECT))
+        return sorted((facts for facts in tables if not is_ours(facts.name)), key=lambda facts: facts.name)
 
     def records(
         self, entity: str, *, from_beginning: bool, limit: int | None, stopped: Callable[[], bool]
@@ -97,8 +97,8 @@ class SnowflakeAdmin:
         connector = driver()
         connection = self.address.connect(seconds=QUESTION_SECONDS)
         try:
-            found: list[tuple[Any, ...]] = connection.cursor().execute(query).fetchall()
-            return found
+            rows: list[tuple[Any, ...]] = connection.cursor().execute(query).fetchall()
+            return rows
         except connector.errors.ProgrammingError as problem:
             failure = self.address.failure(problem, "answer a query")
             if failure.condition in ("STORE_CALL_FAILED", "TARGET_REJECTS_ROWS"):
@@ -124,8 +124,8 @@ class SnowflakeAdmin:
             UserError: STORE_WAREHOUSE_MISSING.
         """
         wanted = split_path(self.address.warehouse)[-1]
-        found = self._query(printed(exp.Show(this="WAREHOUSES", like=exp.Literal.string(wanted))))
-        if wanted not in {row["name"] for row in found}:
+        rows = self._query(printed(exp.Show(this="WAREHOUSES", like=exp.Literal.string(wanted))))
+        if wanted not in {row["name"] for row in rows}:
             raise error(
                 "STORE_WAREHOUSE_MISSING",
                 store=self.address.store,

@@ -53,8 +53,8 @@ class SnowflakeAddress:
     @classmethod
     def of(cls, store: str, settings: Mapping[str, str]) -> SnowflakeAddress:
         """From resolved options; other options are left alone."""
-        known: dict[str, Any] = {name: settings[name] for name in _SETTINGS if name in settings}
-        return cls(store, **known)
+        options: dict[str, Any] = {name: settings[name] for name in _SETTINGS if name in settings}
+        return cls(store, **options)
 
     @property
     def account(self) -> str:
@@ -72,9 +72,14 @@ class SnowflakeAddress:
         Raises:
             UserError: STORE_KEY_INVALID.
         """
-        found: dict[str, Any] = {"account": self.account, "application": APPLICATION, **self._host(), **self._login()}
+        arguments: dict[str, Any] = {
+            "account": self.account,
+            "application": APPLICATION,
+            **self._host(),
+            **self._login(),
+        }
         plain = {"user": self.username, "warehouse": self.warehouse, "role": self.role}
-        return found | {name: value for name, value in plain.items() if value}
+        return arguments | {name: value for name, value in plain.items() if value}
 
     def connect(self, tag: str = "ds-dagster", seconds: int | None = None) -> Any:
         """A connection in autocommit.
@@ -117,7 +122,7 @@ class SnowflakeAddress:
         text = _text(problem)
         name = CODES.get(code) or next((name for prefix, name in STATES if state.startswith(prefix)), "")
         name = name or next((name for low, high, name in RANGES if low <= code <= high), "")
-        name = next((found for part, found in TEXTS if part in text), "") or name or "STORE_CALL_FAILED"
+        name = next((condition for part, condition in TEXTS if part in text), "") or name or "STORE_CALL_FAILED"
         if name == "TARGET_REJECTS_ROWS":
             text = _VALUES.sub("'…'", text)
         return error(

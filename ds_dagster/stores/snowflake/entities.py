@@ -78,8 +78,8 @@ class SnowflakeEntities(TableOperations):
             raise path_invalid(self.store, path, '"database" or "database"."schema"')
         self._check_levels(place)
         level = LEVELS[len(place)]
-        found = [(row["name"], level.kind or row["kind"].lower()) for row in self._show(level, place)]
-        shown = sorted((name, kind) for name, kind in found if not _is_own(name, len(place)))
+        rows = [(row["name"], level.kind or row["kind"].lower()) for row in self._show(level, place)]
+        shown = sorted((name, kind) for name, kind in rows if not _is_own(name, len(place)))
         return [EntityNode((*place, name), kind, is_level=bool(level.kind)) for name, kind in shown]
 
     def describe(self, path: EntityPath) -> EntityDescription | None:
@@ -91,10 +91,8 @@ class SnowflakeEntities(TableOperations):
         if row is None:
             return None
         columns = tuple(
-            EntityColumn(
-                found["name"], _type(found["type"]), found["type"], found["null?"] == "Y", found["primary key"] == "Y"
-            )
-            for found in self._query(exp.Describe(this=table(place), kind="TABLE"))
+            EntityColumn(row["name"], _type(row["type"]), row["type"], row["null?"] == "Y", row["primary key"] == "Y")
+            for row in self._query(exp.Describe(this=table(place), kind="TABLE"))
         )
         size = row.get("bytes")
         facts = EntityFacts(".".join(place), size=int(row["rows"] or 0))
@@ -122,16 +120,16 @@ class SnowflakeEntities(TableOperations):
                 raise refused(self.kind, self.store, "DROP ENTITY", f"{shown_path(place)} is not empty", fix)
             self._query(exp.Drop(tables=[_level(place)], kind="SCHEMA"))
             return
-        found = self._existing(place)
-        self._query(exp.Drop(tables=[table(place)], kind=found.kind.upper()))
+        entity = self._existing(place)
+        self._query(exp.Drop(tables=[table(place)], kind=entity.kind.upper()))
 
     def insert(self, path: EntityPath, record: NewRecord) -> str:
         """One row; nested values go through ``PARSE_JSON``."""
-        found = self._existing(self._table_place(path))
-        columns = {column.name: column for column in found.columns}
+        entity = self._existing(self._table_place(path))
+        columns = {column.name: column for column in entity.columns}
         written = row_values(path, _folded(path, record), list(columns))
         select = exp.select(*(_value(columns[name], value) for name, value in written.items()))
-        target = exp.Schema(this=table(found.path), expressions=[quoted(name) for name in written])
+        target = exp.Schema(this=table(entity.path), expressions=[quoted(name) for name in written])
         try:
             self._query(exp.Insert(this=target, expression=select))
         except DsError as problem:
@@ -142,10 +140,10 @@ class SnowflakeEntities(TableOperations):
 
     def sample(self, path: EntityPath, limit: int) -> Sequence[RawRecord]:
         """Some rows."""
-        found = self._existing(self._table_place(path))
-        names = [column.name for column in found.columns]
+        entity = self._existing(self._table_place(path))
+        names = [column.name for column in entity.columns]
         columns = [exp.alias_(exp.Column(this=quoted(name)), f"c{i}") for i, name in enumerate(names)]
-        rows = self._query(exp.select(*columns).from_(table(found.path)).limit(limit))
+        rows = self._query(exp.select(*columns).from_(table(entity.path)).limit(limit))
         return [row_record(dict(zip(names, row.values(), strict=True))) for row in rows]
 
     def _place(self, path: EntityPath) -> tuple[str, ...]:
@@ -157,16 +155,16 @@ class SnowflakeEntities(TableOperations):
         return self._place(path)
 
     def _existing(self, place: EntityPath) -> EntityDescription:
-        found = self.describe(place)
-        if found is None:
+        entity = self.describe(place)
+        if entity is None:
             raise not_found(self.store, place, [node.path[-1] for node in self.children(place[:-1])])
-        return found
+        return entity
 
     def _check_levels(self, place: EntityPath) -> None:
         for depth in range(len(place)):
-            known = [row["name"] for row in self._show(LEVELS[depth], place[:depth])]
-            if place[depth] not in known:
-                raise not_found(self.store, place[: depth + 1], known)
+            names = [row["name"] for row in self._show(LEVELS[depth], place[:depth])]
+            if place[depth] not in names:
+                raise not_found(self.store, place[: depth + 1], names)
 
     def _has_levels(self, place: EntityPath) -> bool:
         return all(

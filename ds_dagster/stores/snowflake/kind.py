@@ -104,7 +104,7 @@ class Snowflake:
 
     def check_store(self, store: StoreDefinition) -> Sequence[Diagnostic]:
         """Account, warehouse and user there, exactly one way to log in, no login without TLS by accident."""
-        found = [
+        problems = [
             missing(store, name, reason, example)
             for name, reason, example in (
                 ("snowflake.account_id", "the account", "'myorg-myaccount'"),
@@ -113,7 +113,7 @@ class Snowflake:
             )
             if name not in store.properties and not (name == "snowflake.username" and _has_oauth(store))
         ]
-        return [*found, *_check_login(store), *_check_address(store)]
+        return [*problems, *_check_login(store), *_check_address(store)]
 
     def native_type(self, type_: DataType) -> str | None:
         """The column type; None for ARRAY, MAP and STRUCT, which are kept as ``VARIANT``."""
@@ -178,17 +178,17 @@ class Snowflake:
 
 def connection(store: StoreDefinition) -> Options:
     """What connects: account, address, user, warehouse, role, login."""
-    given = store.properties
+    properties = store.properties
     return make_options(
         {
-            "account_id": given["snowflake.account_id"],
-            "region": given.get("snowflake.cloud.region"),
-            "url": given.get("uris"),
-            "username": given.get("snowflake.username"),
-            "warehouse": given["snowflake.warehouse_name"],
-            "role": given.get("snowflake.role_name"),
-            "key_passphrase": given.get("snowflake.client.key_passphrase"),
-            **{option: given.get(name) for name, option in LOGINS.items()},
+            "account_id": properties["snowflake.account_id"],
+            "region": properties.get("snowflake.cloud.region"),
+            "url": properties.get("uris"),
+            "username": properties.get("snowflake.username"),
+            "warehouse": properties["snowflake.warehouse_name"],
+            "role": properties.get("snowflake.role_name"),
+            "key_passphrase": properties.get("snowflake.client.key_passphrase"),
+            **{option: properties.get(name) for name, option in LOGINS.items()},
         }
     )
 
@@ -203,11 +203,11 @@ def _check_login(store: StoreDefinition) -> list[Diagnostic]:
     if not written:
         others = ", ".join(name for name in LOGINS if name != "snowflake.client.key_file")
         return [missing(store, "snowflake.client.key_file", f"a way to log in (or {others})", "'@keys/loader.p8'")]
-    found = [_contradiction(store, written[0], other, "a user logs in in one way") for other in written[1:]]
+    problems = [_contradiction(store, written[0], other, "a user logs in in one way") for other in written[1:]]
     if "snowflake.client.key_passphrase" in store.properties and "snowflake.client.key_file" not in written:
         reason = "a passphrase opens a key file"
-        found.append(_contradiction(store, "snowflake.client.key_passphrase", written[0], reason))
-    return found
+        problems.append(_contradiction(store, "snowflake.client.key_passphrase", written[0], reason))
+    return problems
 
 
 def _check_address(store: StoreDefinition) -> list[Diagnostic]:

@@ -37,8 +37,8 @@ from ds_dagster.stores.table_sink import (
     KEPT_EPOCHS,
     PRUNE_EVERY,
     PUBLISHED,
-    Found,
     TableSink,
+    TargetState,
     opened,
     tip_of,
     undone_on_failure,
@@ -139,26 +139,26 @@ class SnowflakeLoader(TableSink):
         """Without a transaction: it makes things."""
         yield self._cursor()
 
-    def _look(self, cursor: Any) -> Found:
+    def _look(self, cursor: Any) -> TargetState:
         statements, objects = self.statements, self._objects(cursor)
         self._make_ledger(cursor, objects)
-        found, kind = self._state(cursor), objects.get(self.target.path[-1])
-        known, is_table = found.facts.version is not None, kind in (None, "TABLE")
+        state, kind = self._state(cursor), objects.get(self.target.path[-1])
+        has_rows, is_table = state.facts.version is not None, kind in (None, "TABLE")
         difference = ""
         if kind == "TABLE":
             cursor.execute(statements.describe(statements.names.target))
             difference = shape_difference(described(cursor), self.target)
-        is_first = not known and not self.shared and not self.is_full and kind == "TABLE"
+        is_first = not has_rows and not self.shared and not self.is_full and kind == "TABLE"
         facts = replace(
-            found.facts,
+            state.facts,
             exists=(statements.names.new if self.is_full else statements.names.target) in objects,
             is_table=is_table,
-            differs=bool(difference) and not (self.is_full and known),
+            differs=bool(difference) and not (self.is_full and has_rows),
             has_others=is_first and self._has_others(cursor),
             keeps="TARGET_SHARED_RESET" if self.shared and not self.is_full else "",
         )
         kind = "" if is_table else str(kind).lower()
-        return replace(found, facts=facts, difference=difference, kind=kind, target=objects)
+        return replace(state, facts=facts, difference=difference, kind=kind, target=objects)
 
     def _make_ledger(self, cursor: Any, objects: Mapping[str, str]) -> None:
         statements = self.statements
@@ -167,19 +167,19 @@ class SnowflakeLoader(TableSink):
                 cursor.execute(statement)
             return
         cursor.execute(statements.describe(statements.names.ledger))
-        known = described(cursor).columns
+        columns_there = described(cursor).columns
         for name in ADDED_COLUMNS:
-            if name not in known:
+            if name not in columns_there:
                 cursor.execute(statements.extend_ledger(name))
 
-    def _make(self, cursor: Any, found: Found) -> None:
-        names, objects = self.statements.names, found.target
+    def _make(self, cursor: Any, state: TargetState) -> None:
+        names, objects = self.statements.names, state.target
         if not self.is_full and names.target not in objects:
             cursor.execute(self.statements.create_table(names.target))
         self._drop_others(cursor, objects, names.load_prefix, names.load)
         if self.is_full:
             self._drop_others(cursor, objects, names.new_prefix, names.new)
-            if names.new not in objects and found.published is None:
+            if names.new not in objects and state.published is None:
                 cursor.execute(self.statements.create_table(names.new))
 
     def _objects(self, cursor: Any) -> Mapping[str, str]:
@@ -195,10 +195,10 @@ class SnowflakeLoader(TableSink):
             for statement in (self.statements.any_batch(), self.statements.any_row())
         )
 
-    def _drop_others(self, cursor: Any, found: Mapping[str, str], prefix: str, kept: str) -> None:
+    def _drop_others(self, cursor: Any, tables: Mapping[str, str], prefix: str, excepted: str) -> None:
         """What runs of other versions of this job left behind."""
-        for name in found:
-            if name.startswith(prefix) and name != kept:
+        for name in tables:
+            if name.startswith(prefix) and name != excepted:
                 cursor.execute(self.statements.drop(name))
 
     # --- a batch ------------------------------------------------------------------------------------------------------
@@ -231,14 +231,14 @@ class SnowflakeLoader(TableSink):
                 failure = error("TARGET_LOCKED", table=self.table, reason=failure.detail)
             raise failure from None
 
-    def _state(self, cursor: Any, *_: Any) -> Found:
+    def _state(self, cursor: Any, *_: Any) -> TargetState:
         cursor.execute(self.statements.state())
         newest, batch, published = (None if value is None else int(value) for value in cursor.fetchone())
         offsets, ends, rows = "", "", 0
         if batch is not None:
             offsets, ends, rows = cursor.execute(self.statements.batch(batch)).fetchone()
         published = published if self.is_full else None
-        return Found(SinkFacts(tip_of(batch, offsets, ends), newest), rows=int(rows), published=published)
+        return TargetState(SinkFacts(tip_of(batch, offsets, ends), newest), rows=int(rows), published=published)
 
     def _upload(self, cursor: Any, rows: pyarrow.Table, epoch: int) -> None:
         """One file per million rows."""
@@ -278,20 +278,20 @@ class SnowflakeLoader(TableSink):
     def _publish(self) -> int:
         """Rows of another shape come with a new table, which is one statement of DDL; others replace the old ones."""
         cursor, statements = self._cursor(), self.statements
-        found = self._look(cursor)
-        if found.published is not None:
-            return found.published
-        self._admitted(CheckpointTip(found.facts.tip), found)
+        state = self._look(cursor)
+        if state.published is not None:
+            return state.published
+        self._admitted(CheckpointTip(state.facts.tip), state)
         rows = int(cursor.execute(statements.total()).fetchone()[0])
-        if found.difference:
+        if state.difference:
             cursor.execute(statements.replace(), timeout=LONG_SECONDS)
-        elif statements.names.target not in found.target:
+        elif statements.names.target not in state.target:
             cursor.execute(statements.create_table(statements.names.target))
         with self._transaction():
             published = self._state(cursor).published
             if published is not None:
                 return published
-            if not found.difference:
+            if not state.difference:
                 cursor.execute(statements.clear(statements.names.target))
                 cursor.execute(statements.publish(), timeout=LONG_SECONDS)
             cursor.execute(statements.claim(PUBLISHED, rows, None))

@@ -49,20 +49,20 @@ def check_columns(relation: Relation, store: str) -> None:
     Raises:
         UserError: TARGET_COLUMNS_CLASH.
     """
-    seen: dict[str, str] = {}
+    names: dict[str, str] = {}
     for column in relation.columns:
         stored = column_name(column.name)
-        if stored in seen:
+        if stored in names:
             raise error(
                 "TARGET_COLUMNS_CLASH",
                 span=relation.span,
-                first=seen[stored],
+                first=names[stored],
                 second=column.name,
                 relation=str(relation.name),
                 column=stored,
                 store=store,
             )
-        seen[stored] = column.name
+        names[stored] = column.name
 
 
 def table(path: Sequence[str], alias: str = "") -> exp.Table:

@@ -79,9 +79,9 @@ class SnowflakeStatements:
 
     def create_stage(self) -> str:
         """The stage of this session; Snowflake drops it with its files when the session ends."""
-        made = sqlglot.parse_one("CREATE OR REPLACE TEMPORARY STAGE s", dialect=DIALECT)
-        made.set("this", exp.Table(this=quoted(self.names.stage)))
-        return printed(made)
+        statement = sqlglot.parse_one("CREATE OR REPLACE TEMPORARY STAGE s", dialect=DIALECT)
+        statement.set("this", exp.Table(this=quoted(self.names.stage)))
+        return printed(statement)
 
     def create_ledger(self) -> tuple[str, ...]:
         """The ledger with its lock row."""
@@ -92,7 +92,9 @@ class SnowflakeStatements:
         count = exp.select(exp.alias_(exp.Count(this=exp.Star()), "N", quoted=True))
         locks = count.from_(ledger.copy()).where(_equals("EPOCH", LOCK)).subquery("L")
         row = exp.select(*(_literal(value) for value in ("", 0, LOCK, 0))).from_(locks).where(_equals("N", 0))
-        return printed(_create(ledger, columns, kept=True)), printed(self._into(ledger, list(LEDGER_COLUMNS), row))
+        return printed(_create(ledger, columns, if_missing=True)), printed(
+            self._into(ledger, list(LEDGER_COLUMNS), row)
+        )
 
     def extend_ledger(self, name: str) -> str:
         """One of :data:`ADDED_COLUMNS`, kept from now on."""
@@ -105,7 +107,7 @@ class SnowflakeStatements:
             _column(place, column.native_type, required=not column.nullable)
             for place, column in zip(self._columns, self.target.columns, strict=True)
         ]
-        return printed(_create(self._table(name), columns, kept=True))
+        return printed(_create(self._table(name), columns, if_missing=True))
 
     def create_load(self) -> str:
         """The table batches go through: neutral names, JSON as text."""
@@ -114,9 +116,9 @@ class SnowflakeStatements:
             for position, column in enumerate(self.target.columns)
         ]
         columns.append(_column(quoted(DELETED_COLUMN), "BOOLEAN", required=False))
-        made = _create(self._table(self.names.load), columns, kept=False)
-        made.set("properties", exp.Properties(expressions=[exp.TransientProperty()]))
-        return printed(made)
+        statement = _create(self._table(self.names.load), columns, if_missing=False)
+        statement.set("properties", exp.Properties(expressions=[exp.TransientProperty()]))
+        return printed(statement)
 
     def drop(self, name: str) -> str:
         """Drop a table of ours."""
@@ -143,14 +145,14 @@ class SnowflakeStatements:
             exp.Case(ifs=[exp.If(this=is_batch, true=epoch.copy())]),
             exp.Case(ifs=[exp.If(this=is_publication, true=exp.column(quoted("LOADED")))]),
         )
-        found = exp.select(*(exp.Max(this=value) for value in values))
-        return printed(found.from_(self._table(self.names.ledger)).where(_equals("JOB", self.identity.job)))
+        query = exp.select(*(exp.Max(this=value) for value in values))
+        return printed(query.from_(self._table(self.names.ledger)).where(_equals("JOB", self.identity.job)))
 
     def batch(self, epoch: int) -> str:
         """Offsets, their text and rows of a batch of this version."""
-        found = exp.select(*(exp.column(quoted(name)) for name in (*ADDED_COLUMNS, "LOADED")))
+        query = exp.select(*(exp.column(quoted(name)) for name in (*ADDED_COLUMNS, "LOADED")))
         mine = exp.and_(self._own_version(), _equals("EPOCH", epoch))
-        return printed(found.from_(self._table(self.names.ledger)).where(mine))
+        return printed(query.from_(self._table(self.names.ledger)).where(mine))
 
     def claim(self, epoch: int, rows: int, batch: Tip | None) -> str:
         """The ledger row of a batch; None: it is not one of the source."""
@@ -162,9 +164,9 @@ class SnowflakeStatements:
     def total(self) -> str:
         """Rows of all batches of this version."""
         loaded = exp.func("COALESCE", exp.Sum(this=exp.column(quoted("LOADED"))), exp.Literal.number(0))
-        found = exp.select(loaded).from_(self._table(self.names.ledger))
+        query = exp.select(loaded).from_(self._table(self.names.ledger))
         batches = exp.GTE(this=exp.column(quoted("EPOCH")), expression=exp.Literal.number(0))
-        return printed(found.where(exp.and_(self._own_version(), batches)))
+        return printed(query.where(exp.and_(self._own_version(), batches)))
 
     def prune(self, epoch: int) -> str:
         """Forget epochs that can no longer be replayed."""
@@ -173,9 +175,9 @@ class SnowflakeStatements:
 
     def any_batch(self) -> str:
         """One row if any job has loaded something."""
-        found = exp.select(exp.Literal.number(1)).from_(self._table(self.names.ledger))
+        query = exp.select(exp.Literal.number(1)).from_(self._table(self.names.ledger))
         batches = exp.GTE(this=exp.column(quoted("EPOCH")), expression=exp.Literal.number(0))
-        return printed(found.where(batches).limit(1))
+        return printed(query.where(batches).limit(1))
 
     def any_row(self) -> str:
         """One row if the target has any."""
@@ -185,17 +187,17 @@ class SnowflakeStatements:
 
     def put(self, files: str, epoch: int) -> str:
         """Upload files (a path, ``*`` in it for several) for a batch."""
-        made = sqlglot.parse_one(PUT_OPTIONS, dialect=DIALECT)
-        made.set("this", exp.Literal.string(f"file://{files}"))
-        made.set("target", exp.var(self._place(epoch)))
-        return printed(made)
+        statement = sqlglot.parse_one(PUT_OPTIONS, dialect=DIALECT)
+        statement.set("this", exp.Literal.string(f"file://{files}"))
+        statement.set("target", exp.var(self._place(epoch)))
+        return printed(statement)
 
     def copy(self, epoch: int) -> str:
         """Uploaded files into the written table, or into the load table."""
-        made = sqlglot.parse_one(COPY_OPTIONS, dialect=DIALECT)
-        made.set("this", self._table(self.written if self.direct else self.names.load))
-        made.set("files", [exp.Table(this=exp.var(self._place(epoch)))])
-        return printed(made)
+        statement = sqlglot.parse_one(COPY_OPTIONS, dialect=DIALECT)
+        statement.set("this", self._table(self.written if self.direct else self.names.load))
+        statement.set("files", [exp.Table(this=exp.var(self._place(epoch)))])
+        return printed(statement)
 
     def delete_loaded(self, *, nulls: bool) -> str:
         """Rows of the written table whose key is in the batch. ``nulls``: those with a NULL in the key, which ``=``
@@ -213,8 +215,8 @@ class SnowflakeStatements:
         if nulls:
             empty = [exp.Is(this=exp.column(theirs.copy(), table="s"), expression=exp.Null()) for _, theirs in keys]
             matches.append(exp.or_(*empty))
-        made = exp.Delete(this=self._table(self.written), using=[self._table(self.names.load, "s")])
-        return printed(made.where(exp.and_(*matches)))
+        statement = exp.Delete(this=self._table(self.written), using=[self._table(self.names.load, "s")])
+        return printed(statement.where(exp.and_(*matches)))
 
     def insert_loaded(self) -> str:
         """Rows of the load table that are not deletes."""
@@ -240,11 +242,11 @@ class SnowflakeStatements:
             _column(place, column.native_type, required=not column.nullable)
             for place, column in zip(self._columns, self.target.columns, strict=True)
         ]
-        made = _create(self._table(self.names.target), columns, kept=False)
+        statement = _create(self._table(self.names.target), columns, if_missing=False)
         rows = exp.select(*(exp.column(name.copy()) for name in self._columns)).from_(self._table(self.names.new))
-        made.set("expression", rows)
-        made.set("properties", exp.Properties(expressions=[exp.CopyGrantsProperty()]))
-        return printed(made)
+        statement.set("expression", rows)
+        statement.set("properties", exp.Properties(expressions=[exp.CopyGrantsProperty()]))
+        return printed(statement)
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
@@ -273,10 +275,10 @@ def _value(column: TableColumn, position: int) -> exp.Expr:
     return exp.func("PARSE_JSON", value, dialect=DIALECT) if column.as_json else value
 
 
-def _create(place: exp.Table, columns: Sequence[exp.Expr], *, kept: bool) -> exp.Create:
+def _create(place: exp.Table, columns: Sequence[exp.Expr], *, if_missing: bool) -> exp.Create:
     """CREATE TABLE IF NOT EXISTS (``kept``) or CREATE OR REPLACE TABLE."""
     schema = exp.Schema(this=place.copy(), expressions=list(columns))
-    return exp.Create(this=schema, kind="TABLE", exists=kept, replace=not kept)
+    return exp.Create(this=schema, kind="TABLE", exists=if_missing, replace=not if_missing)
 
 
 def _column(name: exp.Identifier, type_: str, *, required: bool) -> exp.ColumnDef:

@@ -105,18 +105,18 @@ def shape_difference(existing: ExistingColumns, target: TableTarget) -> str:
         for name, (type_, _) in existing.columns.items()
     }
     natives = {name: column.native_type for name, column in wanted.items()}
-    found = [column_difference(types, natives)] if types != natives else []
-    found += [
+    differences = [column_difference(types, natives)] if types != natives else []
+    differences += [
         f"{name} is NOT NULL, the query's may be NULL"
         for name, column in wanted.items()
         if column.nullable and existing.columns.get(name, ("", False))[1]
     ]
-    return "; ".join(found)
+    return "; ".join(differences)
 
 
-def accepts(found: str, column: TableColumn) -> bool:
+def accepts(column_type: str, column: TableColumn) -> bool:
     """Whether a column of a type (as DESCRIBE prints it) keeps every value of ours."""
-    name, first, second = _parsed(found)
+    name, first, second = _parsed(column_type)
     if column.as_json or not isinstance(column.type, Scalar):
         return name in ("VARIANT",)
     wanted = column.type

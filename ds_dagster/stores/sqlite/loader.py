@@ -22,8 +22,8 @@ from ds_dagster.stores.sqlite.views import FOLDER
 from ds_dagster.stores.table_sink import (
     DELETED,
     KEPT_EPOCHS,
-    Found,
     TableSink,
+    TargetState,
     column_difference,
     opened,
     tip_of,
@@ -133,27 +133,27 @@ class SqliteLoader(TableSink):
 
     def _prepare(self, tip: CheckpointTip) -> None:
         if not self.path.is_file():
-            self._admitted(tip, Found(SinkFacts(exists=False)))
+            self._admitted(tip, TargetState(SinkFacts(exists=False)))
         super()._prepare(tip)
 
     def _tip(self) -> Tip | None:
         return super()._tip() if self.path.is_file() else None
 
-    def _look(self, connection: sqlite3.Connection) -> Found:
+    def _look(self, connection: sqlite3.Connection) -> TargetState:
         for statement in META_STATEMENTS:
             connection.execute(statement)
         for name, statement in ADDED_COLUMNS.items():
             if not has_column(connection, "ds_ledger", name):
                 connection.execute(statement)
-        found = self._state(connection)
+        state = self._state(connection)
         columns = connection.execute("SELECT name, type, nullable, key_position FROM ds_columns ORDER BY position")
         existing, wanted = columns.fetchall(), self._meta_rows()
-        differs = bool(existing) and existing != wanted and found.facts.version == self.identity.version
-        facts = replace(found.facts, exists=bool(existing), differs=differs)
-        return replace(found, facts=facts, difference=_difference(existing, wanted), target=existing == wanted)
+        differs = bool(existing) and existing != wanted and state.facts.version == self.identity.version
+        facts = replace(state.facts, exists=bool(existing), differs=differs)
+        return replace(state, facts=facts, difference=_difference(existing, wanted), target=existing == wanted)
 
-    def _make(self, connection: sqlite3.Connection, found: Found) -> None:
-        if not found.target:
+    def _make(self, connection: sqlite3.Connection, state: TargetState) -> None:
+        if not state.target:
             connection.execute(self._statements.drop)
             connection.execute("DELETE FROM ds_columns")
             connection.executemany("INSERT INTO ds_columns VALUES (?, ?, ?, ?, ?)", _numbered(self._meta_rows()))
@@ -177,13 +177,13 @@ class SqliteLoader(TableSink):
         keys = {name: position for position, name in enumerate(self.target.primary_key)}
         return [(c.name, str(c.type), int(c.nullable), keys.get(c.name)) for c in self.target.columns]
 
-    def _state(self, connection: sqlite3.Connection, *_: Any) -> Found:
+    def _state(self, connection: sqlite3.Connection, *_: Any) -> TargetState:
         job, version = self.identity.job, self.identity.version
         newest, anybody = connection.execute(NEWEST, (job,)).fetchone()
-        found = connection.execute(NEWEST_BATCH, (job, version)).fetchone()
-        batch, offsets, ends, rows = found or (None, "", "", 0)
+        row = connection.execute(NEWEST_BATCH, (job, version)).fetchone()
+        batch, offsets, ends, rows = row or (None, "", "", 0)
         earlier = OTHERS if newest is None and anybody else newest
-        return Found(SinkFacts(tip_of(batch, offsets, ends), earlier), rows=rows)
+        return TargetState(SinkFacts(tip_of(batch, offsets, ends), earlier), rows=rows)
 
     def _apply(self, connection: sqlite3.Connection, rows: pyarrow.Table, batch: Tip, *, replaces: bool) -> None:
         if replaces:
@@ -199,27 +199,27 @@ class SqliteLoader(TableSink):
         import pyarrow.compute as compute
 
         statements = self._statements
-        kept = rows
+        live = rows
         if self.target.mode == "upsert" and DELETED in rows.column_names:
             deleted = compute.fill_null(rows[DELETED], False)
             gone = rows.filter(deleted)
-            kept = rows.filter(compute.invert(deleted)) if gone.num_rows else rows
+            live = rows.filter(compute.invert(deleted)) if gone.num_rows else rows
             connection.executemany(statements.delete, _tuples(gone, self._key_columns()))
-        with_null = self._with_null_key(kept)
+        with_null = self._with_null_key(live)
         if with_null is not None:
-            nulls = kept.filter(with_null)
+            nulls = live.filter(with_null)
             connection.executemany(statements.delete, _tuples(nulls, self._key_columns()))
             connection.executemany(statements.insert, self._written(nulls))
-            kept = kept.filter(compute.invert(with_null))
-        connection.executemany(statements.write, self._written(kept))
+            live = live.filter(compute.invert(with_null))
+        connection.executemany(statements.write, self._written(live))
 
     def _written(self, rows: pyarrow.Table) -> Iterable[tuple[Any, ...]]:
         """Rows as they are written, with the moment where they go by their age."""
-        made = _tuples(rows, self.target.columns)
+        row_tuples = _tuples(rows, self.target.columns)
         if not self.target.retention_millis:
-            return made
+            return row_tuples
         moment = now_millis()
-        return ((*row, moment) for row in made)
+        return ((*row, moment) for row in row_tuples)
 
     def _key_columns(self) -> list[TableColumn]:
         by_name = {column.name: column for column in self.target.columns}
@@ -244,8 +244,8 @@ def now_millis() -> int:
 
 def has_column(connection: sqlite3.Connection, table: str, name: str, schema: str = "main") -> bool:
     """Whether a table has a column."""
-    found = connection.execute("SELECT 1 FROM pragma_table_info(?, ?) WHERE name = ?", (table, schema, name))
-    return found.fetchone() is not None
+    cursor = connection.execute("SELECT 1 FROM pragma_table_info(?, ?) WHERE name = ?", (table, schema, name))
+    return cursor.fetchone() is not None
 
 
 @contextmanager

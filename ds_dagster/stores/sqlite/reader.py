@@ -44,16 +44,16 @@ def view_columns(folder: Path, view: QualifiedName) -> tuple[ViewColumn, ...]:
     """
     connection = open_views(folder, {"main": view})
     try:
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT name, type, nullable, key_position FROM ds_columns ORDER BY position"
         ).fetchall()
     except sqlite3.Error as problem:
         raise view_error(problem, view_path(folder, view)) from problem
     finally:
         connection.close()
-    if not found:
+    if not rows:
         raise error("VIEW_MISSING", view=str(view))
-    return tuple(ViewColumn(name, type_, bool(nullable), key is not None) for name, type_, nullable, key in found)
+    return tuple(ViewColumn(name, type_, bool(nullable), key is not None) for name, type_, nullable, key in rows)
 
 
 def view_names(folder: Path) -> list[QualifiedName]:
