@@ -61,14 +61,14 @@ def plan_json(part: Part) -> Described:
 
 
 def _nodes(top: Node) -> list[Described]:
-    found: list[Described] = []
+    nodes: list[Described] = []
     numbers, again = count(1), _again(top)
 
     def visit(node: Node) -> int:
         number = next(numbers)
-        place = len(found)
-        found.append({})
-        found[place] = {
+        place = len(nodes)
+        nodes.append({})
+        nodes[place] = {
             "id": number,
             "node": type(node).__name__,
             "about": node.about(),
@@ -82,17 +82,17 @@ def _nodes(top: Node) -> list[Described]:
         return number
 
     visit(top)
-    return found
+    return nodes
 
 
 def _again(top: Node) -> Mapping[int, int]:
     """Number of a stateful step → that of the first which computes the same from the same: Spark runs both."""
     first: dict[str, int] = {}
-    found = {}
+    repeated = {}
     for number, node in enumerate(top.walk(), start=1):
         if node.is_stateful and (same := first.setdefault(repr(node.whole_shape(ShapeScope())), number)) != number:
-            found[number] = same
-    return found
+            repeated[number] = same
+    return repeated
 
 
 def _tree(node: Node, numbers: Iterator[int], again: Mapping[int, int], indent: str, *, last: bool) -> list[str]:

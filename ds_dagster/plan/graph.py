@@ -51,12 +51,12 @@ def query_node(named: NamedQuery, settings: Settings) -> QueryNode:
     """Find the relations a statement reads."""
     body = named.statement.body
     context = named.statement.origin.context
-    found: dict[QualifiedName, None] = {}
+    names: dict[QualifiedName, None] = {}
     for node in relation_refs(body.tree):
         written = written_name(node, body.span)
         if len(written.parts) <= 3:
-            found.setdefault(qualify(written, context, settings))
-    return QueryNode(named, tuple(found))
+            names.setdefault(qualify(written, context, settings))
+    return QueryNode(named, tuple(names))
 
 
 def relation_refs(select: exp.Expression) -> Iterator[RelationRef]:
@@ -79,8 +79,8 @@ def reads_by_target(nodes: Iterable[QueryNode]) -> dict[QualifiedName, list[Qual
     """Filled relation → relations its queries read."""
     edges: dict[QualifiedName, list[QualifiedName]] = {}
     for node in nodes:
-        known = edges.setdefault(node.target, [])
-        known += [name for name in node.reads if name not in known]
+        names = edges.setdefault(node.target, [])
+        names += [name for name in node.reads if name not in names]
     return edges
 
 
@@ -142,24 +142,24 @@ def entity_edges(
         for part in query.parts:
             for log in part.logs:
                 writers.setdefault((log.store, log.entity), part.sink.name)
-    found: dict[QualifiedName, QualifiedName] = {}
+    writer_of: dict[QualifiedName, QualifiedName] = {}
     for name, relation in relations.items():
         writer = writers.get((relation.store, relation.entity))
         if writer is not None and writer != name and name not in filled:
-            found[name] = writer
-    return found
+            writer_of[name] = writer
+    return writer_of
 
 
 def dependencies(
     relations: Mapping[QualifiedName, Relation], queries: Sequence[BoundQuery]
 ) -> dict[QualifiedName, tuple[QualifiedName, ...]]:
     """Relation → relations its data comes from: sources of its queries, or the writer of its entity."""
-    found: dict[QualifiedName, dict[QualifiedName, None]] = {name: {} for name in relations}
+    reads: dict[QualifiedName, dict[QualifiedName, None]] = {name: {} for name in relations}
     for part in (part for query in queries for part in query.parts):
-        found[part.sink.name].update(dict.fromkeys(part.sources))
+        reads[part.sink.name].update(dict.fromkeys(part.sources))
     for name, writer in entity_edges(relations, queries).items():
-        found[name].setdefault(writer)
-    return {name: tuple(sources) for name, sources in found.items()}
+        reads[name].setdefault(writer)
+    return {name: tuple(sources) for name, sources in reads.items()}
 
 
 def readers(
@@ -167,12 +167,12 @@ def readers(
 ) -> dict[QualifiedName, tuple[str, ...]]:
     """Relation → names of the queries that read it, directly or through a relation that declares the same entity
     again."""
-    found: dict[QualifiedName, dict[str, None]] = {name: {} for name in depends_on}
+    queries_of: dict[QualifiedName, dict[str, None]] = {name: {} for name in depends_on}
     filled = {sink.name for query in queries for sink in query.sinks}
     for query in queries:
         for source in query.sources:
-            found[source].setdefault(query.name)
+            queries_of[source].setdefault(query.name)
             if source not in filled:
                 for writer in depends_on[source]:
-                    found[writer].setdefault(query.name)
-    return {name: tuple(names) for name, names in found.items()}
+                    queries_of[writer].setdefault(query.name)
+    return {name: tuple(names) for name, names in queries_of.items()}

@@ -42,15 +42,15 @@ class PlanReads(ABC):
     @property
     def late(self) -> tuple[LateRows, ...]:
         """Where it keeps rows that are too late for a window, each place once."""
-        found = (node.late for node in self.plan.walk() if isinstance(node, Window) and node.late is not None)
-        return tuple({rows.relation.name: rows for rows in found}.values())
+        late_rows = (node.late for node in self.plan.walk() if isinstance(node, Window) and node.late is not None)
+        return tuple({rows.relation.name: rows for rows in late_rows}.values())
 
     @property
     def logs(self) -> tuple[Relation, ...]:
         """Where it keeps rows that it leaves out, each place once."""
         records = (scan.log for scan in self.scans if scan.log is not None)
-        found = (*records, *self.error_logs, *(rows.relation for rows in self.late))
-        return tuple({(log.store, log.entity): log for log in found}.values())
+        relations = (*records, *self.error_logs, *(rows.relation for rows in self.late))
+        return tuple({(log.store, log.entity): log for log in relations}.values())
 
     @property
     def sources(self) -> tuple[QualifiedName, ...]:
@@ -185,7 +185,9 @@ class BoundQuery(PlanReads):
     @property
     def entities(self) -> str:
         """What it reads and writes (``store.entity``) as one text."""
-        return ", ".join(dict.fromkeys(f"{one.store}.{one.entity}" for one in (*self.inputs, *self.sinks)))
+        return ", ".join(
+            dict.fromkeys(f"{relation.store}.{relation.entity}" for relation in (*self.inputs, *self.sinks))
+        )
 
     @property
     def error_logs(self) -> tuple[Relation, ...]:
@@ -209,5 +211,5 @@ def read_below(root: Node) -> tuple[Relation, ...]:
 
 
 def _scans(root: Node) -> tuple[Scan, ...]:
-    found = (node for node in root.walk() if isinstance(node, Scan))
-    return tuple({scan.source_name: scan for scan in found}.values())
+    scans = (node for node in root.walk() if isinstance(node, Scan))
+    return tuple({scan.source_name: scan for scan in scans}.values())

@@ -70,7 +70,7 @@ def together(
         parts=tuple(merged),
         fingerprint=combined([(part.name, part.fingerprint) for part in merged]),
         state_signature=combined([(part.name, state_signature(part.root, store_kinds=store_kinds)) for part in merged]),
-        earlier_signatures=tuple(combined(list(zip(names, found, strict=True))) for found in earlier),
+        earlier_signatures=tuple(combined(list(zip(names, versions, strict=True))) for versions in earlier),
     )
 
 
@@ -79,25 +79,25 @@ def together(
 
 def _scans(name: str, parts: Iterable[Part], spans: Mapping[str, Span]) -> Mapping[str, Scan]:
     """Source name → a scan that gives what all of them need."""
-    found: dict[str, Scan] = {}
+    scans: dict[str, Scan] = {}
     for part in parts:
         for scan in part.scans:
-            first = found.setdefault(scan.source_name, scan)
+            first = scans.setdefault(scan.source_name, scan)
             if first is not scan:
-                found[scan.source_name] = _both(name, first, scan, spans[part.name])
-    return found
+                scans[scan.source_name] = _both(name, first, scan, spans[part.name])
+    return scans
 
 
 def _both(name: str, first: Scan, second: Scan, span: Span) -> Scan:
-    told = (f.name for f in fields(Scan) if f.compare and f.name not in _MERGED)
-    other = next((name for name in told if not _same(first, second, name)), None)
+    settings = (f.name for f in fields(Scan) if f.compare and f.name not in _MERGED)
+    other = next((name for name in settings if not _same(first, second, name)), None)
     if other is not None:
         relation, what = first.relation.name.name, WITH_OF.get(other, other)
         raise error("APPLICATION_SOURCE_DIFFERS", span=span, name=name, relation=relation, what=what)
     columns = None
     if first.columns is not None and second.columns is not None:
-        kept = {*first.columns, *second.columns}
-        columns = tuple(c.name for c in first.relation.columns if c.name in kept)
+        names = {*first.columns, *second.columns}
+        columns = tuple(c.name for c in first.relation.columns if c.name in names)
         columns = None if len(columns) == len(first.relation.columns) else columns
     beside = dict.fromkeys((*first.record_fields, *second.record_fields))
     return replace(
@@ -203,10 +203,10 @@ def _one_state(parts: list[Part], statement: Application) -> list[Part]:
 
 def _differing(parts: Iterable[Part]) -> frozenset[str]:
     """Names of virtual relations with state that are not the same everywhere."""
-    found: dict[str, Virtual] = {}
+    virtuals: dict[str, Virtual] = {}
     differing: set[str] = set()
     for node in (node for part in parts for node in part.root.walk()):
-        if isinstance(node, Virtual) and found.setdefault(node.name, node) != node and not node.is_plain:
+        if isinstance(node, Virtual) and virtuals.setdefault(node.name, node) != node and not node.is_plain:
             differing.add(node.name)
     return frozenset(differing)
 

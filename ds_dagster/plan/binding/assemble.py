@@ -136,8 +136,8 @@ class _Assembly:
         try:
             self._bind(node)
         except DsError as problem:
-            found = problem.diagnostic()
-            self._refuse(node, [found if found.span else replace(found, span=node.span)])
+            finding = problem.diagnostic()
+            self._refuse(node, [finding if finding.span else replace(finding, span=node.span)])
         except Exception as problem:  # noqa: BLE001, the boundary of one statement: the others are bound
             where = f"binding {_shown(node.target)}"
             bug = error("INTERNAL", span=node.span, where=where).diagnostic()
@@ -149,12 +149,12 @@ class _Assembly:
         return (node.target,) if isinstance(node.named.statement, InsertInto) else ()
 
     def _bind_virtual(self, node: QueryNode, statement: CreateAsSelect) -> None:
-        made, diagnostics = bind_virtual(node.target, statement, self.world)
-        if made is None:
+        root, diagnostics = bind_virtual(node.target, statement, self.world)
+        if root is None:
             self._refuse(node, diagnostics)
             return
         self.diagnostics += diagnostics
-        self.virtuals[node.target] = made
+        self.virtuals[node.target] = root
 
     def _bind(self, node: QueryNode) -> None:
         if node.virtual is not None:
@@ -177,27 +177,27 @@ class _Assembly:
     def _caused(self, node: QueryNode, upstream: QualifiedName) -> Diagnostic:
         span = place_of(node, upstream, self.settings)
         params = {"relation": _shown(node.target), "upstream": _shown(upstream)}
-        found = error("UPSTREAM_FAILED", span=span, **params).diagnostic()
-        return replace(found, caused_by=str(upstream))
+        finding = error("UPSTREAM_FAILED", span=span, **params).diagnostic()
+        return replace(finding, caused_by=str(upstream))
 
     # applications
 
     def _jobs(self) -> list[BoundQuery]:
         """The queries, those of an application as one; where one of them is refused, all are."""
-        made: dict[str, BoundQuery] = {}
+        composed: dict[str, BoundQuery] = {}
         self._fell()
         for statement in self.applications:
             name = str(statement.name)
-            bound = [one for one in self.bound if _application(one.node) == name]
+            bound = [member for member in self.bound if _application(member.node) == name]
             if not bound:
                 continue
             try:
-                made[name] = self._together(statement, sorted(bound, key=lambda one: one.node.span), made)
+                composed[name] = self._together(statement, sorted(bound, key=lambda member: member.node.span), composed)
             except DsError as problem:
                 self._lose(bound, problem)
-                made.pop(name, None)
-        names = {_application(one.node) or one.query.name: one.query for one in self.bound}
-        jobs = [made.get(name, query) for name, query in names.items()]
+                composed.pop(name, None)
+        names = {_application(member.node) or member.query.name: member.query for member in self.bound}
+        jobs = [composed.get(name, query) for name, query in names.items()]
         circle = job_circle(jobs)
         if not circle:
             return jobs
@@ -206,24 +206,24 @@ class _Assembly:
 
     def _lose_circle(self, circle: Sequence[str]) -> None:
         """Queries whose relations stand in no circle can stand in one through an application, which is one job."""
-        statement = next(one for one in self.applications if str(one.name) in circle)
+        statement = next(application for application in self.applications if str(application.name) in circle)
         name, path = str(statement.name), " → ".join(circle)
-        bound = [one for one in self.bound if _application(one.node) == name]
+        bound = [member for member in self.bound if _application(member.node) == name]
         self._lose(bound, error("APPLICATION_CYCLE", span=statement.name.span, name=name, path=path))
 
-    def _together(self, statement: Application, bound: Sequence[_Bound], made: Mapping[str, BoundQuery]) -> BoundQuery:
+    def _together(self, statement: Application, bound: Sequence[_Bound], jobs: Mapping[str, BoundQuery]) -> BoundQuery:
         name = str(statement.name)
-        if name in made or any(one.query.name == name for one in self.bound if _application(one.node) != name):
+        if name in jobs or any(member.query.name == name for member in self.bound if _application(member.node) != name):
             raise error("QUERY_NAME_TAKEN", span=statement.name.span, name=name)
-        spans = {one.query.name: one.node.span for one in bound}
+        spans = {member.query.name: member.node.span for member in bound}
         store_kinds = {store.name: store.kind for store in self.catalog.stores.values()}
-        return together(statement, [part for one in bound for part in one.query.parts], spans, store_kinds)
+        return together(statement, [part for member in bound for part in member.query.parts], spans, store_kinds)
 
     def _lose(self, bound: Sequence[_Bound], problem: DsError) -> None:
         """An application that cannot be one job: each of its queries is refused for that."""
-        for one in bound:
-            self._refuse(one.node, [problem.diagnostic()])
-            self._forget(one)
+        for member in bound:
+            self._refuse(member.node, [problem.diagnostic()])
+            self._forget(member)
         self._fell()
 
     def _fell(self) -> None:
@@ -235,8 +235,8 @@ class _Assembly:
                 name = _application(bound.node)
                 shown, cause = _shown(bound.node.target), why[name]
                 fallen_with = error("APPLICATION_REFUSED", span=bound.node.span, name=name, relation=shown, other=cause)
-                found = fallen_with.diagnostic()
-                self._refuse(bound.node, [replace(found, caused_by=name)])
+                finding = fallen_with.diagnostic()
+                self._refuse(bound.node, [replace(finding, caused_by=name)])
                 self._forget(bound)
             self._drop_readers_of_lost()
             if not fallen:
@@ -252,9 +252,9 @@ class _Assembly:
     def _refuse_circles(self, circles: Sequence[Sequence[QualifiedName]]) -> None:
         for circle in circles:
             nodes = [node for node in self.nodes if node.target in circle and set(node.reads) & set(circle)]
-            known = [node for node in nodes if not any(refused.node is node for refused in self.refused)]
-            if known:
-                self._refuse_circle(circle, known)
+            remaining = [node for node in nodes if not any(refused.node is node for refused in self.refused)]
+            if remaining:
+                self._refuse_circle(circle, remaining)
 
     def _refuse_circle(self, circle: Sequence[QualifiedName], nodes: Sequence[QueryNode]) -> None:
         """One diagnostic at one end that names the other; all queries on the circle are refused with it."""
@@ -272,10 +272,10 @@ class _Assembly:
         )
         back = next((name for name in other.reads if name in circle), source)
         related = (place_of(other, back, self.settings),) if other is not first else ()
-        found = replace(problem.diagnostic(), related=related)
-        self.diagnostics.append(found)
+        finding = replace(problem.diagnostic(), related=related)
+        self.diagnostics.append(finding)
         for node in nodes:
-            self.refused.append(Refused(node, (found,)))
+            self.refused.append(Refused(node, (finding,)))
             self.failed.add(node.target)
 
     def _refuse_entity_circles(self) -> None:
@@ -311,18 +311,18 @@ class _Assembly:
         for node in self.nodes:
             count[node.target] = count.get(node.target, 0) + 1
         taken: dict[str, Span] = {}
-        kept: list[_Bound] = []
+        unique: list[_Bound] = []
         for bound in self.bound:
             problem = self._name_problem(bound, count[bound.node.target], taken)
             if problem is None:
                 taken[bound.query.name] = bound.node.span
-                kept.append(bound)
+                unique.append(bound)
             else:
                 self._refuse(bound.node, [problem])
                 if isinstance(bound.node.named.statement, CreateAsSelect):
                     self.relations.pop(bound.node.target, None)
-        lost = len(self.bound) - len(kept)
-        self.bound = kept
+        lost = len(self.bound) - len(unique)
+        self.bound = unique
         if lost:
             self._drop_readers_of_lost()
 
@@ -333,8 +333,8 @@ class _Assembly:
             span = statement.target.span
             return error("QUERY_NAME_REQUIRED", span=span, relation=_shown(bound.node.target)).diagnostic()
         if bound.query.name in taken:
-            found = error("QUERY_NAME_TAKEN", span=bound.node.span, name=bound.query.name).diagnostic()
-            return replace(found, related=(taken[bound.query.name],))
+            finding = error("QUERY_NAME_TAKEN", span=bound.node.span, name=bound.query.name).diagnostic()
+            return replace(finding, related=(taken[bound.query.name],))
         return None
 
 

@@ -69,9 +69,9 @@ def bind_query(named: NamedQuery, world: World) -> Outcome:
     """Bind CREATE … AS or INSERT INTO. Never raises for mistakes of the user."""
     findings = Findings()
     query = _Binder(named, world, findings).bind()
-    found = tuple(findings.diagnostics)
-    failed = any(diagnostic.severity == "error" for diagnostic in found)
-    return Outcome(None if failed else query, found)
+    diagnostics = tuple(findings.diagnostics)
+    failed = any(diagnostic.severity == "error" for diagnostic in diagnostics)
+    return Outcome(None if failed else query, diagnostics)
 
 
 def bind_virtual(
@@ -85,13 +85,13 @@ def bind_virtual(
         findings.add(error("VIRTUAL_PROPERTIES", span=body.partition_by[0].span, name=statement.name))
     binder = SelectBinder(world, origin.context, body.span, choices, findings, origin.application)
     try:
-        made, relation = binder.sub_select(cast("QueryTree", body.tree), "virtual")
-        found = virtual_relation(target, statement, made, relation, findings)
+        selected, relation = binder.sub_select(cast("QueryTree", body.tree), "virtual")
+        virtual = virtual_relation(target, statement, selected, relation, findings)
     except DsError as problem:
         findings.add(problem)
     except RefusedSelectError:
         pass
-    return None if findings.failed else found, tuple(findings.diagnostics)
+    return None if findings.failed else virtual, tuple(findings.diagnostics)
 
 
 class _Binder:
@@ -122,12 +122,12 @@ class _Binder:
             root = self._insert(self.statement, selected)
         if root is None or self.findings.failed:
             return None
-        made = root
-        kept = self.findings.collect(lambda: self._expiring(made, choices))
-        if kept is None:
+        folded = root
+        final = self.findings.collect(lambda: self._expiring(folded, choices))
+        if final is None:
             return None
-        warn_unbounded(kept, self.findings, self.statement.body.span)
-        return self._query(kept, choices)
+        warn_unbounded(final, self.findings, self.statement.body.span)
+        return self._query(final, choices)
 
     def _check_properties(self) -> None:
         """What is wrong with WITH of CREATE … AS, whose SELECT is refused already."""
@@ -145,7 +145,7 @@ class _Binder:
 
     def _create(self, statement: CreateAsSelect, selected: Selected) -> Sink | None:
         selected = selected.with_total(TOTAL_COLUMN) if selected.total else selected
-        made = project(selected)
+        projected = project(selected)
         self._check_view(statement, selected.items)
         output = [
             Column(item.name, item.expression.type, item.expression.nullable, item.span) for item in selected.items
@@ -154,7 +154,7 @@ class _Binder:
         relation, diagnostics = infer_sink(
             statement,
             output,
-            _outside(made),
+            _outside(projected),
             selected.key,
             selected.relation,
             world.catalog,
@@ -164,7 +164,7 @@ class _Binder:
         self.findings.extend(diagnostics)
         if relation is None or self.findings.failed:
             return None
-        return Sink(_folded(made), relation, tuple(item.name for item in selected.items))
+        return Sink(_folded(projected), relation, tuple(item.name for item in selected.items))
 
     def _check_view(self, statement: CreateAsSelect, items: Sequence[SelectItem]) -> None:
         if statement.kind != "materialized_view":
@@ -194,10 +194,10 @@ class _Binder:
         if selected.total:
             self.findings.add(error("TOTAL_WITHOUT_KEY", span=self.statement.body.span, relation=relation.name.name))
             return None
-        made = project(selected)
+        projected = project(selected)
         kinds = Findings()
-        check_insert_kind(relation, _outside(made), kinds)
-        self.findings.extend(replace(found, span=found.span or statement.target.span) for found in kinds.diagnostics)
+        check_insert_kind(relation, _outside(projected), kinds)
+        self.findings.extend(replace(f, span=f.span or statement.target.span) for f in kinds.diagnostics)
         if statement.body.partition_by:
             span = statement.body.partition_by[0].span
             self.findings.add(error("INSERT_PARTITION_BY", span=span, relation=relation.name.name))
@@ -213,9 +213,11 @@ class _Binder:
             )
             self.findings.add(problem)
             return None
-        return self._inserted(statement, selected, made, relation)
+        return self._inserted(statement, selected, projected, relation)
 
-    def _inserted(self, statement: InsertInto, selected: Selected, made: Project, relation: Relation) -> Sink | None:
+    def _inserted(
+        self, statement: InsertInto, selected: Selected, projected: Project, relation: Relation
+    ) -> Sink | None:
         columns: list[Named] = []
         placed: dict[str, str] = {}
         for position, (item, target) in enumerate(zip(selected.items, relation.columns, strict=True), start=1):
@@ -227,13 +229,13 @@ class _Binder:
         if self.findings.failed:
             return None
         key = tuple(placed[name] for name in selected.key)
-        if made.changelog != "append" and sorted(key) != sorted(relation.primary_key):
+        if projected.changelog != "append" and sorted(key) != sorted(relation.primary_key):
             name, primary = relation.name.name, relation.primary_key
             span = statement.target.span
             self.findings.add(error("INSERT_KEY", span=span, relation=name, key=primary, found=selected.key))
             return None
-        made = replace(made, columns=tuple(columns), key_names=key)
-        return Sink(_folded(made), relation, tuple(named.name for named in columns))
+        projected = replace(projected, columns=tuple(columns), key_names=key)
+        return Sink(_folded(projected), relation, tuple(named.name for named in columns))
 
     def _check_type(self, position: int, item: SelectItem, target: Column, relation: Relation) -> None:
         if not widens(item.expression.type, target.type):
@@ -288,23 +290,23 @@ class _Binder:
     def _check_stores(self, root: Sink, refresh: RefreshMode) -> None:
         """What stores refuse to read or to write is known before a query starts."""
         catalog, kinds = self.world.catalog, self.world.kinds
-        sink, found = catalog.store(root.relation.store), Findings()
-        found.collect(lambda: kinds[sink.kind].write_spec(sink, root.relation, refresh))
+        sink, findings = catalog.store(root.relation.store), Findings()
+        findings.collect(lambda: kinds[sink.kind].write_spec(sink, root.relation, refresh))
         for scan in (node for node in root.walk() if isinstance(node, Scan)):
             store = catalog.store(scan.relation.store)
             read = partial(kinds[store.kind].read_spec, store, scan.relation, scan.reading, None)
-            found.collect(read)
+            findings.collect(read)
         span = self.statement.body.span
-        self.findings.extend(replace(one, span=one.span or span) for one in found.diagnostics)
+        self.findings.extend(replace(finding, span=finding.span or span) for finding in findings.diagnostics)
 
 
-def _outside(made: Project) -> Literal["append", "upsert"]:
+def _outside(projected: Project) -> Literal["append", "upsert"]:
     """How a sink sees the rows: those with weights are folded to upserts by key."""
-    return "append" if made.changelog == "append" else "upsert"
+    return "append" if projected.changelog == "append" else "upsert"
 
 
-def _folded(made: Project) -> Project | Fold:
-    return Fold(made, made.key_names) if made.changelog == "weighted" else made
+def _folded(projected: Project) -> Project | Fold:
+    return Fold(projected, projected.key_names) if projected.changelog == "weighted" else projected
 
 
 REFRESH_MODES: Mapping[str, RefreshMode] = MappingProxyType(

@@ -22,7 +22,7 @@ NAMES = frozenset(("UNKNOWN_COLUMN", "UNKNOWN_ALIAS", "AMBIGUOUS_COLUMN", "UNKNO
 """What is wrong with a name is wrong wherever it stands; other mistakes depend on what is around them."""
 
 
-def every_mistake(tree: exp.Select, scope: Scope, known: Iterable[Diagnostic]) -> Iterator[DsError]:
+def every_mistake(tree: exp.Select, scope: Scope, reported: Iterable[Diagnostic]) -> Iterator[DsError]:
     """Mistakes of a SELECT that are not known yet.
 
     Args:
@@ -30,25 +30,25 @@ def every_mistake(tree: exp.Select, scope: Scope, known: Iterable[Diagnostic]) -
         scope: with all its sources.
         known: what was found so far; nothing is told twice at one place.
     """
-    return _new((*_names(tree, scope), *_conditions(tree, scope)), known)
+    return _new((*_names(tree, scope), *_conditions(tree, scope)), reported)
 
 
-def unknown_relations(tree: exp.Select, sources: SourceBinder, known: Iterable[Diagnostic]) -> Iterator[DsError]:
+def unknown_relations(tree: exp.Select, sources: SourceBinder, reported: Iterable[Diagnostic]) -> Iterator[DsError]:
     """Relations of FROM and its joins that nobody knows, those that were told left out."""
-    found: list[DsError] = []
+    problems: list[DsError] = []
     for node in (tree.args["from_"].this, *(join.this for join in tree.args.get("joins") or ())):
         inside = node.this if isinstance(node, WindowRef) else node
         try:
             if isinstance(inside, RelationRef) and sources.virtual(inside) is None:
                 sources.relation(inside)
         except DsError as problem:
-            found.append(problem)
-    return _new(found, known)
+            problems.append(problem)
+    return _new(problems, reported)
 
 
-def _new(problems: Iterable[DsError], known: Iterable[Diagnostic]) -> Iterator[DsError]:
+def _new(problems: Iterable[DsError], reported: Iterable[Diagnostic]) -> Iterator[DsError]:
     """Each place once."""
-    places = {(found.span.line, found.span.column) for found in known if found.span}
+    places = {(finding.span.line, finding.span.column) for finding in reported if finding.span}
     for problem in problems:
         span = problem.span
         if span is not None and (span.line, span.column) not in places:

@@ -23,9 +23,9 @@ def push_filters(root: Sink) -> Sink:
 
 def _push(node: Node) -> Node:
     if isinstance(node, Filter):
-        made = _pushed(node)
-        if made is not None:
-            return _push(made)
+        pushed = _pushed(node)
+        if pushed is not None:
+            return _push(pushed)
     return node.with_inputs(_push)
 
 
@@ -50,10 +50,10 @@ def _pushed(node: Filter) -> Node | None:
             moved.setdefault(side, []).append(part)
     if not moved:
         return None
-    made: Node = replace(
+    joined: Node = replace(
         below, left=_filtered(below.left, moved.get("left")), right=_filtered(below.right, moved.get("right"))
     )
-    return Filter(made, conjunction(above)) if above else made
+    return Filter(joined, conjunction(above)) if above else joined
 
 
 def _is_over(part: BoundExpression, node: Node) -> bool:

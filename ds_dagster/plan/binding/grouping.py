@@ -96,12 +96,12 @@ class Grouping:
 
     def keyed(self, items: tuple[SelectItem, ...], *, inner: bool) -> tuple[SelectItem, ...]:
         """The items of a SELECT over its groups. Of a total, which has one row, the first constant becomes the key."""
-        found = next((item for item in items if _is_constant(item.expression)), None)
-        if inner or found is None or not is_total_key(self.group[0].name):
+        constant_item = next((item for item in items if _is_constant(item.expression)), None)
+        if inner or constant_item is None or not is_total_key(self.group[0].name):
             return items
-        key = self.group[0] = Named(self.group[0].name, found.expression)
-        kept = BoundExpression(column(key.name), found.expression.type, nullable=False)
-        return tuple(replace(item, expression=kept) if item is found else item for item in items)
+        key = self.group[0] = Named(self.group[0].name, constant_item.expression)
+        constant = BoundExpression(column(key.name), constant_item.expression.type, nullable=False)
+        return tuple(replace(item, expression=constant) if item is constant_item else item for item in items)
 
     def check_set(self, items: Sequence[SelectItem], *, inner: bool) -> None:
         """Rows of different sets may be alike but for the set's number.
@@ -111,7 +111,7 @@ class Grouping:
         """
         if self.sets is None or inner or any(item.expression.tree == column(self.sets.name) for item in items):
             return
-        shown = ", ".join(expression_text(one, lambda name: name) for one in self.sets.partial)
+        shown = ", ".join(expression_text(tree, lambda name: name) for tree in self.sets.partial)
         raise error("GROUPING_NOT_SELECTED", span=self.span, call=f"GROUPING_ID({shown})")
 
     def _meant(self, item: exp.Expression, aliases: Mapping[str, exp.Expression]) -> exp.Expression:
@@ -170,9 +170,9 @@ class Grouping:
             return
         if self.below.untimed:
             return
-        found = next((b for b in self.below.windows if grouped.issuperset(b)), None)
-        if found is not None:
-            self.window = self.below = Windowed(self.below, *found)
+        window = next((b for b in self.below.windows if grouped.issuperset(b)), None)
+        if window is not None:
+            self.window = self.below = Windowed(self.below, *window)
 
     def over(self, bound: BoundExpression, span: Span) -> BoundExpression:
         """The same expression over the aggregate's output: groups and aggregates by their fields.
@@ -191,17 +191,17 @@ class Grouping:
                 isinstance(node, exp.Column) and node.name in passed
             ):
                 continue
-            found = self._by_text.get(identity_text(node)) if type(node) in kinds else None
-            if found is None and isinstance(node, exp.Column):
+            field = self._by_text.get(identity_text(node)) if type(node) in kinds else None
+            if field is None and isinstance(node, exp.Column):
                 place = self.scope.place(node) if node.this.meta else span
                 raise error("COLUMN_NOT_GROUPED", span=place, name=column_of(node.name))
-            nullable |= found is not None and found.name in self._nulled
-            if found is None:
+            nullable |= field is not None and field.name in self._nulled
+            if field is None:
                 pending += reversed(list(node.iter_expressions()))
             elif node is top:
-                top = column(found.name)
+                top = column(field.name)
             else:
-                node.replace(column(found.name))
+                node.replace(column(field.name))
         return BoundExpression(top, bound.type, nullable)
 
     def node(self, *, updates: bool) -> Aggregate | DeltaAggregate:
@@ -279,8 +279,8 @@ def key_names(node: Node, columns: Sequence[Named]) -> tuple[dict[str, str], lis
         tree = named.expression.tree
         if isinstance(tree, exp.Column):
             passed.setdefault(tree.name, named.name)
-    found = {field: passed[field] for field in node.key if field in passed}
-    return found, [field for field in node.key if field not in passed]
+    names = {field: passed[field] for field in node.key if field in passed}
+    return names, [field for field in node.key if field not in passed]
 
 
 def _is_constant(expression: BoundExpression) -> bool:

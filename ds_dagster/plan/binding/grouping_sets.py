@@ -35,7 +35,7 @@ class GroupingSets:
     def __init__(self, group: exp.Group, name: str) -> None:
         self.name = name
         written = group.expressions
-        sets = [[written.index(one) for one in part.expressions] for part in group.args["grouping_sets"]]
+        sets = [[written.index(tree) for tree in part.expressions] for part in group.args["grouping_sets"]]
         self._partial = [place for place in range(len(written)) if not all(place in part for part in sets)]
         self.partial = [written[place] for place in self._partial]
         self.numbers = [self._number(part) for part in sets]
@@ -63,23 +63,23 @@ class GroupingSets:
             return None
         numbers = [number for number in self.numbers if not number & self._bit(place)]
         inside = exp.In(this=column(self.name), expressions=[exp.Literal.number(number) for number in numbers])
-        made = exp.Case(ifs=[exp.If(this=inside, true=bound.tree)])
-        return BoundExpression(made, bound.type, nullable=True)
+        tree = exp.Case(ifs=[exp.If(this=inside, true=bound.tree)])
+        return BoundExpression(tree, bound.type, nullable=True)
 
     def _bit(self, place: int) -> int:
         return 1 << (len(self._partial) - 1 - self._partial.index(place)) if place in self._partial else 0
 
     def grouping(self, places: Sequence[int]) -> Typed:
         """GROUPING of expressions by their places: a bit for each, the first one's the highest."""
-        given = {number: self._bits(number, places) for number in self.numbers}
-        if all(number == bits for number, bits in given.items()):
+        bits_by_number = {number: self._bits(number, places) for number in self.numbers}
+        if all(number == bits for number, bits in bits_by_number.items()):
             return Typed(column(self.name), INTEGER, False)
         ifs = [
             exp.If(
                 this=exp.EQ(this=column(self.name), expression=exp.Literal.number(number)),
                 true=exp.Literal.number(bits),
             )
-            for number, bits in given.items()
+            for number, bits in bits_by_number.items()
         ]
         return Typed(exp.Case(ifs=ifs), BIGINT, False)
 

@@ -24,7 +24,7 @@ def in_columns(selected: Selected, columns: Sequence[WrittenName], relation: Rel
         UserError: INSERT_COLUMNS.
     """
     names = [column.parts[0] for column in columns]
-    known = [column.name for column in relation.columns]
+    columns_there = [column.name for column in relation.columns]
 
     def refused(place: WrittenName, reason: str, fix: str) -> DsError:
         shown = ", ".join(names)
@@ -33,8 +33,8 @@ def in_columns(selected: Selected, columns: Sequence[WrittenName], relation: Rel
         )
 
     for position, (column, name) in enumerate(zip(columns, names, strict=True)):
-        if name not in known:
-            raise refused(column, f"no column is called {name}", f"did you mean {did_you_mean(name, known)}?")
+        if name not in columns_there:
+            raise refused(column, f"no column is called {name}", f"did you mean {did_you_mean(name, columns_there)}?")
         if name in names[:position]:
             raise refused(column, f"{name} stands there twice", "name each column once")
     if len(names) != len(selected.items):

@@ -109,10 +109,10 @@ class OverClauses:
         self.rows = None if first is None else _places(tree)
         for node in (*windows_of(tree), *(() if first is None else (first,))):
             span = own_span(node, self.span)
-            found = self._ordered(node, span)
-            if self.window is not None and _meaning(self.window) != _meaning(found):
+            window = self._ordered(node, span)
+            if self.window is not None and _meaning(self.window) != _meaning(window):
                 raise error("OVER_SEVERAL", span=span)
-            self.window = self.window or found
+            self.window = self.window or window
             self.results[id(node)] = self._result(node, span)
         self.binder.windows = MappingProxyType(self.results)
 
@@ -128,20 +128,20 @@ class OverClauses:
         Raises:
             UnsupportedError: OVER_CHANGELOG, OVER_TIME. NotYetError: STATEFUL_CHAIN.
         """
-        found = self.window
-        assert found is not None
+        window = self.window
+        assert window is not None
         if self.running is not None:
-            term = found.order[0]
-            if len(found.order) > 1 or term.descending:
-                raise error("OVER_TIME", span=found.span, names=["the event time alone, ascending"])
-            return self.running.apply(node, found.partition, term.expression, found.span)
-        assert found.function is not None
-        check_over("a step", node, found.span)
-        made = TopN(weighted(node), found.function, found.partition, found.order, self.name)
+            term = window.order[0]
+            if len(window.order) > 1 or term.descending:
+                raise error("OVER_TIME", span=window.span, names=["the event time alone, ascending"])
+            return self.running.apply(node, window.partition, term.expression, window.span)
+        assert window.function is not None
+        check_over("a step", node, window.span)
+        ranked = TopN(weighted(node), window.function, window.partition, window.order, self.name)
         if self.rows is None:
-            return made
+            return ranked
         behind, last = self.rows
-        bounded = replace(made, limit=last)
+        bounded = replace(ranked, limit=last)
         if not behind:
             return bounded
         tree = exp.GT(this=column(self.name), expression=exp.Literal.number(behind))

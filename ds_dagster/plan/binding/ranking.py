@@ -32,27 +32,27 @@ said."""
 def filtered(node: Node, condition: BoundExpression) -> Node:
     """The filter of a node; ranks below it that it bounds from above keep only as many rows. A condition that is the
     bound itself is gone then, and with it the need for the rank."""
-    kept: list[BoundExpression] = []
+    others: list[BoundExpression] = []
     for part in conjuncts(condition):
-        found = _bound(part.tree)
-        bounded = _limited(node, found[0], found[1]) if found is not None else None
-        if bounded is None or found is None:
-            kept.append(part)
+        bound = _bound(part.tree)
+        bounded = _limited(node, bound[0], bound[1]) if bound is not None else None
+        if bounded is None or bound is None:
+            others.append(part)
             continue
         node = bounded
-        if not found[2]:
-            kept.append(part)
-    if not kept:
+        if not bound[2]:
+            others.append(part)
+    if not others:
         return node
-    return Filter(node, condition if len(kept) == len(conjuncts(condition)) else conjunction(kept))
+    return Filter(node, condition if len(others) == len(conjuncts(condition)) else conjunction(others))
 
 
 def _bound(tree: exp.Expression) -> tuple[str, int, bool] | None:
     """(field, largest value that passes, whether that is all the condition says) of a comparison with a number."""
     if isinstance(tree, exp.EQ):
-        for one, other in ((tree.this, tree.expression), (tree.expression, tree.this)):
-            if isinstance(one, exp.Column) and (number := _number(other)) is not None:
-                return one.name, number, number == 1
+        for operand, other in ((tree.this, tree.expression), (tree.expression, tree.this)):
+            if isinstance(operand, exp.Column) and (number := _number(other)) is not None:
+                return operand.name, number, number == 1
     if isinstance(tree, exp.Between) and isinstance(tree.this, exp.Column):
         number = _number(tree.args["high"])
         return None if number is None else (tree.this.name, number, _number(tree.args["low"]) == 1)
@@ -109,9 +109,9 @@ def keyed(node: Node) -> Iterator[Node]:
         yield from (replace(node, input=inner) for inner in keyed(node.input))
     elif isinstance(node, Project):
         for inner in keyed(node.input):
-            found, lost = key_names(inner, node.columns)
+            names, lost = key_names(inner, node.columns)
             if not lost:
-                yield replace(node, input=inner, key_names=tuple(found[name] for name in inner.key))
+                yield replace(node, input=inner, key_names=tuple(names[name] for name in inner.key))
 
 
 def _keys(node: TopN) -> Iterator[tuple[str, ...]]:

@@ -14,10 +14,10 @@ from ds_dagster.plan.nodes.rows import Sink
 def rewrite(root: Sink) -> Sink:
     """Apply all rules in order; the root's output is the same before and after each."""
     for rule in RULES:
-        made = rule(root)
-        if made.output != root.output:
+        rewritten = rule(root)
+        if rewritten.output != root.output:
             raise error("INTERNAL", where=f"rewrite {rule.__name__}: the schema changed")
-        root = made
+        root = rewritten
     return root
 
 

@@ -80,11 +80,11 @@ class RunningCalls:
     def _aggregate(self, node: exp.Expression, span: Span) -> OverCall:
         collected = Aggregates()
         ExpressionBinder(self.binder.scope, "OVER", collected).bind(node)
-        made = next(iter(collected.calls.values()))
-        if made.distinct:
-            raise error("OVER_FUNCTION", span=span, function=f"{made.function} DISTINCT")
-        name = self._name(made.function)
-        return OverCall(name, made.function, made.argument, made.type, made.filter, made.nullable)
+        call = next(iter(collected.calls.values()))
+        if call.distinct:
+            raise error("OVER_FUNCTION", span=span, function=f"{call.function} DISTINCT")
+        name = self._name(call.function)
+        return OverCall(name, call.function, call.argument, call.type, call.filter, call.nullable)
 
     def _value(self, node: exp.Anonymous, span: Span) -> OverCall:
         name = str(node.this).upper()

@@ -50,10 +50,10 @@ class Source:
 
 def visible(pairs: Iterable[tuple[str, Field]]) -> Mapping[str, Visible]:
     """Columns by visible name from (name, field) pairs; the first of a name wins."""
-    found: dict[str, Visible] = {}
-    for name, made in pairs:
-        found.setdefault(name, Visible(name, made.name, made.type, made.nullable))
-    return found
+    columns: dict[str, Visible] = {}
+    for name, f in pairs:
+        columns.setdefault(name, Visible(name, f.name, f.type, f.nullable))
+    return columns
 
 
 @dataclass(slots=True)
@@ -90,8 +90,8 @@ class Scope:
             column = source.columns.get(alias)
             if column is not None and isinstance(column.type, StructType):
                 fix = f"; a field of the struct {alias} is written {alias}->field"
-        known = ", ".join(source.alias for source in self.sources)
-        raise error("UNKNOWN_ALIAS", span=self.place(node), name=alias, known=known, fix=fix)
+        aliases = ", ".join(source.alias for source in self.sources)
+        raise error("UNKNOWN_ALIAS", span=self.place(node), name=alias, known=aliases, fix=fix)
 
     def resolve(self, node: exp.Column) -> Visible:
         """The column a reference means.
@@ -102,11 +102,11 @@ class Scope:
         name = node.name
         if node.table:
             source = self.source(node.table, node)
-            found = source.columns.get(name)
-            if found is None or node.args.get("db"):
+            visible_column = source.columns.get(name)
+            if visible_column is None or node.args.get("db"):
                 shown = ".".join(part.name for part in node.parts) if node.args.get("db") else name
                 raise self._unknown(node.this, shown, source.shown, source.columns)
-            return found
+            return visible_column
         holders = [source for source in self.sources if name in source.columns]
         if len(holders) == 1:
             return holders[0].columns[name]
@@ -115,11 +115,11 @@ class Scope:
             raise error(
                 "AMBIGUOUS_COLUMN", span=self.place(node), name=name, sources=aliases, example=f"{aliases[0]}.{name}"
             )
-        known = [column for source in self.sources for column in source.columns]
-        raise self._unknown(node, name, ", ".join(source.shown for source in self.sources), known)
+        names = [column for source in self.sources for column in source.columns]
+        raise self._unknown(node, name, ", ".join(source.shown for source in self.sources), names)
 
-    def _unknown(self, node: exp.Expression, name: str, where: str, known: Iterable[str]) -> Exception:
-        nearest = did_you_mean(name, dict.fromkeys(known))
+    def _unknown(self, node: exp.Expression, name: str, where: str, names: Iterable[str]) -> Exception:
+        nearest = did_you_mean(name, dict.fromkeys(names))
         if isinstance(node, exp.Column) and node.this.args.get("quoted") and name not in nearest:
             nearest = f"'{name}', a text, which stands in single quotes"
         if name in ("window_start", "window_end"):

@@ -141,10 +141,10 @@ class SelectBinder:
     def _selected(self, node: Node, items: tuple[SelectItem, ...], first: Planned, inner: bool) -> Selected:
         columns = [Named(item.name, item.expression) for item in items]
         node = next((other for other in keyed(node) if not key_names(other, columns)[1]), node)
-        found, lost = key_names(node, columns)
+        names, lost = key_names(node, columns)
         constant = [field for field in lost if is_total_key(field)]
         lost = [field for field in lost if field not in constant]
-        total = constant[0] if constant and not found and not lost else ""
+        total = constant[0] if constant and not names and not lost else ""
         if lost and inner and node.is_final:
             self._done()
             return Selected(node, items, first.relation, ())
@@ -158,7 +158,7 @@ class SelectBinder:
         if not inner and node.changelog != "append" and not node.key:
             self.findings.add(error("RESULT_WITHOUT_KEY", span=self.span))
         self._done()
-        key = tuple(found[field] for field in node.key if field in found)
+        key = tuple(names[field] for field in node.key if field in names)
         return Selected(node, items, first.relation, key, total)
 
     def _done(self) -> None:
@@ -192,11 +192,11 @@ class SelectBinder:
     def sub_select(self, tree: QueryTree, alias: str) -> tuple[Project, Relation]:
         """A SELECT in FROM: its projection makes fields ``alias$column``."""
         selected = self.bind(tree, inner=True)
-        seen: set[str] = set()
+        names: set[str] = set()
         for item in selected.items:
-            if item.name in seen:
+            if item.name in names:
                 raise error("DUPLICATE_COLUMN", span=item.span, name=item.name, relation=f"the sub-select {alias}")
-            seen.add(item.name)
+            names.add(item.name)
         return project(selected, alias), selected.relation
 
     def _where(self, tree: exp.Select, scope: Scope, node: Node) -> Node:
@@ -225,8 +225,8 @@ class SelectBinder:
             if part not in plain:
                 below = node
                 join = joins.join if is_test(part) else self._compared(scope)
-                made = self.findings.collect(lambda part=part, below=below, join=join: join(part, below))  # type: ignore[misc]
-                node = made or node
+                with_condition = self.findings.collect(lambda part=part, below=below, join=join: join(part, below))  # type: ignore[misc]
+                node = with_condition or node
         return node
 
     def _compared(self, scope: Scope) -> Callable[[exp.Expression, Node], Node]:
@@ -239,7 +239,7 @@ class SelectBinder:
         return compared
 
     def _values(self, queries: Iterable[exp.Subquery], scope: Scope) -> list[ScalarValue]:
-        return self._made(lambda: bind_scalars(queries, scope, lambda one: self.bind(one, inner=True), self.naming))
+        return self._made(lambda: bind_scalars(queries, scope, lambda tree: self.bind(tree, inner=True), self.naming))
 
     def _with_values(self, node: Node, values: list[ScalarValue]) -> Node:
         return self._made(lambda: joined(node, values))
@@ -274,10 +274,10 @@ class SelectBinder:
         self.findings.collect(lambda: grouping.check_set(items, inner=inner))
         self._done()
         items = grouping.keyed(items, inner=inner)
-        made = self._with_values(grouping.node(updates=self.choices.updates), values)
+        grouped = self._with_values(grouping.node(updates=self.choices.updates), values)
         if condition is not None:
-            made = Filter(made, condition)
-        return self._selected(self._after(over, made), items, first, inner)
+            grouped = Filter(grouped, condition)
+        return self._selected(self._after(over, grouped), items, first, inner)
 
     def _over(self, tree: exp.Select, binder: ExpressionBinder, grouping: Grouping | None) -> OverClauses | None:
         """The OVER clauses of a SELECT list, if any."""
@@ -294,10 +294,10 @@ class SelectBinder:
 
     def _after(self, over: OverClauses | None, node: Node) -> Node:
         """The rows of a SELECT with the results of its OVER clauses."""
-        made = self.findings.collect(lambda: node if over is None else over.apply(node))
+        numbered = self.findings.collect(lambda: node if over is None else over.apply(node))
         self._done()
-        assert made is not None
-        return made
+        assert numbered is not None
+        return numbered
 
     # the SELECT list
 
@@ -307,8 +307,8 @@ class SelectBinder:
         for item in tree.expressions:
             star = self._star(item)
             if star is not None:
-                made = self.findings.collect(lambda star=star: list(self._expanded(star, scope, grouping)))  # type: ignore[misc]
-                yield from made or ()
+                expanded = self.findings.collect(lambda star=star: list(self._expanded(star, scope, grouping)))  # type: ignore[misc]
+                yield from expanded or ()
                 continue
             single = self.findings.collect(lambda item=item: self._item(item, scope, binder, grouping))  # type: ignore[misc]
             if single is not None:
@@ -333,8 +333,12 @@ class SelectBinder:
         columns: Iterator[Visible] = scope.all_columns()
         if isinstance(star, exp.Column):
             columns = iter(scope.source(star.table, star).columns.values())
-        for found in columns:
-            yield SelectItem(found.name, BoundExpression(column(found.field), found.type, found.nullable), place)
+        for visible in columns:
+            yield SelectItem(
+                visible.name,
+                BoundExpression(column(visible.field), visible.type, visible.nullable),
+                place,
+            )
 
     def _item(
         self, item: exp.Expression, scope: Scope, binder: ExpressionBinder, grouping: Grouping | None

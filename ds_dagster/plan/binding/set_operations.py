@@ -108,10 +108,10 @@ class SetBinder:
         return list(names.values())
 
     def _common(self, type_: DataType, item: SelectItem, name: str) -> DataType:
-        found = common_type(type_, item.expression.type)
-        if found is None:
+        common = common_type(type_, item.expression.type)
+        if common is None:
             raise error("SET_COLUMN_TYPES", span=item.span, name=name, first=type_, other=item.expression.type)
-        return found
+        return common
 
     def _check_scalar(self, selected: Selected, place: Span) -> None:
         for item in selected.items:
@@ -134,9 +134,9 @@ class SetBinder:
         return Project(weighted(part.node) if weights else part.node, tuple(columns))
 
     def _deduplicated(self, node: Node, parts: Sequence[Selected], fields: Sequence[Field]) -> Selected:
-        made = Distinct(weighted(node))
-        key = [] if made.changelog == "append" else [item.name for item in parts[0].items]
-        return _selected(made, parts, fields, key)
+        distinct = Distinct(weighted(node))
+        key = [] if distinct.changelog == "append" else [item.name for item in parts[0].items]
+        return _selected(distinct, parts, fields, key)
 
     def _compared(
         self, on_the_right: type[exp.Expression], parts: Sequence[Selected], fields: Sequence[Field], place: Span
@@ -150,14 +150,16 @@ class SetBinder:
         ]
         group = tuple(Named(f.name, BoundExpression(column(f.name), f.type, f.nullable)) for f in fields)
         counted = DeltaAggregate(Union(tuple(branches)), group, tuple(counts), weighted=True)
-        kept = [_is(exp.GT, column(counts[0].name), 0), _is(on_the_right, column(counts[1].name), 0)]
-        return _selected(Filter(counted, conjunction(kept)), parts, fields, [item.name for item in parts[0].items])
+        conditions = [_is(exp.GT, column(counts[0].name), 0), _is(on_the_right, column(counts[1].name), 0)]
+        return _selected(
+            Filter(counted, conjunction(conditions)), parts, fields, [item.name for item in parts[0].items]
+        )
 
 
 def _parts(tree: QueryTree, distinct: bool) -> list[QueryTree]:
     """The operands of nested UNIONs from left to right; below a UNION that removes duplicates ALL makes no
     difference."""
-    found: list[QueryTree] = []
+    parts: list[QueryTree] = []
     pending = [tree]
     while pending:
         part = pending.pop()
@@ -165,8 +167,8 @@ def _parts(tree: QueryTree, distinct: bool) -> list[QueryTree]:
         if isinstance(inner, exp.Union) and not _ends(inner) and (distinct or not inner.args.get("distinct")):
             pending += [inner.expression, inner.this]
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def _ends(tree: exp.Expression) -> bool:

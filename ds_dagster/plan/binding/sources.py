@@ -38,7 +38,12 @@ from ds_dagster.sql.lowering import span_of
 from ds_dagster.sql.statements import Context, Property, WrittenName
 
 RESERVED_ALIASES = frozenset(
-    ("group", "computed", "first", *(name.lower() for name, one in FUNCTIONS.items() if one.kind == "aggregate"))
+    (
+        "group",
+        "computed",
+        "first",
+        *(name.lower() for name, function in FUNCTIONS.items() if function.kind == "aggregate"),
+    )
 )
 """First parts of internal names that aggregates and other steps make."""
 
@@ -166,7 +171,7 @@ class SourceBinder:
             check_log(choices.log, relation, self.world.catalog, self.world.kinds)
         scan = self._scan(relation, alias, choices, store)
         columns = visible((c.name, f) for c, f in zip(relation.columns, scan.output, strict=False))
-        beside = {column_of(found.name): found for found in scan.record_fields}
+        beside = {column_of(f.name): f for f in scan.record_fields}
         source = Source(alias, relation.name.name, columns, scan.rowtime_field, beside)
         return Planned(scan, source, relation, choices)
 
@@ -195,9 +200,9 @@ class SourceBinder:
         """Rows of a virtual relation under the names of this query."""
         if properties:
             raise error("VIRTUAL_READ_WITH", span=self._place(node), relation=virtual.name.name)
-        made = virtual.read_as(self.naming.alias(alias))
-        columns = _visible(made)
-        return Planned(made, Source(alias, virtual.name.name, columns), virtual.relation)
+        projected = virtual.read_as(self.naming.alias(alias))
+        columns = _visible(projected)
+        return Planned(projected, Source(alias, virtual.name.name, columns), virtual.relation)
 
     def _scan(self, relation: Relation, alias: str, choices: ReadChoices, kind: StoreKind) -> Scan:
         source_name = self.naming.source_name(relation.name)
@@ -261,9 +266,9 @@ class SourceBinder:
         return Planned(project, Source(alias, alias, columns), relation)
 
 
-def _visible(made: Project) -> Mapping[str, Visible]:
+def _visible(projected: Project) -> Mapping[str, Visible]:
     """Columns of a sub-select; the key of a total is none of them."""
-    return visible((column_of(field_.name), field_) for field_ in made.output if not is_total_key(field_.name))
+    return visible((column_of(field_.name), field_) for field_ in projected.output if not is_total_key(field_.name))
 
 
 def written_name(node: exp.Expression, place: Span) -> WrittenName:

@@ -47,12 +47,12 @@ class VirtualRelation:
 
 
 def virtual_relation(
-    name: QualifiedName, statement: CreateAsSelect, made: Project, relation: Relation, findings: Findings
+    name: QualifiedName, statement: CreateAsSelect, projected: Project, relation: Relation, findings: Findings
 ) -> VirtualRelation:
     """The relation a CREATE VIRTUAL makes of its bound SELECT; RELATION_KIND_MISMATCH goes to the findings."""
-    outside: Literal["append", "upsert"] = "append" if made.changelog == "append" else "upsert"
+    outside: Literal["append", "upsert"] = "append" if projected.changelog == "append" else "upsert"
     check_kind(statement, outside, findings)
-    return VirtualRelation(name, statement.origin.application, Virtual(made, str(name)), relation)
+    return VirtualRelation(name, statement.origin.application, Virtual(projected, str(name)), relation)
 
 
 def find_virtual(
@@ -63,7 +63,7 @@ def find_virtual(
     Raises:
         UserError: VIRTUAL_OF_ANOTHER.
     """
-    found = virtuals.get(name)
-    if found is not None and found.application != application:
-        raise error("VIRTUAL_OF_ANOTHER", span=place, relation=name.name, name=found.application)
-    return found
+    virtual = virtuals.get(name)
+    if virtual is not None and virtual.application != application:
+        raise error("VIRTUAL_OF_ANOTHER", span=place, relation=name.name, name=virtual.application)
+    return virtual

@@ -76,9 +76,9 @@ def _extreme(join: WindowJoin) -> Node | None:
     bounds = {at for at, named in enumerate(groups.group) if plain_name(named.expression) in _bounds(groups)}
     keys = tuple(key for at, key in sorted(matched.items()) if at not in bounds and at != call)
     rows = WindowExtreme(join.left, join.left_end, matched[call], keys, groups.calls[0].function == "MAX")
-    given = [_passed(field.name, field) for field in join.left.output]
-    given += [_passed(name, field) for name, field in zip(columns, join.right.output, strict=True)]
-    return Project(rows, tuple(given))
+    passed = [_passed(field.name, field) for field in join.left.output]
+    passed += [_passed(name, field) for name, field in zip(columns, join.right.output, strict=True)]
+    return Project(rows, tuple(passed))
 
 
 def _is_extreme_of_window(groups: Aggregate) -> bool:

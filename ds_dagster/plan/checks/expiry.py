@@ -41,10 +41,10 @@ def forgets(root: Node) -> bool:
 
 
 def _expiring(node: Node, ttl_millis: int) -> Node:
-    made = node.with_inputs(lambda below: _expiring(below, ttl_millis))
-    if isinstance(made, Aggregate) and made.window is None:
-        return DeltaAggregate(weighted(made.input), made.group, made.calls, ttl_millis=ttl_millis)
-    if made.is_stateful and any(field.name == _FIELD for field in fields(made)):
+    rebuilt = node.with_inputs(lambda below: _expiring(below, ttl_millis))
+    if isinstance(rebuilt, Aggregate) and rebuilt.window is None:
+        return DeltaAggregate(weighted(rebuilt.input), rebuilt.group, rebuilt.calls, ttl_millis=ttl_millis)
+    if rebuilt.is_stateful and any(field.name == _FIELD for field in fields(rebuilt)):
         forgetting: dict[str, Any] = {_FIELD: ttl_millis}
-        return replace(made, **forgetting)
-    return made
+        return replace(rebuilt, **forgetting)
+    return rebuilt

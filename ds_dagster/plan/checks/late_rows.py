@@ -64,10 +64,10 @@ def _drops_rows(root: Sink, window: Window) -> bool:
 
 
 def _checked(relation: Relation, window: Window, span: Span, world: World) -> LateRows:
-    given = {column_of(f.name): f for f in window.input.output}
+    fields = {column_of(f.name): f for f in window.input.output}
 
     def refused(reason: str) -> DsError:
-        types = {name: field.type for name, field in given.items() if "(" not in name} | OF_THE_WINDOW
+        types = {name: field.type for name, field in fields.items() if "(" not in name} | OF_THE_WINDOW
         columns = ", ".join(f"{name} {type_}" for name, type_ in types.items())
         return error("LATE_ROWS_RELATION", span=span, relation=relation.name.name, reason=reason, columns=columns)
 
@@ -76,16 +76,16 @@ def _checked(relation: Relation, window: Window, span: Span, world: World) -> La
         raise refused("it is not a stream of JSON that the project declares with its columns")
     if not able.keeps_row_logs:
         raise refused(f"store {relation.store} cannot hold it")
-    found = []
+    pairs = []
     for column in relation.columns:
-        wanted = OF_THE_WINDOW.get(column.name) or (given[column.name].type if column.name in given else None)
+        wanted = OF_THE_WINDOW.get(column.name) or (fields[column.name].type if column.name in fields else None)
         if wanted is None:
             raise refused(f"the source has no column {column.name}")
         if not _same(column.type, wanted):
             raise refused(f"{column.name} is of type {column.type}, not {wanted}")
         if column.name not in OF_THE_WINDOW:
-            found.append((column.name, given[column.name].name))
-    return LateRows(relation, tuple(found), relation.column(TOLD) is not None)
+            pairs.append((column.name, fields[column.name].name))
+    return LateRows(relation, tuple(pairs), relation.column(TOLD) is not None)
 
 
 def _same(written: DataType, wanted: DataType) -> bool:
@@ -94,5 +94,5 @@ def _same(written: DataType, wanted: DataType) -> bool:
 
 
 def _with_late(node: Node, late: LateRows) -> Node:
-    made = node.with_inputs(lambda below: _with_late(below, late))
-    return replace(made, late=late) if isinstance(made, Window) else made
+    rebuilt = node.with_inputs(lambda below: _with_late(below, late))
+    return replace(rebuilt, late=late) if isinstance(rebuilt, Window) else rebuilt

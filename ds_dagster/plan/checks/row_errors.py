@@ -63,7 +63,7 @@ def _check(root: Sink, choices: QueryChoices) -> None:
 
 def may_fail(root: Node) -> bool:
     """Whether anything is computed in a plan, not only read and passed on."""
-    return any(not isinstance(one.tree, PASSED) for node in root.walk() for one in expressions_of(node))
+    return any(not isinstance(expression.tree, PASSED) for node in root.walk() for expression in expressions_of(node))
 
 
 # expressions of aggregates, computed below
@@ -72,12 +72,12 @@ def may_fail(root: Node) -> bool:
 def computed_below(node: Node) -> Node:
     """The same plan with what aggregates of streams are computed from as a projection below them: a row that fails
     there is one of a stream still."""
-    made = node.with_inputs(computed_below)
-    if isinstance(made, Aggregate):
-        return _projected(made, made.input)
-    if isinstance(made, DeltaAggregate) and isinstance(made.input, Weigh) and not made.input.is_stateful:
-        return _projected(made, made.input.input)
-    return made
+    rebuilt = node.with_inputs(computed_below)
+    if isinstance(rebuilt, Aggregate):
+        return _projected(rebuilt, rebuilt.input)
+    if isinstance(rebuilt, DeltaAggregate) and isinstance(rebuilt.input, Weigh) and not rebuilt.input.is_stateful:
+        return _projected(rebuilt, rebuilt.input.input)
+    return rebuilt
 
 
 def _projected(node: Aggregate | DeltaAggregate, rows: Node) -> Node:
@@ -101,6 +101,6 @@ def _projected(node: Aggregate | DeltaAggregate, rows: Node) -> Node:
     if not computed:
         return node
     passed = [Named(f.name, BoundExpression(column(f.name), f.type, f.nullable)) for f in rows.output]
-    made = Project(rows, (*passed, *computed))
-    below_node: Node = made if isinstance(node, Aggregate) else Weigh(made)
+    projected = Project(rows, (*passed, *computed))
+    below_node: Node = projected if isinstance(node, Aggregate) else Weigh(projected)
     return replace(node, input=below_node, group=group, calls=calls)

@@ -135,7 +135,7 @@ RULES: tuple[StackingRule, ...] = (
 """In the order they are asked: the first that is not met is reported."""
 
 
-def check_over(upper: Step, below: Node, span: Span, **given: Any) -> None:
+def check_over(upper: Step, below: Node, span: Span, **details: Any) -> None:
     """Ask all rules of a step.
 
     Args:
@@ -151,4 +151,4 @@ def check_over(upper: Step, below: Node, span: Span, **given: Any) -> None:
         lower = rule.need.lacking(below) if rule.upper == upper else ""
         if lower:
             shown: dict[str, Any] = {"upper": upper, "lower": lower, "instead": rule.instead}
-            raise error(rule.condition, span=span, **{**shown, **given})
+            raise error(rule.condition, span=span, **{**shown, **details})

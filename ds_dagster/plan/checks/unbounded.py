@@ -20,9 +20,9 @@ from ds_dagster.plan.nodes.scan import Scan
 def warn_unbounded(root: Sink, findings: Findings, span: Span) -> None:
     """Warn of the steps of a plan that keep something of every appended row for ever: UNBOUNDED_STATE, once; and of
     patterns that may: PATTERN_STATE."""
-    found = [text for node in root.walk() for text in node.growth()]
-    if found:
-        findings.warn(error("UNBOUNDED_STATE", span=span, states="; ".join(dict.fromkeys(found))))
+    states = [text for node in root.walk() for text in node.growth()]
+    if states:
+        findings.warn(error("UNBOUNDED_STATE", span=span, states="; ".join(dict.fromkeys(states))))
     for node in (node for node in root.walk() if isinstance(node, Match)):
         if node.may_wait_for_ever:
             first = next(below for below in node.walk() if isinstance(below, Scan))

@@ -122,12 +122,12 @@ class ExpressionBinder:
 
     def visit_column(self, node: exp.Column) -> Typed:
         """A column, by its internal name; its place is kept."""
-        found = self.scope.resolve(node)
-        tree = column(found.field)
+        visible_column = self.scope.resolve(node)
+        tree = column(visible_column.field)
         position = node.this.meta
         if position:
             tree.this.meta.update(position)
-        return Typed(tree, found.type, found.nullable)
+        return Typed(tree, visible_column.type, visible_column.nullable)
 
     def visit_literal(self, node: exp.Expression) -> Typed:
         """A text or a number."""
@@ -362,8 +362,8 @@ class ExpressionBinder:
     def _field(self, node: exp.Expression, value: Typed, name: str, operation: str) -> Typed:
         if not isinstance(value.type, StructType):
             raise self.refuse("NOT_A_STRUCT", node, type=shown_type(value), operation=operation, name=name)
-        found = value.type.field(name)
-        if found is None:
+        field = value.type.field(name)
+        if field is None:
             nearest = did_you_mean(name, [part.name for part in value.type.fields])
             raise self.refuse(
                 "UNKNOWN_FIELD",
@@ -372,8 +372,8 @@ class ExpressionBinder:
                 type=value.type,
                 nearest=nearest,
             )
-        tree = FieldAccess(this=value.tree, expression=exp.Identifier(this=found.name, quoted=True))
-        return Typed(tree, found.type, True)
+        tree = FieldAccess(this=value.tree, expression=exp.Identifier(this=field.name, quoted=True))
+        return Typed(tree, field.type, True)
 
     def visit_bracket(self, node: exp.Expression) -> Typed:
         """``array[n]``, ``map[key]``, ``struct['field']``."""
@@ -407,16 +407,16 @@ class ExpressionBinder:
 
     def visit_window(self, node: exp.Expression) -> Typed:
         """``f() OVER (…)`` where it may stand: what plan/binding/over.py made of it."""
-        found = self.windows.get(id(node))
-        if found is None:
+        bound = self.windows.get(id(node))
+        if bound is None:
             raise self.refuse("OVER_MISPLACED", node, clause=self.clause)
-        return found
+        return bound
 
     def visit_query(self, node: exp.Expression) -> Typed:
         """A sub-select that has been joined; elsewhere it is no value."""
-        found = self.scope.values.get(id(node))
-        if found is not None:
-            return found
+        value = self.scope.values.get(id(node))
+        if value is not None:
+            return value
         raise self.refuse("SUBQUERY_MISPLACED", node, clause=self.clause)
 
     # calls: see plan/expressions/calls.py

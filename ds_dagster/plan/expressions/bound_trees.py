@@ -113,7 +113,7 @@ def conjunction(conditions: Sequence[BoundExpression]) -> BoundExpression:
 
 def conjuncts(condition: BoundExpression) -> list[BoundExpression]:
     """The conditions an AND is made of, left to right."""
-    pending, found = [condition.tree], []
+    pending, parts = [condition.tree], []
     while pending:
         node = pending.pop()
         if isinstance(node, exp.Paren):
@@ -121,8 +121,8 @@ def conjuncts(condition: BoundExpression) -> list[BoundExpression]:
         elif isinstance(node, exp.And):
             pending += [node.expression, node.this]
         else:
-            found.append(BoundExpression(node, BOOLEAN, condition.nullable))
-    return found
+            parts.append(BoundExpression(node, BOOLEAN, condition.nullable))
+    return parts
 
 
 def widened(value: Typed, target: DataType) -> exp.Expression:

@@ -165,10 +165,10 @@ def _metadata(binder: ExpressionBinder, node: exp.Expression, name: str, argumen
             "FUNCTION_NOT_YET", node, name=f"{name} over a sub-select", instead=f"select {name.lower()}() inside of it"
         )
     if name in FIELDS:
-        found = source.beside.get(FIELDS[name])
-        if found is None:
+        field = source.beside.get(FIELDS[name])
+        if field is None:
             raise binder.refuse("RECORD_FIELD_UNKNOWN", node, function=name, relation=source.shown)
-        return Typed(column(found.name), found.type, found.nullable)
+        return Typed(column(field.name), field.type, field.nullable)
     return Typed(
         column(source.rowtime),
         BIGINT,
@@ -178,11 +178,11 @@ def _metadata(binder: ExpressionBinder, node: exp.Expression, name: str, argumen
 
 def _grouping(binder: ExpressionBinder, node: exp.Expression, name: str) -> Typed:
     """GROUPING of sets that GROUP BY has; plan/binding/grouping.py knows what it is."""
-    found = binder.scope.values.get(id(node))
-    if found is None:
+    value = binder.scope.values.get(id(node))
+    if value is None:
         shown = ", ".join(binder.shown(argument) for argument in node.expressions)
         raise binder.refuse("GROUPING_ARGUMENT", node, function=name, expression=shown or "nothing")
-    return found
+    return value
 
 
 def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, values: Sequence[Typed]) -> Typed:
@@ -196,9 +196,9 @@ def _called(binder: ExpressionBinder, node: exp.Expression, function: Function, 
         raise binder.refuse("FUNCTION_ARGUMENT_TYPE", node, function=function.name, types=types, expected=shown)
     values = checked(binder, node, function, values)
     trees, types_ = _arguments(binder, node, function, signature, values)
-    made = exp.Anonymous(this=function.name, expressions=trees)
+    call = exp.Anonymous(this=function.name, expressions=trees)
     type_ = signature.type_of(types_, [_whole_number(value.tree) for value in values])
-    return Typed(made, type_, _nullable(function, values))
+    return Typed(call, type_, _nullable(function, values))
 
 
 def _whole_number(tree: exp.Expression) -> int | None:
@@ -234,7 +234,7 @@ def _wanted(
 ) -> list[DataType]:
     alike = [value for word, value in zip(words, values, strict=True) if word.startswith("same")]
     shared = binder.unify(node, alike, f"the arguments of {function.name}")[1] if alike else None
-    found: list[DataType] = []
+    types: list[DataType] = []
     for word, value in zip(words, values, strict=True):
         if word.startswith("same"):
             type_ = shared
@@ -246,8 +246,8 @@ def _wanted(
             type_ = value.type or NULL_AS.get(word)
         if type_ is None:
             raise binder.refuse("NULL_WITHOUT_TYPE", node)
-        found.append(type_)
-    return found
+        types.append(type_)
+    return types
 
 
 def _element_type(
@@ -326,21 +326,21 @@ def bound_aggregate(
     type_, by_time = _aggregate_type(binder, node, name, bound), GROUP_FUNCTIONS[name].by_time
     order = inner.expression(by) if by is not None else _order(binder, node, name) if by_time else None
     if order is not None and by is not None:
-        known = exp.Not(this=exp.Is(this=order.tree.copy(), expression=exp.Null()))
-        is_known = BoundExpression(known, BOOLEAN, nullable=False)
+        is_set = exp.Not(this=exp.Is(this=order.tree.copy(), expression=exp.Null()))
+        is_known = BoundExpression(is_set, BOOLEAN, nullable=False)
         condition = is_known if condition is None else conjunction([condition, is_known])
-    made = binder.aggregates.add(name, bound, condition, type_, distinct=distinct, order=order)
-    return Typed(column(made.name), made.type, made.nullable)
+    call = binder.aggregates.add(name, bound, condition, type_, distinct=distinct, order=order)
+    return Typed(column(call.name), call.type, call.nullable)
 
 
 def _order(binder: ExpressionBinder, node: exp.Expression, name: str) -> BoundExpression:
     """Where a row stands in time: its record's place, of the first relation of FROM."""
     source = binder.scope.sources[0]
-    found = source.beside.get(ORDER_FIELD)
-    if found is None:
+    field = source.beside.get(ORDER_FIELD)
+    if field is None:
         instead = "MIN or MAX of a column that tells rows apart, or take it inside of the sub-select"
         raise binder.refuse("FUNCTION_NOT_YET", node, name=f"{name} over a sub-select", instead=instead)
-    return BoundExpression(column(found.name), found.type, found.nullable)
+    return BoundExpression(column(field.name), field.type, field.nullable)
 
 
 def distinct_argument(

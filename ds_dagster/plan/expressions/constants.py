@@ -84,10 +84,10 @@ def _check_zone(
 ) -> list[Typed]:
     from zoneinfo import available_timezones
 
-    known = available_timezones()
-    if not known or name in known or _OFFSET.fullmatch(name):
+    zones = available_timezones()
+    if not zones or name in zones or _OFFSET.fullmatch(name):
         return values
-    close = nearest(name, known) or ("Europe/Berlin", "UTC", "+02:00")
+    close = nearest(name, zones) or ("Europe/Berlin", "UTC", "+02:00")
     raise binder.refuse("TIME_ZONE_UNKNOWN", node, name=name, nearest=", ".join(close))
 
 

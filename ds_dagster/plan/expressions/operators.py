@@ -39,12 +39,12 @@ def bind_struct(binder: ExpressionBinder, node: exp.Expression) -> Typed:
     """``STRUCT(value AS name, …)``."""
     names = [str(item.alias) for item in node.expressions]
     values = [binder.expression(item.this) for item in node.expressions]
-    made = [
+    fields_of_struct = [
         exp.Alias(this=value.tree, alias=exp.Identifier(this=name, quoted=True))
         for name, value in zip(names, values, strict=True)
     ]
     fields = tuple(StructField(name, value.type) for name, value in zip(names, values, strict=True))
-    return Typed(exp.Struct(expressions=made), StructType(fields), False)
+    return Typed(exp.Struct(expressions=fields_of_struct), StructType(fields), False)
 
 
 def bind_arithmetic(binder: ExpressionBinder, node: exp.Expression) -> Typed:
@@ -56,13 +56,13 @@ def bind_arithmetic(binder: ExpressionBinder, node: exp.Expression) -> Typed:
     chain = [node]
     while isinstance(chain[-1].this, ARITHMETIC):
         chain.append(chain[-1].this)
-    if sum(not isinstance(one, exp.Add | exp.Sub) for one in chain) > MOST_PRODUCTS:
+    if sum(not isinstance(operation, exp.Add | exp.Sub) for operation in chain) > MOST_PRODUCTS:
         raise binder.refuse("SYNTAX_TOO_DEEP", node, limit=MOST_PRODUCTS)
-    made = None if isinstance(chain[-1].this, exp.Interval) else binder.bind(chain[-1].this)
-    for one in reversed(chain):
-        made = _calculated(binder, one, made)
-    assert made is not None
-    return made
+    total = None if isinstance(chain[-1].this, exp.Interval) else binder.bind(chain[-1].this)
+    for operation in reversed(chain):
+        total = _calculated(binder, operation, total)
+    assert total is not None
+    return total
 
 
 def _calculated(binder: ExpressionBinder, node: exp.Expression, first: Typed | None) -> Typed:
@@ -72,7 +72,7 @@ def _calculated(binder: ExpressionBinder, node: exp.Expression, first: Typed | N
     left, right = first, binder.bind(node.expression)
     operator = TEXTS[type(node)]
     type_ = arithmetic_type(operator, left.type, right.type) if left.type and right.type else None
-    if operator == "+" and all(one.type is not None and is_text(one.type) for one in (left, right)):
+    if operator == "+" and all(side.type is not None and is_text(side.type) for side in (left, right)):
         instead = f"{binder.shown(node.this)} || {binder.shown(node.expression)}"
         raise binder.refuse("FORM_INSTEAD", node, written="+ of texts", instead=instead)
     if type_ is None:
@@ -81,13 +81,13 @@ def _calculated(binder: ExpressionBinder, node: exp.Expression, first: Typed | N
     if isinstance(node, exp.Div | exp.Mod):
         check_divisor(binder, node, right.tree, type_)
     nullable = left.nullable or right.nullable
-    one, other = _operands(left, right, type_)
+    operand, other = _operands(left, right, type_)
     if isinstance(node, exp.Mod):
-        return Typed(exp.Anonymous(this="MOD", expressions=[one, other]), type_, nullable)
+        return Typed(exp.Anonymous(this="MOD", expressions=[operand, other]), type_, nullable)
     if isinstance(node, exp.Div) and type_.name in INTEGERS:
-        whole = Typed(exp.IntDiv(this=one, expression=other), BIGINT, nullable)
+        whole = Typed(exp.IntDiv(this=operand, expression=other), BIGINT, nullable)
         return Typed(widened(whole, type_), type_, nullable)
-    return Typed(type(node)(this=one, expression=other), type_, nullable)
+    return Typed(type(node)(this=operand, expression=other), type_, nullable)
 
 
 def _operands(left: Typed, right: Typed, result: Scalar) -> tuple[exp.Expression, exp.Expression]:

@@ -32,9 +32,9 @@ def record_fields(alias: str, relation: Relation, kind: StoreKind) -> tuple[Fiel
         relation: that is read; keys in Avro are no text, so they are left out.
         kind: of its store, which says what it knows of a record.
     """
-    found = [Field(record_field(alias, ORDER_FIELD), ORDER, False)]
+    metadata_fields = [Field(record_field(alias, ORDER_FIELD), ORDER, False)]
     if relation.key.format != "avro":
-        found.append(Field(record_field(alias, KEY_FIELD), VARCHAR))
+        metadata_fields.append(Field(record_field(alias, KEY_FIELD), VARCHAR))
     if kind.capabilities.row_metadata is not None:
-        found.append(Field(record_field(alias, METADATA_FIELD), kind.capabilities.row_metadata, False))
-    return tuple(found)
+        metadata_fields.append(Field(record_field(alias, METADATA_FIELD), kind.capabilities.row_metadata, False))
+    return tuple(metadata_fields)

@@ -30,12 +30,12 @@ def bind_user_call(
     Raises:
         UserError: FUNCTION_REFUSED, FUNCTION_ARGUMENT_COUNT, FUNCTION_ARGUMENT_TYPE.
     """
-    known = binder.scope.functions.functions.get(name.lower(), ())
-    if not known:
+    overloads = binder.scope.functions.functions.get(name.lower(), ())
+    if not overloads:
         raise binder.refuse("FUNCTION_REFUSED", node, name=name.lower())
     values = [binder.bind(argument) for argument in arguments]
-    shown = " or ".join(str(function).removeprefix(function.name) for function in known)
-    counted = [function for function in known if len(function.types) == len(values)]
+    shown = " or ".join(str(function).removeprefix(function.name) for function in overloads)
+    counted = [function for function in overloads if len(function.types) == len(values)]
     if not counted:
         count = len(values)
         raise binder.refuse("FUNCTION_ARGUMENT_COUNT", node, function=name.lower(), count=count, expected=shown)
@@ -56,8 +56,8 @@ def _fits(function: UserFunction, values: Sequence[Typed]) -> bool:
 
 def check_names(code: UserCode) -> tuple[Diagnostic, ...]:
     """FUNCTION_IS_BUILT_IN for every function that a call could not mean."""
-    found = chain.from_iterable(code.functions.values())
-    taken = [function for function in found if find_function(function.name) or function.name.upper() in KNOWN_LATER]
+    functions = chain.from_iterable(code.functions.values())
+    taken = [function for function in functions if find_function(function.name) or function.name.upper() in KNOWN_LATER]
     return tuple(
         error("FUNCTION_IS_BUILT_IN", span=function.origin.span, name=function.name.upper()).diagnostic()
         for function in taken
@@ -67,4 +67,4 @@ def check_names(code: UserCode) -> tuple[Diagnostic, ...]:
 def called(tree: exp.Expression, code: UserCode) -> Iterable[UserFunction]:
     """The functions of the user that a SELECT may call, by name."""
     names = {str(node.this).lower() for node in tree.find_all(exp.Anonymous)}
-    return chain.from_iterable(found for name, found in code.functions.items() if name in names)
+    return chain.from_iterable(overloads for name, overloads in code.functions.items() if name in names)

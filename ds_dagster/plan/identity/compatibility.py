@@ -105,8 +105,8 @@ def verdict(old: BoundQuery | None, new: BoundQuery) -> Compatibility:
     if fired is None:
         rule = "only stateless parts changed, or how sources are read"
         return Compatibility(name, relation, "keeps_checkpoint", rule, _HINTS["keeps_checkpoint"])
-    found: Verdict = "would_lose_data" if _cannot_replay(new.plan) else "needs_new_checkpoint"
-    return Compatibility(name, relation, found, fired.text, _HINTS[found])
+    outcome: Verdict = "would_lose_data" if _cannot_replay(new.plan) else "needs_new_checkpoint"
+    return Compatibility(name, relation, outcome, fired.text, _HINTS[outcome])
 
 
 def _cannot_replay(root: Node) -> bool:

@@ -55,7 +55,7 @@ def state_signature(root: Sink, *, store_kinds: StoreKinds, version: str = STATE
 
 def earlier_signatures(root: Sink, *, store_kinds: StoreKinds) -> tuple[str, ...]:
     """What earlier algorithms made of the same state, in the order of :data:`EARLIER_STATE_VERSIONS`."""
-    return tuple(state_signature(root, store_kinds=store_kinds, version=one) for one in EARLIER_STATE_VERSIONS)
+    return tuple(state_signature(root, store_kinds=store_kinds, version=earlier) for earlier in EARLIER_STATE_VERSIONS)
 
 
 def combined(parts: Sequence[tuple[str, str]]) -> str:

@@ -84,11 +84,11 @@ def _behind(
     downstream: Mapping[QualifiedName, Sequence[str]],
     queries: Mapping[str, BoundQuery],
 ) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     waiting = list(sinks)
     for relation in waiting:
         for name in downstream.get(relation, ()):
-            if name not in found and name != but:
-                found[name] = None
+            if name not in sources and name != but:
+                sources[name] = None
                 waiting += [sink.name for sink in queries[name].sinks]
-    return tuple(found)
+    return tuple(sources)

@@ -73,17 +73,22 @@ def slice_pieces(query: BoundQuery, catalog: Catalog, index: PropertyIndex) -> t
         is_known = is_inside or part.sink.name in {relation.name for relation in relations}
         if isinstance(part.statement, InsertInto) and not is_known:
             relations.append(part.sink)
-    known = {relation.name for relation in relations}
-    relations += [late.relation for late in query.late if late.relation.name not in known]
+    named_already = {relation.name for relation in relations}
+    relations += [late.relation for late in query.late if late.relation.name not in named_already]
     sinks = query.sinks
     stores = [catalog.store(name) for name in dict.fromkeys([r.store for r in (*relations, *sinks, *query.logs)])]
     origin = query.statement.origin
     names = [*(sink.name for sink in sinks), *(relation.name for relation in relations)]
-    used = [one for r in (*relations, *sinks) for one in (r.value_descriptor, r.key_descriptor) if one is not None]
+    used = [
+        descriptor
+        for r in (*relations, *sinks)
+        for descriptor in (r.value_descriptor, r.key_descriptor)
+        if descriptor is not None
+    ]
     return (
         *_schemas(names, origin.context, origin.span),
         *_stores(stores, catalog.secrets, index),
-        *_descriptor_sources(dict.fromkeys(one.source for one in used), catalog),
+        *_descriptor_sources(dict.fromkeys(descriptor.source for descriptor in used), catalog),
         *_functions(query, catalog),
         *((relation_ddl(relation, index, kind(relation)), relation.span, Context()) for relation in relations),
         (origin.text, origin.span, origin.context),
@@ -102,8 +107,8 @@ def _schemas(names: Iterable[QualifiedName], context: Context, span: Span) -> It
         wanted[context.database, context.schema or PUBLIC] = None
     origin = Origin(span, "")
     for database in dict.fromkeys(database for database, _ in wanted):
-        made = CreateDatabase(origin=origin, name=WrittenName((database,), span), if_not_exists=True)
-        yield print_statement(made), span, Context()
+        statement = CreateDatabase(origin=origin, name=WrittenName((database,), span), if_not_exists=True)
+        yield print_statement(statement), span, Context()
     for database, schema in wanted:
         if schema != PUBLIC:
             inside = WrittenName((database,), span)
@@ -120,12 +125,12 @@ def _stores(
     written = [store for store in stores if store.origin.text]
     registries = {store.registry.name: store.registry for store in written if store.registry}
     connections: list[StoreDefinition | RegistryDefinition] = [*registries.values(), *written]
-    found = [(one, _declaration(one, secrets, index)) for one in connections]
-    named = dict.fromkeys(name for _, statement in found for name, _ in named_secrets(statement.properties, index))
+    declared = [(store, _declaration(store, secrets, index)) for store in connections]
+    named = dict.fromkeys(name for _, statement in declared for name, _ in named_secrets(statement.properties, index))
     for secret in (secrets[name] for name in named):
         yield secret_ddl(secret, index), secret.span, Context()
-    for one, statement in found:
-        yield print_statement(statement), one.span, Context()
+    for connection, statement in declared:
+        yield print_statement(statement), connection.span, Context()
 
 
 def _descriptor_sources(names: Iterable[str], catalog: Catalog) -> Iterator[Piece]:
@@ -136,18 +141,21 @@ def _descriptor_sources(names: Iterable[str], catalog: Catalog) -> Iterator[Piec
             span = source.span
             file = _property("file", source.written, span)
             written = WrittenName((name,), span)
-            made = CreateDescriptorSource(origin=Origin(span, ""), name=written, properties=(file,))
-            yield print_statement(made), span, Context()
+            statement = CreateDescriptorSource(origin=Origin(span, ""), name=written, properties=(file,))
+            yield print_statement(statement), span, Context()
 
 
 def _functions(query: BoundQuery, catalog: Catalog) -> Iterator[Piece]:
     """Functions of the user that the query calls, behind their sources; jars and modules stay in the project."""
     written = query.statement
     inside = written.statements if isinstance(written, Application) else (written,)
-    bodies = [one.body for one in inside if isinstance(one, CreateAsSelect | InsertInto)]
-    found = list(dict.fromkeys(one for body in bodies for one in called(body.tree, catalog.functions)))
-    sources = dict.fromkeys(function.source for function in found if function.source)
-    for origin in (*(catalog.functions.sources[name].origin for name in sources), *(one.origin for one in found)):
+    bodies = [statement.body for statement in inside if isinstance(statement, CreateAsSelect | InsertInto)]
+    functions = list(dict.fromkeys(function for body in bodies for function in called(body.tree, catalog.functions)))
+    sources = dict.fromkeys(function.source for function in functions if function.source)
+    for origin in (
+        *(catalog.functions.sources[name].origin for name in sources),
+        *(function.origin for function in functions),
+    ):
         yield origin.text, origin.span, origin.context
 
 
@@ -159,14 +167,14 @@ def _declaration(
     if not isinstance(written, CreateStore | CreateSchemaRegistry):
         raise error("INTERNAL", where=f"the declaration of {store.name}")
     parsed = [parse_statement(origin.text, origin.span.file) for origin in store.updates]
-    updates = [one for one in parsed if isinstance(one, UpdateConnection)]
-    kept = tuple(
+    updates = [statement for statement in parsed if isinstance(statement, UpdateConnection)]
+    properties = tuple(
         item
         for item in merged(written.properties, updates, index)
         if not _is_secret(item, index)
         and all(name in secrets and secrets[name].is_carried for name, _ in named_secrets([item], index))
     )
-    return replace(written, properties=kept, if_not_exists=False)
+    return replace(written, properties=properties, if_not_exists=False)
 
 
 def secret_ddl(secret: SecretDefinition, index: PropertyIndex) -> str:
@@ -174,8 +182,8 @@ def secret_ddl(secret: SecretDefinition, index: PropertyIndex) -> str:
     written = parse_statement(secret.origin.text, secret.span.file)
     if not isinstance(written, CreateSecret):
         raise error("INTERNAL", where=f"the declaration of secret {secret.name}")
-    kept = tuple(item for item in written.properties if not _is_secret(item, index))
-    return print_statement(replace(written, properties=kept, if_not_exists=False))
+    properties = tuple(item for item in written.properties if not _is_secret(item, index))
+    return print_statement(replace(written, properties=properties, if_not_exists=False))
 
 
 def _is_secret(item: Property, index: PropertyIndex) -> bool:
@@ -201,7 +209,7 @@ def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
     }
     allowed = index.names_at("relation", kind)
     values |= {name: value for name, value in _record_properties(relation).items() if name in allowed}
-    made = CreateRelation(
+    declaration = CreateRelation(
         origin=Origin(span, ""),
         kind=relation.kind,
         name=WrittenName(relation.name.parts, span),
@@ -212,26 +220,26 @@ def relation_ddl(relation: Relation, index: PropertyIndex, kind: str) -> str:
         primary_key=tuple(WrittenName((name,), span) for name in relation.primary_key),
         properties=tuple(_property(name, values[name], span) for name in sorted(values)),
     )
-    return print_statement(made)
+    return print_statement(declaration)
 
 
 def _record_properties(relation: Relation) -> Mapping[str, str | int | bool]:
     """WITH properties that say what inference found out about the records."""
-    found: dict[str, str | int | bool] = {"store": relation.store}
+    properties: dict[str, str | int | bool] = {"store": relation.store}
     if relation.kind not in ("stream", "changelog"):
-        return found
-    found |= {"topic": relation.entity, "value.format": relation.value_format}
+        return properties
+    properties |= {"topic": relation.entity, "value.format": relation.value_format}
     key = relation.key
     if key.format != "none":
-        found["key.format"] = key.format
+        properties["key.format"] = key.format
     if key.columns and key.type is None and relation.kind == "stream":
-        found["key.columns"] = ", ".join('"' + name + '"' for name in key.columns)
+        properties["key.columns"] = ", ".join('"' + name + '"' for name in key.columns)
     time = relation.event_time
     if time.column is not None:
-        found["timestamp"] = f'"{time.column}"'
+        properties["timestamp"] = f'"{time.column}"'
     if time.format != "sql":
-        found["timestamp.format"] = time.format
-    return found
+        properties["timestamp.format"] = time.format
+    return properties
 
 
 def _property(name: str, value: str | int | bool, span: Span) -> Property:

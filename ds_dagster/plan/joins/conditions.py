@@ -106,8 +106,8 @@ def _key(scope: Scope, condition: exp.Expression, sides: tuple[exp.Expression, e
         )
     if not is_hashable(common):
         raise binder.refuse("JOIN_KEY_NESTED", condition, type=common)
-    made = [
+    operands = [
         BoundExpression(widened(Typed(side.tree, side.type, side.nullable), common), common, side.nullable)
         for side in (left, right)
     ]
-    return JoinKey(made[0], made[1], plain_name(left), plain_name(right), condition)
+    return JoinKey(operands[0], operands[1], plain_name(left), plain_name(right), condition)

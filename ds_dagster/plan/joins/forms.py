@@ -30,18 +30,18 @@ def bind_join(scope: Scope, left: Node, right: Planned, join: exp.Expression, ch
         UserError: INTERVAL_JOIN_WITHOUT_WITHIN, WITHIN_ON_TEMPORAL_JOIN, JOIN_CONDITION, JOIN_KEY_….
         NotYetError: JOIN_FULL_NOT_YET, JOIN_KINDS, JOIN_RESIDUAL, STATEFUL_CHAIN.
     """
-    made = _Join(scope, left, right, join)
-    ends = made.ends()
+    builder = _Join(scope, left, right, join)
+    ends = builder.ends()
     if ends is not None:
-        return made.window(*ends)
+        return builder.window(*ends)
     names = (scope.sources[-1].shown, right.source.shown)
-    form = join_form(left, right.node, names, made.span)
-    check_within(form, made.within, names, made.span)
+    form = join_form(left, right.node, names, builder.span)
+    check_within(form, builder.within, names, builder.span)
     if form == "changelog":
-        return made.changelog()
+        return builder.changelog()
     for side in (left, right.node):
-        check_over("a join of streams" if form == "interval" else "a temporal join", side, made.span)
-    return made.interval() if form == "interval" else made.temporal(choices)
+        check_over("a join of streams" if form == "interval" else "a temporal join", side, builder.span)
+    return builder.interval() if form == "interval" else builder.temporal(choices)
 
 
 class _Join:
@@ -76,8 +76,8 @@ class _Join:
         ends = [frozenset(b.end for b in side.windows) for side in (self.left, self.right.node)]
         if not all(ends):
             return None
-        found = ((key.left_field, key.right_field) for key in self.on.keys)
-        return next(((left, right) for left, right in found if left in ends[0] and right in ends[1]), None)
+        pairs = ((key.left_field, key.right_field) for key in self.on.keys)
+        return next(((left, right) for left, right in pairs if left in ends[0] and right in ends[1]), None)
 
     def window(self, left_end: str, right_end: str) -> Node:
         """Rows in the same window."""
@@ -144,8 +144,8 @@ class _Join:
             alias = self.right.source.alias
             raise error("JOIN_KEY_COMPOSITE", span=span, right=shown, missing=missing, example=f"{alias}.{missing[0]}")
         if missing:
-            found = column_of(keys[0].right_field) or "an expression"
-            raise error("JOIN_KEY_NOT_PRIMARY", span=span, column=found, right=shown, key=primary)
+            joined_column = column_of(keys[0].right_field) or "an expression"
+            raise error("JOIN_KEY_NOT_PRIMARY", span=span, column=joined_column, right=shown, key=primary)
         return tuple(by_name[name] for name in primary)
 
     def _done(self, node: Node, others: tuple[exp.Expression, ...]) -> Node:

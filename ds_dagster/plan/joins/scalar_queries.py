@@ -70,7 +70,7 @@ def bind_scalars(
     Raises:
         UserError: SCALAR_COLUMNS, SCALAR_ROWS, SCALAR_CORRELATED, and what sub-selects raise.
     """
-    made = []
+    rows = []
     for query in queries:
         _check_alone(query, scope)
         span, selected = scope.place(query), bind(_with_name(query.this))
@@ -84,8 +84,8 @@ def bind_scalars(
         key = Named(total_key(alias), BoundExpression(column(selected.total), BOOLEAN, nullable=False))
         row = weighted(Project(selected.node, (value, key), (key.name,)))
         scope.values[id(query)] = Typed(column(value.name), item.type, nullable=True)
-        made.append(ScalarValue(row, value.name, key.name, span))
-    return made
+        rows.append(ScalarValue(row, value.name, key.name, span))
+    return rows
 
 
 def _check_alone(query: exp.Subquery, scope: Scope) -> None:
@@ -93,20 +93,20 @@ def _check_alone(query: exp.Subquery, scope: Scope) -> None:
     sources = (exp.Table, exp.Subquery, WindowRef, MatchRef, UnnestRef)
     own = {node.alias for node in query.this.find_all(*sources)}
     outer = {source.alias for source in scope.sources} - own
-    found = next((node for node in query.this.find_all(exp.Column) if node.table in outer), None)
-    if found is not None:
-        raise error("SCALAR_CORRELATED", span=scope.place(found), name=f"{found.table}.{found.name}")
+    column = next((node for node in query.this.find_all(exp.Column) if node.table in outer), None)
+    if column is not None:
+        raise error("SCALAR_CORRELATED", span=scope.place(column), name=f"{column.table}.{column.name}")
 
 
 def _with_name(tree: QueryTree) -> QueryTree:
     """A value needs no name."""
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
         return tree
-    made = tree.copy()
-    (item,) = made.expressions
+    query = tree.copy()
+    (item,) = query.expressions
     if not isinstance(item, exp.Alias | exp.Column | exp.Star):
-        made.set("expressions", [exp.Alias(this=item, alias=exp.to_identifier("value"))])
-    return made
+        query.set("expressions", [exp.Alias(this=item, alias=exp.to_identifier("value"))])
+    return query
 
 
 def joined(node: Node, values: Iterable[ScalarValue]) -> Node:

@@ -118,20 +118,20 @@ class SemiJoinBinder:
                 raise self.binder.refuse("EXISTS_WITHOUT_EQUALITY", test)
             selected = self.inner.bind(tree)  # type: ignore[arg-type]
             self._check_count(test, len(selected.items))
-            found = selected.items[0].expression
-            return Keys(selected.node, (self._pair(test, value, found),), found)
+            inner_item = selected.items[0].expression
+            return Keys(selected.node, (self._pair(test, value, inner_item),), inner_item)
         scope = Scope(self.scope.span, functions=self.scope.functions)
         node = self.inner.sources(tree, scope)
         pairs, rest = self._split(tree, scope)
         node = self.inner.where(rest, scope, node)
         if value is None and not pairs:
             raise self.binder.refuse("EXISTS_WITHOUT_EQUALITY", test)
-        made = [self._pair(test, outer, inner) for outer, inner in pairs]
+        key_pairs = [self._pair(test, outer, inner) for outer, inner in pairs]
         if value is None:
-            return Keys(node, tuple(made))
+            return Keys(node, tuple(key_pairs))
         self._check_count(test, len(tree.expressions))
-        found = self._item(tree, scope, rest)
-        return Keys(node, (self._pair(test, value, found), *made), found)
+        inner_item = self._item(tree, scope, rest)
+        return Keys(node, (self._pair(test, value, inner_item), *key_pairs), inner_item)
 
     def _check_count(self, test: exp.Expression, count: int) -> None:
         if count != 1:
@@ -146,8 +146,8 @@ class SemiJoinBinder:
             self._check_count(inner, len(columns))
             return BoundExpression(column(columns[0].field), columns[0].type, columns[0].nullable)
         bound = ExpressionBinder(scope, "the SELECT list").expression(inner)
-        known = {identity_text(part) for part in map(_known, rest) if part is not None}
-        return BoundExpression(bound.tree, bound.type, bound.nullable and identity_text(inner) not in known)
+        non_null = {identity_text(part) for part in map(_known, rest) if part is not None}
+        return BoundExpression(bound.tree, bound.type, bound.nullable and identity_text(inner) not in non_null)
 
     def _split(
         self, tree: exp.Select, scope: Scope
@@ -157,13 +157,13 @@ class SemiJoinBinder:
         rest: list[exp.Expression] = []
         where = tree.args.get("where")
         for part in conditions(where.this) if where is not None else ():
-            outer = [found for found in _columns(part) if self._is_outer(found, scope)]
+            outer = [node for node in _columns(part) if self._is_outer(node, scope)]
             if not outer:
                 rest.append(part)
                 continue
             sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
-            mine = [side for side in sides if all(self._is_outer(found, scope) for found in _columns(side))]
-            others = [side for side in sides if not any(self._is_outer(found, scope) for found in _columns(side))]
+            mine = [side for side in sides if all(self._is_outer(node, scope) for node in _columns(side))]
+            others = [side for side in sides if not any(self._is_outer(node, scope) for node in _columns(side))]
             if len(mine) != 1 or len(others) != 1:
                 raise self.binder.refuse("EXISTS_WITHOUT_EQUALITY", outer[0])
             pairs.append((self.binder.expression(mine[0]), ExpressionBinder(scope, "WHERE").expression(others[0])))
@@ -172,7 +172,7 @@ class SemiJoinBinder:
     def _is_outer(self, node: exp.Column, scope: Scope) -> bool:
         """Whether a column is one of the outer query: the sub-select has none of that name."""
         if node.table:
-            own, outer = ({source.alias for source in found.sources} for found in (scope, self.scope))
+            own, outer = ({source.alias for source in side.sources} for side in (scope, self.scope))
             return node.table in outer - own
         return not _resolves(node, scope) and _resolves(node, self.scope)
 
@@ -185,11 +185,11 @@ class SemiJoinBinder:
             raise self.binder.refuse("JOIN_KEY_TYPES", test, left_type=outer.type, right_type=inner.type, **shown)
         if not is_hashable(shared):
             raise self.binder.refuse("JOIN_KEY_NESTED", test, type=shared)
-        made = [
+        operands = [
             BoundExpression(widened(Typed(side.tree, side.type, side.nullable), shared), shared, side.nullable)
             for side in (outer, inner)
         ]
-        return made[0], made[1]
+        return operands[0], operands[1]
 
     def _check_nulls(self, test: exp.In, keys: Keys) -> None:
         assert keys.value is not None
@@ -205,8 +205,8 @@ class SemiJoinBinder:
         columns = tuple(Named(field_name(alias, str(number)), inner) for number, (_, inner) in pairs)
         right = Project(weighted(keys.node), columns)
         inner = tuple(BoundExpression(column(c.name), c.expression.type, c.expression.nullable) for c in columns)
-        made = DeltaJoin(weighted(node), right, kind, tuple(outer for outer, _ in keys.pairs), inner)
-        return Unweigh(made) if made.only_grows else made
+        joined = DeltaJoin(weighted(node), right, kind, tuple(outer for outer, _ in keys.pairs), inner)
+        return Unweigh(joined) if joined.only_grows else joined
 
 
 def _test(tree: exp.Expression) -> tuple[exp.Expression, bool]:
@@ -219,7 +219,7 @@ def _test(tree: exp.Expression) -> tuple[exp.Expression, bool]:
 
 
 def _tested(tree: exp.Expression) -> exp.Expression:
-    return next(found for found in tree.walk() if isinstance(found, exp.Exists | exp.In))
+    return next(predicate for predicate in tree.walk() if isinstance(predicate, exp.Exists | exp.In))
 
 
 def _is_simple(tree: exp.Expression) -> TypeGuard[exp.Select]:
@@ -247,6 +247,6 @@ def _resolves(node: exp.Column, scope: Scope) -> bool:
 def _known(tree: exp.Expression) -> exp.Expression | None:
     """What ``x IS NOT NULL`` says of x."""
     if isinstance(tree, exp.Not) and isinstance(tree.this, exp.Is) and isinstance(tree.this.expression, exp.Null):
-        found = tree.this.this
-        return found if isinstance(found, exp.Expression) else None
+        operand = tree.this.this
+        return operand if isinstance(operand, exp.Expression) else None
     return None

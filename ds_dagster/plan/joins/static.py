@@ -64,9 +64,9 @@ def _cache_millis(sources: SourceBinder, properties: Sequence[Property], relatio
             raise error("LOOKUP_PROPERTY", span=item.span, name=item.name, relation=relation.name.name)
     pulled = property_index(sources.world.kinds).pull(properties, "source")
     sources.findings.extend(pulled.diagnostics)
-    found = pulled.values.get(CACHE)
+    setting = pulled.values.get(CACHE)
     kind = sources.world.kinds[sources.world.catalog.store(relation.store).kind]
-    return int(found.value) if found is not None else kind.capabilities.lookup_millis
+    return int(setting.value) if setting is not None else kind.capabilities.lookup_millis
 
 
 def bind_static_join(scope: Scope, left: Node, right: Planned, scan: StaticScan, join: exp.Expression) -> Node:

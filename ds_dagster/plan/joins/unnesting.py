@@ -42,10 +42,10 @@ def bind_unnest(scope: Scope, node: Node, join: StreamJoin, naming: Naming) -> N
     internal = naming.alias(ref.alias)
     fields = [Field(field_name(internal, name), type_, nullable) for name, type_, nullable in columns]
     ordinal = fields.pop() if ref.args.get("ordinality") else None
-    made = Unnest(node, value, tuple(fields), ordinal, outer)
-    pairs = ((name, field) for (name, *_), field in zip(columns, made.own, strict=True))
+    unnested = Unnest(node, value, tuple(fields), ordinal, outer)
+    pairs = ((name, field) for (name, *_), field in zip(columns, unnested.own, strict=True))
     scope.add(Source(ref.alias, ref.alias, visible(pairs), is_part_of_row=True), ref)
-    return made
+    return unnested
 
 
 def element_columns(
@@ -68,8 +68,8 @@ def element_columns(
         parts.append((ORDINALITY, INTEGER, outer))
     written = [name.name for name in ref.args.get("columns") or ()]
     if written and len(written) != len(parts):
-        found = [name for name, *_ in parts]
-        raise binder.refuse("UNNEST_COLUMNS", ref, count=len(written), expected=len(parts), columns=found)
+        columns = [name for name, *_ in parts]
+        raise binder.refuse("UNNEST_COLUMNS", ref, count=len(written), expected=len(parts), columns=columns)
     names = written or [name for name, *_ in parts]
     twice = next((name for position, name in enumerate(names) if name in names[:position]), None)
     if twice is not None:

@@ -103,10 +103,10 @@ class Aggregate(Node):
 
     def with_inputs(self, change: Callable[[Node], Node]) -> Aggregate:
         """It names its window a second time: the one of the same bounds in what stands below it then."""
-        made = super(Aggregate, self).with_inputs(change)
-        if made is self or self.window is None:
-            return made
-        return replace(made, window=_window_of(made.input, self.window))
+        rebuilt = super(Aggregate, self).with_inputs(change)
+        if rebuilt is self or self.window is None:
+            return rebuilt
+        return replace(rebuilt, window=_window_of(rebuilt.input, self.window))
 
     @property
     def output(self) -> tuple[Field, ...]:
@@ -189,9 +189,9 @@ def needed_calls(
     group: tuple[Named, ...], calls: tuple[AggregateCall, ...], needed: Names
 ) -> tuple[tuple[AggregateCall, ...], Names]:
     """The calls somebody needs, at least one, and the fields that groups and calls read."""
-    kept = tuple(call for call in calls if call.name in needed) or calls[:1]
-    parts = [part for call in kept for part in call.parts]
-    return kept, columns_read([*(named.expression for named in group), *parts])
+    used_calls = tuple(call for call in calls if call.name in needed) or calls[:1]
+    parts = [part for call in used_calls for part in call.parts]
+    return used_calls, columns_read([*(named.expression for named in group), *parts])
 
 
 def groups_growth(

@@ -353,5 +353,5 @@ class Fold(Node):
 
 def _covers(keys: tuple[BoundExpression, ...], node: Node) -> bool:
     """Whether a row of the node is found by these at most once: they hold its whole key."""
-    found = frozenset().union(*(key.columns() for key in keys))
-    return bool(node.key) and found.issuperset(node.key)
+    columns_of_keys = frozenset().union(*(key.columns() for key in keys))
+    return bool(node.key) and columns_of_keys.issuperset(node.key)

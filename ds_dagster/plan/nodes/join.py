@@ -182,8 +182,8 @@ class TemporalJoin(TimedJoin):
         others = () if self.residual is None else (self.residual,)
         on = pairs_text(self.left_keys, self.right_keys, *others)
         mode = "latest version at once" if self.immediate else "version valid at event time"
-        kept = duration_text(self.retention_millis) if self.retention_millis else "0"
-        return f"{self.kind} on {on} · {mode} · versions kept {kept}"
+        retained = duration_text(self.retention_millis) if self.retention_millis else "0"
+        return f"{self.kind} on {on} · {mode} · versions kept {retained}"
 
 
 def _keyed_shape(node: TimedJoin, shaper: Shaper, options: Shape, residual: BoundExpression | None) -> Shape:

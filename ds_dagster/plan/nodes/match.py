@@ -121,7 +121,7 @@ class Match(Node):
         """Fields of the input that it reads."""
         own = frozenset(value.name for value in self.values)
         parts = [named.expression for named in self.partition]
-        parts += [one.expression for one in self.order] + [one.condition for one in self.definitions]
+        parts += [item.expression for item in self.order] + [item.condition for item in self.definitions]
         parts += [value.argument for value in self.values if value.argument is not None]
         return frozenset().union(*(part.columns() for part in parts)) - own
 
@@ -168,7 +168,10 @@ class Match(Node):
             shaper.texts([named.expression for named in self.partition]),
             [[shaper.text(term.expression), term.descending] for term in self.order],
             pattern_text(self.pattern, names),
-            [[names[one.variable], shaper.text(one.condition, values)] for one in self.definitions],
+            [
+                [names[definition.variable], shaper.text(definition.condition, values)]
+                for definition in self.definitions
+            ],
             [self.skip, names[self.skip_variable], self.within_millis, *ttl],
             [[v.function, names[v.variable], shaper.text(v.argument), v.offset, str(v.type)] for v in self.values],
             [shaper.text(named.expression, values) for named in self.measures],
@@ -184,7 +187,7 @@ class Match(Node):
         if self.within_millis is not None:
             facts.append(f"within {duration_text(self.within_millis)}")
         facts += rests(self.ttl_millis)
-        facts += [f"{one.variable}: {_with(one.condition, values)}" for one in self.definitions]
+        facts += [f"{definition.variable}: {_with(definition.condition, values)}" for definition in self.definitions]
         facts.append(f"skip {' '.join(SKIPS[self.skip])} {self.skip_variable}".rstrip())
         measures = [f"{shown(m.name)} {m.expression.type} = {_with(m.expression, values)}" for m in self.measures]
         return " · ".join([*facts, ", ".join(measures)])

@@ -68,15 +68,15 @@ class BoundExpression:
         tree = self.tree
         if isinstance(tree, exp.Column):
             return frozenset((tree.this.this,))
-        found: set[str] = set()
+        names: set[str] = set()
         pending = [tree]
         while pending:
             node = pending.pop()
             if isinstance(node, exp.Column):
-                found.add(node.this.this)
+                names.add(node.this.this)
             else:
                 pending.extend(node.iter_expressions())
-        return frozenset(found)
+        return frozenset(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ def _once(name: str, compute: Callable[[Any], object]) -> property:
     """A property that is computed once per node."""
 
     def get(node: Node) -> object:
-        known = node._known
-        if name not in known:
-            known[name] = compute(node)
-        return known[name]
+        cache = node._known
+        if name not in cache:
+            cache[name] = compute(node)
+        return cache[name]
 
     get.__doc__ = compute.__doc__
     return property(get)
@@ -304,8 +304,8 @@ class Node:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Direct inputs, left to right."""
-        found = (getattr(self, name) for name in _input_names(type(self)))
-        return tuple(chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in found))
+        values = (getattr(self, name) for name in _input_names(type(self)))
+        return tuple(chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values))
 
     def with_inputs(self: N, change: Callable[[Node], Node]) -> N:
         """The same node over what ``change`` makes of each input, branches of a union among them; the very same where
@@ -350,7 +350,7 @@ class Node:
     def names(self) -> frozenset[str]:
         """Internal names of the fields that come out."""
         if "names" not in self._known:
-            self._known["names"] = frozenset(one.name for one in self.output)
+            self._known["names"] = frozenset(f.name for f in self.output)
         return self._known["names"]  # type: ignore[no-any-return]
 
     def has(self, name: str) -> bool:
@@ -385,7 +385,7 @@ _compute_once(Node)
 def _input_names(kind: type[Node]) -> tuple[str, ...]:
     """Names of the fields of a node class that hold its inputs, left to right."""
     if kind not in _INPUT_NAMES:
-        _INPUT_NAMES[kind] = tuple(one.name for one in fields(kind) if one.type in _INPUTS)
+        _INPUT_NAMES[kind] = tuple(attribute.name for attribute in fields(kind) if attribute.type in _INPUTS)
     return _INPUT_NAMES[kind]
 
 

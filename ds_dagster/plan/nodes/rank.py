@@ -107,19 +107,19 @@ class TopN(Node):
     def about(self) -> str:
         order = ", ".join(f"{text(t.expression)}{' DESC' * t.descending}" for t in self.order)
         rows = "these rows" if self.input.only_grows else "all rows"
-        kept = (
+        state = (
             "keeps nothing, a window is complete" if self.is_whole else f"keeps {rows}{forgets_text(self.ttl_millis)}"
         )
-        return f"{self.function} ≤ {self.limit}{by_text(self.partition)} in order of {order} · {kept}"
+        return f"{self.function} ≤ {self.limit}{by_text(self.partition)} in order of {order} · {state}"
 
     def lineage(self, below: Sources) -> Sources:
         return {**below, self.rank: merged(below, self._read())}
 
     def pruned(self, needed: Names) -> TopN:
         """The rank where somebody needs it: without, a row that only moves is no change."""
-        kept = needed | frozenset(self.key_names)
-        below = (kept - {self.rank}) | columns_read(self._read())
-        return replace(self, input=self.input.pruned(below), ranked=self.rank in kept)
+        wanted = needed | frozenset(self.key_names)
+        below = (wanted - {self.rank}) | columns_read(self._read())
+        return replace(self, input=self.input.pruned(below), ranked=self.rank in wanted)
 
     @property
     def partition_names(self) -> tuple[str, ...] | None:

@@ -61,8 +61,8 @@ def require(node: Node, names: frozenset[str], what: str) -> None:
         return
     missing = sorted(names - node.names)
     if missing:
-        known = [one.name for one in node.output]
-        raise error("INTERNAL", where=f"{what}: fields {missing} are not in {known}")
+        present = [field.name for field in node.output]
+        raise error("INTERNAL", where=f"{what}: fields {missing} are not in {present}")
 
 
 def or_null(node: Node, may_be_absent: bool) -> tuple[Field, ...]:

@@ -23,7 +23,9 @@ def columns_shape(relation: Relation, names: frozenset[str] | None = None) -> Sh
 def records_shape(relation: Relation) -> Shape:
     """Formats and keys of the records."""
     key = relation.key
-    messages = [one.message if one else "" for one in (relation.value_descriptor, relation.key_descriptor)]
+    messages = [
+        descriptor.message if descriptor else "" for descriptor in (relation.value_descriptor, relation.key_descriptor)
+    ]
     return [
         relation.value_format,
         [key.format, list(key.columns), str(key.type) if key.type else None, list(key.exclude)],

@@ -161,8 +161,8 @@ class Project(Node):
         return lineage_of(below, self.columns)
 
     def pruned(self, needed: Names) -> Project:
-        kept = tuple(named for named in self.columns if named.name in needed or named.name in self.key_names)
-        columns = kept or self.columns[:1]
+        selected = tuple(named for named in self.columns if named.name in needed or named.name in self.key_names)
+        columns = selected or self.columns[:1]
         used = columns_read(named.expression for named in columns)
         return replace(self, columns=columns, input=self.input.pruned(used | frozenset(self.input.key)))
 

@@ -97,8 +97,8 @@ class Scan(Node):
         """Columns of the relation that are read."""
         if self.columns is None:
             return self.relation.columns
-        kept = frozenset(self.columns)
-        return tuple(column for column in self.relation.columns if column.name in kept)
+        names = frozenset(self.columns)
+        return tuple(column for column in self.relation.columns if column.name in names)
 
     @property
     def rowtime_field(self) -> str:
@@ -191,13 +191,13 @@ class Scan(Node):
         nothing."""
         relation = self.relation
         always = {*relation.primary_key, *(column.name for column in relation.columns if not column.nullable)}
-        kept = tuple(
+        names = tuple(
             column.name
             for column in relation.columns
             if column.name in always or (name := self.field_name(column.name)) in needed or name == self.time.column
         )
-        kept = kept or (relation.columns[0].name,)
-        columns = None if len(kept) == len(relation.columns) else kept
+        names = names or (relation.columns[0].name,)
+        columns = None if len(names) == len(relation.columns) else names
         record_fields = tuple(field for field in self.record_fields if field.name in needed)
         return replace(self, columns=columns, rowtime=self.rowtime_field in needed, record_fields=record_fields)
 

@@ -64,5 +64,5 @@ class Union(Node):
 
     def pruned(self, needed: Names) -> Union:
         """All branches keep the same fields: they are projections with the same names."""
-        kept = needed | frozenset(self.key_names)
-        return replace(self, branches=tuple(branch.pruned(kept) for branch in self.branches))
+        wanted = needed | frozenset(self.key_names)
+        return replace(self, branches=tuple(branch.pruned(wanted) for branch in self.branches))

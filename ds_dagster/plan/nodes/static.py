@@ -63,8 +63,8 @@ class StaticScan(Node):
         return {self.field_name(c.name): ((self.relation.name, c.name),) for c in self.read_columns}
 
     def pruned(self, needed: Names) -> StaticScan:
-        kept = tuple(column.name for column in self.relation.columns if self.field_name(column.name) in needed)
-        return replace(self, columns=None if len(kept) == len(self.relation.columns) else kept)
+        names = tuple(column.name for column in self.relation.columns if self.field_name(column.name) in needed)
+        return replace(self, columns=None if len(names) == len(self.relation.columns) else names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,8 @@ class MatchValues:
         if key not in self.found:
             name = own_field(self.alias, f"{function.lower()}{len(self.found) + 1}")
             self.found[key] = MatchValue(name, function, variable, argument, type_, nullable, offset)
-        made = self.found[key]
-        return Typed(column(made.name), made.type, made.nullable)
+        call = self.found[key]
+        return Typed(column(call.name), call.type, call.nullable)
 
 
 class MatchBinder(ExpressionBinder):
@@ -142,7 +142,7 @@ class MatchBinder(ExpressionBinder):
         number = written[0]
         if not isinstance(number, exp.Literal) or number.args.get("is_string") or not str(number.this).isdecimal():
             expected = "(value, a whole number)"
-            types = [self.shown(one) for one in node.expressions]
+            types = [self.shown(argument) for argument in node.expressions]
             raise self.refuse("FUNCTION_ARGUMENT_TYPE", node, function=name, types=types, expected=expected)
         return int(str(number.this))
 

@@ -109,13 +109,13 @@ class _Matching:
         if first.args.get("desc") or not isinstance(bound.tree, exp.Column) or bound.tree.name not in times:
             shown = [column_of(name) for name in sorted(times)] or ["its event time, selected by its name"]
             raise binder.refuse("MATCH_ORDER_TIME", first.this, found=binder.shown(first.this), time=shown)
-        made = []
+        orders = []
         for item in rest:
             expression = binder.expression(item.this)
             if not is_primitive(expression.type):
                 raise binder.refuse("GROUP_BY_NESTED", item.this, name=binder.shown(item.this), type=expression.type)
-            made.append(RowOrder(expression, bool(item.args.get("desc"))))
-        return tuple(made)
+            orders.append(RowOrder(expression, bool(item.args.get("desc"))))
+        return tuple(orders)
 
     # the pattern
 
@@ -169,18 +169,18 @@ class _Matching:
 
     def _definitions(self) -> tuple[Definition, ...]:
         """In the order of the pattern: that in which they were written means nothing."""
-        found: dict[str, Definition] = {}
+        definitions: dict[str, Definition] = {}
         named = [(self._known(item.args["alias"]), item) for item in self.ref.args["definitions"]]
-        for name, item in sorted(named, key=lambda one: self.variables.index(one[0])):
+        for name, item in sorted(named, key=lambda pair: self.variables.index(pair[0])):
             written = item.args["alias"]
-            if name in found:
+            if name in definitions:
                 raise error("PATTERN_VARIABLE_TWICE", span=self.scope.place(written), name=name)
             binder = MatchBinder(self.scope, "DEFINE", self.variables, self.values, name)
             condition = binder.condition(item.this)
             self._check_fixed(binder, item.this, condition)
             self._check_own(binder, item.this, condition)
-            found[name] = Definition(name, condition)
-        return tuple(found.values())
+            definitions[name] = Definition(name, condition)
+        return tuple(definitions.values())
 
     def _check_fixed(self, binder: MatchBinder, node: exp.Expression, condition: BoundExpression) -> None:
         """A row is asked again after a restart and must answer the same."""
@@ -199,15 +199,15 @@ class _Matching:
 
     def _measures(self, taken: set[str]) -> tuple[Named, ...]:
         binder = MatchBinder(self.scope, "MEASURES", self.variables, self.values)
-        made = []
+        measures = []
         for item in self.ref.args["measures"]:
             name = field_name(self.alias, item.alias)
             if name in taken:
                 place = self.scope.place(item.args["alias"])
                 raise error("DUPLICATE_COLUMN", span=place, name=item.alias, relation="MATCH_RECOGNIZE")
             taken.add(name)
-            made.append(Named(name, binder.expression(item.this)))
-        return tuple(made)
+            measures.append(Named(name, binder.expression(item.this)))
+        return tuple(measures)
 
 
 def columns_of(match: Match) -> Source:

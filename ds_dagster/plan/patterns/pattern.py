@@ -72,13 +72,13 @@ class Automaton:
 
     def can_miss(self, variable: str, start: int = 0) -> bool:
         """Whether a match may have, from a state on, no row of that variable."""
-        seen, pending = {start}, [start]
+        visited, pending = {start}, [start]
         while pending:
             for step in self.states[pending.pop()]:
                 if step.variable == ACCEPT:
                     return True
-                if step.variable != variable and step.to not in seen:
-                    seen.add(step.to)
+                if step.variable != variable and step.to not in visited:
+                    visited.add(step.to)
                     pending.append(step.to)
         return False
 
@@ -140,9 +140,9 @@ def pattern_text(pattern: Pattern, name: dict[str, str] | None = None) -> str:
 
 def _quantifier(pattern: Repeat) -> str:
     least, most = pattern.least, pattern.most
-    known = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((least, most))
-    if known:
-        return known
+    sign = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((least, most))
+    if sign:
+        return sign
     return f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
 
 
@@ -190,19 +190,19 @@ class _Builder:
 
     def reachable(self, entry: int) -> list[int]:
         """Nodes that take a row, and the end, reached without one, by preference; each once."""
-        found: list[int] = []
-        seen: set[int] = set()
+        states: list[int] = []
+        visited: set[int] = set()
         pending = [entry]
         while pending:
             number = pending.pop()
-            if number in seen:
+            if number in visited:
                 continue
-            seen.add(number)
+            visited.add(number)
             if self.variables[number] != ACCEPT or not self.ways[number]:
-                found.append(number)
+                states.append(number)
             else:
                 pending.extend(reversed(self.ways[number]))
-        return found
+        return states
 
 
 def automaton(pattern: Pattern) -> Automaton:
