@@ -99,7 +99,7 @@ def by_ours(spark: Any, url: str, rows: int, path: Path) -> Callable[[], float]:
         sf.col("value"),
         sf.lit(None).cast(HEADERS),
         settings=json.dumps({"name": "bench", "addresses": [url]}),
-        known=1,
+        schema_id=1,
         columns=StructType.fromDDL(COLUMNS),
         reason="reason",
         kind="value",

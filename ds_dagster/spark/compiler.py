@@ -150,10 +150,10 @@ class PlanCompiler:
         columns = decode if source.rows is None else typed_rows
         frame = columns(source, node, wants | {names.PARTITION} if is_clocked else wants)
         if is_clocked:
-            seen = operators(self.spark).seen(
+            timestamp = operators(self.spark).seen(
                 self.job, node.source_name, sf.col(names.EVENT_TIME), sf.col(names.PARTITION)
             )
-            frame = frame.withColumn(names.EVENT_TIME, seen)
+            frame = frame.withColumn(names.EVENT_TIME, timestamp)
             frame = frame if names.PARTITION in wants else frame.drop(names.PARTITION)
         return Flow(frame)
 
@@ -175,10 +175,10 @@ class PlanCompiler:
         if self.errors is not None and node.input.changelog == "append":
             numbered = {f"__{i}": named.expression for i, named in enumerate(node.columns)}
             rows = self.errors.computed(flow.frame, numbered, node.input)
-            made = [sf.col(f"__{i}").alias(named.name) for i, named in enumerate(node.columns)]
-            return Flow(rows.select(*made, *_technical(flow.frame)), flow.timed)
-        made = [compile_expression(flow.frame, named.expression).alias(named.name) for named in node.columns]
-        return Flow(flow.frame.select(*made, *_technical(flow.frame)), flow.timed)
+            outputs = [sf.col(f"__{i}").alias(named.name) for i, named in enumerate(node.columns)]
+            return Flow(rows.select(*outputs, *_technical(flow.frame)), flow.timed)
+        outputs = [compile_expression(flow.frame, named.expression).alias(named.name) for named in node.columns]
+        return Flow(flow.frame.select(*outputs, *_technical(flow.frame)), flow.timed)
 
     def visit_window(self, node: Window, wants: Wants) -> Flow:
         """Rows with their window and its bounds, once per window."""
@@ -332,12 +332,12 @@ class PlanCompiler:
     def visit_sink(self, node: Sink, wants: Wants) -> Flow:
         """The relation's columns in its order, each in its type."""
         flow = self.visit(node.input, wants)
-        made = [
+        outputs = [
             field(name).cast(spark_sql(column.type)).alias(column.name)
             for column, name in zip(node.relation.columns, node.columns, strict=True)
         ]
-        kept = [name for name in (names.DELETED, *sorted(wants)) if name in flow.frame.columns]
-        return Flow(flow.frame.select(*made, *[sf.col(name) for name in kept]), flow.timed)
+        carried = [name for name in (names.DELETED, *sorted(wants)) if name in flow.frame.columns]
+        return Flow(flow.frame.select(*outputs, *[sf.col(name) for name in carried]), flow.timed)
 
     # steps
 

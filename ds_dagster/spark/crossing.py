@@ -19,8 +19,8 @@ def crossing(called: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(called)
     def call(*arguments: Any, **named: Any) -> Any:
         with enveloped():
-            found = called(*arguments, **named)
-        return _rows(found) if isinstance(found, Iterator) else found
+            result = called(*arguments, **named)
+        return _rows(result) if isinstance(result, Iterator) else result
 
     return call
 
@@ -33,9 +33,9 @@ def crosses(kind: type[T]) -> type[T]:
     return kind
 
 
-def _rows(found: Iterator[Any]) -> Iterator[Any]:
+def _rows(rows: Iterator[Any]) -> Iterator[Any]:
     with enveloped():
-        yield from found
+        yield from rows
 
 
 @contextmanager

@@ -99,16 +99,16 @@ class ExpressionCompiler:
         if amount is None:
             return self._sum(node)
         moved = self.compile(node.expression if amount is node.this else node.this)
-        made = moved - _interval(amount) if isinstance(node, exp.Sub) else moved + _interval(amount)
-        return made.cast(self.type_of(moved))
+        shifted = moved - _interval(amount) if isinstance(node, exp.Sub) else moved + _interval(amount)
+        return shifted.cast(self.type_of(moved))
 
     def _sum(self, node: exp.Expression) -> Column:
         """A chain of sums, without recursion on its left."""
-        found = []
+        terms = []
         while isinstance(node, exp.Add | exp.Sub) and _amount(node) is None:
-            found.append((node.expression, isinstance(node, exp.Sub)))
+            terms.append((node.expression, isinstance(node, exp.Sub)))
             node = node.this
-        operands = [Operand(self.compile(tree), minus) for tree, minus in reversed(found)]
+        operands = [Operand(self.compile(tree), minus) for tree, minus in reversed(terms)]
         return added(self.compile(node), operands, self.type_of)
 
     def visit_division(self, node: exp.Expression) -> Column:
@@ -162,11 +162,11 @@ class ExpressionCompiler:
     def visit_case(self, node: exp.Expression) -> Column:
         """The first branch that holds; NULL without one."""
         branches = [(self.compile(branch.this), self.compile(branch.args["true"])) for branch in node.args["ifs"]]
-        made = sf.when(*branches[0])
+        cases = sf.when(*branches[0])
         for condition, value in branches[1:]:
-            made = made.when(condition, value)
+            cases = cases.when(condition, value)
         default = node.args.get("default")
-        return made if default is None else made.otherwise(self.compile(default))
+        return cases if default is None else cases.otherwise(self.compile(default))
 
     # values
 

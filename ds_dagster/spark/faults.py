@@ -62,7 +62,7 @@ class FaultRule:
     def matches(self, cause: Cause) -> bool:
         """Whether all its patterns are found."""
         pairs = ((self.kinds, cause.kind), (self.conditions, cause.condition), (self.text, cause.text))
-        return all(re.search(pattern, found) for pattern, found in pairs if pattern)
+        return all(re.search(pattern, text) for pattern, text in pairs if pattern)
 
 
 JAVA_FORMAT_FAULTS = (
@@ -203,13 +203,13 @@ def _failed(condition: str, detail: str, entities: str) -> DsError:
 
 
 def _of_ours(text: str, entities: str) -> DsError | None:
-    found = from_wire(text)
-    if found is None:
+    fault = from_wire(text)
+    if fault is None:
         return None
-    if "{entities}" in CONDITIONS[found.condition].message:
-        found.params.setdefault("entities", entities)
-    found.detail = _trimmed(found.detail)
-    return found
+    if "{entities}" in CONDITIONS[fault.condition].message:
+        fault.params.setdefault("entities", entities)
+    fault.detail = _trimmed(fault.detail)
+    return fault
 
 
 # --- the chain of causes ----------------------------------------------------------------------------------------------
@@ -235,28 +235,28 @@ def _spark_condition(failure: BaseException) -> str:
 
 
 def _java_causes(throwable: Any) -> Iterator[Cause]:
-    seen = 0
-    while throwable is not None and seen < 30:
+    depth = 0
+    while throwable is not None and depth < 30:
         text = _without_plan(str(throwable.getMessage() or ""))
         yield Cause(throwable.getClass().getName(), _java_condition(throwable), text)
         yield from _told(text)
-        throwable, seen = throwable.getCause(), seen + 1
+        throwable, depth = throwable.getCause(), depth + 1
 
 
 def _spelled_out(text: str) -> Iterator[Cause]:
     """A Java exception PySpark has no class for: it begins its text with the exception's own."""
-    found = _IN_JAVA.match(text)
-    if found:
-        yield Cause(found[1], "", _without_plan(found[2]))
+    match = _IN_JAVA.match(text)
+    if match:
+        yield Cause(match[1], "", _without_plan(match[2]))
 
 
 def _told(text: str) -> Iterator[Cause]:
     """Failures of Spark and Java that crossed a Python callback and are reported inside another one's text."""
-    for found in _IN_CALLBACK.finditer(text):
-        yield Cause("pyspark." + found[1], found[2], _without_plan(f"[{found[2]}] {found[3]}"))
-    for found in _TOLD_BY_JAVA.finditer(text):
-        told = found[2] or ""
-        yield Cause(found[1], _condition_in(told), _without_plan(told))
+    for match in _IN_CALLBACK.finditer(text):
+        yield Cause("pyspark." + match[1], match[2], _without_plan(f"[{match[2]}] {match[3]}"))
+    for match in _TOLD_BY_JAVA.finditer(text):
+        detail = match[2] or ""
+        yield Cause(match[1], _condition_in(detail), _without_plan(detail))
 
 
 def _without_plan(text: str) -> str:
@@ -270,8 +270,8 @@ def _java_condition(throwable: Any) -> str:
 
 
 def _condition_in(text: str) -> str:
-    found = re.match(r"\[([A-Z][A-Z0-9_.]+)\]", text)
-    return found[1] if found else ""
+    match = re.match(r"\[([A-Z][A-Z0-9_.]+)\]", text)
+    return match[1] if match else ""
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
@@ -288,8 +288,8 @@ def _detail(causes: list[Cause], best: Cause) -> str:
 
 
 def _first_lines(text: str) -> str:
-    kept = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    return " ".join(kept[:3])
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    return " ".join(lines[:3])
 
 
 def _trimmed(text: str) -> str:

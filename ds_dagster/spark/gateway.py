@@ -35,8 +35,8 @@ class Package:
         self._client = client
 
     def __getattr__(self, name: str) -> Any:
-        made = KnownClass if name[:1].isupper() else Package
-        return made(f"{self._name}.{name}", self._client)
+        proxy = KnownClass if name[:1].isupper() else Package
+        return proxy(f"{self._name}.{name}", self._client)
 
 
 class KnownClass:
@@ -64,10 +64,10 @@ class KeptClass(JavaClass):  # type: ignore[misc]  # py4j has no types
     """A class that remembers its methods; values of fields are read again."""
 
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if isinstance(found, JavaMember | JavaClass):
-            setattr(self, name, found)  # asked for no more
-        return found
+        member = super().__getattr__(name)
+        if isinstance(member, JavaMember | JavaClass):
+            setattr(self, name, member)  # asked for no more
+        return member
 
 
 class ListConverter:
@@ -81,11 +81,11 @@ class ListConverter:
         """The list in the JVM."""
         rest = list(value)
         lists = KnownClass("dsdagster.Lists", client)
-        made = lists.of(len(rest[:_PARTS]), *_padded(rest[:_PARTS]))
+        java_list = lists.of(len(rest[:_PARTS]), *_padded(rest[:_PARTS]))
         for begin in range(_PARTS, len(rest), _PARTS):
             part = rest[begin : begin + _PARTS]
-            lists.add(made, len(part), *_padded(part))
-        return made
+            lists.add(java_list, len(part), *_padded(part))
+        return java_list
 
 
 def _padded(part: list[object]) -> list[object]:
@@ -99,9 +99,9 @@ def quicken(spark: SparkSession) -> None:
     for name in KEPT_NAMES:
         if name not in vars(view):
             vars(view)[name] = KeptClass(getattr(view, name)._fqn, client)
-    known = client.converters or []
-    if has_operators(spark) and not any(isinstance(converter, ListConverter) for converter in known):
-        client.converters = [ListConverter(), *known]
+    converters = client.converters or []
+    if has_operators(spark) and not any(isinstance(converter, ListConverter) for converter in converters):
+        client.converters = [ListConverter(), *converters]
 
 
 def has_operators(spark: SparkSession) -> bool:

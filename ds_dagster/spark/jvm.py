@@ -88,8 +88,8 @@ class Operators:
             The key columns, ``m`` struct of the values ``v0`` …, ``ts`` of the last row.
         """
         over = None if conditions is None else _java(conditions)
-        made = self._jvm.match.MatchRecognize.apply(_java(frame), keys, over, settings)
-        return DataFrame(made, self.spark)
+        rows = self._jvm.match.MatchRecognize.apply(_java(frame), keys, over, settings)
+        return DataFrame(rows, self.spark)
 
     def upsert_to_delta(self, frame: DataFrame, keys: int, *, ttl_millis: int = 0) -> DataFrame:
         """Upserts and deletes as rows with weights.
@@ -121,8 +121,8 @@ class Operators:
         Returns:
             The group columns, ``c0`` … per call, then ``w`` or ``deleted``.
         """
-        made = self._jvm.delta.DeltaAggregate.apply(_java(frame), keys, calls, appends_only, weighted, ttl_millis)
-        return DataFrame(made, self.spark)
+        rows = self._jvm.delta.DeltaAggregate.apply(_java(frame), keys, calls, appends_only, weighted, ttl_millis)
+        return DataFrame(rows, self.spark)
 
     def delta_join(self, frame: DataFrame, keys: int, kind: str, *, ttl_millis: int = 0) -> DataFrame:
         """Join of rows with weights.
@@ -176,8 +176,8 @@ class Operators:
             Columns ``row``, ``rank`` bigint (0 where it is not wanted), ``w``.
         """
         apply = self._jvm.delta.TopN.apply
-        made = apply(_java(frame), keys, ranking, appends_only, whole, ranked, ttl_millis)
-        return DataFrame(made, self.spark)
+        rows = apply(_java(frame), keys, ranking, appends_only, whole, ranked, ttl_millis)
+        return DataFrame(rows, self.spark)
 
     def lonely(self, frame: DataFrame, *, is_left: bool) -> DataFrame:
         """Own rows of one side only while no pair holds them.
@@ -245,8 +245,8 @@ class Operators:
         Returns:
             Column ``row``, then ``c0`` … per call.
         """
-        made = self._jvm.delta.EventOver.apply(_java(frame), keys, calls, by_time, before, 1000 * ttl_millis)
-        return DataFrame(made, self.spark)
+        rows = self._jvm.delta.EventOver.apply(_java(frame), keys, calls, by_time, before, 1000 * ttl_millis)
+        return DataFrame(rows, self.spark)
 
     def fold(self, frame: DataFrame, keys: int) -> DataFrame:
         """At most one upsert or delete per key and batch.
@@ -261,8 +261,8 @@ class Operators:
 
     def seen(self, job: str, input_name: str, time: Column, partition: Column) -> Column:
         """``time`` (timestamp) unchanged, reported to the job's clock per ``partition`` (int or string)."""
-        made = self._jvm.time.Seen.column(self.spark._jsparkSession, job, input_name, _java(time), _java(partition))
-        return cast(Column, ClassicColumn(made))
+        column = self._jvm.time.Seen.column(self.spark._jsparkSession, job, input_name, _java(time), _java(partition))
+        return cast(Column, ClassicColumn(column))
 
     def opaque_null(self, data_type: DataType) -> Column:
         """A null of the type that the optimizer cannot see through, nor push a predicate past."""
@@ -274,7 +274,7 @@ class Operators:
         headers: Column,
         *,
         settings: str,
-        known: int,
+        schema_id: int,
         columns: DataType,
         reason: str,
         kind: Literal["value", "key"],
@@ -285,14 +285,14 @@ class Operators:
             part: value or key in Confluent's wire format; null gives null.
             headers: of the record, ``array<struct<key:string,value:binary>>``, or a null of that type.
             settings: JSON of the registry (:func:`ds_dagster.spark.records.schemas.registry_settings`), holds secrets.
-            known: id of the schema that gives defaults and names, negative without.
+            schema_id: id of the schema that gives defaults and names, negative without.
             columns: struct type; a field that is not nullable has to be there.
             reason: name of the last field.
             kind: what the part is called in reasons.
         """
         make = self._jvm.avro.AvroDecoder.column
-        made = make(_java(part), _java(headers), settings, known, columns.json(), reason, kind)
-        return cast(Column, ClassicColumn(made))
+        java_column = make(_java(part), _java(headers), settings, schema_id, columns.json(), reason, kind)
+        return cast(Column, ClassicColumn(java_column))
 
     def protobuf_columns(
         self,
@@ -300,15 +300,15 @@ class Operators:
         headers: Column,
         *,
         settings: str,
-        known: int,
+        schema_id: int,
         columns: DataType,
         reason: str,
         kind: Literal["value", "key"],
     ) -> Column:
         """The same of Protobuf."""
         make = self._jvm.protobuf.ProtobufDecoder.column
-        made = make(_java(part), _java(headers), settings, known, columns.json(), reason, kind)
-        return cast(Column, ClassicColumn(made))
+        java_column = make(_java(part), _java(headers), settings, schema_id, columns.json(), reason, kind)
+        return cast(Column, ClassicColumn(java_column))
 
     def protobuf_message(
         self,
@@ -329,8 +329,8 @@ class Operators:
             message: full name of the message in it.
         """
         make = self._jvm.protobuf.ProtobufDecoder.bare
-        made = make(_java(part), _java(headers), descriptors, message, columns.json(), reason, kind)
-        return cast(Column, ClassicColumn(made))
+        java_column = make(_java(part), _java(headers), descriptors, message, columns.json(), reason, kind)
+        return cast(Column, ClassicColumn(java_column))
 
     def protobuf_bytes(
         self, struct: Column, *, descriptors: str, message: str, id_: int, type_: DataType, subject: str
@@ -341,8 +341,8 @@ class Operators:
 
     def payload(self, part: Column, headers: Column, *, kind: Literal["value", "key"]) -> Column:
         """A struct of ``payload``, a part without the id of its schema, and ``reason``, why it has none."""
-        made = self._jvm.registry.Payload.column(_java(part), _java(headers), kind)
-        return cast(Column, ClassicColumn(made))
+        java_column = self._jvm.registry.Payload.column(_java(part), _java(headers), kind)
+        return cast(Column, ClassicColumn(java_column))
 
     def avro_bytes(self, struct: Column, *, schema: str, id_: int, type_: DataType, subject: str) -> Column:
         """A struct in Confluent's wire format; ``subject`` is for messages."""
@@ -382,9 +382,9 @@ class Operators:
             rows: its type.
             columns: each with a name of its own; nothing that only a plan can compute.
         """
-        made = [_java(column) for column in columns]
+        java_columns = [_java(column) for column in columns]
         schema = self.spark._jsparkSession.parseDataType(rows.json())
-        guarded = self._jvm.rowlog.Guard.column(self.spark._jsparkSession, _java(row), schema, made)
+        guarded = self._jvm.rowlog.Guard.column(self.spark._jsparkSession, _java(row), schema, java_columns)
         return cast(Column, ClassicColumn(guarded))
 
     def java_function(
@@ -401,8 +401,8 @@ class Operators:
             arguments: struct of the arguments.
         """
         make = self._jvm.udf.JavaFunction.column
-        made = make(function, jar, digest, entry, types.json(), result.json(), _java(arguments))
-        return cast(Column, ClassicColumn(made))
+        java_column = make(function, jar, digest, entry, types.json(), result.json(), _java(arguments))
+        return cast(Column, ClassicColumn(java_column))
 
     def register_row_log(self, job: str, log: str, options: Mapping[str, str]) -> None:
         """Give the next run of a job a log; before its frames are built.
@@ -417,13 +417,13 @@ class Operators:
 
     def log_row(self, job: str, log: str, row: Column) -> Column:
         """A condition that is never true and puts ``row`` (text) into the log where it is evaluated."""
-        made = self._jvm.rowlog.LogRow.column(self.spark._jsparkSession, job, log, _java(row))
-        return cast(Column, ClassicColumn(made))
+        java_column = self._jvm.rowlog.LogRow.column(self.spark._jsparkSession, job, log, _java(row))
+        return cast(Column, ClassicColumn(java_column))
 
-    def register_late_rows(self, job: str, log: str, options: Mapping[str, str], *, told: bool) -> None:
+    def register_late_rows(self, job: str, log: str, options: Mapping[str, str], *, tells: bool) -> None:
         """The same of a log of rows too late for their window; ``told``: its records say how late."""
         context = self.spark.sparkContext._jsc.sc()
-        self._jvm.rowlog.RowLogs.registerLate(context, job, log, dict(options), told)
+        self._jvm.rowlog.RowLogs.registerLate(context, job, log, dict(options), tells)
 
     def begin_row_logs(self, job: str, checkpoint: str, replay: int) -> None:
         """The checkpoint of a job with logs and its unfinished batch (:data:`NO_REPLAY`: none), before its query
@@ -434,8 +434,8 @@ class Operators:
         """A filter that keeps every row and records those whose window (``end``: timestamp) may be closed."""
         late = self._jvm.rowlog.LateRow
         candidate = cast(Column, ClassicColumn(late.candidate(job, _java(end))))
-        kept = cast(Column, ClassicColumn(late.column(self.spark._jsparkSession, job, log, _java(end), _java(row))))
-        return sf.when(~candidate, sf.lit(True)).otherwise(kept)
+        logged = cast(Column, ClassicColumn(late.column(self.spark._jsparkSession, job, log, _java(end), _java(row))))
+        return sf.when(~candidate, sf.lit(True)).otherwise(logged)
 
     def take_logged_rows(self, job: str, log: str, epoch: int) -> list[bytes]:
         """The rows of the batch that has just been computed; the log keeps none."""
@@ -537,10 +537,10 @@ def recent_progress(query: StreamingQuery, after: str = "") -> list[str]:
     Times, not batch numbers: a look that found nothing to do is reported under the number of the batch that comes next.
     PySpark's own ``recentProgress`` makes some fifty calls per report, this three.
     """
-    kept = cast(Any, query)._jsq.recentProgress()
-    found: list[str] = []
-    for index in range(len(kept) - 1, -1, -1):
-        if str(kept[index].timestamp()) <= after:
+    progress = cast(Any, query)._jsq.recentProgress()
+    reports: list[str] = []
+    for index in range(len(progress) - 1, -1, -1):
+        if str(progress[index].timestamp()) <= after:
             break
-        found.append(str(kept[index].json()))
-    return found[::-1]
+        reports.append(str(progress[index].json()))
+    return reports[::-1]

@@ -132,9 +132,9 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
         version: of Spark.
     """
     master = settings.engine.master or f"local[{settings.engine.cores}]"
-    found = tuple(jars)
+    jar_files = tuple(jars)
     more = [path.strip() for path in settings.spark.get("spark.jars", "").split(",") if path.strip()]
-    paths = [*(str(path) for path in found), *more]
+    paths = [*(str(path) for path in jar_files), *more]
     values = {k: v for k, v in SETTINGS.items() if is_local(master) or k not in CLUSTER_OVERRIDES}
     values |= {
         "spark.master": master,
@@ -151,7 +151,7 @@ def session_settings(settings: Settings, *, jars: Iterable[Path], version: str) 
             "spark.hadoop.fs.file.impl": LOCAL_FILE_SYSTEMS[settings.engine.durable],
             _FILE_MANAGER: class_name("checkpoint_files", version),
         }
-        archive = java_options(found)
+        archive = java_options(jar_files)
         values |= {"spark.driver.defaultJavaOptions": f"{END_WITHOUT_MEMORY} {archive}"} if archive else {}
     class_path = settings.spark.get("spark.driver.extraClassPath", "")
     placed = {

@@ -28,7 +28,7 @@ def every_mistake(tree: exp.Select, scope: Scope, reported: Iterable[Diagnostic]
     Args:
         tree: the SELECT.
         scope: with all its sources.
-        known: what was found so far; nothing is told twice at one place.
+        reported: the mistakes reported so far; no place is reported twice.
     """
     return _new((*_names(tree, scope), *_conditions(tree, scope)), reported)
 

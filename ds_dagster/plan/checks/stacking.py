@@ -142,7 +142,7 @@ def check_over(upper: Step, below: Node, span: Span, **details: Any) -> None:
         upper: the step.
         below: the rows it reads.
         span: where the step is written.
-        given: what the messages of its own conditions name.
+        details: what the messages of its own conditions name.
 
     Raises:
         DsError: the condition of the first rule that is not met.

@@ -52,11 +52,11 @@ def lateness_edge_millis(root: Node) -> int:
 
 def clocked_sources(root: Node) -> frozenset[str]:
     """Names of the sources whose rows tell the clock their time."""
-    found: set[str] = set()
+    sources: set[str] = set()
     for node in root.walk():
         if node.waits_for_time:
-            found |= {scan.source_name for scan in node.walk() if isinstance(scan, Scan)}
-    return frozenset(found)
+            sources |= {scan.source_name for scan in node.walk() if isinstance(scan, Scan)}
+    return frozenset(sources)
 
 
 def clock_config(

@@ -46,17 +46,17 @@ class FilesOptions:
         Raises:
             UserError: PROPERTY_INVALID.
         """
-        given = {key.lower(): value for key, value in options.items()}
+        lowered = {key.lower(): value for key, value in options.items()}
         return cls(
-            address=FilesAddress.of(given),
-            folder=given["folder"],
+            address=FilesAddress.of(lowered),
+            folder=lowered["folder"],
             format=FileFormat(
-                name=given["format"],
-                columns=columns_of_json(given["columns"]),
-                header=given.get("header", "true") == "true",
-                delimiter=given.get("delimiter", ","),
+                name=lowered["format"],
+                columns=columns_of_json(lowered["columns"]),
+                header=lowered.get("header", "true") == "true",
+                delimiter=lowered.get("delimiter", ","),
             ),
-            starting_position=given.get("starting.position", "earliest"),
-            files_per_batch=int(given.get("files.per.batch", 1000)),
-            discovery_seconds=int(given.get("discovery.millis", 1000)) / 1000,
+            starting_position=lowered.get("starting.position", "earliest"),
+            files_per_batch=int(lowered.get("files.per.batch", 1000)),
+            discovery_seconds=int(lowered.get("discovery.millis", 1000)) / 1000,
         )

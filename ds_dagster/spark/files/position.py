@@ -53,53 +53,53 @@ class FilePosition:
         Raises:
             UserError: FILE_TOO_LATE.
         """
-        found, older = [], 0
+        files, older = [], 0
         for file in listing:
             if file.modified < self.horizon:
                 older += 1
             elif hash_of(file.path) not in self.seen:
-                found.append(file)
+                files.append(file)
         if older > self.older:
             raise error("FILE_TOO_LATE", entity=entity, count=older - self.older)
-        return sorted(found)
+        return sorted(files)
 
     def after(self, batch: Sequence[FileFacts], listing: Sequence[FileFacts]) -> FilePosition:
         """The position behind further files; ``listing``: all files as they were found last."""
-        seen = self.seen | {hash_of(file.path) for file in batch}
-        if len(seen) <= REMEMBERED:
-            return FilePosition(self.number + 1, seen, self.horizon, self.older, tuple(batch))
-        return self._shortened(seen, tuple(batch), listing)
+        read_hashes = self.seen | {hash_of(file.path) for file in batch}
+        if len(read_hashes) <= REMEMBERED:
+            return FilePosition(self.number + 1, read_hashes, self.horizon, self.older, tuple(batch))
+        return self._shortened(read_hashes, tuple(batch), listing)
 
     def at_end_of(self, listing: Sequence[FileFacts]) -> FilePosition:
         """The position behind everything there is, without reading it."""
-        seen = frozenset(hash_of(file.path) for file in listing)
-        if len(seen) <= REMEMBERED:
-            return FilePosition(self.number + 1, seen)
-        return self._shortened(seen, (), listing)
+        hashes = frozenset(hash_of(file.path) for file in listing)
+        if len(hashes) <= REMEMBERED:
+            return FilePosition(self.number + 1, hashes)
+        return self._shortened(hashes, (), listing)
 
     def _shortened(
-        self, seen: frozenset[bytes], batch: tuple[FileFacts, ...], listing: Sequence[FileFacts]
+        self, hashes: frozenset[bytes], batch: tuple[FileFacts, ...], listing: Sequence[FileFacts]
     ) -> FilePosition:
         """Only the newer half is remembered; what is not read yet stays behind the horizon."""
         near = [file for file in listing if file.modified >= self.horizon]
-        read = sorted(file.modified for file in near if hash_of(file.path) in seen)
-        waiting = [file.modified for file in near if hash_of(file.path) not in seen]
+        read = sorted(file.modified for file in near if hash_of(file.path) in hashes)
+        waiting = [file.modified for file in near if hash_of(file.path) not in hashes]
         drawn = read[-REMEMBERED // 2] if len(read) > REMEMBERED // 2 else self.horizon
         horizon = min([drawn, *waiting])
-        kept = {hash_of(file.path) for file in listing if file.modified >= horizon} & seen
+        recent = {hash_of(file.path) for file in listing if file.modified >= horizon} & hashes
         older = sum(1 for file in listing if file.modified < horizon)
-        return FilePosition(self.number + 1, frozenset(kept), horizon, older, batch)
+        return FilePosition(self.number + 1, frozenset(recent), horizon, older, batch)
 
     def json(self) -> JsonOffset:
         """The form in Spark's offset log."""
-        found: dict[str, Any] = {"n": self.number}
+        fields: dict[str, Any] = {"n": self.number}
         if self.at_end:
-            found["at_end"] = True
+            fields["at_end"] = True
         if self.horizon:
-            found |= {"horizon": self.horizon, "older": self.older}
-        found["seen"] = base64.b64encode(b"".join(sorted(self.seen))).decode()
-        found["batch"] = [[file.path, file.size, file.modified] for file in self.batch]
-        return {"files": {"0": found}}
+            fields |= {"horizon": self.horizon, "older": self.older}
+        fields["seen"] = base64.b64encode(b"".join(sorted(self.seen))).decode()
+        fields["batch"] = [[file.path, file.size, file.modified] for file in self.batch]
+        return {"files": {"0": fields}}
 
     @classmethod
     def parse(cls, offset: Mapping[str, Any]) -> FilePosition:
@@ -109,15 +109,15 @@ class FilePosition:
             InternalError: FILES_OFFSET_INVALID.
         """
         try:
-            found = offset["files"]["0"]
-            packed = base64.b64decode(found["seen"])
+            file_offset = offset["files"]["0"]
+            packed = base64.b64decode(file_offset["seen"])
             return cls(
-                number=int(found["n"]),
+                number=int(file_offset["n"]),
                 seen=frozenset(packed[at : at + HASH_BYTES] for at in range(0, len(packed), HASH_BYTES)),
-                horizon=int(found.get("horizon", 0)),
-                older=int(found.get("older", 0)),
-                batch=tuple(FileFacts(int(time), str(path), int(size)) for path, size, time in found["batch"]),
-                at_end=bool(found.get("at_end", False)),
+                horizon=int(file_offset.get("horizon", 0)),
+                older=int(file_offset.get("older", 0)),
+                batch=tuple(FileFacts(int(time), str(path), int(size)) for path, size, time in file_offset["batch"]),
+                at_end=bool(file_offset.get("at_end", False)),
             )
         except (KeyError, TypeError, ValueError) as mismatch:
             raise error("FILES_OFFSET_INVALID", offset=str(offset)[:200]) from mismatch

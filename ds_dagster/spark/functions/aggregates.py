@@ -46,14 +46,14 @@ def native_call(frame: DataFrame, call: AggregateCall) -> Column:
     """A call as Spark's own aggregate."""
     value, type_, meaning = call_argument(frame, call), to_spark(call.type), _record(call)
     if call.distinct and meaning.values is not None:
-        made = meaning.values(sf, sf.collect_set(value), type_)
+        aggregated = meaning.values(sf, sf.collect_set(value), type_)
     elif meaning.unordered is not None and not is_comparable(call.type):
-        made = meaning.unordered(sf, value)
+        aggregated = meaning.unordered(sf, value)
     elif isinstance(meaning.rows, str):
-        made = sf.call_function(meaning.rows, value)
+        aggregated = sf.call_function(meaning.rows, value)
     else:
-        made = meaning.rows(sf, value)
-    column: Column = made.cast(type_).alias(call.name)
+        aggregated = meaning.rows(sf, value)
+    column: Column = aggregated.cast(type_).alias(call.name)
     return column
 
 

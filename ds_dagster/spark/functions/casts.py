@@ -53,17 +53,17 @@ def _as_scalar(value: Column, source: DataType, target: Scalar, *, safe: bool) -
         value = sf.when(has_fraction, sf.regexp_replace(value, _WHOLE_PART, "$1$2")).otherwise(value)
     if target.name == "TIME" and is_temporal(source):  # Spark has no such cast
         value = sf.date_format(value, "HH:mm:ss.SSSSSS")
-    made = _plain(value, target, safe=safe)
+    converted_value = _plain(value, target, safe=safe)
     from_float = isinstance(source, Scalar) and source.name in FLOATS
     if from_float and target.name == "DECIMAL" and not safe:
-        return _finite_or_failing(value, made, target)
-    return made
+        return _finite_or_failing(value, converted_value, target)
+    return converted_value
 
 
-def _finite_or_failing(value: Column, made: Column, target: Scalar) -> Column:
+def _finite_or_failing(value: Column, result: Column, target: Scalar) -> Column:
     """Spark makes NULL of NaN and Infinity, which a DECIMAL cannot be; their texts fail."""
     fails = value.cast("string").cast(spark_sql(target))
-    return sf.when(value.isNull() | (sf.abs(value) < sf.lit(float("inf"))), made).otherwise(fails)
+    return sf.when(value.isNull() | (sf.abs(value) < sf.lit(float("inf"))), result).otherwise(fails)
 
 
 def _sized(value: Column, source: DataType, target: Scalar) -> Column:
@@ -142,7 +142,7 @@ def _differs(source: DataType, target: DataType) -> bool:
         return _differs(source.key, target.key) or _differs(source.value, target.value)
     if isinstance(source, StructType) and isinstance(target, StructType):
         pairs = zip(source.fields, target.fields, strict=True)
-        return any(_differs(one.type, other.type) for one, other in pairs)
+        return any(_differs(source.type, other.type) for source, other in pairs)
     return source != target
 
 
@@ -165,7 +165,7 @@ def _struct(value: Column, source: DataType, target: DataType, safe: bool) -> Co
     assert isinstance(source, StructType) and isinstance(target, StructType)
     pairs = zip(source.fields, target.fields, strict=True)
     parts = [
-        converted(value.getField(one.name), one.type, other.type, safe=safe).alias(other.name) for one, other in pairs
+        converted(value.getField(own.name), own.type, other.type, safe=safe).alias(other.name) for own, other in pairs
     ]
     return sf.when(value.isNotNull(), sf.struct(*parts)).cast(spark_sql(target))
 

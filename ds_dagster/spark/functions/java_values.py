@@ -90,5 +90,5 @@ def _java(column: Column) -> Any:
     return cast(Any, column)._jc
 
 
-def _column(made: Any) -> Column:
-    return cast(Column, ClassicColumn(made))
+def _column(java_column: Any) -> Column:
+    return cast(Column, ClassicColumn(java_column))

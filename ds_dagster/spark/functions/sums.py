@@ -47,21 +47,21 @@ def _folded(total: Column, operands: Sequence[Operand], type_of: TypeOf) -> Colu
     """Runs of operands that do not change the type of the sum, each one fold."""
     struct = type_of(sf.struct(*[operand.value for operand in operands]))
     assert isinstance(struct, spark_types.StructType)
-    known: dict[tuple[str, str, bool], spark_types.DataType] = {}
+    types: dict[tuple[str, str, bool], spark_types.DataType] = {}
     type_, run = type_of(total), list[Operand]()
     run_of: spark_types.DataType | None = None
     for operand, field in zip(operands, struct.fields, strict=True):
         key = (type_.simpleString(), field.dataType.simpleString(), operand.minus)
-        if key not in known:
-            known[key] = type_of(_applied(_null(type_), Operand(_null(field.dataType), operand.minus)))
+        if key not in types:
+            types[key] = type_of(_applied(_null(type_), Operand(_null(field.dataType), operand.minus)))
         kind = field.dataType if isinstance(type_, spark_types.DecimalType) else type_
-        if run and (known[key] != type_ or kind != run_of):
+        if run and (types[key] != type_ or kind != run_of):
             total, run = _fold(total, run, type_), []
-        if known[key] == type_:
+        if types[key] == type_:
             run.append(Operand(operand.value.cast(kind), operand.minus))
             run_of = kind
         else:
-            total, type_ = _applied(total, operand), known[key]
+            total, type_ = _applied(total, operand), types[key]
     return _fold(total, run, type_) if run else total
 
 

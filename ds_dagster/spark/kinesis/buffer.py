@@ -104,8 +104,8 @@ class ShardBuffer:
         if self.rows:
             waiting = int(wall * 1000) - arrived_at(self.batches[0], 0)
             return ShardLook(self.complete_until, max(1, waiting, self.millis_behind))
-        known = self.finished or monotonic - self.looked_at <= STALE_SECONDS
-        return ShardLook(self.complete_until, self.millis_behind if known else UNKNOWN)
+        is_current = self.finished or monotonic - self.looked_at <= STALE_SECONDS
+        return ShardLook(self.complete_until, self.millis_behind if is_current else UNKNOWN)
 
     def _open_sub(self, last: pa.RecordBatch) -> int:
         """Number of the last row inside its aggregate if the next row belongs to the same one, else -1."""

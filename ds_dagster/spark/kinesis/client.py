@@ -268,34 +268,34 @@ class _Signer:
         """The keys of this moment; those of a role are renewed in here."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        asked = self._connection
+        login = self._connection
         try:
             return self._credentials.get_frozen_credentials()
         except ClientError as refused:
             problem = refused.response["Error"]
             code, detail = str(problem["Code"]), str(problem.get("Message", ""))
             if code in THROTTLING or refused.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400) >= 500:
-                raise error("KINESIS_CREDENTIALS_UNREACHABLE", place=asked.place, detail=f"{code}: {detail}") from None
-            raise error("KINESIS_ROLE_REFUSED", role=asked.role_arn, code=code, detail=detail) from None
+                raise error("KINESIS_CREDENTIALS_UNREACHABLE", place=login.place, detail=f"{code}: {detail}") from None
+            raise error("KINESIS_ROLE_REFUSED", role=login.role_arn, code=code, detail=detail) from None
         except BotoCoreError as lost:
-            raise error("KINESIS_CREDENTIALS_UNREACHABLE", place=asked.place, detail=str(lost)) from lost
+            raise error("KINESIS_CREDENTIALS_UNREACHABLE", place=login.place, detail=str(lost)) from lost
 
     def _find(self) -> None:
         from botocore.credentials import Credentials
         from botocore.exceptions import ProfileNotFound
 
-        asked = self._connection
-        if asked.access_key_id and not asked.role_arn:
+        login = self._connection
+        if login.access_key_id and not login.role_arn:
             # a session is slow to import and to build, and needless with keys and an endpoint
-            credentials = Credentials(asked.access_key_id, asked.secret_access_key, asked.session_token or None)
+            credentials = Credentials(login.access_key_id, login.secret_access_key, login.session_token or None)
         else:
             try:
-                credentials = aws_session(asked.login).get_credentials()
+                credentials = aws_session(login.login).get_credentials()
             except ProfileNotFound as absent:
-                raise error("KINESIS_CREDENTIALS_MISSING", place=asked.place, detail=str(absent)) from None
+                raise error("KINESIS_CREDENTIALS_MISSING", place=login.place, detail=str(absent)) from None
         if credentials is None:
-            raise error("KINESIS_CREDENTIALS_MISSING", place=asked.place)
-        self._url = (asked.endpoint_url or _endpoint(asked.region)).rstrip("/") + "/"
+            raise error("KINESIS_CREDENTIALS_MISSING", place=login.place)
+        self._url = (login.endpoint_url or _endpoint(login.region)).rstrip("/") + "/"
         self._credentials = credentials
 
 

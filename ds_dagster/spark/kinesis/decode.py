@@ -67,19 +67,19 @@ def take_apart(records: Sequence[RawRecord], hashes: Callable[[], HashRange]) ->
         records: of one shard.
         hashes: gives the shard's hash keys; asked only if there is an aggregate.
     """
-    found: list[RawRecord] = []
+    taken_apart: list[RawRecord] = []
     for record in records:
         aggregated = record["Data"].startswith(ENCODED_MAGIC)
         inside = open_aggregate(record_data(record), hashes()) if aggregated else None
         if inside is None:
-            found.append(record)
+            taken_apart.append(record)
             continue
         number, arrival = record["SequenceNumber"], record.get(ARRIVAL)
-        found += [
+        taken_apart += [
             {"SequenceNumber": number, ARRIVAL: arrival, "PartitionKey": key, "Data": data, SUB: sub}
             for sub, (key, data) in enumerate(inside)
         ]
-    return found
+    return taken_apart
 
 
 def decode_records(records: Sequence[RawRecord], shard: str) -> pa.RecordBatch:

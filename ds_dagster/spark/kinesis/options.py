@@ -92,13 +92,13 @@ class KinesisOptions:
         Raises:
             UserError: KINESIS_OPTION_INVALID or KINESIS_OPTION_UNKNOWN.
         """
-        given = {key.lower(): value for key, value in options.items()}
-        for key in given.keys() - OPTIONS.keys() - IGNORED:
+        lowered = {key.lower(): value for key, value in options.items()}
+        for key in lowered.keys() - OPTIONS.keys() - IGNORED:
             raise error("KINESIS_OPTION_UNKNOWN", name=key, nearest=did_you_mean(key, OPTIONS))
         values = {
-            option.field: option.convert(name, given[name])
+            option.field: option.convert(name, lowered[name])
             for name, option in OPTIONS.items()
-            if given.get(name, "") != ""
+            if lowered.get(name, "") != ""
         }
         for name in ("stream", "region"):
             if not values.get(name):

@@ -261,8 +261,8 @@ class Prefetcher:
             sighting = self._sightings.get(shard)
         if sighting is None or sighting.after != position.after or position.sub >= 0:
             return False
-        kept = retention_hours(self._client, self._options.stream) * 3_600_000
-        return sighting.until > self._client.clock.now() * 1000 - kept + TRIM_MARGIN_MILLIS
+        retention_millis = retention_hours(self._client, self._options.stream) * 3_600_000
+        return sighting.until > self._client.clock.now() * 1000 - retention_millis + TRIM_MARGIN_MILLIS
 
     def _watch(self) -> None:
         """Look at the list of shards now and then, and at once when a shard ended."""

@@ -49,20 +49,20 @@ def read_range(
     Raises:
         UserError: KINESIS_RANGE_TRIMMED when not all of them are there any more.
     """
-    found = 0
+    read_rows = 0
     try:
         for batch in _batches(client, stream, wanted):
-            found += batch.num_rows
+            read_rows += batch.num_rows
             yield batch
     except DsError as gone:
         if missing is None or gone.condition != "KINESIS_SHARD_GONE":
             raise
     if missing is not None:
-        missing(wanted.rows - found)
-    elif found != wanted.rows:
+        missing(wanted.rows - read_rows)
+    elif read_rows != wanted.rows:
         raise error(
             "KINESIS_RANGE_TRIMMED",
-            missing=wanted.rows - found,
+            missing=wanted.rows - read_rows,
             expected=wanted.rows,
             shard=wanted.shard,
             stream=stream,

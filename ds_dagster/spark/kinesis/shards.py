@@ -44,15 +44,15 @@ class ShardList:
 
 def list_shards(client: KinesisClient, stream: str) -> ShardList:
     """All shards the stream still remembers. Raises KINESIS_STREAM_NOT_FOUND."""
-    found: dict[str, Shard] = {}
+    shards: dict[str, Shard] = {}
     request: dict[str, Any] = {"StreamName": stream, "MaxResults": PAGE}
     while True:
         reply = client.call("ListShards", request)
         for entry in reply.body.get("Shards", ()):
-            found[entry["ShardId"]] = _shard(entry)
+            shards[entry["ShardId"]] = _shard(entry)
         token = reply.body.get("NextToken")
         if not token:
-            return ShardList(found, reply.exchange)
+            return ShardList(shards, reply.exchange)
         request = {"NextToken": token, "MaxResults": PAGE}
 
 

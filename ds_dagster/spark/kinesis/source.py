@@ -219,16 +219,16 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _read_ahead(self, positions: dict[str, ShardPosition]) -> tuple[Prefetcher, dict[str, ShardPosition]]:
         """The running prefetcher, and the positions without shards that are gone where those may be skipped."""
         if self._prefetcher is None:
-            seen = self._files().seen()
-            self._prefetcher = Prefetcher(self._connect(), self._options, seen, self._losses, self._freeze)
+            sightings = self._files().seen()
+            self._prefetcher = Prefetcher(self._connect(), self._options, sightings, self._losses, self._freeze)
         if self._options.on_trimmed == "skip":
             positions = self._without_gone(positions, self._prefetcher)
         self._prefetcher.follow(positions)
         return self._prefetcher, positions
 
     def _without_gone(self, positions: Mapping[str, ShardPosition], prefetcher: Prefetcher) -> dict[str, ShardPosition]:
-        known = {*prefetcher.shards, *prefetcher.looks()}
-        gone = {shard: p for shard, p in positions.items() if not p.closed and shard not in known}
+        listed = {*prefetcher.shards, *prefetcher.looks()}
+        gone = {shard: p for shard, p in positions.items() if not p.closed and shard not in listed}
         for shard, position in gone.items():
             self._losses.gap(shard, position.after)
         return {**positions, **{shard: position.ended() for shard, position in gone.items()}}

@@ -100,10 +100,10 @@ class Spool:
                 path.unlink(missing_ok=True)
         self._files[shard] = [entry for entry in files if entry[1] > count]
 
-    def note_seen(self, seen: Mapping[str, Sighting]) -> None:
+    def note_seen(self, sightings: Mapping[str, Sighting]) -> None:
         """Keep until when each shard was read completely; a note that cannot be written is left out."""
         partial = self._own / "seen.partial"
-        notes = {shard: [sighting.after, sighting.until] for shard, sighting in seen.items()}
+        notes = {shard: [sighting.after, sighting.until] for shard, sighting in sightings.items()}
         with contextlib.suppress(OSError):
             partial.write_bytes(orjson.dumps(notes))
             partial.replace(self._seen)

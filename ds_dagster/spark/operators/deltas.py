@@ -41,8 +41,8 @@ def weigh(spark: SparkSession, node: Weigh, frame: DataFrame) -> DataFrame:
         names.deleted(frame).alias("deleted"),
         _row(node.output).alias("row"),
     )
-    made = operators(spark).upsert_to_delta(keyed, len(node.key), ttl_millis=node.ttl_millis)
-    return made.select(*_fields("row", node.output), sf.col("w").alias(names.WEIGHT))
+    deltas = operators(spark).upsert_to_delta(keyed, len(node.key), ttl_millis=node.ttl_millis)
+    return deltas.select(*_fields("row", node.output), sf.col("w").alias(names.WEIGHT))
 
 
 def aggregate(spark: SparkSession, node: DeltaAggregate, frame: DataFrame) -> DataFrame:
@@ -51,7 +51,7 @@ def aggregate(spark: SparkSession, node: DeltaAggregate, frame: DataFrame) -> Da
     arguments: dict[str, Column] = {}
     calls = [_call(frame, call, arguments) for call in node.calls]
     values = [column.alias(f"a{index}") for index, column in enumerate(arguments.values())]
-    made = operators(spark).delta_aggregate(
+    rows = operators(spark).delta_aggregate(
         frame.select(*keys, *values, sf.col(names.WEIGHT).alias("w")),
         len(keys),
         json.dumps(calls),
@@ -62,7 +62,7 @@ def aggregate(spark: SparkSession, node: DeltaAggregate, frame: DataFrame) -> Da
     output = [sf.col(f"k{index}").alias(named.name) for index, named in enumerate(node.group)]
     output += [delta_result(sf.col(f"c{index}"), call) for index, call in enumerate(node.calls)]
     last = sf.col("w").alias(names.WEIGHT) if node.weighted else sf.col("deleted").alias(names.DELETED)
-    return made.select(*output, last)
+    return rows.select(*output, last)
 
 
 def _call(frame: DataFrame, call: AggregateCall, arguments: dict[str, Column]) -> dict[str, object]:
@@ -93,20 +93,20 @@ def join(spark: SparkSession, node: DeltaJoin, left: DataFrame, right: DataFrame
     keys = len(node.left_keys)
     ordered = both.select(*[f"k{index}" for index in range(keys)], "side", "l", "r", "w")
     if node.residual is None:
-        made = operators(spark).delta_join(ordered, keys, node.kind, ttl_millis=node.ttl_millis)
+        rows = operators(spark).delta_join(ordered, keys, node.kind, ttl_millis=node.ttl_millis)
     else:
-        made = _residual_join(spark, node, ordered, node.residual)
+        rows = _residual_join(spark, node, ordered, node.residual)
     output = _fields("l", node.left.output)
     if node.kind not in ("semi", "anti"):
         output += _fields("r", node.right.output)
-    return made.select(*output, sf.col("w").alias(names.WEIGHT))
+    return rows.select(*output, sf.col("w").alias(names.WEIGHT))
 
 
 def _residual_join(spark: SparkSession, node: DeltaJoin, both: DataFrame, residual: BoundExpression) -> DataFrame:
     """An outer join that asks more of a pair than its key: all pairs, less those that fail, and the rows that are in
     none of the others."""
-    made = operators(spark).delta_join(both, len(node.left_keys), f"{node.kind}_own")
-    wide = made.select("l", "r", "w", *_fields("l", node.left.output), *_fields("r", node.right.output))
+    rows = operators(spark).delta_join(both, len(node.left_keys), f"{node.kind}_own")
+    wide = rows.select("l", "r", "w", *_fields("l", node.left.output), *_fields("r", node.right.output))
     is_single = sf.col("l").isNull() | sf.col("r").isNull()
     counted = wide.where(is_single | compile_condition(wide, residual)).select("l", "r", "w")
     counted = operators(spark).lonely(counted, is_left=True)
@@ -124,9 +124,9 @@ def distinct(spark: SparkSession, node: Distinct, frame: DataFrame) -> DataFrame
     """Each row once: with weights, or appended for good where none ever goes."""
     keys = _keys(tuple(f.name for f in node.output), node.output)
     rows = frame.select(*keys, sf.col(names.WEIGHT).alias("w"))
-    made = operators(spark).distinct(rows, appends_only=node.changelog == "append", ttl_millis=node.ttl_millis)
+    deltas = operators(spark).distinct(rows, appends_only=node.changelog == "append", ttl_millis=node.ttl_millis)
     output = [sf.col(f"k{index}").alias(f.name) for index, f in enumerate(node.output)]
-    return made.select(*output, *([] if node.changelog == "append" else [sf.col("w").alias(names.WEIGHT)]))
+    return deltas.select(*output, *([] if node.changelog == "append" else [sf.col("w").alias(names.WEIGHT)]))
 
 
 def unweigh(frame: DataFrame, output: tuple[Field, ...]) -> DataFrame:
@@ -142,7 +142,7 @@ def top_n(spark: SparkSession, node: TopN, frame: DataFrame) -> DataFrame:
     keys = [compile_key(frame, expression).alias(f"k{index}") for index, expression in enumerate(partition)]
     order = [compile_key(frame, term.expression).alias(f"o{index}") for index, term in enumerate(node.order)]
     terms = [{"descending": term.descending, "nulls_first": term.nulls_first} for term in node.order]
-    made = operators(spark).top_n(
+    rows = operators(spark).top_n(
         frame.select(*keys, *order, _row(node.input.output).alias("row"), sf.col(names.WEIGHT).alias("w")),
         len(keys),
         json.dumps({"function": node.function, "limit": node.limit, "order": terms}),
@@ -152,15 +152,15 @@ def top_n(spark: SparkSession, node: TopN, frame: DataFrame) -> DataFrame:
         ttl_millis=node.ttl_millis,
     )
     rank = [sf.col("rank").alias(node.rank)] if node.ranked else []
-    return made.select(*_fields("row", node.input.output), *rank, sf.col("w").alias(names.WEIGHT))
+    return rows.select(*_fields("row", node.input.output), *rank, sf.col("w").alias(names.WEIGHT))
 
 
 def fold(spark: SparkSession, node: Fold, frame: DataFrame) -> DataFrame:
     """At most one upsert or delete per key."""
     keys = _keys(node.key, node.output)
     keyed = frame.select(*keys, _row(node.output).alias("row"), sf.col(names.WEIGHT).alias("w"))
-    made = operators(spark).fold(keyed, len(keys))
-    return made.select(*_fields("row", node.output), sf.col("deleted").alias(names.DELETED))
+    rows = operators(spark).fold(keyed, len(keys))
+    return rows.select(*_fields("row", node.output), sf.col("deleted").alias(names.DELETED))
 
 
 def _keys(key: tuple[str, ...], fields: tuple[Field, ...]) -> list[Column]:

@@ -23,7 +23,7 @@ def one_zero(column: Column, type_: DataType) -> Column:
         return column
     if isinstance(type_, ArrayType):
         element = type_.element
-        return sf.transform(column, lambda one: one_zero(one, element))
+        return sf.transform(column, lambda item: one_zero(item, element))
     if isinstance(type_, StructType):
         parts = [one_zero(column.getField(part.name), part.type).alias(part.name) for part in type_.fields]
         return sf.when(column.isNotNull(), sf.struct(*parts))

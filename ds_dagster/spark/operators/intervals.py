@@ -30,16 +30,16 @@ def ours(root: Node) -> tuple[IntervalJoin, ...]:
     """The joins of a plan that our operator does: no step above takes their time, and conditions beside the keys are
     none or a filter above. A join that is in several places is one."""
     joins = [node for node in root.walk() if isinstance(node, IntervalJoin)]
-    timed = list(_timed(root, asked=False)) if joins else []
+    timed = list(_timed(root, asks_time=False)) if joins else []
     return tuple(node for node in joins if node not in timed and (node.kind == "inner" or node.residual is None))
 
 
-def _timed(node: Node, *, asked: bool) -> Iterator[IntervalJoin]:
-    if asked and isinstance(node, IntervalJoin):
+def _timed(node: Node, *, asks_time: bool) -> Iterator[IntervalJoin]:
+    if asks_time and isinstance(node, IntervalJoin):
         yield node
-    below = node.asks_time or (asked and node.passes_time)
+    below = node.asks_time or (asks_time and node.passes_time)
     for child in node.inputs:
-        yield from _timed(child, asked=below)
+        yield from _timed(child, asks_time=below)
 
 
 def join(
@@ -95,9 +95,9 @@ def _native_side(node: IntervalJoin, frame: DataFrame, side: int) -> DataFrame:
     name, input_ = ("right", node.right) if side else ("left", node.left)
     keys = shared_keys(frame, node, side)
     keys += [null_mark(keys, side)] if node.kind == "full" else []
-    made = [key.alias(f"__{name}_key{index}") for index, key in enumerate(keys)]
+    key_columns = [key.alias(f"__{name}_key{index}") for index, key in enumerate(keys)]
     time = sf.col(names.EVENT_TIME).alias(f"__{name}_time")
-    return frame.select(*[field(f.name) for f in input_.output], *made, time)
+    return frame.select(*[field(f.name) for f in input_.output], *key_columns, time)
 
 
 def _side(node: IntervalJoin, frame: DataFrame, side: int) -> DataFrame:

@@ -20,11 +20,11 @@ def shared_keys(
     frame: DataFrame, node: IntervalJoin | TemporalJoin | DeltaJoin | WindowJoin, side: int
 ) -> list[Column]:
     """The keys of one side (0 left, 1 right) over its frame, in order; equal ones are spelled alike."""
-    found = []
+    keys = []
     for pair in zip(node.left_keys, node.right_keys, strict=True):
         shared = common_type(pair[0].type, pair[1].type) or pair[0].type
-        found.append(flat_key(compile_expression(frame, pair[side]).cast(spark_sql(shared)), shared))
-    return found
+        keys.append(flat_key(compile_expression(frame, pair[side]).cast(spark_sql(shared)), shared))
+    return keys
 
 
 def null_mark(keys: list[Column], side: int) -> Column:

@@ -61,12 +61,12 @@ class _MatchCall:
             sf.struct(*self.row.values()).alias("row"),
             time.alias("et"),
         )
-        made = operators(self.spark).match_recognize(rows, len(keys), self._over_match(rows), settings)
-        return self._measured(made)
+        matches = operators(self.spark).match_recognize(rows, len(keys), self._over_match(rows), settings)
+        return self._measured(matches)
 
     def _settings(self) -> str:
         node = self.node
-        definitions = {one.variable: one for one in node.definitions}
+        definitions = {definition.variable: definition for definition in node.definitions}
         tests = [self._test(definitions.get(name)) for name in self.numbers]
         return json.dumps(
             {
@@ -74,8 +74,11 @@ class _MatchCall:
                 "tests": tests,
                 "values": [self._value(index, value) for index, value in enumerate(node.values)],
                 "order": [
-                    {"field": self._field(compile_expression(self.input, one.expression)), "descending": one.descending}
-                    for one in node.order
+                    {
+                        "field": self._field(compile_expression(self.input, order.expression)),
+                        "descending": order.descending,
+                    }
+                    for order in node.order
                 ],
                 "skip": node.skip.upper(),
                 "skip_variable": self.numbers.get(node.skip_variable, _NOTHING),
@@ -129,17 +132,19 @@ class _MatchCall:
         """The conditions over a row and the values of the match, as a projection that never runs."""
         if not self.conditions:
             return None
-        fields = [spark_types.StructField(one.name, one.dataType) for one in rows.select("row.*").schema.fields]
+        fields = [spark_types.StructField(inner.name, inner.dataType) for inner in rows.select("row.*").schema.fields]
         fields += [spark_types.StructField(value.name, to_spark(value.type)) for value in self.node.values]
         nothing = self.spark.createDataFrame([], spark_types.StructType(fields))
-        made = [compile_condition(nothing, one).alias(f"c{index}") for index, one in enumerate(self.conditions)]
-        return nothing.select(*made)
+        condition_columns = [
+            compile_condition(nothing, condition).alias(f"c{index}") for index, condition in enumerate(self.conditions)
+        ]
+        return nothing.select(*condition_columns)
 
-    def _measured(self, made: DataFrame) -> DataFrame:
+    def _measured(self, matches: DataFrame) -> DataFrame:
         partition = [sf.col(f"k{index}").alias(named.name) for index, named in enumerate(self.node.partition)]
         values = [sf.col("m").getField(f"v{index}").alias(value.name) for index, value in enumerate(self.node.values)]
         time = sf.timestamp_micros(sf.col("ts")).alias(names.EVENT_TIME)
-        frame = made.select(*partition, *values, time)
+        frame = matches.select(*partition, *values, time)
         measures = [compile_expression(frame, named.expression).alias(named.name) for named in self.node.measures]
         return frame.select(*[field(named.name) for named in self.node.partition], *measures, names.EVENT_TIME)
 

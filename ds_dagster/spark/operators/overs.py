@@ -33,7 +33,7 @@ def over(spark: SparkSession, node: Over, frame: DataFrame, *, timed: bool) -> D
         {"function": call.function, "argument": index, "type": to_spark(call.type).jsonValue()}
         for index, call in enumerate(node.calls)
     ]
-    made = operators(spark).event_over(
+    rows_over = operators(spark).event_over(
         frame.select(*keys, carry_time(sf.col(names.EVENT_TIME), "et"), *arguments, row),
         len(keys),
         json.dumps(calls),
@@ -44,7 +44,7 @@ def over(spark: SparkSession, node: Over, frame: DataFrame, *, timed: bool) -> D
     fields = [sf.col("row").getField(f.name).alias(f.name) for f in node.input.output]
     results = [sf.col(f"c{index}").alias(call.name) for index, call in enumerate(node.calls)]
     carried = [carry_time(sf.col("row").getField(names.EVENT_TIME), names.EVENT_TIME)] if timed else []
-    return made.select(*fields, *results, *carried)
+    return rows_over.select(*fields, *results, *carried)
 
 
 def _argument(frame: DataFrame, call: OverCall) -> Column:

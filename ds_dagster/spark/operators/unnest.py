@@ -22,13 +22,13 @@ def elements(frame: DataFrame, node: Unnest) -> DataFrame:
     is_map = isinstance(node.value.type, MapType)
     aliases = (_NUMBER, _KEY, _VALUE) if is_map else (_NUMBER, _VALUE)
     rows = frame.select(*[field(name) for name in frame.columns], generated.alias(*aliases))
-    made = _parts(node)
+    parts = _parts(node)
     if node.ordinal is not None:
-        made[node.ordinal.name] = sf.col(_NUMBER) + 1
-    kept = [_position() if name == names.ORDER else field(name) for name in frame.columns]
-    types = {one.name: one.type for one in node.own}
-    own = [column.cast(spark_sql(types[name])).alias(name) for name, column in made.items()]
-    return rows.select(*kept, *own)
+        parts[node.ordinal.name] = sf.col(_NUMBER) + 1
+    passed = [_position() if name == names.ORDER else field(name) for name in frame.columns]
+    types = {own_field.name: own_field.type for own_field in node.own}
+    own = [column.cast(spark_sql(types[name])).alias(name) for name, column in parts.items()]
+    return rows.select(*passed, *own)
 
 
 def _parts(node: Unnest) -> dict[str, Column]:

@@ -58,8 +58,8 @@ def _tumble(frame: DataFrame, window: Window) -> DataFrame:
 
 
 def _session(frame: DataFrame, window: Window) -> DataFrame:
-    made = sf.session_window(sf.col(names.EVENT_TIME), f"{window.size_millis} milliseconds")
-    return frame.withColumn(names.WINDOW, made)
+    session = sf.session_window(sf.col(names.EVENT_TIME), f"{window.size_millis} milliseconds")
+    return frame.withColumn(names.WINDOW, session)
 
 
 def _hop(frame: DataFrame, window: Window) -> DataFrame:

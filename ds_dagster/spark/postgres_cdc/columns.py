@@ -92,12 +92,12 @@ def _text(texts: pa.Array, oid: int, type_: Scalar) -> TypedColumn:
 
 def _booleans(texts: pa.Array) -> TypedColumn:
     is_true = pc.is_in(texts, pa.array(["t", "true"]))
-    known = pc.is_in(texts, pa.array(["t", "true", "f", "false"]))
-    return _checked(pc.if_else(pc.is_valid(texts), is_true, pa.scalar(None, pa.bool_())), texts, known)
+    is_valid = pc.is_in(texts, pa.array(["t", "true", "f", "false"]))
+    return _checked(pc.if_else(pc.is_valid(texts), is_true, pa.scalar(None, pa.bool_())), texts, is_valid)
 
 
-def _checked(values: pa.Array, texts: pa.Array, known: pa.Array) -> TypedColumn:
-    bad = pc.and_(pc.is_valid(texts), pc.invert(known)).to_numpy(zero_copy_only=False)
+def _checked(values: pa.Array, texts: pa.Array, is_valid: pa.Array) -> TypedColumn:
+    bad = pc.and_(pc.is_valid(texts), pc.invert(is_valid)).to_numpy(zero_copy_only=False)
     if not bad.any():
         return TypedColumn(values)
     return TypedColumn(pc.if_else(pa.array(~bad), values, pa.scalar(None, values.type)), bad)
@@ -140,11 +140,11 @@ def unhex(texts: pa.Array) -> pa.Array:
     digits = gather(np.frombuffer(data or b"", np.uint8), every[:-1].astype(np.int64) + 2, lengths, valid)
     _, offsets, data = digits.buffers()
     held = np.frombuffer(data, np.uint8)
-    made = (_NIBBLES[held[0::2]] << 4) | _NIBBLES[held[1::2]]
+    joined_nibbles = (_NIBBLES[held[0::2]] << 4) | _NIBBLES[held[1::2]]
     halves = pa.py_buffer(
         (np.frombuffer(offsets, np.int64 if pa.types.is_large_string(digits.type) else np.int32) // 2).astype(np.int32)
     )
-    return pa.Array.from_buffers(pa.binary(), len(digits), [digits.buffers()[0], halves, pa.py_buffer(made)])
+    return pa.Array.from_buffers(pa.binary(), len(digits), [digits.buffers()[0], halves, pa.py_buffer(joined_nibbles)])
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
@@ -165,10 +165,10 @@ def _arrays(texts: pa.Array, type_: ArrayType) -> TypedColumn:
     if inside.bad is not None:
         first = np.searchsorted(np.asarray(offsets), np.flatnonzero(inside.bad), side="right") - 1
         bad[first] = missing[first] = True
-    made = pa.ListArray.from_arrays(
+    array = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), inside.values, mask=pa.array(missing) if missing.any() else None
     )
-    return TypedColumn(made, bad if bad.any() else None)
+    return TypedColumn(array, bad if bad.any() else None)
 
 
 def _elements(parts: list[str | None], type_: DataType) -> TypedColumn:
@@ -200,12 +200,12 @@ def _parts(text: str) -> Iterator[str | None]:
 
 
 def _quoted(text: str, at: int) -> tuple[str | None, int]:
-    made, at = [], at + 1
+    characters, at = [], at + 1
     while text[at] != '"':
         at += text[at] == "\\"
-        made.append(text[at])
+        characters.append(text[at])
         at += 1
-    return "".join(made), at + 1
+    return "".join(characters), at + 1
 
 
 def _nested(text: str, at: int) -> tuple[str | None, int]:

@@ -33,8 +33,8 @@ def json_rows(table: SourceTable, rows: Tuples) -> pa.Array:
         parts += [f"{',' if at else '{'}{name}:", pc.fill_null(_literals(rows.values[at], column.oid), "null")]
     if not parts:
         parts = [pa.array(["{"] * len(rows.present))]
-    made = pc.binary_join_element_wise(*parts, "}", "")
-    return made if rows.present.all() else pc.if_else(pa.array(rows.present), made, pa.scalar(None, pa.string()))
+    objects = pc.binary_join_element_wise(*parts, "}", "")
+    return objects if rows.present.all() else pc.if_else(pa.array(rows.present), objects, pa.scalar(None, pa.string()))
 
 
 def _literals(texts: pa.Array, oid: int) -> pa.Array:

@@ -65,24 +65,24 @@ class CdcOptions:
         Raises:
             UserError: CDC_OPTION_INVALID, CDC_SLOT_NAME_INVALID.
         """
-        given = {key.lower(): value for key, value in options.items()}
-        for key in given.keys() - KNOWN:
+        lowered = {key.lower(): value for key, value in options.items()}
+        for key in lowered.keys() - KNOWN:
             raise error("CDC_OPTION_INVALID", name=key, value="", allowed=f"no such option; {did_you_mean(key, KNOWN)}")
         for name in ("connector", "store", "tables", "columns"):
-            if not given.get(name):
+            if not lowered.get(name):
                 raise error("CDC_OPTION_INVALID", name=name, value="", allowed="a value; it is required")
         return cls(
-            connector=given["connector"],
-            store=given["store"],
-            tables=parse_tables(given["tables"]),
-            slot=_slot(given),
-            shape=Shape(_columns(given["columns"]), tuple(given["key"].split("\n")) if given.get("key") else ()),
-            settings=MappingProxyType({name: given[name] for name in CONNECTION if name in given}),
-            entity=given.get("entity", "changes"),
-            starting_position=_position(given.get("starting.position", "earliest")),
-            max_records=_whole(given, "max.records.per.batch", DEFAULT_RECORDS),
-            state=given.get("state", ""),
-            poll_seconds=_whole(given, "poll.interval.millis", 100) / 1000,
+            connector=lowered["connector"],
+            store=lowered["store"],
+            tables=parse_tables(lowered["tables"]),
+            slot=_slot(lowered),
+            shape=Shape(_columns(lowered["columns"]), tuple(lowered["key"].split("\n")) if lowered.get("key") else ()),
+            settings=MappingProxyType({name: lowered[name] for name in CONNECTION if name in lowered}),
+            entity=lowered.get("entity", "changes"),
+            starting_position=_position(lowered.get("starting.position", "earliest")),
+            max_records=_whole(lowered, "max.records.per.batch", DEFAULT_RECORDS),
+            state=lowered.get("state", ""),
+            poll_seconds=_whole(lowered, "poll.interval.millis", 100) / 1000,
         )
 
 
@@ -101,10 +101,10 @@ def parse_tables(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((schema, name) for schema, _, name in pairs)
 
 
-def _slot(given: Mapping[str, str]) -> str:
-    written = given.get("slot", "")
-    if not written and given.get("owner"):
-        job, _, source = given["owner"].partition("/")
+def _slot(options: Mapping[str, str]) -> str:
+    written = options.get("slot", "")
+    if not written and options.get("owner"):
+        job, _, source = options["owner"].partition("/")
         return default_slot(job, source)
     if not SLOT.fullmatch(written):
         raise error("CDC_SLOT_NAME_INVALID", name=written)
@@ -123,8 +123,8 @@ def _position(text: str) -> str:
     return text
 
 
-def _whole(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name, "")
+def _whole(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, "")
     if not text:
         return default
     if not text.isdecimal() or int(text) < 1:

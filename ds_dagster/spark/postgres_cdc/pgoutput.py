@@ -119,14 +119,14 @@ class ChangeReader:
         of, begun = self._transactions(buffer, at, kinds)
         is_change = (kinds == INSERT) | (kinds == UPDATE) | (kinds == DELETE) | (kinds == TRUNCATE)
         sequence = self._sequence(is_change, of)
-        kept = is_change & (begun.commit[of] >= self.start) & (begun.commit[of] < self.end)
+        wanted = is_change & (begun.commit[of] >= self.start) & (begun.commit[of] < self.end)
         facts = _Facts(begun.commit[of], sequence, begun.time[of], begun.transaction[of])
-        found = list(self._by_table(buffer, at, kinds, kept, facts))
+        changes = list(self._by_table(buffer, at, kinds, wanted, facts))
         last = len(begun.commit) - 1
         self._commit, self._time = int(begun.commit[last]), int(begun.time[last])
         self._transaction = int(begun.transaction[last])
         self._seen = int(sequence[-1]) + int(is_change[-1])
-        return found
+        return changes
 
     def _transactions(
         self, buffer: Bytes, at: Index, kinds: npt.NDArray[np.uint8]
@@ -153,13 +153,13 @@ class ChangeReader:
         buffer: Bytes,
         at: Index,
         kinds: npt.NDArray[np.uint8],
-        kept: npt.NDArray[np.bool_],
+        wanted: npt.NDArray[np.bool_],
         facts: _Facts,
     ) -> Iterator[Changes]:
         """Changes of each table, split where a table was described again."""
-        has_row = kept & (kinds != TRUNCATE)
+        has_row = wanted & (kinds != TRUNCATE)
         described = np.flatnonzero(kinds == RELATION)
-        truncates = np.flatnonzero(kept & (kinds == TRUNCATE))
+        truncates = np.flatnonzero(wanted & (kinds == TRUNCATE))
         edges = [0, *described.tolist(), len(at)]
         oids = np.zeros(len(at), np.int64)
         rows = np.flatnonzero(has_row)
@@ -200,10 +200,10 @@ class ChangeReader:
             yield Changes(table, op, position, *facts.take(position), nothing, nothing, np.zeros(1, bool))
 
     def _table(self, oid: int) -> SourceTable:
-        found = self.tables.get(oid)
-        if found is None:
+        table = self.tables.get(oid)
+        if table is None:
             raise error("CDC_MESSAGE_UNREADABLE", reason=f"a change of table {oid}, which was not described")
-        return found
+        return table
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,10 +45,10 @@ class LogPosition:
         """Read what :meth:`json` gave. Raises InternalError: CDC_OFFSET_INVALID."""
         try:
             (partitions,) = offset.values()
-            found = partitions[PARTITION]
-            if "begin" in found:
-                return cls(begin=str(found["begin"]))
-            return cls(lsn_number(found["lsn"]), int(found.get("part", 0)), int(found.get("of", 0)))
+            log_offset = partitions[PARTITION]
+            if "begin" in log_offset:
+                return cls(begin=str(log_offset["begin"]))
+            return cls(lsn_number(log_offset["lsn"]), int(log_offset.get("part", 0)), int(log_offset.get("of", 0)))
         except (KeyError, TypeError, ValueError, AttributeError) as mismatch:
             raise error("CDC_OFFSET_INVALID", offset=str(offset)[:300]) from mismatch
 

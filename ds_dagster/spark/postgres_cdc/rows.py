@@ -93,7 +93,7 @@ def make_rows(changes: Sequence[Changes], shape: Shape) -> pa.RecordBatch | None
         UserError: CDC_COLUMN_GONE, CDC_TRUNCATED.
     """
     make = _keyed if shape.key else _envelopes
-    parts = [part for found in changes for part in make(found, shape)]
+    parts = [part for change in changes for part in make(change, shape)]
     if not parts:
         return None
     batches = [part.batch for part in parts]
@@ -140,18 +140,18 @@ def _column(table: SourceTable, name: str) -> int:
     Raises:
         UserError: CDC_COLUMN_GONE.
     """
-    found = table.index(name)
-    if found is None:
+    place = table.index(name)
+    if place is None:
         raise error("CDC_COLUMN_GONE", table=f"{table.schema}.{table.name}", column=name)
-    return found
+    return place
 
 
 def _values(table: SourceTable, rows: Tuples, name: str, type_: DataType, reasons: Reasons) -> pa.Array:
     at = _column(table, name)
-    made = typed(rows.values[at], table.columns[at].oid, type_)
-    if made.bad is not None:
-        reasons.add(made.bad, f"column {name}: a value that is not a valid {type_}")
-    return made.values
+    array = typed(rows.values[at], table.columns[at].oid, type_)
+    if array.bad is not None:
+        reasons.add(array.bad, f"column {name}: a value that is not a valid {type_}")
+    return array.values
 
 
 def _completed(changes: Changes, names: Sequence[str], reasons: Reasons) -> Tuples:
@@ -218,8 +218,8 @@ def _row(table: SourceTable, rows: Tuples, type_: DataType, reasons: Reasons) ->
 def _source(changes: Changes, type_: DataType, shape: Shape, _reasons: Reasons) -> pa.Array:
     if not isinstance(type_, StructType):
         raise error("INTERNAL", where=f"the source of a change as {type_}")
-    made = [SOURCE_FIELDS[field.name.lower()](changes, shape).cast(arrow_type(field.type)) for field in type_.fields]
-    return pa.StructArray.from_arrays(made, names=[field.name for field in type_.fields])
+    members = [SOURCE_FIELDS[field.name.lower()](changes, shape).cast(arrow_type(field.type)) for field in type_.fields]
+    return pa.StructArray.from_arrays(members, names=[field.name for field in type_.fields])
 
 
 def _same(text: str, changes: Changes) -> pa.Array:
@@ -283,9 +283,9 @@ def _merged(new: Tuples, old: Tuples, deleted: Mask, is_key: bool) -> Tuples:
 
 
 def _require_key(values: Sequence[pa.Array], shape: Shape, reasons: Reasons) -> None:
-    for column, made in zip(shape.columns, values, strict=True):
-        if column.name in shape.key and made.null_count:
-            missing = pc.is_null(made).to_numpy(zero_copy_only=False)
+    for column, array in zip(shape.columns, values, strict=True):
+        if column.name in shape.key and array.null_count:
+            missing = pc.is_null(array).to_numpy(zero_copy_only=False)
             reasons.add(missing, f"column {column.name} of the primary key is NULL or not in the change")
 
 

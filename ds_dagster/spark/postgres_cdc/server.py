@@ -193,8 +193,8 @@ class Server:
             cursor.execute(LOOK_QUERY, {"slot": self.options.slot, "tables": self.options.tables})
             return tuple(cursor.fetchone())
 
-        found = self._ask(ask, "look at its log")
-        flushed, millis, plugin, owner, status, confirmed, retained, published, database, keep = found
+        row = self._ask(ask, "look at its log")
+        flushed, millis, plugin, owner, status, confirmed, retained, published, database, keep = row
         slot, store = self.options.slot, self.options.store
         if plugin is not None and (plugin != PLUGIN or owner != database):
             raise error("CDC_SLOT_FOREIGN", slot=slot, store=store, plugin=plugin, database=owner)
@@ -227,8 +227,8 @@ class Server:
 
         def ask(cursor: Any) -> int | None:
             cursor.execute(PEEK_ONE, values)
-            (found,) = cursor.fetchone()
-            return None if found is None else lsn_number(found)
+            (value,) = cursor.fetchone()
+            return None if value is None else lsn_number(value)
 
         return self._ask(ask, "look for changes")
 
@@ -295,10 +295,10 @@ class Server:
 
         of_session = [sql.SQL("SET {} TO {}").format(sql.Identifier(n), sql.Literal(v)) for n, v in SESSION]
         if not snapshot:
-            return [self.printed(one) for one in of_session]
+            return [self.printed(setting) for setting in of_session]
         chosen = sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot))
         isolation = sql.SQL("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        return [self.printed(one) for one in (isolation, chosen, *of_session)]
+        return [self.printed(setting) for setting in (isolation, chosen, *of_session)]
 
     def export(self) -> Exported:
         """A snapshot of all tables, by a slot that goes with its session."""
@@ -379,8 +379,8 @@ class Server:
         """A driver's exception as a condition."""
         slot, store, text = self.options.slot, self.options.store, str(problem)
         code = _code(problem)
-        for known, word, condition in FAILURES:
-            if code == known and word in text:
+        for sqlstate, word, condition in FAILURES:
+            if code == sqlstate and word in text:
                 return error(condition, slot=slot, store=store)
         failure: DsError = self._address.failure(problem, action)
         return failure

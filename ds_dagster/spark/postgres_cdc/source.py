@@ -47,8 +47,8 @@ class PostgresCdcSource(DataSource):
         """Columns of the source; ``row`` holds the relation's."""
         row = StructType.fromJson(json.loads(self.options["columns"]))
         facts = {"deleted": BooleanType(), "bad": StringType(), "commit_lsn": LongType(), "sequence": LongType()}
-        made = StructType([StructField("row", row), *(StructField(name, type_) for name, type_ in facts.items())])
-        return made.add("at", TimestampType())
+        row_type = StructType([StructField("row", row), *(StructField(name, type_) for name, type_ in facts.items())])
+        return row_type.add("at", TimestampType())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The streaming source; raises CDC_OPTION_INVALID, CDC_SLOT_NAME_INVALID."""
@@ -130,9 +130,9 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = {} if self._complete_until is None else {"complete_until": self._complete_until}
         behind = 0 if self._complete_until == look.millis else look.millis - (self._complete_until or look.millis - 1)
         lag = max(0, look.flushed - max(self._end, self._quiet))
-        known = {"millis_behind": behind, "lag_bytes": lag, "retained_bytes": look.retained}
+        figures = {"millis_behind": behind, "lag_bytes": lag, "retained_bytes": look.retained}
         keep = "unlimited" if look.keep == "-1" else look.keep
-        return {PARTITION: {**until, **known, "wal_status": look.status, "wal_keep": keep}}
+        return {PARTITION: {**until, **figures, "wal_status": look.status, "wal_keep": keep}}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Parts of the snapshot, or one range of the log."""

@@ -32,12 +32,12 @@ def source_tables(cursor: Any, tables: Sequence[tuple[str, str]], shape: Shape) 
     Raises:
         UserError: CDC_TABLE_MISSING, CDC_TABLE_UNREADABLE, CDC_TABLE_WITHOUT_KEY, CDC_COLUMN_GONE, CDC_KEY_DIFFERS.
     """
-    found = tuple(_table(cursor, schema, name) for schema, name in tables)
-    for table in found:
+    source = tuple(_table(cursor, schema, name) for schema, name in tables)
+    for table in source:
         _check_columns(table, shape)
         if shape.key:
             _check_key(table, shape.key)
-    return found
+    return source
 
 
 def _table(cursor: Any, schema: str, name: str) -> SourceTable:
@@ -75,19 +75,19 @@ def takes_whole_rows(shape: Shape) -> bool:
 
 
 def _check_columns(table: SourceTable, shape: Shape) -> None:
-    known = {column.name for column in table.columns}
+    names = {column.name for column in table.columns}
     for name in needed(shape):
-        if name not in known:
+        if name not in names:
             raise error("CDC_COLUMN_GONE", table=f"{table.schema}.{table.name}", column=name)
 
 
 def _check_key(table: SourceTable, key: Sequence[str]) -> None:
     """What tells rows apart in the relation tells them apart in the table."""
-    found = [column.name for column in table.columns if column.is_key]
-    if set(found) != set(key):
+    key_of_server = [column.name for column in table.columns if column.is_key]
+    if set(key_of_server) != set(key):
         raise error(
             "CDC_KEY_DIFFERS",
             table=f"{table.schema}.{table.name}",
-            found=", ".join(found) or "(none)",
+            found=", ".join(key_of_server) or "(none)",
             wanted=", ".join(key),
         )

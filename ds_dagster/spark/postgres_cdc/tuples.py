@@ -43,10 +43,10 @@ class Tuples:
 
 def whole_numbers(buffer: Bytes, at: Index, width: int) -> npt.NDArray[np.int64]:
     """Big-endian numbers of ``width`` bytes at many places."""
-    made = np.zeros(len(at), np.int64)
+    numbers = np.zeros(len(at), np.int64)
     for step in range(width):
-        made = (made << 8) | buffer[at + step]
-    return made
+        numbers = (numbers << 8) | buffer[at + step]
+    return numbers
 
 
 def read_tuples(buffer: Bytes, at: Index, present: Mask, columns: int) -> tuple[Tuples, Index]:
@@ -85,9 +85,9 @@ def read_tuples(buffer: Bytes, at: Index, present: Mask, columns: int) -> tuple[
 
 def _spread(part: npt.NDArray[Any], present: Mask) -> npt.NDArray[Any]:
     """Values of the present rows among all rows, zero elsewhere."""
-    made = np.zeros(len(present), part.dtype)
-    made[present] = part
-    return made
+    spread = np.zeros(len(present), part.dtype)
+    spread[present] = part
+    return spread
 
 
 def gather(buffer: Bytes, starts: Index, lengths: Index, valid: Mask) -> pa.Array:

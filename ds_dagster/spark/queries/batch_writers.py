@@ -179,16 +179,16 @@ class BatchWriter:
 
     def rows(self, batch: DataFrame) -> pyarrow.Table:
         """The target's columns in its order, ``__deleted`` when rows are upserted by key, at most one row per key."""
-        made = batch if self._is_planned else table_rows(batch, self.target, self.timestamp_format)
-        return made.toArrow()
+        rows = batch if self._is_planned else table_rows(batch, self.target, self.timestamp_format)
+        return rows.toArrow()
 
 
 def table_rows(batch: DataFrame, target: TableTarget, timestamp_format: TimestampFormat) -> DataFrame:
     """A batch as its loader takes it, still in Spark."""
     deletes = names.DELETED in batch.columns
     if target.mode == "append":
-        kept = batch.where(~sf.col(names.DELETED)) if deletes else batch
-        return kept.select(*_columns(target, timestamp_format))
+        live = batch.where(~sf.col(names.DELETED)) if deletes else batch
+        return live.select(*_columns(target, timestamp_format))
     last = _last_of_each_key(batch, target) if names.ORDER in batch.columns else batch
     deleted = sf.col(names.DELETED) if deletes else sf.lit(False)
     return last.select(*_columns(target, timestamp_format), deleted.alias(names.DELETED))
@@ -198,27 +198,27 @@ def _columns(target: TableTarget, timestamp_format: TimestampFormat) -> list[Col
     """STRUCT, MAP and ARRAY travel as JSON text where the store has no such type."""
     if target.text is not None:
         return _row_text(target, target.text, timestamp_format)
-    made = []
+    columns = []
     for column in target.columns:
         value = field(column.name)
-        kept = json_value(value, column.type, timestamp_format) if column.as_json else value
-        made.append(kept.alias(column.name))
-    return made
+        shown = json_value(value, column.type, timestamp_format) if column.as_json else value
+        columns.append(shown.alias(column.name))
+    return columns
 
 
 def _row_text(target: TableTarget, text: RowText, timestamp_format: TimestampFormat) -> list[Column]:
     """The row as the text of a record, and the columns beside it."""
     inside = [column for column in target.columns if column.name not in text.beside]
-    made = json_row([(column.name, field(column.name), column.type) for column in inside], timestamp_format)
-    return [*[field(name) for name in text.beside], made.alias(text.name)]
+    document = json_row([(column.name, field(column.name), column.type) for column in inside], timestamp_format)
+    return [*[field(name) for name in text.beside], document.alias(text.name)]
 
 
 def _last_of_each_key(batch: DataFrame, target: TableTarget) -> DataFrame:
     """Of several rows of one key the last by source position: rows of a key share a partition and are ordered in it."""
-    kept = [name for name in batch.columns if name not in (names.PARTITION, names.ORDER)]
-    newest = sf.max_by(sf.struct(*[field(name) for name in kept]), sf.struct(names.PARTITION, names.ORDER))
+    carried = [name for name in batch.columns if name not in (names.PARTITION, names.ORDER)]
+    newest = sf.max_by(sf.struct(*[field(name) for name in carried]), sf.struct(names.PARTITION, names.ORDER))
     grouped = batch.groupBy(*[field(name) for name in target.primary_key]).agg(newest.alias(_ROW))
-    return grouped.select(*[sf.col(_ROW).getField(name).alias(name) for name in kept])
+    return grouped.select(*[sf.col(_ROW).getField(name).alias(name) for name in carried])
 
 
 def sink_writer(

@@ -30,9 +30,9 @@ def checkpoint_tip(session: SparkSession, checkpoint: str) -> CheckpointTip:
         ExternalError: CHECKPOINT_UNREADABLE.
     """
     with _classified():
-        found = json.loads(package(session, _PACKAGE).BatchLog.tip(session._jsparkSession, checkpoint))
+        tips = json.loads(package(session, _PACKAGE).BatchLog.tip(session._jsparkSession, checkpoint))
     committed, planned = (
-        Tip(batch["batch"], batch["offsets"]) if (batch := found[name]) else None for name in ("committed", "planned")
+        Tip(batch["batch"], batch["offsets"]) if (batch := tips[name]) else None for name in ("committed", "planned")
     )
     return CheckpointTip(committed, planned)
 
@@ -49,8 +49,8 @@ def batch_tip(session: SparkSession, checkpoint: str, sources: str, epoch: int) 
         ExternalError: CHECKPOINT_UNREADABLE.
     """
     with _classified():
-        found = json.loads(package(session, _PACKAGE).BatchLog.batch(session._jsparkSession, checkpoint, epoch))
-    return Tip(found["batch"], found["offsets"], ends_text(found["ends"], sources))
+        tip = json.loads(package(session, _PACKAGE).BatchLog.batch(session._jsparkSession, checkpoint, epoch))
+    return Tip(tip["batch"], tip["offsets"], ends_text(tip["ends"], sources))
 
 
 def read_text(session: SparkSession, checkpoint: str, name: str) -> str | None:
@@ -60,8 +60,8 @@ def read_text(session: SparkSession, checkpoint: str, name: str) -> str | None:
         ExternalError: CHECKPOINT_UNREADABLE.
     """
     with _classified():
-        found = package(session, _PACKAGE).CheckpointText.read(session._jsparkSession, checkpoint, name)
-    return None if found is None else str(found)
+        text = package(session, _PACKAGE).CheckpointText.read(session._jsparkSession, checkpoint, name)
+    return None if text is None else str(text)
 
 
 def write_text(session: SparkSession, checkpoint: str, name: str, text: str) -> None:

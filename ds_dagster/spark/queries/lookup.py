@@ -85,13 +85,13 @@ class LookupReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows that are not older than the query allows."""
         key = hashlib.sha256(json.dumps(sorted(self._options.items())).encode()).hexdigest()
-        kept = _KEPT.get(key)
+        cached = _KEPT.get(key)
         millis = int(self._options["cache"])
-        if kept is None or not millis or time.monotonic() - kept[0] > millis / 1000:
-            kept = (time.monotonic(), list(self._rows()))
+        if cached is None or not millis or time.monotonic() - cached[0] > millis / 1000:
+            cached = (time.monotonic(), list(self._rows()))
             if millis:
-                _KEPT[key] = kept
-        return iter(kept[1])
+                _KEPT[key] = cached
+        return iter(cached[1])
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         module, _, function = self._options["reader"].partition(":")

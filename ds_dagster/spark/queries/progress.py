@@ -76,17 +76,17 @@ _WRITTEN = "rows_written_"
 
 def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
     """The record of a ``StreamingQueryProgress`` (its JSON, or the mapping of it)."""
-    found: Mapping[str, Any] = json.loads(progress) if isinstance(progress, str) else progress
-    sources = tuple(_source(s) for s in found["sources"] if not str(s.get("description", "")).startswith(_TICKS))
+    report: Mapping[str, Any] = json.loads(progress) if isinstance(progress, str) else progress
+    sources = tuple(_source(s) for s in report["sources"] if not str(s.get("description", "")).startswith(_TICKS))
     lags = [source.lag_records for source in sources]
-    state = found.get("stateOperators") or []
-    durations = {str(k): int(v) for k, v in (found.get("durationMs") or {}).items()}
-    millis = durations.get("triggerExecution", int(found.get("batchDuration") or 0))
+    state = report.get("stateOperators") or []
+    durations = {str(k): int(v) for k, v in (report.get("durationMs") or {}).items()}
+    millis = durations.get("triggerExecution", int(report.get("batchDuration") or 0))
     rows = sum(source.rows for source in sources)
-    observed = found.get("observedMetrics") or {}
+    observed = report.get("observedMetrics") or {}
     return BatchProgress(
-        batch=int(found["batchId"]),
-        timestamp=str(found["timestamp"]),
+        batch=int(report["batchId"]),
+        timestamp=str(report["timestamp"]),
         batches=1,
         rows=rows,
         rows_per_second=round(1000 * rows / millis, 1) if millis else 0.0,
@@ -95,12 +95,12 @@ def read_progress(progress: str | Mapping[str, Any]) -> BatchProgress:
         lag_records=None if None in lags else sum(lag for lag in lags if lag is not None),
         lag_seconds=_worst(sources),
         lost_records=sum(source.lost_records for source in sources),
-        watermark=epoch_of(str((found.get("eventTime") or {}).get("watermark", ""))),
+        watermark=epoch_of(str((report.get("eventTime") or {}).get("watermark", ""))),
         state_rows=sum(int(operator["numRowsTotal"]) for operator in state),
         state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
         late_rows=sum(int(operator["numRowsDroppedByWatermark"]) for operator in state),
         bad_records=sum(_observed(observed, _BAD)),
-        rows_written=_rows_written(int((found.get("sink") or {}).get("numOutputRows", -1)), observed),
+        rows_written=_rows_written(int((report.get("sink") or {}).get("numOutputRows", -1)), observed),
         durations=MappingProxyType(durations),
     )
 
@@ -118,14 +118,14 @@ def _worst(sources: Iterable[SourceProgress]) -> float | None:
     return None if None in ages else max((age for age in ages if age is not None), default=None)
 
 
-def _source(found: Mapping[str, Any]) -> SourceProgress:
-    end, latest = _positions(found.get("endOffset")), _positions(found.get("latestOffset"))
-    metrics = found.get("metrics") or {}
+def _source(source: Mapping[str, Any]) -> SourceProgress:
+    end, latest = _positions(source.get("endOffset")), _positions(source.get("latestOffset"))
+    metrics = source.get("metrics") or {}
     behind = [value for name, value in latest.items() if name.endswith(_BEHIND) and isinstance(value, int)]
     skipped = [value for name, value in latest.items() if name.endswith(f"/{LOST}") and isinstance(value, int)]
     return SourceProgress(
-        name=str(found.get("name") or found.get("description") or ""),
-        rows=int(found.get("numInputRows") or 0),
+        name=str(source.get("name") or source.get("description") or ""),
+        rows=int(source.get("numInputRows") or 0),
         end=MappingProxyType(end),
         latest=MappingProxyType(latest),
         lag_records=_lag(end, latest),

@@ -130,10 +130,10 @@ def failure(prepared: PreparedQuery, query: StreamingQuery) -> DsError | None:
     if problem is None:
         return None
     of_sinks = (sink.writer.failure for sink in prepared.sinks if sink.writer.failure is not None)
-    found = next(of_sinks, None) or classify(problem, prepared.query.entities)
-    if "{job}" in found.definition.hint:
-        found.params.setdefault("job", prepared.job_name)
-    return found
+    fault = next(of_sinks, None) or classify(problem, prepared.query.entities)
+    if "{job}" in fault.definition.hint:
+        fault.params.setdefault("job", prepared.job_name)
+    return fault
 
 
 def progress(query: StreamingQuery) -> BatchProgress | None:

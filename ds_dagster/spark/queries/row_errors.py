@@ -55,17 +55,17 @@ class RowErrors:
             expressions: by the name of the new column.
             node: whose rows these are; the log names what it reads.
         """
-        guarded = {name: one for name, one in expressions.items() if _may_fail(one)}
-        others = {name: one for name, one in expressions.items() if name not in guarded}
+        guarded = {name: expression for name, expression in expressions.items() if _may_fail(expression)}
+        others = {name: expression for name, expression in expressions.items() if name not in guarded}
         rows = self._guarded(frame, guarded, node) if guarded else frame
-        made = {name: compile_expression(frame, one) for name, one in others.items()}
-        made |= {name: _result(frame, name, one) for name, one in guarded.items()}
-        return rows.withColumns(made).drop(_GUARD)
+        results = {name: compile_expression(frame, expression) for name, expression in others.items()}
+        results |= {name: _result(frame, name, expression) for name, expression in guarded.items()}
+        return rows.withColumns(results).drop(_GUARD)
 
     def _guarded(self, frame: DataFrame, expressions: Mapping[str, BoundExpression], node: Node) -> DataFrame:
         type_ = spark_types.StructType(list(frame.schema.fields))
         row = sf.struct(*[names.field(name) for name in frame.columns])
-        columns = [compile_expression(frame, one).alias(name) for name, one in expressions.items()]
+        columns = [compile_expression(frame, expression).alias(name) for name, expression in expressions.items()]
         rows = frame.withColumn(_GUARD, operators(frame.sparkSession).guard(row, type_, columns))
         reason = sf.col(_GUARD).getField("reason")
         self.steps += 1

@@ -105,11 +105,11 @@ def open_logs(
     """
     if not options:
         return None
-    told = {log_name(rows.relation): rows.tells for rows in late}
+    tells = {log_name(rows.relation): rows.tells for rows in late}
     for name, of_sink in options.items():
         settings = {**of_sink, **_identity(name, identity)}
-        if name in told:
-            operators(spark).register_late_rows(job, name, settings, told=told[name])
+        if name in tells:
+            operators(spark).register_late_rows(job, name, settings, tells=tells[name])
         else:
             operators(spark).register_row_log(job, name, settings)
     return RowLogs(spark, job, query, tuple(options), capture)
@@ -142,5 +142,5 @@ def bad_record(scan: Scan, envelope: Envelope, reason: Column) -> Mapping[str, C
 def late_values(late: LateRows) -> tuple[Column, Mapping[str, Column]]:
     """The end of a row's window, and what of the row a log of late rows may hold."""
     start, end = (sf.col(names.WINDOW).getField(bound) for bound in ("start", "end"))
-    known = {"event_time": sf.col(names.EVENT_TIME), "window_start": start, "window_end": end}
-    return end, {**known, **{column: field(name) for column, name in late.fields}}
+    window_values = {"event_time": sf.col(names.EVENT_TIME), "window_start": start, "window_end": end}
+    return end, {**window_values, **{column: field(name) for column, name in late.fields}}

@@ -62,9 +62,9 @@ class SharedRows:
         """The node's rows behind an exchange; ``make`` is called once."""
         name = node.shared_name
         if name not in self._made:
-            made = make()
+            flow = make()
             mark = "" if node.is_plain else SHARED_MARK + name
-            self._made[name] = Flow(exchanged(made.frame, self.partitions, mark, made.timed), made.timed)
+            self._made[name] = Flow(exchanged(flow.frame, self.partitions, mark, flow.timed), flow.timed)
         return self._made[name]
 
 

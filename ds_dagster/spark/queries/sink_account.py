@@ -65,8 +65,8 @@ class Account:
         """
         before = remembered(session, checkpoint, TARGETS)
         tip = replace(tip, is_older=tip.committed is not None and HELD not in before)
-        told = json.dumps(dict(sources), sort_keys=True, separators=(",", ":"))
-        return cls(session, checkpoint, tip, targets, before, entities, told)
+        source_names = json.dumps(dict(sources), sort_keys=True, separators=(",", ":"))
+        return cls(session, checkpoint, tip, targets, before, entities, source_names)
 
     def settle(self, write: WriteSpec, identity: SinkIdentity, options: Mapping[str, str]) -> Mapping[str, str]:
         """Options of a stream sink for this run.
@@ -110,8 +110,8 @@ class Account:
         group while the job rested (the topic is the same one), and one of an earlier version of the package, which
         wrote none for batches without rows: it is behind, or missing where no row ever came.
         """
-        found = _open_transaction(self.session, options, self.entities)
-        marker, committed = Tip(**found) if found else None, self.tip.committed
+        transaction = _open_transaction(self.session, options, self.entities)
+        marker, committed = Tip(**transaction) if transaction else None, self.tip.committed
         if committed is None:
             return marker
         if marker is None:
@@ -124,10 +124,10 @@ def _open_transaction(session: SparkSession, options: Mapping[str, str], entitie
     """Open the transaction of a sink before its first batch, which fences every other owner of its id; gives the
     marker, see ``dsdagster.kafka.Marker``."""
     try:
-        found = package(session, "dsdagster.kafka").JobTransactions.open(dict(options))
+        state = package(session, "dsdagster.kafka").JobTransactions.open(dict(options))
     except SPARK_ERRORS as problem:
         raise classify(problem, entities) from problem
-    return cast("Mapping[str, Any] | None", json.loads(found))
+    return cast("Mapping[str, Any] | None", json.loads(state))
 
 
 def _end(tip: CheckpointTip) -> str:

@@ -73,8 +73,8 @@ class SourceFrame:
     def format_of(self, part: Part) -> str:
         """Format of a part whose schema is elsewhere, empty for others. JSON stands for all of them where a store
         has no schemas (rows of test cases)."""
-        found = self.schemas.part(part) if self.schemas is not None else None
-        return found.format if found is not None else ""
+        described = self.schemas.part(part) if self.schemas is not None else None
+        return described.format if described is not None else ""
 
 
 def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
@@ -99,8 +99,8 @@ def decode(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
 def _without_frames(source: SourceFrame) -> DataFrame:
     """The source's frame, with JSON taken from after the ids of its schemas."""
     parts: tuple[tuple[str, Part], ...] = ((_FRAMED, "value"), (_FRAMED_KEY, "key"))
-    made = [opaque(payload(source.raw(p))).alias(n) for n, p in parts if source.format_of(p) == "json_schema"]
-    return source.frame.select("*", *made) if made else source.frame
+    payloads = [opaque(payload(source.raw(p))).alias(n) for n, p in parts if source.format_of(p) == "json_schema"]
+    return source.frame.select("*", *payloads) if payloads else source.frame
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -211,8 +211,8 @@ def _read(part: str, column: Column, scan: Scan) -> SparkColumn:
 
 
 def _without_bad_records(frame: DataFrame, source: SourceFrame, scan: Scan, wants: frozenset[str]) -> DataFrame:
-    found = _reasons(source, scan, wants)
-    return judged(frame, source, scan, found[0] if len(found) == 1 else sf.coalesce(*found))
+    reasons = _reasons(source, scan, wants)
+    return judged(frame, source, scan, reasons[0] if len(reasons) == 1 else sf.coalesce(*reasons))
 
 
 def judged(frame: DataFrame, source: SourceFrame, scan: Scan, reason: SparkColumn) -> DataFrame:
@@ -240,23 +240,23 @@ def bad_records_metric(source_name: str) -> str:
 def _reasons(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[SparkColumn]:
     """Texts that say what is wrong, each NULL when it finds nothing, in the order they are tested."""
     relation = scan.relation
-    found = _value_reasons(source, scan)
+    reasons = _value_reasons(source, scan)
     if names.EVENT_TIME in wants and scan.time.column is not None:
-        found.append(sf.when(_event_time(scan).isNull(), sf.lit(no_event_time(scan))))
+        reasons.append(sf.when(_event_time(scan).isNull(), sf.lit(no_event_time(scan))))
     for column in scan.read_columns:
         if _may_be_in_key(scan, column) and not column.nullable:
             lacking = sf.lit(f"column {column.name} is NULL, and the record's key does not give it")
-            found.append(sf.when(_read(_VALUE, column, scan).isNull(), lacking))
+            reasons.append(sf.when(_read(_VALUE, column, scan).isNull(), lacking))
     if relation.is_changelog:
-        found = [sf.when(~sf.col(names.DELETED), text) for text in found]
-        found += _key_reasons(source)
+        reasons = [sf.when(~sf.col(names.DELETED), text) for text in reasons]
+        reasons += _key_reasons(source)
         required = [c.name for c in relation.columns if c.name in relation.primary_key and not c.nullable]
         no_key = [sf.col(_KEY).isNull(), *(sf.col(_KEY).getField(name).isNull() for name in required)]
         text = sf.lit("a delete whose key does not give the primary key")
-        found.append(sf.when(sf.col(names.DELETED) & _any(no_key), text))
+        reasons.append(sf.when(sf.col(names.DELETED) & _any(no_key), text))
     elif relation.key.exclude:
-        found += _key_reasons(source)
-    return found
+        reasons += _key_reasons(source)
+    return reasons
 
 
 def time_column(scan: Scan) -> Column:
@@ -298,11 +298,11 @@ def _value_reasons(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
 
 
 def _fields(source: SourceFrame, scan: Scan) -> list[SparkColumn]:
-    found = [_field(scan, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
+    fields = [_field(scan, column).alias(scan.field_name(column.name)) for column in scan.read_columns]
     if scan.rowtime:
-        found.append(sf.unix_millis(sf.expr(source.envelope.timestamp)).alias(scan.rowtime_field))
+        fields.append(sf.unix_millis(sf.expr(source.envelope.timestamp)).alias(scan.rowtime_field))
     time = _event_time_or_arrival(source, scan)
-    return [*found, *(record_field(source, scan, beside, time).alias(beside.name) for beside in scan.record_fields)]
+    return [*fields, *(record_field(source, scan, beside, time).alias(beside.name) for beside in scan.record_fields)]
 
 
 def _field(scan: Scan, column: Column) -> SparkColumn:
@@ -322,8 +322,8 @@ def _technical(source: SourceFrame, scan: Scan, wants: frozenset[str]) -> list[S
         names.PARTITION: sf.expr(envelope.partition),
         names.ORDER: sf.expr(envelope.order),
     }
-    kept = [column.alias(name) for name, column in available.items() if name in wants]
-    return [*kept, sf.col(names.DELETED)] if scan.relation.is_changelog else kept
+    columns = [column.alias(name) for name, column in available.items() if name in wants]
+    return [*columns, sf.col(names.DELETED)] if scan.relation.is_changelog else columns
 
 
 def _event_time_or_arrival(source: SourceFrame, scan: Scan) -> SparkColumn:

@@ -28,7 +28,7 @@ def record_field(source: SourceFrame, scan: Scan, beside: Field, time: Column) -
     if source.envelope.metadata or not isinstance(beside.type, StructType):
         return sf.expr(source.envelope.metadata).cast(to_spark(beside.type))
     entity = scan.relation.entity
-    known = {
+    known_fields = {
         "topic": sf.lit(entity),
         "stream": sf.lit(entity),
         "partition": sf.expr(source.envelope.partition),
@@ -38,7 +38,7 @@ def record_field(source: SourceFrame, scan: Scan, beside: Field, time: Column) -
         "partition_key": sf.expr(source.envelope.key).cast("string"),
     }
     return sf.struct(
-        *[known.get(f.name, sf.lit(None)).try_cast(to_spark(f.type)).alias(f.name) for f in beside.type.fields]
+        *[known_fields.get(f.name, sf.lit(None)).try_cast(to_spark(f.type)).alias(f.name) for f in beside.type.fields]
     )
 
 

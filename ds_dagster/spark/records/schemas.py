@@ -100,7 +100,7 @@ def decoded_part(raw: Raw, schemas: ResolvedSchemas, columns: Sequence[Column], 
         raw.bytes.cast("binary"),
         raw.all_headers,
         settings=schemas.settings,
-        known=-1 if part.id is None else part.id,
+        schema_id=-1 if part.id is None else part.id,
         columns=wanted,
         reason=reason,
         kind=raw.part,
@@ -119,13 +119,13 @@ def encoded(session: SparkSession, columns: Sequence[Column], part: SchemaPart) 
     """
     types = {column.name: to_spark(column.type) for column in columns}
     struct = sf.struct(*[frame_field(name).cast(type_).alias(name) for name, type_ in types.items()])
-    made = spark_types.StructType([spark_types.StructField(name, type_) for name, type_ in types.items()])
+    row_type = spark_types.StructType([spark_types.StructField(name, type_) for name, type_ in types.items()])
     jar = operators(session)
     if part.format == "avro":
-        return jar.avro_bytes(struct, schema=part.schema, id_=_id(part), type_=made, subject=part.subject)
+        return jar.avro_bytes(struct, schema=part.schema, id_=_id(part), type_=row_type, subject=part.subject)
     id_ = -1 if part.file else _id(part)
     return jar.protobuf_bytes(
-        struct, descriptors=part.schema, message=part.message, id_=id_, type_=made, subject=part.subject
+        struct, descriptors=part.schema, message=part.message, id_=id_, type_=row_type, subject=part.subject
     )
 
 

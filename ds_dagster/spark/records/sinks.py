@@ -25,8 +25,8 @@ def encode_records(frame: DataFrame, relation: Relation, spec: WriteSpec) -> Dat
     """
     deletes = names.DELETED in frame.columns
     target = Target(frame.sparkSession, relation, spec.entity, spec.schemas)
-    made = [PARTS[part](target, deletes).alias(name) for name, part in spec.record]
-    records = frame.select(*made)
+    parts = [PARTS[part](target, deletes).alias(name) for name, part in spec.record]
+    records = frame.select(*parts)
     limited = [name for name, part in spec.record if part == "key_text"]
     if spec.max_key_characters is None or not limited:
         return records

@@ -36,15 +36,15 @@ def _column(rows: RowSource, column: Column) -> SparkColumn:
 
 def _reason(rows: RowSource, scan: Scan, wants: frozenset[str]) -> SparkColumn:
     """What is wrong with a row: what the source says, NULL in a column that has none, no event time."""
-    kept = ~sf.expr(rows.deleted)
-    found = [sf.expr(rows.bad)]
+    is_live = ~sf.expr(rows.deleted)
+    reasons = [sf.expr(rows.bad)]
     for column in scan.read_columns:
         if not column.nullable:
             text = sf.lit(f"column {column.name} is NULL")
-            found.append(sf.when(kept & _column(rows, column).isNull(), text))
+            reasons.append(sf.when(is_live & _column(rows, column).isNull(), text))
     if names.EVENT_TIME in wants and scan.time.column is not None:
-        found.append(sf.when(kept & _event_time(rows, scan).isNull(), sf.lit(no_event_time(scan))))
-    return sf.coalesce(*found)
+        reasons.append(sf.when(is_live & _event_time(rows, scan).isNull(), sf.lit(no_event_time(scan))))
+    return sf.coalesce(*reasons)
 
 
 def _technical(source: SourceFrame, rows: RowSource, scan: Scan, wants: frozenset[str]) -> list[SparkColumn]:
@@ -54,9 +54,9 @@ def _technical(source: SourceFrame, rows: RowSource, scan: Scan, wants: frozense
         names.PARTITION: sf.expr(envelope.partition),
         names.ORDER: sf.expr(envelope.order),
     }
-    kept = [column.alias(name) for name, column in available.items() if name in wants]
+    columns = [column.alias(name) for name, column in available.items() if name in wants]
     deleted = [sf.expr(rows.deleted).alias(names.DELETED)] if scan.relation.is_changelog else []
-    return [*kept, *deleted]
+    return [*columns, *deleted]
 
 
 def _event_time_or_arrival(source: SourceFrame, rows: RowSource, scan: Scan) -> SparkColumn:

@@ -72,8 +72,8 @@ def from_spark(type_: spark_types.DataType) -> DataType:
         return StructType(tuple(_field(field) for field in type_.fields))
     if isinstance(type_, spark_types.DecimalType):
         return Scalar("DECIMAL", precision=type_.precision, scale=type_.scale)
-    for name, known in SCALARS.items():
-        if type(known) is type(type_):
+    for name, scalar in SCALARS.items():
+        if type(scalar) is type(type_):
             return Scalar(name)  # type: ignore[arg-type]  # the table's keys are the names
     raise error("INTERNAL", where=f"no SQL type for Spark's {type_.simpleString()}")
 

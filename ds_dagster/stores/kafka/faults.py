@@ -59,7 +59,7 @@ def failure(store: str, config: Config, problem: Any, action: str, log_lines: To
         config: of the client; values are never shown but for user and addresses.
         problem: librdkafka's error.
         action: what was tried, for the message.
-        told: errors that the client's events have reported so far.
+        log_lines: errors that the client's events have reported so far.
         seconds: how long the store has not answered.
     """
     name, detail = problem.name(), str(problem.str())
