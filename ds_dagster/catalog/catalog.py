@@ -33,17 +33,17 @@ class Catalog:
 
     def store(self, name: str, span: Span | None = None) -> StoreDefinition:
         """Raises: UserError UNKNOWN_STORE with the nearest names, STORE_REFUSED where its own statement was refused."""
-        found = self.stores.get(name.lower())
+        definition = self.stores.get(name.lower())
         if name.lower() in self.refused_stores:
             raise error("STORE_REFUSED", span=span, name=name)
-        if found is None:
+        if definition is None:
             raise error("UNKNOWN_STORE", span=span, name=name, nearest=did_you_mean(name, self.stores))
-        return found
+        return definition
 
     def relation(self, name: QualifiedName, span: Span | None = None) -> Relation:
         """Raises: UserError UNKNOWN_RELATION with the nearest names."""
-        found = self.relations.get(name)
-        if found is None:
-            known = [str(other) for other in self.relations]
-            raise error("UNKNOWN_RELATION", span=span, name=str(name), nearest=did_you_mean(str(name), known))
-        return found
+        definition = self.relations.get(name)
+        if definition is None:
+            names = [str(other) for other in self.relations]
+            raise error("UNKNOWN_RELATION", span=span, name=str(name), nearest=did_you_mean(str(name), names))
+        return definition

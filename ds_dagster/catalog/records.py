@@ -116,13 +116,13 @@ class Draft:
 
     def span_of(self, name: str) -> Span | None:
         """Where a property was written."""
-        found = self.values.get(name)
-        return found.span if found is not None and found.span is not None else self.span
+        item = self.values.get(name)
+        return item.span if item is not None and item.span is not None else self.span
 
     def text(self, name: str) -> str | None:
         """A property as text, None when it is not set."""
-        found = self.values.get(name)
-        return None if found is None else str(found.value)
+        item = self.values.get(name)
+        return None if item is None else str(item.value)
 
     def column(self, written: str) -> Column | None:
         """The column a property names: as written, in double quotes, or folded."""
@@ -147,29 +147,29 @@ class Draft:
         Raises:
             UserError: KEY_COLUMN_UNKNOWN with the nearest names.
         """
-        found = self.column(name)
-        if found is None:
+        present = self.column(name)
+        if present is None:
             nearest = did_you_mean(name, [column.name for column in self.columns])
             raise error(
                 "KEY_COLUMN_UNKNOWN", span=span, property=property_name, name=name, relation=self.name, nearest=nearest
             )
-        return found
+        return present
 
 
 def check_columns(draft: Draft, findings: Findings) -> None:
     """Every column name once, none of ours. Names that are there twice because of one ``*`` are one mistake."""
     reserved = RESERVED_COLUMNS if draft.written else {CORRUPT}
-    seen: dict[str, Column] = {}
+    first_of: dict[str, Column] = {}
     twice: dict[Span | None, list[Column]] = {}
     for column in draft.columns:
         if column.name in reserved:
             findings.add(error("COLUMN_NAME_RESERVED", span=column.span or draft.span, name=column.name))
-        if column.name in seen:
+        if column.name in first_of:
             twice.setdefault(column.span or draft.span, []).append(column)
-        seen.setdefault(column.name, column)
+        first_of.setdefault(column.name, column)
     for span, columns in twice.items():
         names = ", ".join(column.name for column in columns)
-        others = dict.fromkeys(place for column in columns if (place := seen[column.name].span) and place != span)
+        others = dict.fromkeys(place for column in columns if (place := first_of[column.name].span) and place != span)
         findings.add(error("DUPLICATE_COLUMN", span=span, name=names, relation=draft.name), *others)
 
 
@@ -182,9 +182,9 @@ def value_format(draft: Draft, default: ValueFormat) -> ValueFormat:
     format_ = VALUE_FORMATS[draft.text("value.format") or default]
     if format_ == "primitive":
         excluded = {column.name for column in draft.named_columns("value.columns.exclude")}
-        kept = [column for column in draft.columns if column.name not in excluded]
-        if len(kept) != 1 or not is_primitive(kept[0].type):
-            shown = ", ".join(f"{column.name} {column.type}" for column in kept) or "no column"
+        value_columns = [column for column in draft.columns if column.name not in excluded]
+        if len(value_columns) != 1 or not is_primitive(value_columns[0].type):
+            shown = ", ".join(f"{column.name} {column.type}" for column in value_columns) or "no column"
             raise error("VALUE_PRIMITIVE", span=draft.span_of("value.format"), relation=draft.name, columns=shown)
     return format_
 

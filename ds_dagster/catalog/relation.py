@@ -132,5 +132,5 @@ class Relation:
 
     def option(self, name: str) -> str | int | bool | None:
         """The value of a property, references unresolved, or None when it is not set."""
-        found = self.properties.get(name)
-        return None if found is None else found.value
+        item = self.properties.get(name)
+        return None if item is None else item.value

@@ -139,11 +139,11 @@ def check_log(
 
 def _check_declared(log: Relation, relations: Iterable[Relation]) -> None:
     """Relations that declare the log's topic can read what is written there."""
-    known = {column.name: _word(column.type) for column in COLUMNS}
+    types = {column.name: _word(column.type) for column in COLUMNS}
     for relation in relations:
         if (relation.store, relation.entity) != (log.store, log.entity):
             continue
-        wrong = [c.name for c in relation.columns if known.get(c.name) != _word(c.type)]
+        wrong = [c.name for c in relation.columns if types.get(c.name) != _word(c.type)]
         if wrong or relation.kind != "stream" or relation.value_format != "json" or not relation.declared:
             columns = [f"{column.name} {column.type}" for column in COLUMNS]
             shown = relation.name.name

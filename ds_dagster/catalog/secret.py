@@ -54,8 +54,8 @@ def declare_secret(
     for warning in _warnings(name, values):
         findings.warn(warning)
     origin = without_secrets(statement.origin, statement.properties, index, words_are_names=False)
-    made = SecretDefinition(name, type_, statement.name.span, origin, MappingProxyType(values))
-    return (None if findings.failed else made), findings.diagnostics
+    secret = SecretDefinition(name, type_, statement.name.span, origin, MappingProxyType(values))
+    return (None if findings.failed else secret), findings.diagnostics
 
 
 def _type_of(statement: CreateSecret) -> SecretType:
@@ -65,8 +65,8 @@ def _type_of(statement: CreateSecret) -> SecretType:
         if type_ == wanted:
             return type_
     span = written.value_span if written is not None else statement.name.span
-    known, name = ", ".join(SECRET_TYPES), str(statement.name)
-    raise error("SECRET_TYPE_UNKNOWN", span=span, name=name, type=wanted or "none", known=known)
+    types, name = ", ".join(SECRET_TYPES), str(statement.name)
+    raise error("SECRET_TYPE_UNKNOWN", span=span, name=name, type=wanted or "none", known=types)
 
 
 def _misfits(statement: CreateSecret, type_: SecretType, values: Mapping[str, PropertyValue]) -> Iterator[DsError]:
@@ -146,7 +146,7 @@ def without_secrets(
         words_are_names: a bare word is the name of a secret, which may be shown.
     """
     text = origin.text
-    for item in sorted(properties, key=lambda one: (one.value_span.line, one.value_span.column), reverse=True):
+    for item in sorted(properties, key=lambda item: (item.value_span.line, item.value_span.column), reverse=True):
         spec = index.find(item.name)
         if spec is None or not spec.secret or (words_are_names and item.kind == "word"):
             continue

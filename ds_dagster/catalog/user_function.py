@@ -151,18 +151,18 @@ class _Declaring:
     def run(self, sources: Iterable[CreateFunctionSource], functions: Iterable[CreateFunction]) -> UserCode:
         for written in sources:
             self._source(written)
-        found: dict[str, tuple[UserFunction, ...]] = {}
+        overloads: dict[str, tuple[UserFunction, ...]] = {}
         refused: set[str] = set()
         for statement in functions:
             name = str(statement.name)
-            made = self._collected(statement, found.get(name, ()))
-            if made is None:
+            function = self._collected(statement, overloads.get(name, ()))
+            if function is None:
                 refused.add(name)
-            elif made.origin is statement.origin:
-                found[name] = (*found.get(name, ()), made)
+            elif function.origin is statement.origin:
+                overloads[name] = (*overloads.get(name, ()), function)
         return UserCode(
-            MappingProxyType(found),
-            MappingProxyType({name: one for name, one in self.sources.items() if one}),
+            MappingProxyType(overloads),
+            MappingProxyType({name: source for name, source in self.sources.items() if source}),
             frozenset(refused),
         )
 
@@ -191,20 +191,20 @@ class _Declaring:
         classes = tuple(sorted(entry.removesuffix(".class").replace("/", ".") for entry in entries))
         return FunctionSource(name, str(path), classes, digest, statement.origin)
 
-    def _collected(self, statement: CreateFunction, known: Sequence[UserFunction]) -> UserFunction | None:
+    def _collected(self, statement: CreateFunction, overloads: Sequence[UserFunction]) -> UserFunction | None:
         pulled = self.index.pull(statement.properties, "function")
         self.findings.extend(pulled.diagnostics)
         if any(diagnostic.severity == "error" for diagnostic in pulled.diagnostics):
             return None
-        return self.findings.collect(lambda: self._function(statement, pulled.values, known))
+        return self.findings.collect(lambda: self._function(statement, pulled.values, overloads))
 
     def _function(
-        self, statement: CreateFunction, values: Mapping[str, PropertyValue], known: Sequence[UserFunction]
+        self, statement: CreateFunction, values: Mapping[str, PropertyValue], overloads: Sequence[UserFunction]
     ) -> UserFunction:
         """The function, or the one that exists where IF NOT EXISTS says so."""
         span = statement.name.span
         types = [argument.type for argument in statement.arguments]
-        for other in known:
+        for other in overloads:
             if [*other.types] == types:
                 if statement.if_not_exists:
                     return other
@@ -303,16 +303,16 @@ def _reason(problem: Exception) -> str:
 
 def _check_python(tree: ast.Module, entry: str, module: str, count: int, span: Span | None) -> None:
     """The module defines the function, and it takes that many arguments by position."""
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    definition = next((node for node in found if node.name == entry), None)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    definition = next((node for node in functions if node.name == entry), None)
     if definition is None:
-        nearest = did_you_mean(entry, [node.name for node in found])
+        nearest = did_you_mean(entry, [node.name for node in functions])
         raise error("FUNCTION_NOT_IN_FILE", span=span, entry=entry, file=module, nearest=nearest)
-    given = definition.args
-    positional = [*given.posonlyargs, *given.args]
-    least = len(positional) - len(given.defaults)
-    most = MOST_ARGUMENTS if given.vararg else len(positional)
-    needs_names = any(default is None for default in given.kw_defaults)
+    parameters = definition.args
+    positional = [*parameters.posonlyargs, *parameters.args]
+    least = len(positional) - len(parameters.defaults)
+    most = MOST_ARGUMENTS if parameters.vararg else len(positional)
+    needs_names = any(default is None for default in parameters.kw_defaults)
     if not least <= count <= most or needs_names:
         raise error("FUNCTION_ARITY", span=span, entry=entry, file=module, count=count)
 
@@ -321,9 +321,9 @@ def functions_digest(root: Path, texts: Iterable[tuple[str, str]]) -> bytes:
     """Changes when a jar or a module does that a project's SQL names."""
     digest = hashlib.sha256()
     for _, text in texts:
-        for found in _FILE.finditer(text) if _STATEMENT.search(text) else ():
-            name = found["path"]
-            path = root / (name if found["what"].lower() == "file" else name.replace(".", "/") + ".py")
+        for match in _FILE.finditer(text) if _STATEMENT.search(text) else ():
+            name = match["path"]
+            path = root / (name if match["what"].lower() == "file" else name.replace(".", "/") + ".py")
             digest.update(name.encode() + b"\0" + (path.read_bytes() if path.is_file() else b"") + b"\0")
     return digest.digest()
 

@@ -50,8 +50,8 @@ class ExpiryRounds:
 
     def round(self) -> None:
         """Every view that is due, once. One that cannot be reached is reported once; its query is not touched."""
-        found = list(self._views())
-        for name, loader in found:
+        views = list(self._views())
+        for name, loader in views:
             now = self.monotonic()
             if now < self._due.get(loader, now) or self._closing.is_set():
                 continue
@@ -63,7 +63,7 @@ class ExpiryRounds:
                 if name not in self._told:
                     self._told.add(name)
                     _LOG.warning("%s: old rows of its view stay for now: %s", name, problem)
-        current = {loader for _, loader in found}
+        current = {loader for _, loader in views}
         self._due = {loader: due for loader, due in self._due.items() if loader in current}
 
     def _run(self) -> None:

@@ -49,14 +49,14 @@ class LagLook:
     def of(self, source: SourceProgress, batch: int | None, now: float) -> tuple[int | None, float | None]:
         """Records and seconds of a source. For the batch the look was taken after, the look is newer than Spark's
         report; for a later batch its age is an upper bound."""
-        found = self.sources.get(source.name)
-        if found is None:
+        lag = self.sources.get(source.name)
+        if lag is None:
             return source.lag_records, source.lag_seconds
         is_same = batch == self.batch
-        records = found.records if is_same else source.lag_records
-        if found.oldest_millis is None:
+        records = lag.records if is_same else source.lag_records
+        if lag.oldest_millis is None:
             return records, None
-        return records, round(max(0.0, (now if is_same else self.at) - found.oldest_millis / 1000), 3)
+        return records, round(max(0.0, (now if is_same else self.at) - lag.oldest_millis / 1000), 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ def lag_figures(batch: BatchProgress, look: LagLook | None, now: float) -> LagFi
     if look is not None and now - look.at > LOOK_VALID_SECONDS:
         look = None
     sources = {source.name: _figures(source, look, batch.batch, now) for source in batch.sources}
-    records = [found.get("lag_records") for found in sources.values()]
-    seconds = [found.get("lag_seconds") for found in sources.values()]
+    records = [figures.get("lag_records") for figures in sources.values()]
+    seconds = [figures.get("lag_seconds") for figures in sources.values()]
     return LagFigures(
         None if None in records else sum(int(n) for n in records if n is not None),
         None if None in seconds else max((float(n) for n in seconds if n is not None), default=None),
-        {"sources": {name: dict(found) for name, found in sources.items()}},
+        {"sources": {name: dict(figures) for name, figures in sources.items()}},
     )
 
 
@@ -93,14 +93,14 @@ def _figures(
 ) -> Mapping[str, int | float | str]:
     """Of one source; what is not known is left out."""
     records, seconds = (source.lag_records, source.lag_seconds) if look is None else look.of(source, batch, now)
-    known: Mapping[str, int | float | str | None] = {
+    figures: Mapping[str, int | float | str | None] = {
         "lag_records": records,
         "lag_seconds": 0.0 if records == 0 else seconds,
         "lost_records": source.lost_records,
         "lost": source.lost or None,
         **source.facts,
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def named(batch: BatchProgress, entities: Mapping[str, str]) -> BatchProgress:

@@ -125,10 +125,8 @@ class HostedQuery:
         """What the last batch said of what waits, and what the last look beside the query found."""
         if self._batch is None:
             return
-        found = lag_figures(self._batch, self._lag, self.clock.now())
-        self.progress = replace(
-            self.progress, lag_records=found.records, lag_seconds=found.seconds, details=found.details
-        )
+        lag = lag_figures(self._batch, self._lag, self.clock.now())
+        self.progress = replace(self.progress, lag_records=lag.records, lag_seconds=lag.seconds, details=lag.details)
 
     def _take_written(self) -> None:
         """What loaders have counted since the last look: of that the progress of batches knows nothing."""

@@ -22,8 +22,8 @@ def _connected(registry: RegistrySpec | None, resolvers: Resolvers) -> Iterator[
     if registry is None:
         yield None
         return
-    with closing(SchemaRegistry(registry, resolvers(f"schema registry {registry.name}"))) as made:
-        yield made
+    with closing(SchemaRegistry(registry, resolvers(f"schema registry {registry.name}"))) as client:
+        yield client
 
 
 def known_schemas(spec: SchemaSpec, resolvers: Resolvers) -> SchemaSpec:
@@ -34,14 +34,14 @@ def known_schemas(spec: SchemaSpec, resolvers: Resolvers) -> SchemaSpec:
         DsError: what :class:`SchemaRegistry` refuses; UserError DESCRIPTOR_FILE_INVALID.
     """
 
-    def known(registry: SchemaRegistry | None, part: SchemaPart | None) -> SchemaPart | None:
+    def known_part(registry: SchemaRegistry | None, part: SchemaPart | None) -> SchemaPart | None:
         if part is None or part.file or registry is None:
             return described(part) if part is not None and part.file else part
         latest = registry.latest(part.subject, FORMATS[part.format].type)
         return replace(part, id=latest.id) if latest else part
 
     with _connected(spec.registry, resolvers) as registry:
-        return replace(spec, value=known(registry, spec.value), key=known(registry, spec.key))
+        return replace(spec, value=known_part(registry, spec.value), key=known_part(registry, spec.key))
 
 
 def with_schemas(write: WriteSpec, sink: Relation, resolvers: Resolvers) -> WriteSpec:
@@ -56,8 +56,8 @@ def with_schemas(write: WriteSpec, sink: Relation, resolvers: Resolvers) -> Writ
     if write.schemas is None:
         return write
     with _connected(write.schemas.registry, resolvers) as registry:
-        made = with_parts(write.schemas, sink, lambda part, named: _registered(registry, part, named))
-    return replace(write, schemas=made)
+        schemas = with_parts(write.schemas, sink, lambda part, named: _registered(registry, part, named))
+    return replace(write, schemas=schemas)
 
 
 def _registered(registry: SchemaRegistry | None, part: SchemaPart, named: Named) -> SchemaPart:

@@ -66,10 +66,10 @@ class Compiled:
 
         def value_of(value: PropertyValue) -> str:
             text = resolve(value, self.environment, used_by, self.read_secret)
-            for one in (value, *value.parts):
-                if one.secret:
-                    told = text if one is value else resolve(one, self.environment, used_by, self.read_secret)
-                    self.redactor.remember(told)
+            for part in (value, *value.parts):
+                if part.secret:
+                    secret_text = text if part is value else resolve(part, self.environment, used_by, self.read_secret)
+                    self.redactor.remember(secret_text)
             return text
 
         return value_of
@@ -137,8 +137,8 @@ def specs(job: Compiled) -> Specs:
     with ThreadPoolExecutor(len(scans), "ds-sources") as pool:  # each waits for its server
         reads = pool.map(partial(_read_spec, job), scans)
         by_name = {scan.source_name: read for scan, read in zip(scans, reads, strict=True)}
-    seen = {scan.source_name: _watched(job, scan, by_name[scan.source_name]) for scan in scans}
-    watched = {name: source for name, source in seen.items() if source is not None}
+    sources = {scan.source_name: _watched(job, scan, by_name[scan.source_name]) for scan in scans}
+    watched = {name: source for name, source in sources.items() if source is not None}
     writes = {part.name: _write_spec(job, part) for part in job.query.parts}
     logs = {log_name(log): _log_spec(job, log) for log in job.query.logs}
     tables = {scan.source_name: _table_read(job, scan) for scan in job.query.tables}
@@ -151,7 +151,7 @@ def _write_spec(job: Compiled, part: Part) -> WriteSpec:
     return write if write.schemas is None else with_schemas(write, part.sink, job.resolver)
 
 
-def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
+def prepared(spark: SparkSession, job: Compiled, inputs: Specs) -> PreparedQuery:
     """Build the query, while its sink is made sure of: a topic may be made like the source's, which exists.
 
     Raises:
@@ -159,20 +159,20 @@ def prepared(spark: SparkSession, job: Compiled, given: Specs) -> PreparedQuery:
     """
     with ThreadPoolExecutor(1, "ds-sink") as pool:
         sinks = pool.submit(_ensure_sinks, job)
-        made = prepare(
+        query = prepare(
             spark,
             job.query,
-            reads=given.reads,
-            tables=given.tables,
-            writes=given.writes,
+            reads=inputs.reads,
+            tables=inputs.tables,
+            writes=inputs.writes,
             identity=job.order.identity,
             resolve=resolver_of_all(job),
             job_name=job.order.name,
-            logs=given.logs,
+            logs=inputs.logs,
             skips=job.order.skips,
         )
         targets = sinks.result()
-    return replace(made, targets=targets)
+    return replace(query, targets=targets)
 
 
 def resolver_of_all(job: Compiled) -> Resolver:
@@ -248,12 +248,12 @@ def _own(job: Compiled, scan: Scan, rows: RowSource) -> Options:
 
 def _ensure_sinks(job: Compiled) -> Mapping[str, str]:
     """The streams it writes exist; what tells them from later ones of the same name."""
-    found: dict[str, str] = {}
+    identities: dict[str, str] = {}
     for sink in job.query.sinks:
         store, kind, _ = job.store(sink)
         if kind.capabilities.writes_streams and sink.kind in ("stream", "changelog"):
-            found[f"{store.name}.{sink.entity}"] = _ensured(job, sink).identity
-    return {entity: identity for entity, identity in found.items() if identity}
+            identities[f"{store.name}.{sink.entity}"] = _ensured(job, sink).identity
+    return {entity: identity for entity, identity in identities.items() if identity}
 
 
 def empty(spark: SparkSession, job: Compiled, checkpoint: str) -> None:

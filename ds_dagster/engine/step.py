@@ -85,15 +85,15 @@ class StepRun:
             raise
 
     def _order(self) -> StartOrder:
-        known = self.status.checkpoint_version == self.job.checkpoint_version
+        is_same_version = self.status.checkpoint_version == self.job.checkpoint_version
         return StartOrder(
             name=self.job.name,
             incarnation=uuid.uuid4().hex,
             spec=JobSpec.from_json(self.job.spec),
             identity=self.journal.identity().sink(self.job.name, self.job.checkpoint_version),
             checkpoint_version=self.job.checkpoint_version,
-            started=known,
-            progressed=known and self.status.batch is not None,
+            started=is_same_version,
+            progressed=is_same_version and self.status.batch is not None,
             skips=skips_of(self.job.skips),
             begins=self.job.begins,
         )
@@ -184,9 +184,9 @@ class StepRun:
     # -- recording ---------------------------------------------------------------------------------------------------
 
     def _result(self) -> FiniteResult:
-        found = rows.result(self.request)
-        assert found is not None
-        return found
+        result = rows.result(self.request)
+        assert result is not None
+        return result
 
     def _record(self, target: JobState, order: StartOrder, reason: str, hosted: HostedQuery | None = None) -> None:
         now, before = self.clock.now(), self.status
@@ -238,8 +238,8 @@ class StepRun:
             self.status = replace(self.status, batch=hosted.progress.batch, rows=hosted.progress.rows)
         held = replace(self.request, waiting_since=self.clock.now() + HOLD_SECONDS)
         with self.journal.write() as connection:
-            found = rows.request(connection, self.request.id)
-            if found is None or found.state not in ("STEP", held.state):
+            row = rows.request(connection, self.request.id)
+            if row is None or row.state not in ("STEP", held.state):
                 raise error("RUN_CANCELLED", name=self.job.name, request=self.request.id)
             rows.save_requests(connection, [held])
             if self.status.incarnation:
@@ -256,6 +256,6 @@ def open_session(settings: Settings, properties: Mapping[str, str]) -> SparkSess
     Raises:
         DsError: no Java, jars that cannot be fetched.
     """
-    found = jars.driver_jars()
+    jar_files = jars.driver_jars()
     merged = replace(settings, spark={**settings.spark, **properties})
-    return build_session(merged, jars=found, app_name="ds_dagster step")
+    return build_session(merged, jars=jar_files, app_name="ds_dagster step")

@@ -65,29 +65,33 @@ class LagWatch:
 
     def _look(self, job: HostedQuery) -> None:
         batch = job.unread()
-        found: dict[str, SourceLag] = {}
+        lags: dict[str, SourceLag] = {}
         for name, source in job.sources.items():
             probe = self._connection(source)
             if not isinstance(probe, LagProbe):
                 continue
-            read = next((one for one in batch.sources if one.name == name), None) if batch is not None else None
+            read = (
+                next((progress for progress in batch.sources if progress.name == name), None)
+                if batch is not None
+                else None
+            )
             if read is None:
                 identity = probe.identity(source.entity)
             else:
-                found[name] = probe.lag(source.entity, positions_of(read))
-                identity = found[name].identity
+                lags[name] = probe.lag(source.entity, positions_of(read))
+                identity = lags[name].identity
             if source.identity and identity and identity != source.identity:
                 self.recreated(job, error("INPUT_RECREATED", entity=source.shown))
                 return
         self._told.discard(job.order.name)
-        if batch is not None and found:
-            job.take(LagLook(batch.batch, job.clock.now(), found))
+        if batch is not None and lags:
+            job.take(LagLook(batch.batch, job.clock.now(), lags))
 
     def _connection(self, source: WatchedSource) -> StoreAdmin:
-        known = self._connections.get(source.connection)
-        if known is None:
-            known = self._connections[source.connection] = source.connect()
-        return known
+        admin = self._connections.get(source.connection)
+        if admin is None:
+            admin = self._connections[source.connection] = source.connect()
+        return admin
 
     def _forget(self, jobs: Sequence[HostedQuery]) -> None:
         """Close connections no query needs any more."""

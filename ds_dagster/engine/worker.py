@@ -113,8 +113,8 @@ class SparkHost:
             _LOG.info("Spark %s is ready", spark.version)
 
     def _start_session(self) -> SparkSession:
-        found = jars.driver_jars(_LOG.info)
-        spark = build_session(self.context.settings, jars=found, app_name="ds_dagster")
+        jar_files = jars.driver_jars(_LOG.info)
+        spark = build_session(self.context.settings, jars=jar_files, app_name="ds_dagster")
         self._lock_jvm(spark)
         return spark
 
@@ -210,12 +210,12 @@ class SparkHost:
         try:
             work(job)
         except Exception as problem:  # noqa: BLE001, the boundary of one job: logged, and its failure
-            found = classify(problem)
-            if found.condition == "SPARK_LOST" and self._ends_soon():
+            fault = classify(problem)
+            if fault.condition == "SPARK_LOST" and self._ends_soon():
                 return  # the engine ends with its JVM: that is no failure of this job
             if not isinstance(problem, DsError):
                 _LOG.exception("%s failed", job.order.name)
-            self._failed(job, found)
+            self._failed(job, fault)
 
     def _ends_soon(self) -> bool:
         """A connection to the JVM breaks a moment before the system says that the JVM has ended."""
@@ -234,10 +234,10 @@ class SparkHost:
         )
         definition = compiled(order, self.context)
         job.rotated, job.places = definition.rotated, definition.places
-        found = specs(definition)
+        inputs = specs(definition)
         self._session.result()
-        begin = partial(self._begin_query, definition=definition, found=found, path=path)
-        if any(read.provider for read in found.reads.values()):
+        begin = partial(self._begin_query, definition=definition, inputs=inputs, path=path)
+        if any(read.provider for read in inputs.reads.values()):
             self._planners.submit(self._guarded, job, partial(self._one_by_one, begin))
         else:
             begin(job)
@@ -251,11 +251,11 @@ class SparkHost:
                 return
             self.context.clock.sleep(0.1)
 
-    def _begin_query(self, job: HostedQuery, *, definition: Compiled, found: Specs, path: Path) -> None:
+    def _begin_query(self, job: HostedQuery, *, definition: Compiled, inputs: Specs, path: Path) -> None:
         if self._is_given_up(job):
             return
-        job.prepared = prepared(self._session.result(), definition, found)
-        job.sources = found.watched
+        job.prepared = prepared(self._session.result(), definition, inputs)
+        job.sources = inputs.watched
         if self._is_given_up(job):
             return
         path.parent.mkdir(parents=True, exist_ok=True)

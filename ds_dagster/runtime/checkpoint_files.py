@@ -38,8 +38,8 @@ def unusable(tip: Tip) -> str:
         offsets = json.loads(tip.ends)["offsets"]
     except (ValueError, KeyError, TypeError):
         return "keeps offsets that this version does not read"
-    found = list(offsets.values()) if isinstance(offsets, dict) else offsets
-    if any(isinstance(offset, str) for offset in found):  # nobody knows any more whether it stood in quotes
+    values = list(offsets.values()) if isinstance(offsets, dict) else offsets
+    if any(isinstance(offset, str) for offset in values):  # nobody knows any more whether it stood in quotes
         return "keeps offsets that cannot be written as their source wrote them"
     text = json.dumps(offsets, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -54,21 +54,21 @@ def put_checkpoint(place: Path, tip: Tip, *, named: bool) -> None:
         tip: :func:`unusable` is empty.
         named: the query's sources have names in its checkpoint; those of applications have none.
     """
-    made = place.with_name(f"{place.name}-new")
-    shutil.rmtree(made, ignore_errors=True)
-    make_folder(made)
+    new_folder = place.with_name(f"{place.name}-new")
+    shutil.rmtree(new_folder, ignore_errors=True)
+    make_folder(new_folder)
     for name in KEPT:
-        _copy(place / name, made / name)
+        _copy(place / name, new_folder / name)
     ends = json.loads(tip.ends)
-    _write(made / METADATA, _read(place / METADATA) or json.dumps({"id": str(uuid.uuid4())}))
-    _write(made / SOURCES, json.dumps(ends["sources"], indent=1, sort_keys=True) + "\n")
+    _write(new_folder / METADATA, _read(place / METADATA) or json.dumps({"id": str(uuid.uuid4())}))
+    _write(new_folder / SOURCES, json.dumps(ends["sources"], indent=1, sort_keys=True) + "\n")
     entry = _entry(ends["offsets"], named)
     for batch in range(max(tip.batch - 1, 0), tip.batch + 1):  # Spark reads the entry before the last one too
-        _write(made / OFFSETS / str(batch), entry)
-    _write(made / COMMITS / str(tip.batch), COMMIT)
+        _write(new_folder / OFFSETS / str(batch), entry)
+    _write(new_folder / COMMITS / str(tip.batch), COMMIT)
     if place.exists():
         place.rename(_replaced(place))
-    made.rename(place)
+    new_folder.rename(place)
     force_names(place.parent)
 
 

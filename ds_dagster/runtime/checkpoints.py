@@ -62,14 +62,14 @@ class Checkpoints:
     def old(self, current: Mapping[str, int]) -> tuple[OldCheckpoint, ...]:
         """Folders of versions other than the current ones, and those that a repair has replaced, for ``ds gc``. Jobs
         that are not in ``current`` are left out: the journal would know them, so someone else made these folders."""
-        found: list[OldCheckpoint] = []
+        checkpoints: list[OldCheckpoint] = []
         for name, version in sorted(current.items()):
             folder = self.root / self.identity.folder / _folder(name)
             for path in sorted(folder.iterdir()) if folder.is_dir() else ():
                 match = _VERSION.fullmatch(path.name)
                 if match and (int(match[1]) != version or match[2]):
-                    found.append(OldCheckpoint(name, int(match[1]), path, _size(path)))
-        return tuple(found)
+                    checkpoints.append(OldCheckpoint(name, int(match[1]), path, _size(path)))
+        return tuple(checkpoints)
 
     def delete(self, checkpoint: OldCheckpoint) -> None:
         """Remove one old checkpoint for good."""

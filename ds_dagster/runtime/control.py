@@ -86,11 +86,11 @@ class Control:
             UserError: JOURNAL_URL_INVALID, JOURNAL_NETWORK_FILE_SYSTEM, ENVIRONMENT_REFERENCE_MISSING.
         """
         clock = clock or SystemClock()
-        known = engine_environment(settings.root) if environment is None else environment
+        variables = engine_environment(settings.root) if environment is None else environment
         if launcher is None:
             local = settings.engine.launcher == "local"
             launcher = LocalLauncher(settings, clock) if local else ExternalLauncher(clock)
-        return cls(settings, Journal.open(settings, known), clock, launcher, Places.of(settings))
+        return cls(settings, Journal.open(settings, variables), clock, launcher, Places.of(settings))
 
     # -- seeing ------------------------------------------------------------------------------------------------------
 
@@ -107,9 +107,9 @@ class Control:
             observed = rows.statuses(connection)
             held = rows.held_by_steps(connection, self.clock.now())
         engine, identity = self._watch.status(), self.journal.identity()
-        seen = JobSurroundings(engine, identity, self._watch.silent_for(), self.clock.now(), held)
+        surroundings = JobSurroundings(engine, identity, self._watch.silent_for(), self.clock.now(), held)
         return tuple(
-            job_status(jobs[name], observed.get(name), seen) if name in jobs else self._unknown(name)
+            job_status(jobs[name], observed.get(name), surroundings) if name in jobs else self._unknown(name)
             for name in (sorted(jobs) if names is None else names)
         )
 
@@ -121,16 +121,16 @@ class Control:
         """What :meth:`ensure` would do, by query in the project's order; without ``names`` orphans follow."""
         queries = self._queries(project, names)
         jobs = self._jobs()
-        found = [self._compared(project, query, jobs) for query in queries]
+        changes = [self._compared(project, query, jobs) for query in queries]
         if names is None:
             orphans = self.orphans(project)
-            found += [Change(o.name, o.relation, "orphan", "no statement of the project makes it") for o in orphans]
-        return tuple(found)
+            changes += [Change(o.name, o.relation, "orphan", "no statement of the project makes it") for o in orphans]
+        return tuple(changes)
 
     def orphans(self, project: LoadedProject) -> Sequence[JobStatus]:
         """Jobs that run or are wanted, though no statement of the project makes them, not even a refused one."""
-        jobs, known = self._jobs(), set(project.queries)
-        lost = (status for status in self.statuses() if status.name not in known)
+        jobs, names = self._jobs(), set(project.queries)
+        lost = (status for status in self.statuses() if status.name not in names)
         live = (status for status in lost if refused_statement(project, jobs[status.name]) is None)
         return tuple(s for s in live if s.desired != "STOPPED" or s.state not in ("STOPPED", "ABSENT", "FINISHED"))
 
@@ -189,9 +189,9 @@ class Control:
         self.journal.create()
         jobs = self._jobs()
         changes = {q.name: self._compared(project, q, jobs) for q in queries}
-        asked = Request(action, requested_by, allow)
+        request = Request(action, requested_by, allow)
         with self.journal.write() as connection:
-            answers = [self._answer(connection, project, q, changes[q.name], asked) for q in queries]
+            answers = [self._answer(connection, project, q, changes[q.name], request) for q in queries]
             self._refuse(queries, answers)
             return tuple(self._write(connection, a, q.name) for a, q in zip(answers, queries, strict=True))
 
@@ -257,16 +257,16 @@ class Control:
         source seen empty), FAILED (with its condition), STOPPED or FINISHED. What is not answered is returned as it is.
         """
         end = self.clock.monotonic() + timeout
-        told: dict[str, tuple[str, str, int | None]] = {}
+        marks: dict[str, tuple[str, str, int | None]] = {}
         while True:
-            found = self.statuses(names)
-            for status in found:
+            statuses = self.statuses(names)
+            for status in statuses:
                 mark = (status.state, status.message, status.batch)
-                if on_change is not None and told.get(status.name) != mark:
+                if on_change is not None and marks.get(status.name) != mark:
                     on_change(status)
-                told[status.name] = mark
-            if all(_is_answered(s, generations.get(s.name, 0)) for s in found) or self.clock.monotonic() >= end:
-                return found
+                marks[status.name] = mark
+            if all(_is_answered(s, generations.get(s.name, 0)) for s in statuses) or self.clock.monotonic() >= end:
+                return statuses
             self.clock.sleep(POLL_SECONDS)
 
     # -- finite runs -------------------------------------------------------------------------------------------------
@@ -324,17 +324,17 @@ class Control:
             if other is None:
                 self._want_run(connection, project, query, change, Request(action, requested_by, allow))
                 now = self.clock.now()
-                asked = new_request(project, query, requested_by, now, catch_up)
-                asked = replace(asked, state="STEP", started=now)
-                held = replace(asked, waiting_since=now + HOLD_SECONDS)
-                asked = replace(asked, id=rows.add_request(connection, held))
+                row = new_request(project, query, requested_by, now, catch_up)
+                row = replace(row, state="STEP", started=now)
+                held = replace(row, waiting_since=now + HOLD_SECONDS)
+                row = replace(row, id=rows.add_request(connection, held))
                 job = rows.jobs(connection, [name])[name]
                 status = rows.statuses(connection, [name]).get(name, StatusRow(name))
         if other is not None:
             return self.wait_run(other.id)
         if status.state in ACTIVE | PENDING:
             status = replace(status, state="ABSENT")
-        return StepRun(self.settings, self.journal, self.clock, job, asked, status).run(session)
+        return StepRun(self.settings, self.journal, self.clock, job, row, status).run(session)
 
     def wait_run(
         self, request: int, timeout: float = 3600.0, on_change: Callable[[FiniteResult | None], None] | None = None
@@ -382,10 +382,10 @@ class Control:
             DsError: ENGINE_START_FAILED, ENGINE_START_SLOW, ENGINE_NOT_ANSWERING; JOURNAL_OLDER: the engine that runs
                 is of an older version.
         """
-        found = self.launcher.ensure(self._watch.status, wait)
-        if found.state == "RUNNING":
+        status = self.launcher.ensure(self._watch.status, wait)
+        if status.state == "RUNNING":
             self.journal.exists()
-        return found
+        return status
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -447,8 +447,8 @@ class Control:
         if job is not None and request.action == "reset":
             check_consent(project, query, request.allow)
         status = rows.statuses(connection, [query.name]).get(query.name, StatusRow(query.name))
-        asked = desired.Asked(request.action, request.by, self.clock.now(), job_spec(project, query), request.begins)
-        return desired.answer(asked, change, job, status)
+        demand = desired.Asked(request.action, request.by, self.clock.now(), job_spec(project, query), request.begins)
+        return desired.answer(demand, change, job, status)
 
     def _refuse(self, queries: Sequence[BoundQuery], answers: Sequence[Answer]) -> None:
         refused = [(q, a) for q, a in zip(queries, answers, strict=True) if a.refused]
@@ -456,11 +456,11 @@ class Control:
             query, first = refused[0]
             raise desired.definition_changed([q.name for q, _ in refused], query, first)
 
-    def _write(self, connection: Connection, given: Answer, name: str) -> Ensured:
-        if given.row is None:
-            return Ensured(name, given.outcome, rows.jobs(connection, [name])[name].generation)
-        self._save(connection, given.row)
-        return Ensured(name, given.outcome, given.row.generation)
+    def _write(self, connection: Connection, answer: Answer, name: str) -> Ensured:
+        if answer.row is None:
+            return Ensured(name, answer.outcome, rows.jobs(connection, [name])[name].generation)
+        self._save(connection, answer.row)
+        return Ensured(name, answer.outcome, answer.row.generation)
 
     def _save(self, connection: Connection, row: JobRow) -> None:
         before = rows.save_job(connection, row)
@@ -482,9 +482,9 @@ class Control:
         """Desired state of one run; a full load begins with a new checkpoint each time."""
         wanted: Action = "reset" if query.refresh == "full" and change.verdict != "new" else request.action
         action: Action = "restart" if wanted == "ensure" else wanted
-        given = self._answer(connection, project, query, change, replace(request, action=action))
-        self._refuse([query], [given])
-        self._write(connection, given, query.name)
+        answer = self._answer(connection, project, query, change, replace(request, action=action))
+        self._refuse([query], [answer])
+        self._write(connection, answer, query.name)
 
 
 def _is_answered(status: JobStatus, generation: int) -> bool:

@@ -137,8 +137,8 @@ class Reconciler:
     def _of_steps(self, written: Mapping[str, StatusRow]) -> Mapping[str, StatusRow]:
         """What runs in Dagster steps have recorded of jobs that rest here (their checkpoints may have moved on)."""
         ours = ACTIVE | PENDING
-        known = self._statuses
-        resting = (row for name, row in written.items() if name not in known or known[name].state not in ours)
+        own = self._statuses
+        resting = (row for name, row in written.items() if name not in own or own[name].state not in ours)
         return {row.name: row for row in resting if row.state not in ours}
 
     def _spec(self, job: JobRow) -> JobSpec:
@@ -164,11 +164,11 @@ class Reconciler:
     def _add_figures(self, decided: Round, observed: Mapping[str, Observation]) -> None:
         """Progress of every job that has a query."""
         now = self.clock.now()
-        for name, seen in observed.items():
+        for name, observation in observed.items():
             before = decided.status(name)
-            if name not in self._jobs or seen.incarnation != before.incarnation:
+            if name not in self._jobs or observation.incarnation != before.incarnation:
                 continue
-            after = self._healed(replace(taken_over(before, seen.progress), beat=now))
+            after = self._healed(replace(taken_over(before, observation.progress), beat=now))
             stale = before.beat is None or not 0.0 <= now - before.beat < REFRESH_SECONDS
             if name in decided.statuses or stale or replace(after, beat=before.beat) != before:
                 decided.statuses[name] = after

@@ -21,8 +21,8 @@ records of the job's own topics are deleted first."""
 
 def consents(*, duplicates: bool = False, from_now: bool = False, empty: bool = False) -> tuple[Consent, ...]:
     """Those that are given."""
-    given: dict[Consent, bool] = {"duplicates": duplicates, "from_now": from_now, "empty": empty}
-    return tuple(name for name, is_given in given.items() if is_given)
+    flags: dict[Consent, bool] = {"duplicates": duplicates, "from_now": from_now, "empty": empty}
+    return tuple(name for name, is_given in flags.items() if is_given)
 
 
 Verdict = Literal["new", "unchanged", "keeps_checkpoint", "needs_new_checkpoint", "would_lose_data", "orphan"]

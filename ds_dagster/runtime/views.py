@@ -37,28 +37,30 @@ class JobSurroundings:
     held: frozenset[str] = frozenset()
 
 
-def job_status(job: JobRow, written: StatusRow | None, seen: JobSurroundings) -> JobStatus:
+def job_status(job: JobRow, written: StatusRow | None, surroundings: JobSurroundings) -> JobStatus:
     """Join the two halves of a job: what is wanted, and what was written of it last.
 
     A state in which a query exists, or is about to, is a fact only while the one who wrote it lives: the engine that
     holds the lock and the lease, or a step that holds its run. Otherwise it is UNKNOWN. Settled states (FAILED,
     STOPPED, FINISHED) stay true.
     """
-    status, engine, silent = written or StatusRow(job.name), seen.engine, seen.silent
+    status, engine, silent = written or StatusRow(job.name), surroundings.engine, surroundings.silent
     values: dict[str, Any] = {item.name: getattr(status, item.name) for item in fields(status)}
     values["reported_generation"] = values.pop("generation")
     values["since"] = values["since"] or None
     writer, _, _ = values.pop("writer"), values.pop("streak"), values.pop("parameters")
-    lives = job.name in seen.held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
+    lives = (
+        job.name in surroundings.held if writer == STEP else engine.state in _ANSWERING and writer == engine.token != ""
+    )
     if not lives and status.state in ACTIVE | PENDING:
         values |= _unheard(engine, silent, state="UNKNOWN")
     elif engine.state == "GONE" and status.state == "ABSENT" and job.desired == "RUNNING" and not status.condition:
         values |= _said(error("ENGINE_STOPPED" if status.incarnation else "ENGINE_NOT_RUNNING"), "ABSENT")
     if status.state in PENDING or not lives or status.state == "FAILED":
-        values |= _lag_since(status, seen.now)
+        values |= _lag_since(status, surroundings.now)
     return JobStatus(
         **values,
-        job_id=seen.identity.job_id(job.name),
+        job_id=surroundings.identity.job_id(job.name),
         relation=job.relation,
         desired=job.desired,
         generation=job.generation,

@@ -63,22 +63,22 @@ def max_lag_of(comment: Comment) -> str:
 
 def wrong_tags(comment: Comment) -> tuple[WrongTag, ...]:
     """The tags of a comment that are refused."""
-    found = [
+    tags = [
         WrongTag("owner", "OWNER_INVALID", {"owner": owner, "name": owner.removeprefix("@")})
         for owner in comment.owners
         if not is_owner(owner)
     ]
     if comment.freshness and freshness_of(comment.freshness) is None:
-        found.append(WrongTag("freshness", "FRESHNESS_INVALID", {"value": comment.freshness}))
+        tags.append(WrongTag("freshness", "FRESHNESS_INVALID", {"value": comment.freshness}))
     lag = max_lag_of(comment)
     if lag and duration_seconds(lag) is None:
-        found.append(WrongTag("max_lag", "MAX_LAG_INVALID", {"value": lag}))
-    return tuple(found)
+        tags.append(WrongTag("max_lag", "MAX_LAG_INVALID", {"value": lag}))
+    return tuple(tags)
 
 
 def without_wrong_tags(comment: Comment) -> Comment:
     """The comment with the tags that are right."""
-    wrong = {found.tag for found in wrong_tags(comment)}
+    wrong = {tag.tag for tag in wrong_tags(comment)}
     return replace(
         comment,
         owners=tuple(filter(is_owner, comment.owners)),

@@ -59,16 +59,16 @@ def opened(
     parser: DeltaStreamParser, source: SourceText, piece: Piece, context: Context, comment: Comment
 ) -> tuple[OpenApplication, Piece | None]:
     """An application that begins, and its first statement where that is in the same piece."""
-    made = OpenApplication(piece, context, comment)
+    application = OpenApplication(piece, context, comment)
     parser.begin(source, piece.tokens)
     try:
         parser.need("begin", "application")
-        made.name = parser.simple_name("an application's name")
+        application.name = parser.simple_name("an application's name")
     except UnreadableError as refusal:
-        made.mistakes.append(refusal.mistake)
-        return made, None
+        application.mistakes.append(refusal.mistake)
+        return application, None
     rest = piece.tokens[3:]
-    return made, Piece(rest, piece.tokens[2].end + 1, piece.mistake) if rest else None
+    return application, Piece(rest, piece.tokens[2].end + 1, piece.mistake) if rest else None
 
 
 def added(application: OpenApplication, source: SourceText, statement: Statement, piece: Piece) -> None:
@@ -139,8 +139,8 @@ def _refuse_the_rest(source: SourceText, application: OpenApplication) -> None:
         if isinstance(statement, Use) or (isinstance(statement, CreateAsSelect) and statement.virtual):
             continue
         name = statement.target if isinstance(statement, InsertInto) else statement.name
-        told = {"name": application.shown, "relation": name, "other": first.span}
-        mistake = _at(source, piece, "APPLICATION_REFUSED", caused_by=application.shown, **told)
+        params = {"name": application.shown, "relation": name, "other": first.span}
+        mistake = _at(source, piece, "APPLICATION_REFUSED", caused_by=application.shown, **params)
         application.mistakes.append(mistake)
         kind = None if isinstance(statement, InsertInto) else statement.kind
         application.broken.append(BrokenStatement(statement.origin, mistake.condition, kind, name))

@@ -63,19 +63,19 @@ def _application(source: SourceText, start: int, last: Piece | None) -> Statemen
 
 def _one(parser: CommandParser, source: SourceText, piece: Piece) -> Command | Statement:
     if piece.mistake is not None:
-        found = piece.mistake
-        params = {"what": found.what, "closing": found.advice}
-        raise Mistake(source, found.offset, found.offset + 1, "SYNTAX_UNTERMINATED", params).exception()
+        mistake = piece.mistake
+        params = {"what": mistake.what, "closing": mistake.advice}
+        raise Mistake(source, mistake.offset, mistake.offset + 1, "SYNTAX_UNTERMINATED", params).exception()
     text = source.text[piece.start : piece.end]
     parser.begin(source, piece.tokens)
     try:
-        made = parser.command(Origin(source.span(piece.start, piece.end), text, Comment(), Context()))
+        parsed = parser.command(Origin(source.span(piece.start, piece.end), text, Comment(), Context()))
     except UnreadableError as refusal:
         raise refusal.mistake.exception() from None
     errors = [note for note in parser.notes if note.severity == "error"]
     if errors:
         raise errors[0].exception()
-    return made
+    return parsed
 
 
 def is_complete(text: str) -> bool:

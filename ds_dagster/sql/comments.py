@@ -66,7 +66,7 @@ def _read(block: list[re.Match[str]]) -> tuple[Comment, tuple[Remark, ...]]:
         freshness=collected.values.get("freshness", ""),
         tags=tuple(collected.tags),
     )
-    wrong = (Remark(collected.offsets[one.tag], one.condition, one.params) for one in wrong_tags(comment))
+    wrong = (Remark(collected.offsets[remark.tag], remark.condition, remark.params) for remark in wrong_tags(comment))
     return comment, (*collected.remarks, *wrong)
 
 

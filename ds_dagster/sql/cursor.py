@@ -236,10 +236,10 @@ class CursorParser(Parser):
         if slip:
             return slip
         words = [word.lower() for word in re.findall(r"\b[A-Z]{2,}\b", expected)]
-        for token, known in ((self._curr, words), (self._prev, KEYWORDS), (self._curr, KEYWORDS)):
+        for token, candidates in ((self._curr, words), (self._prev, KEYWORDS), (self._curr, KEYWORDS)):
             if token.token_type is not TokenType.VAR or token.text in KEYWORDS:
                 continue
-            near = meant(token.text, known) or next(iter(nearest(token.text, KEYWORDS, 1, cutoff=0.7)), "")
+            near = meant(token.text, candidates) or next(iter(nearest(token.text, KEYWORDS, 1, cutoff=0.7)), "")
             if near and near in KEYWORDS | set(words):
                 return f"did you mean {near.upper()} instead of {token.text.upper()}?"
         return f"write {expected} there" if expected else "remove it, or end the statement before it"

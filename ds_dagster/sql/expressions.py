@@ -22,23 +22,23 @@ def spine(node: exp.Expression) -> tuple[exp.Expression, list[tuple[type[exp.Exp
     if isinstance(node, CONNECTORS):
         first, *others = _terms(node)
         return first, [(type(node), term) for term in others]
-    found: list[tuple[type[exp.Expression], exp.Expression]] = []
+    operations: list[tuple[type[exp.Expression], exp.Expression]] = []
     while isinstance(node, ARITHMETIC):
-        found.append((type(node), node.expression))
+        operations.append((type(node), node.expression))
         node = node.this
-    return node, found[::-1]
+    return node, operations[::-1]
 
 
 def _terms(node: exp.Expression) -> list[exp.Expression]:
     """Terms of one AND or OR, left to right; what is in parentheses is one term."""
-    found, pending, kind = [], [node], type(node)
+    terms, pending, kind = [], [node], type(node)
     while pending:
         term = pending.pop()
         if type(term) is kind:
             pending += [term.expression, term.this]
         else:
-            found.append(term)
-    return found
+            terms.append(term)
+    return terms
 
 
 def balanced(node: type[exp.Expression], parts: Sequence[exp.Expression]) -> exp.Expression:

@@ -145,7 +145,7 @@ class DeltaStreamGenerator(Generator):
             f"AFTER MATCH SKIP {' '.join(SKIPS[arguments['skip']]).upper()}{variable}",
             f"PATTERN ({self.sql(node, 'pattern')})",
             f"WITHIN {duration_text(arguments['within'])}" if arguments.get("within") is not None else "",
-            "DEFINE " + ", ".join(self.definition(one) for one in arguments["definitions"]),
+            "DEFINE " + ", ".join(self.definition(definition) for definition in arguments["definitions"]),
         ]
         text = f"{self.sql(node, 'this')} MATCH_RECOGNIZE ({' '.join(filter(None, clauses))})"
         return self._behind_source(text, node, node.this.alias == node.alias)

@@ -87,15 +87,15 @@ def is_first_rows(node: exp.Expr) -> bool:
 
 def refuse_in_persistent_query(tree: exp.Expr, source: SourceText) -> list[Mistake]:
     """Clauses that only a question asked once can have."""
-    found: list[Mistake] = []
+    mistakes: list[Mistake] = []
     for node in tree.walk():
         if isinstance(node, exp.Select | exp.SetOperation) and not is_first_rows(node):
-            found.extend(
+            mistakes.extend(
                 _at(argument_node, source, condition, params)
                 for argument, (condition, params) in _FINITE_ONLY.items()
                 if (argument_node := node.args.get(argument)) is not None
             )
-    return found
+    return mistakes
 
 
 def _at(node: exp.Expr, source: SourceText, condition: str, params: dict[str, str]) -> Mistake:

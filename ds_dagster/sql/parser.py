@@ -77,9 +77,9 @@ class DeltaStreamParser(QueryParser):
         parse = _STATEMENTS.get(first.text) if first.token_type is TokenType.VAR else None
         if parse is None:
             raise self._unknown_statement()
-        made = parse(self, origin)
+        parsed = parse(self, origin)
         self.nothing_left()
-        return made
+        return parsed
 
     def nothing_left(self) -> None:
         """Refuse what follows the end."""
@@ -88,9 +88,9 @@ class DeltaStreamParser(QueryParser):
             raise self.refuse("SYNTAX_UNEXPECTED", found=self.found())
 
     def _unknown_statement(self) -> Exception:
-        known = self._refused_form()
-        if known:
-            return known
+        refusal = self._refused_form()
+        if refusal:
+            return refusal
         if self._curr.token_type is not TokenType.VAR:
             return self.expected("a statement")
         return self.refuse(
@@ -103,18 +103,18 @@ class DeltaStreamParser(QueryParser):
             if token.token_type is not TokenType.VAR:
                 break
             words.append(token.text)
-        found = refused(tuple(words))
-        if found is None:
+        form = refused(tuple(words))
+        if form is None:
             return None
-        shown = " ".join(found[0]).upper()
-        return self.refuse(found[1], statement=shown, found=shown)
+        shown = " ".join(form[0]).upper()
+        return self.refuse(form[1], statement=shown, found=shown)
 
     # CREATE
 
     def _create(self, origin: Origin) -> Statement:
-        known = self._refused_form()
-        if known:
-            raise known
+        refusal = self._refused_form()
+        if refusal:
+            raise refusal
         self.need("create")
         if self.take("virtual"):
             return self._create_virtual(origin)
@@ -309,9 +309,9 @@ class DeltaStreamParser(QueryParser):
         raise self._unknown_statement()
 
     def _insert(self, origin: Origin) -> Statement:
-        known = self._refused_form()
-        if known:
-            raise known
+        refusal = self._refused_form()
+        if refusal:
+            raise refusal
         self.need("insert", "into")
         self.name = name = self.written_name("a relation's name")
         columns: list[WrittenName] = []
@@ -329,9 +329,9 @@ class DeltaStreamParser(QueryParser):
         return body
 
     def _use(self, origin: Origin) -> Statement:
-        known = self._refused_form()
-        if known:
-            raise known
+        refusal = self._refused_form()
+        if refusal:
+            raise refusal
         self.need("use")
         for what in USABLE:
             if self.take(what):
@@ -344,9 +344,9 @@ class DeltaStreamParser(QueryParser):
         return Interactive(origin=origin, what="SELECT", body=self.select_body())
 
     def _question(self, origin: Origin) -> Statement:
-        known = self._refused_form()
-        if known:
-            raise known
+        refusal = self._refused_form()
+        if refusal:
+            raise refusal
         what = self.next_token().text.upper()
         if self.ended:
             raise self.expected(f"what to {what}")

@@ -54,8 +54,8 @@ def _name(name: WrittenName) -> str:
     return ".".join(map(name_text, name.parts))
 
 
-def _unless_there(given: bool) -> str:
-    return _UNLESS_THERE if given else ""
+def _unless_there(if_not_exists: bool) -> str:
+    return _UNLESS_THERE if if_not_exists else ""
 
 
 def _outside(
@@ -135,7 +135,7 @@ def _insert(statement: InsertInto) -> str:
 
 
 def _application(statement: Application) -> str:
-    inside = "".join(f"{print_statement(one)}; " for one in statement.statements)
+    inside = "".join(f"{print_statement(inner)}; " for inner in statement.statements)
     end = _words("END APPLICATION", properties_text(statement.properties))
     return f"BEGIN APPLICATION {_name(statement.name)} {inside}{end}"
 

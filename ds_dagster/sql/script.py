@@ -83,8 +83,8 @@ def parse_statement(text: str, path: str = "<statement>", application: str = "")
         if mistake.severity == "error":
             raise mistake.exception()
     if len(file.statements) != 1:
-        found, fix = len(file.statements), "write one statement at a time"
-        raise error("SYNTAX_EXPECTED", span=Span(path, 1), expected="one statement", found=found, fix=fix)
+        count, fix = len(file.statements), "write one statement at a time"
+        raise error("SYNTAX_EXPECTED", span=Span(path, 1), expected="one statement", found=count, fix=fix)
     return file.statements[0]
 
 
@@ -123,14 +123,14 @@ def _one(text: str, path: str, read: Callable[[DeltaStreamParser], T]) -> T:
     parser = _parser()
     parser.begin(file.source, pieces[0].tokens)
     try:
-        made = read(parser)
+        parsed = read(parser)
         parser.nothing_left()
     except UnreadableError as refusal:
         raise refusal.mistake.exception() from None
     wrong = next((note for note in parser.notes if note.severity == "error"), None)
     if wrong is not None:
         raise wrong.exception()
-    return made
+    return parsed
 
 
 def _parser() -> DeltaStreamParser:
@@ -191,9 +191,9 @@ def _begin(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
 def _end(parser: DeltaStreamParser, file: _File, piece: Piece | None) -> None:
     application = file.application
     assert application is not None
-    made = closed(parser, file.source, application, piece)
-    if made is not None:
-        file.statements.append(made)
+    statement = closed(parser, file.source, application, piece)
+    if statement is not None:
+        file.statements.append(statement)
     file.mistakes.extend(application.mistakes)
     file.broken.extend(application.broken)
     file.context, file.application = application.context, None
@@ -215,11 +215,11 @@ def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
         mistakes = [_of_other_dialect(source, piece.tokens) or unclosed(piece.tokens, wrong) or wrong]
     lexical = _lexical(source, piece)
     mistakes = [lexical] if lexical else [*parser.notes, *mistakes]
-    found = file if application is None else application
-    found.mistakes.extend(mistakes)
+    target = file if application is None else application
+    target.mistakes.extend(mistakes)
     mistakes = [mistake for mistake in mistakes if mistake.severity == "error"]
     if mistakes or statement is None:
-        found.broken.append(BrokenStatement(origin, mistakes[0].condition, parser.kind, parser.name))
+        target.broken.append(BrokenStatement(origin, mistakes[0].condition, parser.kind, parser.name))
         return
     if application is None:
         file.statements.append(statement)
@@ -230,10 +230,10 @@ def _read(parser: DeltaStreamParser, file: _File, piece: Piece) -> None:
 
 
 def _of_other_dialect(source: SourceText, tokens: Sequence[Token]) -> Mistake | None:
-    found = idiom(tokens)
-    if found is None:
+    match = idiom(tokens)
+    if match is None:
         return None
-    first, last, fix = found
+    first, last, fix = match
     own = rewritten(source, tokens)
     if own and _is_read(own):
         fix = f"{fix}. This statement: {own}"
@@ -258,8 +258,8 @@ def _is_read(text: str) -> bool:
 def _comment(file: _File, piece: Piece) -> Comment:
     comment, remarks = comment_above(file.source, piece.gap, piece.start)
     file.mistakes.extend(
-        Mistake(file.source, found.offset, found.offset + 1, found.condition, found.params, severity="warning")
-        for found in remarks
+        Mistake(file.source, remark.offset, remark.offset + 1, remark.condition, remark.params, severity="warning")
+        for remark in remarks
     )
     return comment
 

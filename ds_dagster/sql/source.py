@@ -108,17 +108,17 @@ def plain_quotes(text: str) -> tuple[str, tuple[Typographic, ...]]:
     """Replace typographic quotes around a run outside of ordinary quotes and comments; offsets stay."""
     if not any(character in text for character in TYPOGRAPHIC):
         return text, ()
-    found: list[Typographic] = []
+    quotes: list[Typographic] = []
 
     def replace(match: re.Match[str]) -> str:
         run = match.group()
         plain = _PLAIN.get(run[0])
         if plain is None:
             return run
-        found.append(Typographic(match.start(), run[0], plain))
+        quotes.append(Typographic(match.start(), run[0], plain))
         return plain + run[1:-1] + plain
 
-    return _QUOTED_RUN.sub(replace, text), tuple(found)
+    return _QUOTED_RUN.sub(replace, text), tuple(quotes)
 
 
 def split(source: SourceText) -> list[Piece]:

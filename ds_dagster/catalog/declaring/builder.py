@@ -57,7 +57,7 @@ def subjects_to_record(
 ) -> tuple[ToRecord, ...]:
     """What relations without a column list want a copy of, each subject once."""
     recorded = _DeclarationPass(files, settings, kinds).build()[1]
-    return tuple({(one.registry.name, one.subject): one for one in recorded}.values())
+    return tuple({(record.registry.name, record.subject): record for record in recorded}.values())
 
 
 class _DeclarationPass:
@@ -73,13 +73,13 @@ class _DeclarationPass:
     def build(self) -> tuple[Declared, tuple[ToRecord, ...]]:
         index = property_index(self.kinds)
         self.schemas = declare_schemas(self.statements, self.settings, self.findings)
-        found = declare_endpoints(self.statements, self.settings, self.kinds, index, self.findings)
-        written = [one for one in self.statements if isinstance(one, CreateDescriptorSource)]
+        endpoints = declare_endpoints(self.statements, self.settings, self.kinds, index, self.findings)
+        written = [statement for statement in self.statements if isinstance(statement, CreateDescriptorSource)]
         descriptors, diagnostics = declare_sources(written, self.settings, index)
         self.findings.extend(diagnostics)
         functions = self._functions(index)
-        catalog = Catalog(found.stores, refused_stores=found.refused, descriptors=descriptors)
-        ground = Ground(self.settings, self.kinds, index, catalog, found.entities, [])
+        catalog = Catalog(endpoints.stores, refused_stores=endpoints.refused, descriptors=descriptors)
+        ground = Ground(self.settings, self.kinds, index, catalog, endpoints.entities, [])
         named = self._named()
         relations = {
             name: self._relation(name, statement, ground)
@@ -87,27 +87,29 @@ class _DeclarationPass:
             if isinstance(statement, CreateRelation)
         }
         declared = Declared(
-            stores=found.stores,
-            relations=MappingProxyType({name: made for name, made in relations.items() if made is not None}),
+            stores=endpoints.stores,
+            relations=MappingProxyType(
+                {name: relation for name, relation in relations.items() if relation is not None}
+            ),
             schemas=frozenset(self.schemas),
             queries=self._queries(named),
             diagnostics=tuple(self.findings.diagnostics),
-            refused=frozenset(name for name, made in relations.items() if made is None),
-            refused_stores=found.refused,
-            secrets=found.secrets,
-            registries=found.registries,
+            refused=frozenset(name for name, relation in relations.items() if relation is None),
+            refused_stores=endpoints.refused,
+            secrets=endpoints.secrets,
+            registries=endpoints.registries,
             descriptors=MappingProxyType(dict(descriptors)),
-            applications=tuple(one for one in self.statements if isinstance(one, Application)),
+            applications=tuple(schema for schema in self.statements if isinstance(schema, Application)),
             functions=functions,
         )
         return declared, tuple(ground.recorded)
 
     def _functions(self, index: PropertyIndex) -> UserCode:
-        sources = [one for one in self.statements if isinstance(one, CreateFunctionSource)]
-        written = [one for one in self.statements if isinstance(one, CreateFunction)]
-        made, diagnostics = declare_functions(sources, written, self.settings, index)
+        sources = [statement for statement in self.statements if isinstance(statement, CreateFunctionSource)]
+        written = [statement for statement in self.statements if isinstance(statement, CreateFunction)]
+        code, diagnostics = declare_functions(sources, written, self.settings, index)
         self.findings.extend(diagnostics)
-        return made
+        return code
 
     def _named(self) -> dict[QualifiedName, CreateRelation | CreateAsSelect]:
         """Relations by name, the first of duplicates."""
@@ -135,38 +137,38 @@ class _DeclarationPass:
         return self.findings.collect(step)
 
     def _queries(self, named: Mapping[QualifiedName, CreateRelation | CreateAsSelect]) -> tuple[NamedQuery, ...]:
-        kept = {id(statement): name for name, statement in named.items()}
-        found: list[NamedQuery] = []
+        names = {id(statement): name for name, statement in named.items()}
+        queries: list[NamedQuery] = []
         for statement in self.statements:
-            if isinstance(statement, CreateAsSelect) and id(statement) in kept:
-                found.append(NamedQuery(kept[id(statement)], statement))
+            if isinstance(statement, CreateAsSelect) and id(statement) in names:
+                queries.append(NamedQuery(names[id(statement)], statement))
             elif isinstance(statement, InsertInto):
                 name = self._insert_name(statement, named)
                 if name is not None:
-                    found.append(NamedQuery(name, statement))
-        return tuple(found)
+                    queries.append(NamedQuery(name, statement))
+        return tuple(queries)
 
     def _insert_name(
         self, statement: InsertInto, named: Mapping[QualifiedName, CreateRelation | CreateAsSelect]
     ) -> QualifiedName | None:
         span = statement.target.span
         target = self.findings.collect(lambda: qualify(statement.target, statement.origin.context, self.settings))
-        known = named.get(target) if target is not None else None
-        if isinstance(known, CreateAsSelect) and known.virtual:
+        writer = named.get(target) if target is not None else None
+        if isinstance(writer, CreateAsSelect) and writer.virtual:
             self.findings.add(error("VIRTUAL_INSERT", span=span, relation=str(statement.target)))
             return None
         return self._checked_name(statement.target, statement)
 
     def _relation(self, name: QualifiedName, statement: CreateRelation, ground: Ground) -> Relation | None:
         findings = Findings()
-        made = declared_relation(name, statement, ground, findings)
+        relation = declared_relation(name, statement, ground, findings)
         self.findings.extend(findings.diagnostics)
-        return None if findings.failed else made
+        return None if findings.failed else relation
 
 
-def _same(one: CreateRelation | CreateAsSelect, other: CreateRelation | CreateAsSelect) -> bool:
+def _same(create: CreateRelation | CreateAsSelect, other: CreateRelation | CreateAsSelect) -> bool:
     """Whether two statements say the same of a relation, however its name is written."""
-    shown = (print_statement(replace(each, if_not_exists=True, name=one.name)) for each in (one, other))
+    shown = (print_statement(replace(each, if_not_exists=True, name=create.name)) for each in (create, other))
     return len(set(shown)) == 1
 
 
@@ -174,7 +176,7 @@ def _flat(file: ParsedFile) -> Iterator[Statement]:
     """The statements of a file; what END APPLICATION says of its queries is in their bodies."""
     for statement in file.statements:
         if isinstance(statement, Application):
-            yield from (_with_properties(one, statement.properties) for one in statement.statements)
+            yield from (_with_properties(inner, statement.properties) for inner in statement.statements)
         yield statement
 
 

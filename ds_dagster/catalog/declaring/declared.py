@@ -100,13 +100,13 @@ def check_schema(name: QualifiedName, schemas: Iterable[tuple[str, str]], span: 
     Raises:
         UserError: UNKNOWN_DATABASE, UNKNOWN_SCHEMA with the nearest names.
     """
-    known = set(schemas)
-    if (name.database, name.schema) in known:
+    pairs = set(schemas)
+    if (name.database, name.schema) in pairs:
         return
-    databases = sorted({database for database, _ in known})
+    databases = sorted({database for database, _ in pairs})
     if name.database not in databases:
         raise error("UNKNOWN_DATABASE", span=span, name=name.database, nearest=did_you_mean(name.database, databases))
-    inside = [f"{database}.{schema}" for database, schema in sorted(known) if database == name.database]
+    inside = [f"{database}.{schema}" for database, schema in sorted(pairs) if database == name.database]
     full = f"{name.database}.{name.schema}"
     raise error("UNKNOWN_SCHEMA", span=span, name=full, nearest=did_you_mean(full, inside))
 

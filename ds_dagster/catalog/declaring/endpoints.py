@@ -68,9 +68,9 @@ def declare_endpoints(
     stores, refused = _declare_stores(statements, settings, kinds, registries, secrets, findings)
     stores.update(_embedded_views(settings, kinds, stores))
     entities = _declare_entities(statements, settings, index, Catalog(stores, refused_stores=refused), findings)
-    known = MappingProxyType({name: secret for name, secret in secrets.items() if secret is not None})
+    definitions = MappingProxyType({name: secret for name, secret in secrets.items() if secret is not None})
     usable = MappingProxyType({name: registry for name, registry in registries.items() if registry is not None})
-    return Endpoints(MappingProxyType(stores), refused, known, usable, entities)
+    return Endpoints(MappingProxyType(stores), refused, definitions, usable, entities)
 
 
 def _declare_secrets(
@@ -114,7 +114,7 @@ def _declare_registries(
     registries: dict[str, RegistryDefinition | None] = {}
     spans: dict[str, Span] = {}
     created = [statement for statement in statements if isinstance(statement, CreateSchemaRegistry)]
-    updates = updates_of(statements, "schema_registry", (str(one.name) for one in created), findings)
+    updates = updates_of(statements, "schema_registry", (str(statement.name) for statement in created), findings)
     for statement in created:
         name = str(statement.name)
         if name in spans:
@@ -122,11 +122,11 @@ def _declare_registries(
             continue
         spans[name] = statement.name.span
         own = updates.get(name.lower(), ())
-        made, diagnostics = declare_registry(statement, settings, index, own)
+        registry, diagnostics = declare_registry(statement, settings, index, own)
         findings.extend(diagnostics)
-        written = [*statement.properties, *(item for one in own for item in one.properties)]
-        known = made is not None and _are_secrets_known(written, made.properties, index, secrets, findings)
-        registries[name] = made if known else None
+        written = [*statement.properties, *(item for update in own for item in update.properties)]
+        is_usable = registry is not None and _are_secrets_known(written, registry.properties, index, secrets, findings)
+        registries[name] = registry if is_usable else None
     return registries
 
 
@@ -143,7 +143,7 @@ def _declare_stores(
     spans: dict[str, Span] = {}
     index = property_index(kinds)
     created = [statement for statement in statements if isinstance(statement, CreateStore)]
-    updates = updates_of(statements, "store", (str(one.name) for one in created), findings)
+    updates = updates_of(statements, "store", (str(statement.name) for statement in created), findings)
     for statement in created:
         name = str(statement.name)
         if name in spans:
@@ -154,7 +154,7 @@ def _declare_stores(
         store, diagnostics = declare_store(statement, settings, kinds, own)
         findings.extend(diagnostics)
         store = findings.collect(partial(with_registry, store, registries)) if store else None
-        written = [*statement.properties, *(item for one in own for item in one.properties)]
+        written = [*statement.properties, *(item for update in own for item in update.properties)]
         if store is not None and _are_secrets_known(written, store.properties, index, secrets, findings):
             stores[name] = store
     return stores, frozenset(spans) - frozenset(stores)
@@ -164,13 +164,13 @@ def _embedded_views(
     settings: Settings, kinds: Mapping[str, StoreKind], stores: Mapping[str, StoreDefinition]
 ) -> dict[str, StoreDefinition]:
     """The embedded view store exists without CREATE STORE; ``folder`` is where its files are kept."""
-    made: dict[str, StoreDefinition] = {}
+    embedded: dict[str, StoreDefinition] = {}
     for kind in kinds.values():
         if kind.capabilities.embedded and kind.name.lower() not in stores:
             span = Span(settings.file or "(settings)", 1)
             folder = PropertyValue(str(settings.state / "views"))
-            made[kind.name.lower()] = embedded_store(kind, span, {"folder": folder})
-    return made
+            embedded[kind.name.lower()] = embedded_store(kind, span, {"folder": folder})
+    return embedded
 
 
 def _declare_entities(
@@ -204,10 +204,10 @@ def with_registry(store: StoreDefinition, registries: Mapping[str, RegistryDefin
     name = str(written.value)
     if name not in registries:
         raise error("UNKNOWN_SCHEMA_REGISTRY", span=written.span, name=name, nearest=did_you_mean(name, registries))
-    found = registries[name]
-    if found is None:
+    registry = registries[name]
+    if registry is None:
         raise error("SCHEMA_REGISTRY_REFUSED", span=written.span, name=name)
-    return store if store.overlaid and not found.overlaid else replace(store, registry=found)
+    return store if store.overlaid and not registry.overlaid else replace(store, registry=registry)
 
 
 def embedded_store(kind: StoreKind, span: Span, properties: Mapping[str, PropertyValue]) -> StoreDefinition:

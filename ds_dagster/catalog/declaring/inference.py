@@ -176,7 +176,7 @@ def infer_sink(
     if findings.failed:
         return None, findings.diagnostics
     format_, key_, time = _record_facts(draft, kind, left_most, findings)
-    made = Relation(
+    sink = Relation(
         name=name,
         kind=statement.kind,
         store=store.name,
@@ -192,27 +192,27 @@ def infer_sink(
         declared=False,
         like=like,
     )
-    made = _with_schemas(made, draft, kind, store, catalog, findings)
-    _check_made(made, draft, kind, findings)
+    sink = _with_schemas(sink, draft, kind, store, catalog, findings)
+    _check_made(sink, draft, kind, findings)
     refused = any(diagnostic.severity == "error" for diagnostic in findings.diagnostics)
-    return (None if refused else made), findings.diagnostics
+    return (None if refused else sink), findings.diagnostics
 
 
-def _check_made(made: Relation, draft: Draft, kind: StoreKind, findings: Findings) -> None:
-    findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
-    findings.collect(lambda: check_timestamp_format(made, draft.values))
-    check_names(kind, made, findings)
-    findings.extend(relation_problems(kind, made))
+def _check_made(sink: Relation, draft: Draft, kind: StoreKind, findings: Findings) -> None:
+    findings.collect(lambda: check_files(sink, kind, draft.span_of("value.format")))
+    findings.collect(lambda: check_timestamp_format(sink, draft.values))
+    check_names(kind, sink, findings)
+    findings.extend(relation_problems(kind, sink))
 
 
 def _with_schemas(
-    made: Relation, draft: Draft, kind: StoreKind, store: StoreDefinition, catalog: Catalog, findings: Findings
+    sink: Relation, draft: Draft, kind: StoreKind, store: StoreDefinition, catalog: Catalog, findings: Findings
 ) -> Relation:
     """With the Protobuf messages its properties name; whether its columns fit its formats is reported."""
-    values = made.properties
-    found = findings.collect(lambda: descriptors(values, made.value_format, made.key.format, catalog.descriptors))
-    value, key = found or (None, None)
-    described = replace(made, value_descriptor=value, key_descriptor=key)
+    values = sink.properties
+    pair = findings.collect(lambda: descriptors(values, sink.value_format, sink.key.format, catalog.descriptors))
+    value, key = pair or (None, None)
+    described = replace(sink, value_descriptor=value, key_descriptor=key)
     if not findings.failed:
         findings.collect(lambda: check_schemas(described, kind, store, draft))
     return described
@@ -424,12 +424,12 @@ def resolve_query_properties(
 
 
 def _whole(values: Mapping[str, PropertyValue], name: str) -> int | None:
-    found = values.get(name)
-    return found.value if found is not None and isinstance(found.value, int) else None
+    number = values.get(name)
+    return number.value if number is not None and isinstance(number.value, int) else None
 
 
 def _temporal_mode(values: Mapping[str, PropertyValue]) -> Literal["event_time", "immediate"] | None:
-    found = values.get("temporal.join.mode")
-    if found is None:
+    mode = values.get("temporal.join.mode")
+    if mode is None:
         return None
-    return "immediate" if found.value == "immediate" else "event_time"
+    return "immediate" if mode.value == "immediate" else "event_time"

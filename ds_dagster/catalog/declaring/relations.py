@@ -167,10 +167,10 @@ def declared_relation(
     """A relation with a column list; None (or a record nobody uses) when ``findings`` holds errors."""
     store, values = pull_for_store(statement, "relation", name, ground.settings, ground.catalog, ground.index, findings)
     if not statement.columns and store is not None:
-        found = recorded(name, statement, store, values, ground, findings)
-        if found is None:
+        recorded_columns = recorded(name, statement, store, values, ground, findings)
+        if recorded_columns is None:
             return None
-        statement = replace(statement, columns=found)
+        statement = replace(statement, columns=recorded_columns)
     columns, primary_key = _columns(name, statement, findings)
     if store is None:
         return None
@@ -190,7 +190,7 @@ def declared_relation(
     key = findings.collect(lambda: record_key(draft, format_)) or RecordKey()
     sources = ground.catalog.descriptors
     messages = findings.collect(lambda: descriptors(values, format_, key.format, sources)) or (None, None)
-    made = Relation(
+    relation = Relation(
         name=name,
         kind=statement.kind,
         store=store.name,
@@ -208,12 +208,12 @@ def declared_relation(
         key_descriptor=messages[1],
     )
     if not findings.failed:
-        findings.collect(lambda: check_schemas(made, kind, store, draft))
-    findings.collect(lambda: check_files(made, kind, draft.span_of("value.format")))
-    findings.collect(lambda: check_timestamp_format(made, values))
-    check_names(kind, made, findings)
-    findings.extend(relation_problems(kind, made))
-    return made
+        findings.collect(lambda: check_schemas(relation, kind, store, draft))
+    findings.collect(lambda: check_files(relation, kind, draft.span_of("value.format")))
+    findings.collect(lambda: check_timestamp_format(relation, values))
+    check_names(kind, relation, findings)
+    findings.extend(relation_problems(kind, relation))
+    return relation
 
 
 def relation_problems(kind: StoreKind, relation: Relation) -> Sequence[Diagnostic]:

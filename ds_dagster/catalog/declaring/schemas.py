@@ -25,16 +25,20 @@ def declare_schemas(statements: Sequence[Statement], settings: Settings, finding
                 findings.add(error("DUPLICATE_DATABASE", span=statement.name.span, name=name), databases[name])
             databases.setdefault(name, statement.name.span)
             schemas.add((name, PUBLIC))
-    known = {database for database, _ in schemas}
-    seen: dict[tuple[str, str], Span] = {}
+    database_names = {database for database, _ in schemas}
+    declared: dict[tuple[str, str], Span] = {}
     for statement in statements:
         if isinstance(statement, CreateSchema):
-            _declare_schema(statement, settings, known, seen, findings)
-    return schemas | set(seen)
+            _declare_schema(statement, settings, database_names, declared, findings)
+    return schemas | set(declared)
 
 
 def _declare_schema(
-    statement: CreateSchema, settings: Settings, known: set[str], seen: dict[tuple[str, str], Span], findings: Findings
+    statement: CreateSchema,
+    settings: Settings,
+    databases: set[str],
+    declared: dict[tuple[str, str], Span],
+    findings: Findings,
 ) -> None:
     parts = statement.name.parts
     written = str(statement.database) if statement.database else (parts[0] if len(parts) == 2 else "")
@@ -42,11 +46,11 @@ def _declare_schema(
     name, span = parts[-1], statement.name.span
     if len(parts) > 2:
         findings.add(error("NAME_TOO_LONG", span=span, name=str(statement.name)))
-    elif database not in known:
+    elif database not in databases:
         place = statement.database.span if statement.database else span
-        nearest = did_you_mean(database, sorted(known))
+        nearest = did_you_mean(database, sorted(databases))
         findings.add(error("UNKNOWN_DATABASE", span=place, name=database, nearest=nearest))
-    elif (database, name) in seen and not statement.if_not_exists:
-        findings.add(error("DUPLICATE_SCHEMA", span=span, name=f"{database}.{name}"), seen[database, name])
+    elif (database, name) in declared and not statement.if_not_exists:
+        findings.add(error("DUPLICATE_SCHEMA", span=span, name=f"{database}.{name}"), declared[database, name])
     else:
-        seen.setdefault((database, name), span)
+        declared.setdefault((database, name), span)

@@ -69,7 +69,7 @@ def declare_store(
         kind=kind.name,
         span=statement.name.span,
         origin=without_secrets(created.origin, created.properties, index),
-        updates=tuple(without_secrets(one.origin, one.properties, index) for one in updates),
+        updates=tuple(without_secrets(update.origin, update.properties, index) for update in updates),
         properties=MappingProxyType({name: v for name, v in values.items() if name != "config_file"}),
         overlaid=bool(overlay),
     )
@@ -137,7 +137,7 @@ def _with_config_file(store: _Store, values: Mapping[str, PropertyValue]) -> Map
     if config is None:
         return values
     path = _config_path(store, str(config.value).removeprefix("@"))
-    found: dict[str, PropertyValue] = {}
+    contents: dict[str, PropertyValue] = {}
     try:
         lines = parse_properties(read_value_file(str(path), f"store {store.name}"))
     except DsError as problem:
@@ -153,9 +153,11 @@ def _with_config_file(store: _Store, values: Mapping[str, PropertyValue]) -> Map
             _refuse_config(store, config, diagnostic.message)
         for canonical, pulled_value in pulled.values.items():
             value = _located(store, canonical, pulled_value)
-            kept = PropertyValue("", secret=True, file=str(path), entry=name) if value.secret else value
-            found[canonical] = PropertyValue(kept.value, kept.secret, None, kept.file, kept.entry)
-    return {**found, **values}
+            entry_value = PropertyValue("", secret=True, file=str(path), entry=name) if value.secret else value
+            contents[canonical] = PropertyValue(
+                entry_value.value, entry_value.secret, None, entry_value.file, entry_value.entry
+            )
+    return {**contents, **values}
 
 
 def _config_path(store: _Store, written: str) -> Path:
@@ -188,17 +190,17 @@ def _values_of(
     store: _Store, table: Mapping[str, Any], value_of: Callable[[_Store, PropertySpec, Any], PropertyValue]
 ) -> Mapping[str, PropertyValue]:
     """Properties that are not in the statement."""
-    found: dict[str, PropertyValue] = {}
+    values: dict[str, PropertyValue] = {}
     for name, raw in table.items():
         spec = store.index.find(name)
         try:
             if spec is None:
                 nearest = did_you_mean(name, store.index.names_at("store", store.kind.name))
                 raise _overlay_error(store, f"unknown property {name}, did you mean {nearest}?")
-            found[spec.name] = value_of(store, spec, raw)
+            values[spec.name] = value_of(store, spec, raw)
         except DsError as problem:
             store.findings.add(problem)
-    return found
+    return values
 
 
 def _replacement(store: _Store, spec: PropertySpec, raw: Any) -> PropertyValue:

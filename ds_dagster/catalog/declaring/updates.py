@@ -26,17 +26,17 @@ def updates_of(
     """Updates of stores or of schema registries, by lower-case name; those of something that is declared nowhere are
     refused."""
     names = {name.lower(): name for name in declared}
-    found: dict[str, tuple[UpdateConnection, ...]] = {}
+    updates: dict[str, tuple[UpdateConnection, ...]] = {}
     for statement in statements:
         if not isinstance(statement, UpdateConnection) or statement.what != what:
             continue
         name = str(statement.name)
         if name.lower() in names:
-            found[name.lower()] = (*found.get(name.lower(), ()), statement)
+            updates[name.lower()] = (*updates.get(name.lower(), ()), statement)
         else:
             nearest = did_you_mean(name, names.values())
             findings.add(error(UNKNOWN[what], span=statement.name.span, name=name, nearest=nearest))
-    return found
+    return updates
 
 
 def merged(
@@ -44,23 +44,23 @@ def merged(
 ) -> tuple[Property, ...]:
     """The properties of a declaration with those of its updates."""
     added = {_canonical(item, index): item for update in updates for item in update.properties}
-    kept = (item for item in properties if _canonical(item, index) not in added)
-    return (*kept, *added.values())
+    remaining = (item for item in properties if _canonical(item, index) not in added)
+    return (*remaining, *added.values())
 
 
 def refused_updates(updates: Sequence[UpdateConnection], index: PropertyIndex) -> Iterator[DsError]:
     """UPDATE_NOT_ALLOWED and UPDATE_TWICE."""
-    seen: dict[str, Property] = {}
+    properties: dict[str, Property] = {}
     for update in updates:
         for item in update.properties:
             name = _canonical(item, index)
             if name in FIXED:
                 what = update.what.upper()
                 yield error("UPDATE_NOT_ALLOWED", span=item.span, name=item.name, what=what, target=str(update.name))
-            elif name in seen:
-                other = seen[name].span
+            elif name in properties:
+                other = properties[name].span
                 yield error("UPDATE_TWICE", span=item.span, name=item.name, target=str(update.name), other=other)
-            seen.setdefault(name, item)
+            properties.setdefault(name, item)
 
 
 def _canonical(item: Property, index: PropertyIndex) -> str:

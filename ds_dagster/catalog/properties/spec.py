@@ -93,7 +93,7 @@ class PropertySpec:
         suffix = name[len(self.name) - 1 :]
         if not self.entries or suffix.startswith(self.other_entries):
             return self
-        return next((one for one in self.entries if one.name == suffix), None)
+        return next((entry for entry in self.entries if entry.name == suffix), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ class PropertyIndex:
 
     def find(self, name: str) -> PropertySpec | None:
         """The spec a written name means, or None."""
-        found = self.by_name.get(name)
-        if found is not None:
-            return found
+        exact = self.by_name.get(name)
+        if exact is not None:
+            return exact
         return next(
             (spec for spec in self.prefixes if name.startswith(spec.name[:-1]) and name != spec.name[:-1]), None
         )
@@ -164,7 +164,9 @@ class PropertyIndex:
         """
         spec = self.find(item.name)
         if spec is None or spec.entry(item.name) is None:
-            among = self.names_at(place, kind) if spec is None else [spec.name[:-1] + one.name for one in spec.entries]
+            among = (
+                self.names_at(place, kind) if spec is None else [spec.name[:-1] + entry.name for entry in spec.entries]
+            )
             nearest = did_you_mean(item.name, among)
             raise error("UNKNOWN_PROPERTY", span=item.span, name=item.name, place=PLACES[place], nearest=nearest)
         if place not in spec.places:
@@ -227,8 +229,8 @@ def convert(spec: PropertySpec, item: Property, place: Place) -> str | int | boo
 def _check_secret_references(item: Property) -> None:
     """Raises: UserError SECRET_REFERENCE_INVALID."""
     text = str(item.value)
-    found = [match for match in REFERENCE.finditer(text) if match["name"].startswith(SECRET_PREFIX)]
-    if len(found) != text.count("${" + SECRET_PREFIX) or any(match["default"] is not None for match in found):
+    references = [match for match in REFERENCE.finditer(text) if match["name"].startswith(SECRET_PREFIX)]
+    if len(references) != text.count("${" + SECRET_PREFIX) or any(match["default"] is not None for match in references):
         raise error("SECRET_REFERENCE_INVALID", span=item.value_span, name=item.name)
 
 

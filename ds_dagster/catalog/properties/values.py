@@ -116,11 +116,11 @@ def _from_file(value: PropertyValue, environment: Mapping[str, str], used_by: st
     text = read_value_file(path, used_by)
     if not value.entry:
         return text.strip()
-    found = parse_properties(text).get(value.entry)
-    if found is None:
+    entry = parse_properties(text).get(value.entry)
+    if entry is None:
         reason = f"it has no line for {value.entry}"
         raise error("VALUE_FILE_UNREADABLE", file=path, used_by=used_by, reason=reason)
-    return resolve_text(found, environment, used_by, secrets)
+    return resolve_text(entry, environment, used_by, secrets)
 
 
 def read_value_file(path: str, used_by: str) -> str:
@@ -144,15 +144,15 @@ def parse_properties(text: str) -> dict[str, str]:
     """Lines ``name = value`` or ``name: value`` as Java reads them, ``#`` and ``!`` comments, optional quotes of any
     kind around name and value (published texts carry typographic ones). Names are folded to lower case; lines without a
     sign are skipped."""
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     for line in text.splitlines():
         stripped = line.strip()
         if not stripped or stripped[0] in "#!":
             continue
         at = min((i for i in (stripped.find("="), stripped.find(":")) if i > 0), default=-1)
         if at > 0:
-            found[stripped[:at].strip().strip(QUOTES).lower()] = stripped[at + 1 :].strip().strip(QUOTES)
-    return found
+            entries[stripped[:at].strip().strip(QUOTES).lower()] = stripped[at + 1 :].strip().strip(QUOTES)
+    return entries
 
 
 def resolve_text(text: str, environment: Mapping[str, str], used_by: str, secrets: SecretReader | None = None) -> str:

@@ -31,10 +31,10 @@ class SkippedRecord:
 
 def skips_to_json(skips: Iterable[SkippedRecord]) -> str:
     """For the journal; empty for none."""
-    found = [astuple(one) for one in skips]
-    return json.dumps(found) if found else ""
+    rows = [astuple(skip) for skip in skips]
+    return json.dumps(rows) if rows else ""
 
 
 def skips_of(text: str) -> tuple[SkippedRecord, ...]:
     """The inverse of :func:`skips_to_json`."""
-    return tuple(SkippedRecord(*one) for one in json.loads(text)) if text else ()
+    return tuple(SkippedRecord(*row) for row in json.loads(text)) if text else ()

@@ -63,10 +63,10 @@ def starting_point(
 
 def check_reading(kind: StoreKind, choices: ReadChoices, span: Span) -> Sequence[Diagnostic]:
     """What a store kind cannot do of what a query asks for: nothing of it is left out silently."""
-    found = []
+    problems = []
     able = kind.capabilities
     if choices.start.position == "timestamp" and not able.starts_at_timestamp:
-        found.append(error("STARTING_TIMESTAMP_NOT_HERE", span=span, kind=kind.name).diagnostic())
+        problems.append(error("STARTING_TIMESTAMP_NOT_HERE", span=span, kind=kind.name).diagnostic())
     if choices.data_loss == "skip" and not able.skips_lost_records:
-        found.append(error("DATA_LOSS_NOT_SKIPPED", span=span, kind=kind.name).diagnostic())
-    return found
+        problems.append(error("DATA_LOSS_NOT_SKIPPED", span=span, kind=kind.name).diagnostic())
+    return problems

@@ -27,5 +27,5 @@ def table_read(kind: StoreKind, store: StoreDefinition, relation: Relation) -> T
 def _of_view(relation: Relation) -> Options:
     if relation.kind != "materialized_view":
         return {}
-    kept = relation.properties.get(RETENTION)
-    return {VIEW: PropertyValue(str(relation.name)), **({} if kept is None else {RETENTION: kept})}
+    retention = relation.properties.get(RETENTION)
+    return {VIEW: PropertyValue(str(relation.name)), **({} if retention is None else {RETENTION: retention})}

@@ -57,19 +57,19 @@ def declare_sources(
 ) -> tuple[Sources, Sequence[Diagnostic]]:
     """All descriptor sources of a project, each name once (DUPLICATE_DESCRIPTOR_SOURCE)."""
     findings = Findings()
-    found: dict[str, DescriptorSource | None] = {}
+    sources: dict[str, DescriptorSource | None] = {}
     spans: dict[str, Span] = {}
     for statement in statements:
         name, span = str(statement.name), statement.name.span
-        if name in found:
+        if name in sources:
             if not statement.if_not_exists:
                 findings.add(error("DUPLICATE_DESCRIPTOR_SOURCE", span=span, name=name), spans[name])
             continue
         spans[name] = span
         pulled = index.pull(statement.properties, "descriptor_source")
         findings.extend(pulled.diagnostics)
-        found[name] = findings.collect(partial(_source, name, span, pulled.values, settings))
-    return found, findings.diagnostics
+        sources[name] = findings.collect(partial(_source, name, span, pulled.values, settings))
+    return sources, findings.diagnostics
 
 
 def _source(name: str, span: Span, values: Mapping[str, PropertyValue], settings: Settings) -> DescriptorSource:
@@ -78,11 +78,11 @@ def _source(name: str, span: Span, values: Mapping[str, PropertyValue], settings
         raise error("DESCRIPTOR_SOURCE_WITHOUT_FILE", span=span, name=name)
     path = str((settings.root / str(written.value).removeprefix("@")).resolve())
     try:
-        found = protobuf.Types.of(protobuf.read_set(file_content(path)))
+        types = protobuf.Types.of(protobuf.read_set(file_content(path)))
     except DsError as problem:
         reason = str(problem.params["reason"])
         raise error("DESCRIPTOR_FILE_INVALID", span=written.span, file=str(written.value), reason=reason) from problem
-    return DescriptorSource(name, path, str(written.value), found.names(), span)
+    return DescriptorSource(name, path, str(written.value), types.names(), span)
 
 
 def file_content(path: str) -> bytes:
@@ -112,22 +112,22 @@ def descriptor_of(name: str, value: PropertyValue | None, sources: Sources) -> D
     if value is None:
         return None
     wanted = str(value.value)
-    known = [source for source in sources.values() if source is not None]
-    found = [
+    readable = [source for source in sources.values() if source is not None]
+    matches = [
         Descriptor(source.name, message, source.file)
-        for source in known
+        for source in readable
         for message in source.messages
         if wanted in (message, f"{source.name}.{message}")
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        places = ", ".join(f"{one.source}.{one.message}" for one in found)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        places = ", ".join(f"{match.source}.{match.message}" for match in matches)
         raise error("DESCRIPTOR_AMBIGUOUS", span=value.span, name=name, value=wanted, places=places)
     refused = [source for source in sources if sources[source] is None]
     if refused:
         raise error("DESCRIPTOR_SOURCE_REFUSED", span=value.span, name=refused[0])
-    messages = [message for source in known for message in source.messages]
+    messages = [message for source in readable for message in source.messages]
     nearest = did_you_mean(wanted, messages)
     raise error("UNKNOWN_DESCRIPTOR", span=value.span, name=name, value=wanted, nearest=nearest)
 
@@ -147,7 +147,7 @@ def check_message(descriptor: Descriptor | None, columns: Sequence[Column], span
         if not protobuf.fits(column.type, field, types):
             params = {"message": descriptor.message, "name": column.name, "field": protobuf.shown(field, types)}
             raise error("PROTOBUF_FIELD_TYPE", span=column.span or span, type=column.type, **params)
-    needed = [name for name, one in fields.items() if one.label == protobuf.REQUIRED]
+    needed = [name for name, field in fields.items() if field.label == protobuf.REQUIRED]
     lacking = [name for name in needed if name not in {column.name for column in columns}]
     if lacking:
         raise error("PROTOBUF_FIELD_REQUIRED", span=span, message=descriptor.message, names=", ".join(lacking))
@@ -169,15 +169,15 @@ def check_names(descriptor: Descriptor, columns: Sequence[Column], span: Span | 
 
 def _fields(descriptor: Descriptor) -> tuple[Mapping[str, protobuf.Proto], protobuf.Types]:
     types = protobuf.Types.of(protobuf.read_set(file_content(descriptor.file)))
-    return {one.name: one for one in types.messages[f".{descriptor.message}"].field}, types
+    return {field.name: field for field in types.messages[f".{descriptor.message}"].field}, types
 
 
 def descriptors_digest(root: Path, texts: Iterable[tuple[str, str]]) -> bytes:
     """Changes when a file of descriptors does that a project's SQL names."""
     digest = hashlib.sha256()
     for _, text in texts:
-        for found in _FILE.finditer(text) if _SOURCE.search(text) else ():
-            path = root / found["path"]
+        for match in _FILE.finditer(text) if _SOURCE.search(text) else ():
+            path = root / match["path"]
             content = path.read_bytes() if path.is_file() else b""
-            digest.update(found["path"].encode() + b"\0" + content + b"\0")
+            digest.update(match["path"].encode() + b"\0" + content + b"\0")
     return digest.digest()

@@ -65,8 +65,8 @@ def _avro_fields(schema: str) -> Sequence[tuple[str, DataType | None, str]]:
     parsed = avro.parse_avro(schema)
     if not isinstance(parsed, dict) or parsed["type"] != "record":
         return [(WHOLE, None, avro.shown(parsed))]
-    read = [(one["name"], avro.sql_type(one["type"]), avro.shown(one["type"])) for one in parsed["fields"]]
-    return [(name, found[0] if found else None, told) for name, found, told in read]
+    read = [(field["name"], avro.sql_type(field["type"]), avro.shown(field["type"])) for field in parsed["fields"]]
+    return [(name, typed[0] if typed else None, shown) for name, typed, shown in read]
 
 
 def _same_avro(old: str, new: str) -> bool:
@@ -82,31 +82,33 @@ def _indented(text: str) -> str:
 
 def message_fields(schema: str, message: str = "") -> Sequence[tuple[str, DataType | None, str]]:
     """Fields of a message of a set of descriptors; without a name of the first one of the last file."""
-    found = protobuf.read_text(schema)
-    types = protobuf.Types.of(found)
+    files = protobuf.read_text(schema)
+    types = protobuf.Types.of(files)
     name = message or protobuf_schema.message_of(schema)
     return [
-        (one.name, protobuf.sql_type(one, types), protobuf.shown(one, types))
-        for one in types.messages[f".{name}"].field
+        (field.name, protobuf.sql_type(field, types), protobuf.shown(field, types))
+        for field in types.messages[f".{name}"].field
     ]
 
 
 def _descriptor_copy(schema: str) -> str:
     """The messages for people, the descriptors for us."""
     types = protobuf.Types.of(protobuf.read_text(schema))
-    told = {
-        name: {one.name: f"{protobuf.shown(one, types)} = {one.number}" for one in types.messages[f".{name}"].field}
+    fields = {
+        name: {
+            field.name: f"{protobuf.shown(field, types)} = {field.number}" for field in types.messages[f".{name}"].field
+        }
         for name in types.names()
     }
-    return json.dumps({"messages": told, "descriptors": schema}, indent=2) + "\n"
+    return json.dumps({"messages": fields, "descriptors": schema}, indent=2) + "\n"
 
 
 def _copied_descriptor(text: str) -> str:
     try:
-        found = json.loads(text)["descriptors"]
+        descriptors = json.loads(text)["descriptors"]
     except (json.JSONDecodeError, KeyError, TypeError) as problem:
         raise error("PROTOBUF_SCHEMA_UNREADABLE", reason="its copy in the project is damaged") from problem
-    return str(found)
+    return str(descriptors)
 
 
 # --- JSON Schema ------------------------------------------------------------------------------------------------------
@@ -114,10 +116,10 @@ def _copied_descriptor(text: str) -> str:
 
 def _json_fields(schema: str) -> Sequence[tuple[str, DataType | None, str]]:
     parsed = json_schema.parse_schema(schema)
-    found = json_schema.properties_of(parsed)
-    if not found:
+    properties = json_schema.properties_of(parsed)
+    if not properties:
         return [(WHOLE, None, json_schema.shown(parsed))]
-    return [(name, type_, json_schema.shown(part)) for name, (part, type_) in found.items()]
+    return [(name, type_, json_schema.shown(part)) for name, (part, type_) in properties.items()]
 
 
 FORMATS: Mapping[str, SchemaFormat] = MappingProxyType(
@@ -172,12 +174,12 @@ def value_part(sink: Relation) -> Named:
 
 def parts_of(relation: Relation) -> Sequence[tuple[str, SchemaFormat, Named]]:
     """(value or key, format, name and columns) of the parts of a sink's records whose schemas a registry keeps."""
-    found = []
+    parts = []
     if relation.value_format in FORMATS and relation.value_descriptor is None:
-        found.append(("value", FORMATS[relation.value_format], value_part(relation)))
+        parts.append(("value", FORMATS[relation.value_format], value_part(relation)))
     if relation.key.format in FORMATS and relation.key_descriptor is None:
-        found.append(("key", FORMATS[relation.key.format], key_part(relation)))
-    return found
+        parts.append(("key", FORMATS[relation.key.format], key_part(relation)))
+    return parts
 
 
 def check_sink_columns(sink: Relation) -> None:
@@ -206,10 +208,10 @@ def offline_schemas(write: WriteSpec, sink: Relation) -> WriteSpec:
     return replace(write, schemas=with_parts(write.schemas, sink, _unregistered))
 
 
-def with_parts(spec: SchemaSpec, sink: Relation, made: Callable[[SchemaPart, Named], SchemaPart]) -> SchemaSpec:
+def with_parts(spec: SchemaSpec, sink: Relation, change: Callable[[SchemaPart, Named], SchemaPart]) -> SchemaSpec:
     """The same with what ``made`` gives for each of its parts."""
-    value = made(spec.value, value_part(sink)) if spec.value is not None else None
-    key = made(spec.key, key_part(sink)) if spec.key is not None else None
+    value = change(spec.value, value_part(sink)) if spec.value is not None else None
+    key = change(spec.key, key_part(sink)) if spec.key is not None else None
     return replace(spec, value=value, key=key)
 
 

@@ -121,14 +121,14 @@ def read_set(content: bytes) -> Proto:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 
-    made = FileDescriptorSet()
+    files = FileDescriptorSet()
     try:
-        made.ParseFromString(content)
+        files.ParseFromString(content)
     except DecodeError as problem:
         raise error("PROTOBUF_SCHEMA_UNREADABLE", reason="it holds no descriptors") from problem
-    if not any(file.message_type for file in made.file):
+    if not any(file.message_type for file in files.file):
         raise error("PROTOBUF_SCHEMA_UNREADABLE", reason="it holds no message")
-    return made
+    return files
 
 
 def read_text(text: str) -> Proto:
@@ -162,22 +162,22 @@ class Types:
     messages: Mapping[str, Proto]
 
     @staticmethod
-    def of(found: Proto) -> Types:
+    def of(files: Proto) -> Types:
         """All of a set."""
-        return Types({name: message for file in found.file for name, message in _messages(file)})
+        return Types({name: message for file in files.file for name, message in _messages(file)})
 
     def names(self) -> tuple[str, ...]:
         """Full names people write: no maps' entries, no dot in front."""
-        return tuple(name[1:] for name, one in self.messages.items() if not one.options.map_entry)
+        return tuple(name[1:] for name, message in self.messages.items() if not message.options.map_entry)
 
     def entry(self, field: Proto) -> Proto | None:
         """The message of a map's entries, None for a field that is not a map."""
-        found = self.messages.get(field.type_name) if field.type == MESSAGE and field.label == REPEATED else None
-        return found if found is not None and found.options.map_entry else None
+        message = self.messages.get(field.type_name) if field.type == MESSAGE and field.label == REPEATED else None
+        return message if message is not None and message.options.map_entry else None
 
 
 def _messages(file: Proto) -> Iterator[tuple[str, Proto]]:
-    waiting = [(f".{full_name(file, one)}", one) for one in file.message_type]
+    waiting = [(f".{full_name(file, message)}", message) for message in file.message_type]
     while waiting:
         name, message = waiting.pop(0)
         yield name, message
@@ -197,8 +197,8 @@ def _sql_type(field: Proto, types: Types, outer: tuple[str, ...]) -> DataType | 
     if entry is not None:
         key, value = (_one(part, types, outer) for part in entry.field)
         return MapType(key, value) if key is not None and value is not None else None
-    found = _one(field, types, outer)
-    return ArrayType(found) if found is not None and field.label == REPEATED else found
+    inner = _one(field, types, outer)
+    return ArrayType(inner) if inner is not None and field.label == REPEATED else inner
 
 
 def _one(field: Proto, types: Types, outer: tuple[str, ...]) -> DataType | None:
@@ -211,7 +211,7 @@ def _one(field: Proto, types: Types, outer: tuple[str, ...]) -> DataType | None:
     message = types.messages.get(field.type_name)
     if message is None or field.type_name in outer or not message.field:
         return None
-    inside = [(one.name, _sql_type(one, types, (*outer, field.type_name))) for one in message.field]
+    inside = [(member.name, _sql_type(member, types, (*outer, field.type_name))) for member in message.field]
     fields = [StructField(name, type_) for name, type_ in inside if type_ is not None]
     return StructType(tuple(fields)) if len(fields) == len(inside) else None
 
@@ -250,8 +250,8 @@ def _fits(type_: DataType, field: Proto, types: Types) -> bool:
         return type_.name in held and (type_.name != "DECIMAL" or field.type == MESSAGE or not type_.scale)
     if not isinstance(type_, StructType) or field.type != MESSAGE or field.type_name not in types.messages:
         return False
-    inside = {one.name: one for one in types.messages[field.type_name].field}
-    return all(one.name in inside and fits(one.type, inside[one.name], types) for one in type_.fields)
+    inside = {field.name: field for field in types.messages[field.type_name].field}
+    return all(field.name in inside and fits(field.type, inside[field.name], types) for field in type_.fields)
 
 
 # --- digits of a decimal ----------------------------------------------------------------------------------------------
@@ -262,17 +262,17 @@ def _options_class() -> Any:
     """Options of a field as far as Confluent's ``field_meta`` goes: its parameters, text by name."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    made = descriptor_pb2.FileDescriptorProto(name="field_meta.proto", package="ds", syntax="proto3")
-    meta = made.message_type.add(name="Meta")
+    file = descriptor_pb2.FileDescriptorProto(name="field_meta.proto", package="ds", syntax="proto3")
+    meta = file.message_type.add(name="Meta")
     entry = meta.nested_type.add(name="ParamsEntry")
     entry.options.map_entry = True
     for number, name in enumerate(("key", "value"), 1):
         entry.field.add(name=name, number=number, label=OPTIONAL, type=STRING)
     meta.field.add(name="params", number=2, label=REPEATED, type=MESSAGE, type_name=".ds.Meta.ParamsEntry")
-    options = made.message_type.add(name="Options")
+    options = file.message_type.add(name="Options")
     options.field.add(name="meta", number=_META_OPTION, label=OPTIONAL, type=MESSAGE, type_name=".ds.Meta")
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(made)
+    pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("ds.Options"))
 
 
@@ -287,7 +287,7 @@ def decimal_of(field: Proto) -> Scalar | None:
 
 def tell_digits(field: Proto, type_: Scalar) -> None:
     """Write a DECIMAL's digits into the options of its field."""
-    told = _options_class()()
-    told.meta.params["precision"] = str(type_.precision or 10)
-    told.meta.params["scale"] = str(type_.scale or 0)
-    field.options.MergeFromString(told.SerializeToString(deterministic=True))
+    options = _options_class()()
+    options.meta.params["precision"] = str(type_.precision or 10)
+    options.meta.params["scale"] = str(type_.scale or 0)
+    field.options.MergeFromString(options.SerializeToString(deterministic=True))

@@ -66,18 +66,18 @@ def sink_schema(subject: str, name: str, columns: Sequence[Column], base: str = 
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    found = protobuf.read_text(base) if base else None
+    files = protobuf.read_text(base) if base else None
     file = FileDescriptorProto(syntax="proto3")
-    if found is not None:
-        file.CopyFrom(found.file[-1])
+    if files is not None:
+        file.CopyFrom(files.file[-1])
     else:
         own = re.sub(r"[^A-Za-z0-9_]", "_", name)
         file.message_type.add(name=own if NAME.fullmatch(own) else f"_{own}")
     file.name = f"{subject}.proto"
-    types = Types.of(found) if found is not None else Types({})
+    types = Types.of(files) if files is not None else Types({})
     writer = _Writer(subject, span, file, types)
     writer.write(file.message_type[0], f".{protobuf.full_name(file, file.message_type[0])}", columns)
-    others = list(found.file[:-1]) if found is not None else []
+    others = list(files.file[:-1]) if files is not None else []
     return protobuf.set_text([*others, file])
 
 
@@ -114,13 +114,13 @@ class _Writer:
 
     def _check_names(self, columns: Sequence[Column]) -> None:
         """Names Protobuf knows, no two of which become one in its JSON."""
-        seen: set[str] = set()
+        names: set[str] = set()
         for column in columns:
             plain = column.name.replace("_", "").lower()
-            if not NAME.fullmatch(column.name) or plain in seen:
+            if not NAME.fullmatch(column.name) or plain in names:
                 span = column.span or self.span
                 raise error("PROTOBUF_NAME_INVALID", span=span, subject=self.subject, name=column.name)
-            seen.add(plain)
+            names.add(plain)
 
     def _kept(self, column: Column, field: Proto | None, path: str) -> Proto | None:
         """The base's field where it can hold the column; it becomes optional, and the message of a STRUCT is changed,
@@ -186,17 +186,17 @@ class _Writer:
         if type_.name == "DECIMAL":
             protobuf.tell_digits(field, type_)
 
-    def _map(self, made: Proto, message: Proto, path: str, column: Column, type_: MapType) -> None:
+    def _map(self, field_message: Proto, message: Proto, path: str, column: Column, type_: MapType) -> None:
         if not isinstance(type_.key, Scalar) or type_.key.name not in MAP_KEYS:
             raise self._refused(column, "keys of maps are text, whole numbers or BOOLEAN there: CAST them")
-        name = f"{_camel(made.name)}Entry"
+        name = f"{_camel(field_message.name)}Entry"
         _remove(message.nested_type, name)
         entry = message.nested_type.add(name=name)
         entry.options.map_entry = True
         for number, (part, inside) in enumerate((("key", type_.key), ("value", type_.value)), 1):
             field = entry.field.add(name=part, number=number, label=OPTIONAL)
             self._type(field, message, path, column, inside)
-        made.type, made.type_name = MESSAGE, f"{path}.{name}"
+        field_message.type, field_message.type_name = MESSAGE, f"{path}.{name}"
 
     def _import(self, names: Iterable[str]) -> None:
         self.file.dependency.extend(name for name in names if name not in self.file.dependency)
@@ -243,7 +243,7 @@ def _reserve(message: Proto, gone: Iterable[Proto], *, names: bool) -> None:
             message.reserved_name.append(field.name)
 
 
-def _settle_oneofs(message: Proto, kept: Sequence[str], before: Sequence[str]) -> None:
+def _settle_oneofs(message: Proto, written_names: Sequence[str], before: Sequence[str]) -> None:
     """The oneofs that still have members, and after them one of its own for each optional scalar."""
     members: dict[str, list[Proto]] = {}
     single: list[Proto] = []
@@ -253,7 +253,7 @@ def _settle_oneofs(message: Proto, kept: Sequence[str], before: Sequence[str]) -
         elif field.HasField("oneof_index"):
             members.setdefault(before[field.oneof_index], []).append(field)
     options = {oneof.name: oneof for oneof in message.oneof_decl}
-    declared = [options[name] for name in kept if name in members]
+    declared = [options[name] for name in written_names if name in members]
     names = [oneof.name for oneof in declared]
     del message.oneof_decl[:]
     message.oneof_decl.extend(declared)
@@ -327,17 +327,17 @@ def same(old: str, new: str) -> bool:
 
 
 def _plain(text: str) -> list[bytes]:
-    found = protobuf.read_text(text)
-    for file in found.file:
+    files = protobuf.read_text(text)
+    for file in files.file:
         file.name = ""
         file.ClearField("source_code_info")
         imports = sorted(file.dependency)
         del file.dependency[:]
         file.dependency.extend(imports)
-        for message in Types.of(found).messages.values():
+        for message in Types.of(files).messages.values():
             for field in message.field:
                 field.ClearField("json_name")
-    return [file.SerializeToString(deterministic=True) for file in found.file]
+    return [file.SerializeToString(deterministic=True) for file in files.file]
 
 
 def difference(old: str, new: str) -> str:
@@ -347,7 +347,8 @@ def difference(old: str, new: str) -> str:
     except UserError:
         return "the two cannot be compared"
     sides = [
-        ({one.name: one for one in found.file[-1].message_type[0].field}, Types.of(found)) for found in (first, second)
+        ({field.name: field for field in files.file[-1].message_type[0].field}, Types.of(files))
+        for files in (first, second)
     ]
     (was, was_types), (is_, is_types) = sides
     changes = [f"{name} is new" for name in is_ if name not in was]

@@ -58,12 +58,12 @@ def columns_of(fields: Iterable[tuple[str, DataType | None, str]], subject: str,
     Raises:
         UserError: SCHEMA_FIELD_WITHOUT_TYPE.
     """
-    found = []
-    for name, type_, told in fields:
+    columns = []
+    for name, type_, shown in fields:
         if type_ is None:
-            raise error("SCHEMA_FIELD_WITHOUT_TYPE", span=span, subject=subject, field=name, type=told)
-        found.append(Column(name, type_, span=span))
-    return tuple(found)
+            raise error("SCHEMA_FIELD_WITHOUT_TYPE", span=span, subject=subject, field=name, type=shown)
+        columns.append(Column(name, type_, span=span))
+    return tuple(columns)
 
 
 def recorded_digest(root: Path) -> bytes:

@@ -48,8 +48,10 @@ class RegistryDefinition:
         """How to reach it."""
         user, secret = LOGINS[self.type]
         spellings = {"addresses": "uris", "user": user, "password": secret, "authorities": "tls.ca_cert_file"}
-        found = {name: self.properties[written] for name, written in spellings.items() if written in self.properties}
-        return RegistrySpec(self.name, MappingProxyType(found))
+        properties = {
+            name: self.properties[written] for name, written in spellings.items() if written in self.properties
+        }
+        return RegistrySpec(self.name, MappingProxyType(properties))
 
 
 def declare_registry(
@@ -74,29 +76,29 @@ def declare_registry(
         if value.secret and not value.is_reference:
             findings.warn(error("LITERAL_SECRET", span=value.span, name=key, owner=f"schema registry {name}"))
     overlay = findings.collect(lambda: _overlay(statement, settings, index)) or {}
-    kept = {key: value for key, value in written.items() if not overlay or key in KEPT_UNDER_OVERLAY}
-    made = RegistryDefinition(
+    effective = {key: value for key, value in written.items() if not overlay or key in KEPT_UNDER_OVERLAY}
+    registry = RegistryDefinition(
         name=name,
         type=type_,
         span=statement.name.span,
         origin=without_secrets(created.origin, created.properties, index),
-        updates=tuple(without_secrets(one.origin, one.properties, index) for one in updates),
-        properties=MappingProxyType({**kept, **overlay}),
+        updates=tuple(without_secrets(update.origin, update.properties, index) for update in updates),
+        properties=MappingProxyType({**effective, **overlay}),
         overlaid=bool(overlay),
     )
     if not findings.failed:
-        _check(made, findings)
-    return (None if findings.failed else made), findings.diagnostics
+        _check(registry, findings)
+    return (None if findings.failed else registry), findings.diagnostics
 
 
 def _type_of(statement: CreateSchemaRegistry) -> RegistryType:
     written = next((p for p in statement.properties if p.name == "type"), None)
     name = str(written.value).upper() if written is not None else "none"
-    known = " or ".join(LOGINS)
+    types = " or ".join(LOGINS)
     if written is not None and name in LOGINS:
         return "CONFLUENT_CLOUD" if name == "CONFLUENT_CLOUD" else "CONFLUENT"
     span = written.value_span if written is not None else statement.name.span
-    raise error("REGISTRY_TYPE_UNKNOWN", span=span, name=str(statement.name), type=name, known=known)
+    raise error("REGISTRY_TYPE_UNKNOWN", span=span, name=str(statement.name), type=name, known=types)
 
 
 def _located(name: str, value: PropertyValue, settings: Settings) -> PropertyValue:
@@ -110,7 +112,7 @@ def _located(name: str, value: PropertyValue, settings: Settings) -> PropertyVal
 def _overlay(statement: CreateSchemaRegistry, settings: Settings, index: PropertyIndex) -> Mapping[str, PropertyValue]:
     """What the overlay of local servers says instead: a table of the registry's own name among those of the stores."""
     by_name = {name.lower(): table for name, table in settings.overlay.stores.items()}
-    found: dict[str, PropertyValue] = {}
+    values: dict[str, PropertyValue] = {}
     for name, raw in by_name.get(str(statement.name), {}).items():
         spec = index.find(name)
         if spec is None or "registry" not in spec.places or not isinstance(raw, str | int | bool):
@@ -118,8 +120,8 @@ def _overlay(statement: CreateSchemaRegistry, settings: Settings, index: Propert
             raise error("OVERLAY_INVALID", file=settings.overlay.path, reason=reason)
         span = statement.name.span
         value = convert(spec, Property(spec.name, raw, "string", span, span), "registry")
-        found[spec.name] = PropertyValue(value, secret=spec.secret)
-    return found
+        values[spec.name] = PropertyValue(value, secret=spec.secret)
+    return values
 
 
 def _check(registry: RegistryDefinition, findings: Findings) -> None:
@@ -135,10 +137,10 @@ def _wrong_addresses(registry: RegistryDefinition) -> list[DsError]:
         return [_missing(registry, "uris", reason, example)]
     parts = [] if REFERENCE.search(str(value.value)) else str(value.value).split(",")
     for part in parts:
-        found = urlsplit(part.strip())
-        if found.scheme not in ("http", "https") or not found.hostname or "@" in found.netloc:
+        address = urlsplit(part.strip())
+        if address.scheme not in ("http", "https") or not address.hostname or "@" in address.netloc:
             allowed = "URLs with commas between them, http:// or https://, without user and password"
-            shown = f"{found.scheme}://{found.netloc.rpartition('@')[2]}"
+            shown = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
             return [error("PROPERTY_INVALID", span=value.span, name="uris", value=shown, allowed=allowed)]
     return []
 

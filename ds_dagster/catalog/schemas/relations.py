@@ -49,14 +49,14 @@ def descriptors(
     Raises:
         UserError: DESCRIPTOR_WITHOUT_PROTOBUF; what :func:`descriptor_of` raises.
     """
-    found = []
+    pair = []
     for name, format_ in ((VALUE_DESCRIPTOR, value_format), (KEY_DESCRIPTOR, key_format)):
         written = values.get(name)
         if written is not None and format_ != "protobuf" and written.span is not None:
             params = {"name": name, "format": name.replace("descriptor.name", "format"), "is": format_}
             raise error("DESCRIPTOR_WITHOUT_PROTOBUF", span=written.span, **params)
-        found.append(descriptor_of(name, written, sources) if format_ == "protobuf" else None)
-    return found[0], found[1]
+        pair.append(descriptor_of(name, written, sources) if format_ == "protobuf" else None)
+    return pair[0], pair[1]
 
 
 def subject_of(

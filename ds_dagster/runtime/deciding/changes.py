@@ -34,8 +34,8 @@ def compare(job: JobRow | None, query: BoundQuery, settings: Settings) -> Change
     except DsError as problem:
         rule = f"the stored definition does not compile any more ({problem.condition})"
         return Change(name, relation, "needs_new_checkpoint", rule)
-    found = verdict(old, query)
-    return Change(name, relation, found.verdict, found.rule, found.hint)
+    outcome = verdict(old, query)
+    return Change(name, relation, outcome.verdict, outcome.rule, outcome.hint)
 
 
 def doubled_in(project: LoadedProject, query: BoundQuery) -> Doubled:
@@ -51,8 +51,8 @@ def with_doubles(change: Change, project: LoadedProject, query: BoundQuery) -> C
     """The same change with what a reset would write twice, where it asks for one."""
     if change.verdict not in ("needs_new_checkpoint", "would_lose_data"):
         return change
-    found = doubled_in(project, query)
-    return replace(change, doubles=found.sinks, readers=found.readers)
+    doubles = doubled_in(project, query)
+    return replace(change, doubles=doubles.sinks, readers=doubles.readers)
 
 
 def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[Consent]) -> None:
@@ -65,9 +65,9 @@ def check_consent(project: LoadedProject, query: BoundQuery, allow: Collection[C
         _check_from_now(project, query)
     if "empty" in allow:
         _check_empty(project, query)
-    found = doubled_in(project, query)
-    if found and not allow:
-        sinks, readers = list(found.sinks), list(found.readers) or "nothing in this project"
+    doubles = doubled_in(project, query)
+    if doubles and not allow:
+        sinks, readers = list(doubles.sinks), list(doubles.readers) or "nothing in this project"
         raise error("RESET_WOULD_DOUBLE", span=query.sink.span, name=query.name, sinks=sinks, readers=readers)
 
 
@@ -122,7 +122,7 @@ def refused_statement(project: LoadedProject, job: JobRow) -> BrokenRelation | N
     named = next((item for item in project.broken if str(item.name) in names), None)
     if named is not None:
         return named
-    shown = {found for item in project.broken for found in item.diagnostics}
+    shown = {diagnostic for item in project.broken for diagnostic in item.diagnostics}
     file = spec.slice[-1].file
     loose = tuple(d for d in project.errors if d not in shown and d.span and d.span.file == file)
     if not loose or loose[0].span is None:

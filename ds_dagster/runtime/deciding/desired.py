@@ -62,7 +62,7 @@ class Answer:
     hint: str = ""
 
 
-def answer(asked: Asked, change: Change, job: JobRow | None, status: StatusRow) -> Answer:
+def answer(request: Asked, change: Change, job: JobRow | None, status: StatusRow) -> Answer:
     """What a request leads to.
 
     Args:
@@ -72,20 +72,20 @@ def answer(asked: Asked, change: Change, job: JobRow | None, status: StatusRow) 
         status: what is.
     """
     if job is None:
-        return Answer("requested", _first(asked))
-    if asked.action == "reset":
-        return Answer("requested", _next(asked, job, new_version=True))
+        return Answer("requested", _first(request))
+    if request.action == "reset":
+        return Answer("requested", _next(request, job, new_version=True))
     untouched = status.batch is None and status.checkpoint_version != job.checkpoint_version
     if change.verdict == "unchanged":
-        if asked.action == "ensure" and is_fine(job, status):
+        if request.action == "ensure" and is_fine(job, status):
             return Answer("adopted")
-        return Answer("requested", _next(asked, job))
-    if asked.action == "ensure" and runs(job, status):
+        return Answer("requested", _next(request, job))
+    if request.action == "ensure" and runs(job, status):
         return _refusal(change)
     if change.verdict == "keeps_checkpoint":
-        return Answer("requested", _next(asked, job))
+        return Answer("requested", _next(request, job))
     if untouched or _never_worked(status):
-        return Answer("requested", _next(asked, job, new_version=True))
+        return Answer("requested", _next(request, job, new_version=True))
     return _refusal(change)
 
 
@@ -96,9 +96,9 @@ def stopped(job: JobRow, by: str, at: float) -> JobRow:
     )
 
 
-def definition_changed(names: Sequence[str], query: BoundQuery, given: Answer) -> DsError:
+def definition_changed(names: Sequence[str], query: BoundQuery, refusal: Answer) -> DsError:
     """The refusal of queries, by the answer to the first of them."""
-    return error("DEFINITION_CHANGED", span=query.sink.span, name=list(names), rule=given.refused, hint=given.hint)
+    return error("DEFINITION_CHANGED", span=query.sink.span, name=list(names), rule=refusal.refused, hint=refusal.hint)
 
 
 def transition(row: JobRow, before: JobRow | None) -> Transition:
@@ -144,26 +144,26 @@ def _wanted(spec: JobSpec) -> DesiredState:
     return "FINISHED" if spec.is_finite else "RUNNING"
 
 
-def _first(asked: Asked) -> JobRow:
-    spec = asked.spec
+def _first(request: Asked) -> JobRow:
+    spec = request.spec
     return JobRow(
         name=spec.name,
         relation=spec.relation,
         desired=_wanted(spec),
         generation=1,
-        action=asked.action,
-        requested_by=asked.by,
-        requested_at=asked.at,
+        action=request.action,
+        requested_by=request.by,
+        requested_at=request.at,
         spec=spec.to_json(),
         fingerprint=spec.fingerprint,
         checkpoint_version=1,
-        begins=asked.begins,
+        begins=request.begins,
     )
 
 
-def _next(asked: Asked, job: JobRow, *, new_version: bool = False) -> JobRow:
+def _next(request: Asked, job: JobRow, *, new_version: bool = False) -> JobRow:
     """Records that are passed are those of a checkpoint: a reset may read another topic of the same name."""
-    first = replace(_first(asked), generation=job.generation + 1)
+    first = replace(_first(request), generation=job.generation + 1)
     if new_version:
         return replace(first, checkpoint_version=job.checkpoint_version + 1)
     return replace(first, checkpoint_version=job.checkpoint_version, skips=job.skips, begins=job.begins)

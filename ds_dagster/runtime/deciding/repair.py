@@ -100,14 +100,14 @@ def ways(status: JobStatus, query: BoundQuery, from_sink: FromSink | None = None
     if status.state == "RUNNING" or status.condition not in BY_HAND:
         return ()
     name, does = BY_HAND[status.condition]
-    kept = _kept_rows(query)
+    sinks = _kept_rows(query)
     reset = "read the sources again from their starting position with a new checkpoint; "
     reset += (
-        f"rows that are in {kept} stay and come twice" if kept else "its first batch replaces what is in the target"
+        f"rows that are in {sinks} stay and come twice" if sinks else "its first batch replaces what is in the target"
     )
     adds = bool(query.logs) or any(effect(query, sink) == "added" for sink in query.sinks)
     command = f"ds reset {status.name}" + (" --allow duplicates" if adds else "")
-    others = Way(name, does, f"ds restart {status.name}", True), Way(RESET, reset, command, not kept)
+    others = Way(name, does, f"ds restart {status.name}", True), Way(RESET, reset, command, not sinks)
     return others if from_sink is None else (from_sink.way(status.name), *others)
 
 
@@ -151,5 +151,5 @@ def _unusable(end: SinkEnd) -> str:
 
 def _kept_rows(query: BoundQuery) -> str:
     """Sinks that a new checkpoint version adds to instead of replacing their rows."""
-    kept = (*(sink for sink in query.sinks if effect(query, sink) != "replaced"), *query.logs)
-    return ", ".join(f"{sink.store}.{sink.entity}" for sink in kept)
+    targets = (*(sink for sink in query.sinks if effect(query, sink) != "replaced"), *query.logs)
+    return ", ".join(f"{sink.store}.{sink.entity}" for sink in targets)

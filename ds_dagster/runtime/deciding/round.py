@@ -88,10 +88,10 @@ class Round:
         if status.state == "STARTING":
             self._back_off(name, status.attempts + 1, "its engine ended while it was starting")
 
-    def decide(self, name: str, seen: Observation | None) -> None:
+    def decide(self, name: str, observation: Observation | None) -> None:
         """All transitions one job can make now. ``seen``: its query, None when the host knows none."""
         self._follow_request(name)
-        self._follow(name, seen)
+        self._follow(name, observation)
         for _ in range(MOST_STEPS):
             if not self._step(name):
                 return
@@ -101,37 +101,41 @@ class Round:
         """As decided so far."""
         return self.statuses.get(name) or self.situation.statuses.get(name) or StatusRow(name)
 
-    def ended_by(self, seen: Mapping[str, Observation], failure: DsError) -> None:
+    def ended_by(self, observations: Mapping[str, Observation], failure: DsError) -> None:
         """The engine ends because of this failure; jobs that were in a batch may be its cause. One that was so in the
         same batch before is."""
-        for name, one in seen.items():
+        for name, observation in observations.items():
             status = self.status(name)
-            if one.busy and status.state in ("STARTING", "RUNNING") and one.incarnation == status.incarnation:
-                self._failed(name, one, type(failure)(failure.condition, {**failure.params, "jobs": name}))
+            if (
+                observation.busy
+                and status.state in ("STARTING", "RUNNING")
+                and observation.incarnation == status.incarnation
+            ):
+                self._failed(name, observation, type(failure)(failure.condition, {**failure.params, "jobs": name}))
 
     # -- what is seen ------------------------------------------------------------------------------------------------
 
-    def _follow(self, name: str, seen: Observation | None) -> None:
+    def _follow(self, name: str, observation: Observation | None) -> None:
         status = self.status(name)
         if status.state not in ACTIVE:
-            if seen is not None:
-                self.effects.append(Effect("forget" if _is_over(seen) else "stop", name))
-        elif seen is None or seen.incarnation != status.incarnation:
+            if observation is not None:
+                self.effects.append(Effect("forget" if _is_over(observation) else "stop", name))
+        elif observation is None or observation.incarnation != status.incarnation:
             self._move(name, "ABSENT", "its query is gone")
-        elif seen.phase == "running" and status.state == "STARTING":
+        elif observation.phase == "running" and status.state == "STARTING":
             self._move(name, "RUNNING", "it works", **_CLEAR)
-        elif seen.phase == "failed":
-            self._failed(name, seen, seen.failure or error("JOB_ENDED_BY_ITSELF", name=name))
-        elif seen.phase == "finished":
+        elif observation.phase == "failed":
+            self._failed(name, observation, observation.failure or error("JOB_ENDED_BY_ITSELF", name=name))
+        elif observation.phase == "finished":
             self.effects.append(Effect("forget", name))
             self._move(name, "FINISHED", "everything available is loaded", attempts=0, **_CLEAR)
-            self._close_request(name, "FINISHED", seen, None)
-        elif seen.phase == "stopped" and status.state == "STOPPING":
+            self._close_request(name, "FINISHED", observation, None)
+        elif observation.phase == "stopped" and status.state == "STOPPING":
             self._stopped(name, "it ended as asked")
-        elif seen.phase == "stopped":
-            self._failed(name, seen, error("JOB_ENDED_BY_ITSELF", name=name))
+        elif observation.phase == "stopped":
+            self._failed(name, observation, error("JOB_ENDED_BY_ITSELF", name=name))
 
-    def _failed(self, name: str, seen: Observation, failure: DsError) -> None:
+    def _failed(self, name: str, observation: Observation, failure: DsError) -> None:
         status, situation = self.status(name), self.situation
         if status.state == "STOPPING":
             self._stopped(name, f"it failed while it was stopped: {failure.message}")
@@ -140,7 +144,7 @@ class Round:
         if failure.fault.hint == "wait" and self._may_wait(name):
             self._wait(name, failure)
             return
-        batch = status.batch if seen.progress.batch is None else seen.progress.batch
+        batch = status.batch if observation.progress.batch is None else observation.progress.batch
         streak = Streak.after(status.streak, failure.condition, batch, situation.now)
         attempts, said = status.attempts + 1, told(failure) | {"streak": streak.to_json()}
         decision = decide(
@@ -158,7 +162,7 @@ class Round:
         if failure.condition == "CHECKPOINT_UNKNOWN":
             said["checkpoint_version"] = 0
         self._move(name, "FAILED", decision.because, attempts=attempts, next_retry=None, **said)
-        self._close_request(name, "FAILED", seen, failure)
+        self._close_request(name, "FAILED", observation, failure)
 
     def _may_wait(self, name: str) -> bool:
         """A job without end waits as long as it is wanted, a run for the time it may wait for its sources."""
@@ -232,7 +236,7 @@ class Round:
 
     def _start(self, name: str, newer: bool) -> None:
         job, status = self.situation.jobs[name], self.status(name)
-        known = status.checkpoint_version == job.checkpoint_version
+        is_same_version = status.checkpoint_version == job.checkpoint_version
         changes: dict[str, Any] = {
             "incarnation": uuid.uuid4().hex,
             "generation": job.generation,
@@ -243,10 +247,10 @@ class Round:
             "rows": 0,
             "caught_up": None,
         }
-        changes |= {} if known else {"batch": None}
+        changes |= {} if is_same_version else {"batch": None}
         changes |= {**_CLEAR, "attempts": 0, "streak": ""} if newer else {}
         self._move(name, "STARTING", self._asked(name) if newer else "it is wanted", **changes)
-        self.effects.append(Effect("start", name, known))
+        self.effects.append(Effect("start", name, is_same_version))
 
     def _stop(self, name: str, reason: str) -> None:
         self._move(name, "STOPPING", reason)
@@ -281,11 +285,11 @@ class Round:
         return self.requests.get(name) or self.situation.requests.get(name)
 
     def _close_request(
-        self, name: str, state: Literal["FINISHED", "FAILED"], seen: Observation, failure: DsError | None
+        self, name: str, state: Literal["FINISHED", "FAILED"], observation: Observation, failure: DsError | None
     ) -> None:
         request = self._open_request(name)
         if request is not None:
-            self.requests[name] = ended(request, state, seen, failure, self.situation.now)
+            self.requests[name] = ended(request, state, observation, failure, self.situation.now)
 
     # -- recording ---------------------------------------------------------------------------------------------------
 
@@ -324,5 +328,5 @@ def _is_suspect(status: StatusRow) -> bool:
     return bool(status.streak) and json.loads(status.streak)[0] in ENDS
 
 
-def _is_over(seen: Observation) -> bool:
-    return seen.phase in ("stopped", "finished", "failed")
+def _is_over(observation: Observation) -> bool:
+    return observation.phase in ("stopped", "finished", "failed")

@@ -42,13 +42,13 @@ def skip(
             raise error("JOB_UNKNOWN", name=name, nearest=did_you_mean(name, jobs))
         job, status = jobs[name], rows.statuses(connection, [name]).get(name, StatusRow(name))
         passed = skips_of(job.skips)
-        if any((one.partition, one.position) == (partition, position) for one in passed):
+        if any((record.partition, record.position) == (partition, position) for record in passed):
             return Ensured(name, "nothing", job.generation)
         entity, *place = _failed_at(name, status)
         if place != [partition, position]:
-            asked = {"name": name, "entity": entity, "partition": partition, "position": position}
+            params = {"name": name, "entity": entity, "partition": partition, "position": position}
             at = {"failed_partition": place[0], "failed_position": place[1]}
-            raise error_of("SKIP_OTHER_RECORD", asked | at)
+            raise error_of("SKIP_OTHER_RECORD", params | at)
         said = f"passed by {requested_by}" + (f": {reason}" if reason else "")
         skips = skips_to_json((*passed, SkippedRecord(entity, partition, position, said)))
         by = {"requested_by": requested_by, "requested_at": control.clock.now()}

@@ -35,10 +35,10 @@ def new_request(project: LoadedProject, query: BoundQuery, by: str, now: float, 
 
 def open_request(connection: Connection, name: str, now: float) -> RequestRow | None:
     """The run of a query that is not over; one whose step has died is closed first."""
-    found = rows.open_request(connection, name)
-    if found is None or found.state != "STEP" or found.waiting_since >= now:
-        return found
-    closed = failed(found, error("RUN_ABANDONED", name=name, request=found.id), now)
+    row = rows.open_request(connection, name)
+    if row is None or row.state != "STEP" or row.waiting_since >= now:
+        return row
+    closed = failed(row, error("RUN_ABANDONED", name=name, request=row.id), now)
     rows.save_requests(connection, [closed])
     return None
 
@@ -67,13 +67,13 @@ def advance(request: RequestRow, statuses: Mapping[str, StatusRow], wanted: Coll
 def ended(
     request: RequestRow,
     state: Literal["FINISHED", "FAILED"],
-    seen: Observation,
+    observation: Observation,
     failure: DsError | None,
     now: float,
 ) -> RequestRow:
     """The request with its outcome."""
     done = replace(request, state=state, finished=now) if failure is None else failed(request, failure, now)
-    return replace(done, rows=seen.loaded, batches=seen.progress.batches)
+    return replace(done, rows=observation.loaded, batches=observation.progress.batches)
 
 
 def failed(request: RequestRow, failure: DsError, now: float, redact: Callable[[str], str] = str) -> RequestRow:

@@ -78,8 +78,8 @@ class Journal:
         Raises:
             UserError: JOURNAL_URL_INVALID, JOURNAL_NETWORK_FILE_SYSTEM, ENVIRONMENT_REFERENCE_MISSING.
         """
-        known = os.environ if environment is None else environment
-        url = resolve_text(settings.journal, known, "the setting journal")
+        variables = os.environ if environment is None else environment
+        url = resolve_text(settings.journal, variables, "the setting journal")
         if url == "sqlite":
             refuse_network_file_system(settings.state)
             path = settings.state / "journal.db"
@@ -111,7 +111,7 @@ class Journal:
         if self.local is None:
             return None
         files = (self.local, self.local.with_name(self.local.name + "-wal"))
-        return [(found.st_mtime_ns, found.st_size) for path in files if (found := _stat(path))]
+        return [(facts.st_mtime_ns, facts.st_size) for path in files if (facts := _stat(path))]
 
     def close(self) -> None:
         """Give up connections that are kept."""
@@ -167,9 +167,9 @@ class Journal:
     def migrate(self) -> None:
         """Bring an older schema to today's. For the holder of the lease only. Raises: JOURNAL_NEWER."""
         with self.write() as connection:
-            found = int(meta(connection, "schema"))
-            self._refuse_newer(found)
-            for version in range(found, schema.SCHEMA_VERSION):
+            current = int(meta(connection, "schema"))
+            self._refuse_newer(current)
+            for version in range(current, schema.SCHEMA_VERSION):
                 schema.MIGRATIONS[version](connection)
             connection.execute(
                 update(schema.META).where(schema.META.c.name == "schema").values(value=str(schema.SCHEMA_VERSION))
@@ -178,15 +178,15 @@ class Journal:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _check_version(self, connection: Connection) -> None:
-        found = int(meta(connection, "schema"))
-        self._refuse_newer(found)
-        if found < schema.SCHEMA_VERSION:
-            raise error("JOURNAL_OLDER", journal=self.shown, found=found, known=schema.SCHEMA_VERSION)
+        version = int(meta(connection, "schema"))
+        self._refuse_newer(version)
+        if version < schema.SCHEMA_VERSION:
+            raise error("JOURNAL_OLDER", journal=self.shown, found=version, known=schema.SCHEMA_VERSION)
 
-    def _refuse_newer(self, found: int) -> None:
-        if found > schema.SCHEMA_VERSION:
-            known = schema.SCHEMA_VERSION
-            raise error("JOURNAL_NEWER", journal=self.shown, found=found, known=known, version=__version__)
+    def _refuse_newer(self, version: int) -> None:
+        if version > schema.SCHEMA_VERSION:
+            own = schema.SCHEMA_VERSION
+            raise error("JOURNAL_NEWER", journal=self.shown, found=version, known=own, version=__version__)
 
     def _refuse_foreign(self, connection: Connection) -> None:
         """An SQLite file with other tables is somebody else's."""

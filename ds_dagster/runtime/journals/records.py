@@ -120,21 +120,21 @@ class EngineRow:
 
 def record(kind: type[T], row: Row[Any]) -> T:
     """A record from a row that has (at least) its columns."""
-    found = dict(row._mapping)
-    found |= read_texts(found)
+    columns = dict(row._mapping)
+    columns |= read_texts(columns)
     if issubclass(kind, Figures):
-        found |= {**Figures().figures(), **from_json(found["figures"])}
-    return kind(**{field.name: found[field.name] for field in fields(kind)})  # type: ignore[arg-type]
+        columns |= {**Figures().figures(), **from_json(columns["figures"])}
+    return kind(**{field.name: columns[field.name] for field in fields(kind)})  # type: ignore[arg-type]
 
 
 def values(record_: Any) -> dict[str, Any]:
     """Column values of a record."""
     if isinstance(record_, Figures):
         apart = record_.figures()
-        found = {field.name: getattr(record_, field.name) for field in fields(record_) if field.name not in apart}
-        found["figures"] = to_json(record_)
+        columns = {field.name: getattr(record_, field.name) for field in fields(record_) if field.name not in apart}
+        columns["figures"] = to_json(record_)
     else:
-        found = asdict(record_)
-    if found.get("parameters"):
-        found |= {name: "" for name in TEXTS if name in found}
-    return found
+        columns = asdict(record_)
+    if columns.get("parameters"):
+        columns |= {name: "" for name in TEXTS if name in columns}
+    return columns

@@ -102,8 +102,8 @@ def add_request(connection: Connection, row: RequestRow) -> int:
 def request(connection: Connection, request_id: int) -> RequestRow | None:
     """One request."""
     table = schema.REQUESTS
-    found = connection.execute(select(table).where(table.c.id == request_id)).one_or_none()
-    return None if found is None else record(RequestRow, found)
+    row = connection.execute(select(table).where(table.c.id == request_id)).one_or_none()
+    return None if row is None else record(RequestRow, row)
 
 
 def open_request(connection: Connection, name: str) -> RequestRow | None:
@@ -122,8 +122,8 @@ def open_requests(connection: Connection, names: Sequence[str] | None = None) ->
 
 def held_by_steps(connection: Connection, now: float) -> frozenset[str]:
     """Jobs whose open run is held by a step that lives."""
-    found = open_requests(connection).values()
-    return frozenset(row.name for row in found if row.state == "STEP" and row.waiting_since >= now)
+    requests = open_requests(connection).values()
+    return frozenset(row.name for row in requests if row.state == "STEP" and row.waiting_since >= now)
 
 
 def requests_of(connection: Connection, name: str, limit: int) -> Sequence[RequestRow]:
@@ -179,8 +179,8 @@ def _cancel(connection: Connection, which: ColumnElement[bool], now: float) -> b
 
 def engine(connection: Connection, name: str) -> EngineRow | None:
     """The holder of the lease."""
-    found = connection.execute(select(schema.ENGINES).where(schema.ENGINES.c.name == name)).one_or_none()
-    return None if found is None else record(EngineRow, found)
+    row = connection.execute(select(schema.ENGINES).where(schema.ENGINES.c.name == name)).one_or_none()
+    return None if row is None else record(EngineRow, row)
 
 
 def heard(connection: Connection, name: str, now: float) -> Heard:

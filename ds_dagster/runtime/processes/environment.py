@@ -23,8 +23,8 @@ def engine_environment(root: Path, process: Mapping[str, str] | None = None) -> 
     start of a job, so that a corrected ``.env`` needs no new engine."""
     file = root / ".env"
     written = dotenv_values(file) if file.is_file() else {}
-    known = {name: value for name, value in written.items() if value is not None}
-    return known | dict(os.environ if process is None else process)
+    variables = {name: value for name, value in written.items() if value is not None}
+    return variables | dict(os.environ if process is None else process)
 
 
 def inherited(process: Mapping[str, str]) -> dict[str, str]:

@@ -60,11 +60,11 @@ class FileLock:
         if self._descriptor is None:
             return False
         try:
-            found = self.path.stat()
+            stat = self.path.stat()
         except OSError:
             return False
         held = os.fstat(self._descriptor)
-        return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
+        return (stat.st_dev, stat.st_ino) == (held.st_dev, held.st_ino)
 
     def release(self) -> None:
         """Give it back; does nothing when it is not held here."""
@@ -96,10 +96,10 @@ def holder(path: Path) -> Mapping[str, object]:
     if str(path) in _HELD:
         return MappingProxyType({"pid": os.getpid()})
     try:
-        found = json.loads(path.read_text(encoding="utf-8") or "{}")
+        data = json.loads(path.read_text(encoding="utf-8") or "{}")
     except (OSError, ValueError):
         return MappingProxyType({})
-    return MappingProxyType(found if isinstance(found, dict) else {})
+    return MappingProxyType(data if isinstance(data, dict) else {})
 
 
 def _try(descriptor: int, kind: int, part: tuple[int, int]) -> bool:

@@ -45,15 +45,15 @@ class CallParser(OverParser):
         self.need_symbol(TokenType.R_PAREN, "',' or ')'")
         node = AGGREGATES.get(token.text)
         if node is None:
-            made: exp.Expression = exp.Anonymous(this=token.text.upper(), expressions=arguments)
+            call: exp.Expression = exp.Anonymous(this=token.text.upper(), expressions=arguments)
         elif len(arguments) != 1:
             name = token.text.upper()
             fix = "write COUNT(*)" if not arguments and node is exp.Count else f"write one argument of {name} there"
             expected = f"one argument of {name}"
             raise self.refuse("SYNTAX_EXPECTED", token, expected=expected, found=len(arguments), fix=fix)
         else:
-            made = node(this=arguments[0], **({"big_int": True} if node is exp.Count else {}))
-        return self._behind_call(placed(made, token))
+            call = node(this=arguments[0], **({"big_int": True} if node is exp.Count else {}))
+        return self._behind_call(placed(call, token))
 
     def _arguments(self, function: str) -> list[exp.Expression]:
         if self.at_symbol(TokenType.R_PAREN):
@@ -72,8 +72,8 @@ class CallParser(OverParser):
         token = self._curr
         (term, *others) = self.order_by().expressions
         if others or term.args.get("desc") or str(call.this) not in _WITHIN_GROUP:
-            known = ", ".join(_WITHIN_GROUP)
-            form = f"one value, upwards, and one of {known}: PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)"
+            functions = ", ".join(_WITHIN_GROUP)
+            form = f"one value, upwards, and one of {functions}: PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)"
             raise self.refuse("FORM_INSTEAD", token, written="this form of WITHIN GROUP", instead=form)
         self.need_symbol(TokenType.R_PAREN, "')'")
         call.set("expressions", [term.this, *call.expressions])
@@ -223,19 +223,19 @@ class CallParser(OverParser):
         token = self.next_token()
         self.need_symbol(TokenType.L_PAREN, "(")
         arguments = self.separated(self.expr)
-        made = exp.Anonymous(this="JSON_VALUE", expressions=arguments)
-        made.update_positions(token)
+        call = exp.Anonymous(this="JSON_VALUE", expressions=arguments)
+        call.update_positions(token)
         type_ = type_node(self.data_type()) if self.take("returning") else None
         instead: dict[str, exp.Expression | None] = {}
         while self.at_any(_JSON_BEHAVIORS):
             self._json_behavior(instead)
         self.need_symbol(TokenType.R_PAREN, "',' or ')'")
-        value: exp.Expression = made if type_ is None else exp.TryCast(this=made, to=type_)
+        value: exp.Expression = call if type_ is None else exp.TryCast(this=call, to=type_)
         if not any(instead.values()) or len(arguments) != 2:
             return value
         type_ = type_ or type_node(VARCHAR)
-        typed = {on: exp.Cast(this=one or exp.Null(), to=type_.copy()) for on, one in instead.items()}
-        return placed(_json_value_or(made, value, typed), token)
+        typed = {on: exp.Cast(this=action or exp.Null(), to=type_.copy()) for on, action in instead.items()}
+        return placed(_json_value_or(call, value, typed), token)
 
     def _json_behavior(self, instead: dict[str, exp.Expression | None]) -> None:
         """``NULL ON EMPTY``, ``DEFAULT value ON ERROR``; ``instead``: what was written so far."""
@@ -352,7 +352,7 @@ def _json_value_or(call: exp.Anonymous, value: exp.Expression, instead: Mapping[
     branches = [(unknown, exp.Null()), (exp.Not(this=is_json), error), (is_null(call), empty)]
     if value is not call:
         branches.append((is_null(value), error.copy()))
-    return exp.Case(ifs=[exp.If(this=test, true=made) for test, made in branches], default=value)
+    return exp.Case(ifs=[exp.If(this=test, true=result) for test, result in branches], default=value)
 
 
 _WITHIN_GROUP = ("PERCENTILE_CONT", "PERCENTILE_DISC")

@@ -70,13 +70,13 @@ class CommandParser(DeltaStreamParser):
         Raises:
             RefusedError: it cannot be read.
         """
-        parse = next((made for words, made in _COMMANDS if self.at_words(*words)), None)
+        parse = next((handler for words, handler in _COMMANDS if self.at_words(*words)), None)
         if parse is None:
             self._refuse_definition()
             return self.statement(origin)
-        made = parse(self, origin)
+        parsed = parse(self, origin)
         self.nothing_left()
-        return made
+        return parsed
 
     def _refuse_definition(self) -> None:
         verb = self._curr.text
@@ -129,16 +129,16 @@ class CommandParser(DeltaStreamParser):
         return DescribeRelation(origin=origin, name=self.written_name("a relation's name"))
 
     def _refuse_hosted(self) -> None:
-        known = self._refused_from(self._index - 1)
-        if known:
-            raise known
+        refusal = self._refused_from(self._index - 1)
+        if refusal:
+            raise refusal
 
     def _refused_from(self, index: int) -> Exception | None:
         here = self._index
         self._advance(index - here)
-        known = self._refused_form()
+        refusal = self._refused_form()
         self._advance(here - index)
-        return known
+        return refusal
 
     def ahead_is_end(self) -> bool:
         """Whether nothing follows the next token: ``DESCRIBE store`` names a relation."""
@@ -229,18 +229,18 @@ class CommandParser(DeltaStreamParser):
         self._advance()
         return self._prev
 
-    def _options(self, *known: str) -> dict[str, Any]:
+    def _options(self, *allowed: str) -> dict[str, Any]:
         """``WITH ('name' [= value], …)``: a name alone is true; anything but the known names is refused."""
         if not self.at("with"):
             return {}
         self.need("with")
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for token, value in self.listed(self._option):
             name = token.text.lower()
-            if name not in known:
-                raise self.refuse("OPTION_UNKNOWN", token, name=token.text, known=[f"'{other}'" for other in known])
-            found[name] = value
-        return found
+            if name not in allowed:
+                raise self.refuse("OPTION_UNKNOWN", token, name=token.text, known=[f"'{other}'" for other in allowed])
+            options[name] = value
+        return options
 
     def _option(self) -> tuple[Token, Any]:
         token = self._quoted("an option's name in quotes")

@@ -121,8 +121,8 @@ class ExpressionParser(CallParser):
         if parse is None or (negated and self.ahead().token_type is not TokenType.VAR):
             return None
         self._advance(2 if negated else 1)
-        made = parse(self, left)
-        return exp.Not(this=made) if negated else made
+        predicate = parse(self, left)
+        return exp.Not(this=predicate) if negated else predicate
 
     def _is(self, left: exp.Expression) -> exp.Expression:
         negated = self.take("not")
@@ -131,8 +131,8 @@ class ExpressionParser(CallParser):
             return node(this=left, expression=self.expr(SUM))
         for word, value in _IS_VALUES.items():
             if self.take(word):
-                made = exp.Is(this=left, expression=value())
-                return exp.Not(this=made) if negated else made
+                predicate = exp.Is(this=left, expression=value())
+                return exp.Not(this=predicate) if negated else predicate
         if self.take("json"):
             return self._is_json(left, negated)
         raise self.expected("NULL, TRUE, FALSE, JSON or DISTINCT FROM")
@@ -144,8 +144,8 @@ class ExpressionParser(CallParser):
             instead = "JSON_QUERY(text, '$') IS NOT NULL for objects and arrays, JSON_VALUE(text, '$') for scalars"
             raise self.refuse("FORM_INSTEAD", written=written, instead=instead)
         self.take("value")
-        made = exp.Anonymous(this="JSON_EXISTS", expressions=[left, exp.Literal.string("$")])
-        return exp.Not(this=made) if negated else made
+        predicate = exp.Anonymous(this="JSON_EXISTS", expressions=[left, exp.Literal.string("$")])
+        return exp.Not(this=predicate) if negated else predicate
 
     def _in(self, left: exp.Expression) -> exp.Expression:
         if self.at_symbol(TokenType.L_PAREN) and self.ahead().text in QUERY_WORDS:
@@ -160,24 +160,24 @@ class ExpressionParser(CallParser):
         return exp.Between(this=left, low=low, high=self.expr(SUM))
 
     def _like(self, left: exp.Expression) -> exp.Expression:
-        made: exp.Expression = exp.Like(this=left, expression=self.expr(SUM))
+        like: exp.Expression = exp.Like(this=left, expression=self.expr(SUM))
         if self.take("escape"):
-            made = exp.Escape(this=made, expression=self._text_literal())
-        return made
+            like = exp.Escape(this=like, expression=self._text_literal())
+        return like
 
     def _ilike(self, left: exp.Expression) -> exp.Expression:
         """LIKE of both sides in lower case."""
-        made = self._like(left)
-        like = made.this if isinstance(made, exp.Escape) else made
+        predicate = self._like(left)
+        like = predicate.this if isinstance(predicate, exp.Escape) else predicate
         pattern = like.expression
         if isinstance(pattern, exp.Literal):
             like.set("expression", exp.Literal.string(str(pattern.this).lower()))
         else:
             like.set("expression", exp.Anonymous(this="LOWER", expressions=[pattern]))
         like.set("this", exp.Anonymous(this="LOWER", expressions=[left]))
-        if made is not like:
-            made.set("expression", exp.Literal.string(str(made.expression.this).lower()))
-        return made
+        if predicate is not like:
+            predicate.set("expression", exp.Literal.string(str(predicate.expression.this).lower()))
+        return predicate
 
     def _similar(self, left: exp.Expression) -> exp.Expression:
         """``SIMILAR TO 'pattern' [ESCAPE 'c']`` is a regular expression; a pattern that is data has none to check."""

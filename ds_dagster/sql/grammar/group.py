@@ -34,12 +34,12 @@ class GroupParser(ExpressionParser):
         expressions = _merged(sets)
         if len(sets) == 1:
             return exp.Group(expressions=list(expressions)) if expressions else None
-        places = [frozenset(expressions.index(one) for one in group) for group in sets]
+        places = [frozenset(expressions.index(expression) for expression in group) for group in sets]
         twice = next((group for number, group in enumerate(places) if group in places[:number]), None)
         if twice is not None:
             shown = ", ".join(expressions[place].sql() for place in sorted(twice))
             raise self.refuse("FORM_INSTEAD", token, written=f"GROUP BY with the set ({shown}) twice", instead=_INSTEAD)
-        tuples = [exp.Tuple(expressions=[one.copy() for one in group]) for group in sets]
+        tuples = [exp.Tuple(expressions=[expression.copy() for expression in group]) for group in sets]
         return exp.Group(expressions=list(expressions), grouping_sets=tuples)
 
     def _element(self) -> list[GroupSet]:
@@ -63,16 +63,16 @@ class GroupParser(ExpressionParser):
                 self.need_symbol(TokenType.R_PAREN, "',' or ')'")
                 return tuple(items)
             self._retreat(start)
-        made = self.expr()
-        return (made.this if isinstance(made, exp.Paren) else made,)
+        expression = self.expr()
+        return (expression.this if isinstance(expression, exp.Paren) else expression,)
 
 
 def _merged(parts: Iterable[GroupSet]) -> GroupSet:
     """All expressions in order, each once."""
-    found: list[exp.Expression] = []
+    expressions: list[exp.Expression] = []
     for part in parts:
-        found += [one for one in part if one not in found]
-    return tuple(found)
+        expressions += [expression for expression in part if expression not in expressions]
+    return tuple(expressions)
 
 
 def _rollup(parts: list[GroupSet]) -> list[GroupSet]:

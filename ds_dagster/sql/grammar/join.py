@@ -122,9 +122,9 @@ class JoinParser(SetOperationParser):
         for word in (self._prev, self._curr) if not self.ended else ():
             near = meant(word.text, ("on", "within"), shortest=2) if word.token_type is TokenType.VAR else ""
             if near:
-                found = word.text.upper()
-                fix = f"did you mean {near.upper()} instead of {found}?"
-                return self.refuse("SYNTAX_EXPECTED", word, expected=near.upper(), found=found, fix=fix)
+                shown = word.text.upper()
+                fix = f"did you mean {near.upper()} instead of {shown}?"
+                return self.refuse("SYNTAX_EXPECTED", word, expected=near.upper(), found=shown, fix=fix)
         return self.refuse("JOIN_WITHOUT_ON", token, name=source.alias)
 
 

@@ -103,17 +103,17 @@ class OverParser(TypeParser):
         if base is None:
             raise self._unknown_window(name, list(windows))
         for part in _PARTS:
-            given = base.args.get(part)
-            if given and window.args.get(part):
+            base_clause = base.args.get(part)
+            if base_clause and window.args.get(part):
                 clause = f"{part.partition('_')[0].upper()} of window {name.name}"
                 raise self.refuse("CLAUSE_TWICE", self._token_of(name), clause=clause)
-            if given:
-                copies = [one.copy() for one in given] if isinstance(given, list) else given.copy()
+            if base_clause:
+                copies = [item.copy() for item in base_clause] if isinstance(base_clause, list) else base_clause.copy()
                 window.set(part, copies)
         window.set("alias", None)
 
-    def _unknown_window(self, name: exp.Identifier, known: list[str]) -> UnreadableError:
-        nearest = did_you_mean(name.name, known)
+    def _unknown_window(self, name: exp.Identifier, names: list[str]) -> UnreadableError:
+        nearest = did_you_mean(name.name, names)
         return self.refuse("WINDOW_UNKNOWN", self._token_of(name), name=name.name, nearest=nearest)
 
     def _token_of(self, node: exp.Identifier) -> Token:

@@ -291,12 +291,12 @@ class QueryParser(JoinParser, MatchParser, GroupParser):
     def with_properties(self) -> tuple[Property, ...]:
         """``WITH ('name' = value, …)``; names are folded, a name given twice is noted."""
         self.need("with")
-        seen: dict[str, Property] = {}
+        properties: dict[str, Property] = {}
         for item in self.listed(self._property):
-            first = seen.setdefault(item.name, item)
+            first = properties.setdefault(item.name, item)
             if first is not item:
                 self._note_duplicate(first, item)
-        return tuple(seen.values())
+        return tuple(properties.values())
 
     def _note_duplicate(self, first: Property, second: Property) -> None:
         token = next(

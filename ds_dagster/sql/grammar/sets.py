@@ -98,9 +98,9 @@ class SetOperationParser(ExpressionParser):
         with self.nested():
             query = self.query()
         self.need_symbol(TokenType.R_PAREN, "')'")
-        made = exp.Subquery(this=query)
-        made.update_positions(token)
-        return made
+        subquery = exp.Subquery(this=query)
+        subquery.update_positions(token)
+        return subquery
 
     def _select_clauses(self) -> exp.Select:
         """One SELECT; the grammar of queries has it."""

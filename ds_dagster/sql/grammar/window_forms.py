@@ -23,5 +23,5 @@ WINDOWS: dict[str, WindowForm] = {
 
 def window_words(form: WindowForm, size: int | None, step: int | None) -> str:
     """What is still missing between the parentheses, for messages."""
-    missing = [words for words, given in ((form.size, size), (form.step, step)) if words and given is None]
+    missing = [words for words, value in ((form.size, size), (form.step, step)) if words and value is None]
     return ", ".join(" ".join(words).upper() + " n unit" for words in missing) or "')'"

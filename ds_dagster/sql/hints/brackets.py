@@ -23,7 +23,7 @@ def unclosed(tokens: Sequence[Token], refused: Mistake) -> Mistake | None:
     left = [token for token in opened if token.start < refused.start]
     if not left or refused.condition not in BEHIND:
         return None
-    found = refused.source.text[refused.start : refused.end].strip()
-    place = f"in front of {found.upper()}" if found.isidentifier() else "where its list ends"
+    word = refused.source.text[refused.start : refused.end].strip()
+    place = f"in front of {word.upper()}" if word.isidentifier() else "where its list ends"
     params = {"place": place}
     return Mistake(refused.source, left[-1].start, left[-1].end + 1, "BRACKET_OPEN", params, (refused.span,))

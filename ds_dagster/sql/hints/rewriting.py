@@ -94,8 +94,8 @@ def rewritten(source: SourceText, tokens: Sequence[Token]) -> str:
     start, text = tokens[0].start, source.text[: tokens[-1].end + 1]
     for edit in edits:
         text = text[: edit.start] + edit.text + text[edit.end :]
-    made = " ".join(text[start:].split())
-    return made if SourceText("", made).line_text(1) == made else ""
+    line = " ".join(text[start:].split())
+    return line if SourceText("", line).line_text(1) == line else ""
 
 
 def _flink_window(form: Form) -> Iterator[Edit]:
